@@ -8,7 +8,7 @@ import pytest
 from sessions import HERE, QUIET, SERVERS
 
 from accord.check.probing.subject import Subject
-from accord.check.server_check import Plan, check_server
+from accord.check.server_check import ServerPlan, check_server
 
 VERDICTS = tomllib.loads((HERE / "verdicts.toml").read_text())
 REVISION = "2025-06-18"
@@ -27,7 +27,7 @@ def test_only_what_was_reviewed_fails(name: str) -> None:
 
     async def run() -> dict[str, str]:
         async with asyncio.timeout(170):
-            report = await check_server(subject, Plan(revisions=[REVISION]))
+            report = await check_server(subject, ServerPlan(revisions=[REVISION]))
         return {each.id: each.message for each in report.results if each.verdict == "fail"}
 
     failed = asyncio.run(run())

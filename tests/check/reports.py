@@ -1,6 +1,6 @@
 """Reports for tests: one with breaches and hostile text, one without, ones of any size."""
 
-from accord.check.report import Findings, Setting, build, merged
+from accord.check.report import Setting, ViolationGroups, build_report, merge_revisions
 from accord.protocol.catalogue import requirements
 from accord.protocol.monitor import Evidence, Verdict
 from accord.protocol.violation import Violation
@@ -17,9 +17,9 @@ def verdict(id_, name, message="", evidence=(), level="MUST"):
 
 def hostile_report():
     """Return the report of a recording full of text that wants to be more than text."""
-    findings = Findings()
+    groups = ViolationGroups()
     for number in (3, 4, 9):
-        findings.add(
+        groups.add(
             Violation(
                 "tools.call.content-array",
                 "server",
@@ -29,7 +29,7 @@ def hostile_report():
                 evidence=NASTY,
             )
         )
-    findings.add(
+    groups.add(
         Violation(
             "tools.structured-content.also-text",
             "server",
@@ -38,10 +38,10 @@ def hostile_report():
             number=7,
         )
     )
-    findings.add(
+    groups.add(
         Violation("jsonrpc.request.answered", "client", "leaves a question", severity="warn")
     )
-    return build(
+    return build_report(
         [
             verdict("jsonrpc.request.answered", "warn", "leaves a question"),
             verdict("jsonrpc.request.id-not-null", "pass", "held"),
@@ -64,13 +64,13 @@ def hostile_report():
         revision=NEW,
         judged_by=NEW,
         decidable={"tools.item.title"},
-        findings=findings.sorted(),
+        violations=groups.ordered(),
     )
 
 
 def spotless_report():
     """Return the report of a recording without a breach, and without a revision."""
-    return build(
+    return build_report(
         [verdict("ping.response.empty", "pass", "held")],
         target="session.jsonl",
         revision=None,
@@ -96,7 +96,7 @@ def server_report(breaches=3, *, setting=SETTING):
     for revision in (NEW, OLD):
         rows = requirements(revision=revision, party="server")
         found[revision] = [_of(row, place, breaches, revision) for place, row in enumerate(rows)]
-    return merged(found, target="my server.py", party="server", setting=setting)
+    return merge_revisions(found, target="my server.py", party="server", setting=setting)
 
 
 def _of(row, place, breaches, revision):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from accord import Server
-from accord.check.probing.tools import refusal, words_of
+from accord.check.probing.tools import refuse_tool, split_name
 from support.http_server import serving
 
 
@@ -274,7 +274,7 @@ def test_cases_are_called_as_asked_for_and_counted(tmp_path):
     ],
 )
 def test_a_name_has_words(name, words):
-    assert words_of(name) == words
+    assert split_name(name) == words
 
 
 @pytest.mark.parametrize(
@@ -282,18 +282,18 @@ def test_a_name_has_words(name, words):
     ["getAndLock", "get2lock", "findOrCreate", "listen", "getaway", "get_löschen", "gеt_user", ""],
 )
 def test_a_name_that_does_not_promise_to_read_is_refused(name):
-    assert refusal({"name": name}) is not None
+    assert refuse_tool({"name": name}) is not None
 
 
 @pytest.mark.parametrize("hint", ["true", 1, "", {}])
 def test_only_true_promises_to_read(hint):
-    assert refusal({"name": "get_user", "annotations": {"readOnlyHint": hint}}) is not None
+    assert refuse_tool({"name": "get_user", "annotations": {"readOnlyHint": hint}}) is not None
 
 
 def test_a_tool_that_is_listed_twice_is_refused_if_one_of_the_two_is():
-    from accord.check.probing.probe import Facts
+    from accord.check.probing.probe import ServerFacts
 
-    facts = Facts(revision="2025-06-18", transport="stdio")
+    facts = ServerFacts(revision="2025-06-18", transport="stdio")
     facts.tools = [
         {"name": "get_user", "inputSchema": {"type": "object"}},
         {

@@ -10,7 +10,7 @@ from accord.bindings.challenge import parse_challenges
 from accord.check.probing.subject import Subject
 from accord.check.rendering.json import as_json
 from accord.check.scenarios.server._discovery import discover
-from accord.check.server_check import Plan, check_server
+from accord.check.server_check import ServerPlan, check_server
 from check.mutants.protected import OTHER, OWN, protected
 from support.http_server import free_port, serving
 from support.waiting import LONG
@@ -47,7 +47,7 @@ def challenging(named):
 def checked(subject, *only):
     async def run():
         async with asyncio.timeout(170):
-            return await check_server(subject, Plan(revisions=[NEW], only=only))
+            return await check_server(subject, ServerPlan(revisions=[NEW], only=only))
 
     return asyncio.run(run())
 
@@ -120,7 +120,9 @@ def checked_protected(hook, **changes):
     async def run():
         async with protected(hook)() as subject, asyncio.timeout(170):
             subject = replace(subject, **changes)
-            return await check_server(subject, Plan(revisions=[NEW], only=["auth", "session"]))
+            return await check_server(
+                subject, ServerPlan(revisions=[NEW], only=["auth", "session"])
+            )
 
     return asyncio.run(run())
 
@@ -168,7 +170,9 @@ def test_a_token_that_the_server_repeats_is_not_in_the_report():
 
     async def run():
         async with protected(hook)() as subject, asyncio.timeout(170):
-            return await check_server(subject, Plan(revisions=[NEW], only=["jsonrpc", "auth"]))
+            return await check_server(
+                subject, ServerPlan(revisions=[NEW], only=["jsonrpc", "auth"])
+            )
 
     shown = as_json(asyncio.run(run()))
     assert "(secret)" in shown

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from accord.check.probing.exchange import exchanging, posted
-from accord.check.probing.line import Locked
+from accord.check.probing.raw_connection import AuthorizationRequired
 from accord.check.probing.subject import Subject
-from accord.check.server_check import spoken
+from accord.check.revision_probe import spoken_revisions
 from check.mutants.between_http import serving
 
 ANSWER = b'{"jsonrpc":"2.0","id":1,"result":{}}'
@@ -94,8 +94,8 @@ def test_a_refusal_of_a_notification_is_no_message():
     async def run():
         async with line_to(answering(400, "application/json", b'{"id":null,"error":{}}')) as line:
             await line.say(NOTICE)
-            await line.hush(0.05)
-            return line.heard
+            await line.collect(0.05)
+            return line.received
 
     assert asyncio.run(run()) == []
 
@@ -103,8 +103,8 @@ def test_a_refusal_of_a_notification_is_no_message():
 def test_a_server_that_lets_nobody_in_is_locked_and_not_silent():
     async def run():
         async with line_to(answering(401, "", b"")) as line:
-            with pytest.raises(Locked):
+            with pytest.raises(AuthorizationRequired):
                 await line.ask("ping")
-            return await spoken(Subject(name="app", url=line.carrier.url))
+            return await spoken_revisions(Subject(name="app", url=line.carrier.url))
 
     assert len(asyncio.run(run())) == 1

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from accord.check.probing.probe import Facts, Probe
+from accord.check.probing.probe import Probe, ServerFacts
 from accord.check.probing.subject import Subject
-from accord.check.server_check import Plan, check_server
+from accord.check.server_check import ServerPlan, check_server
 from accord.errors import ConnectFailed
 from check.foreign_http import serving
 from check.mutants.foundation import all_mutants
@@ -28,7 +28,7 @@ def foreign(*words, **settings):
 def check(subject, *revisions, only=()):
     async def run():
         async with asyncio.timeout(170):
-            return await check_server(subject, Plan(revisions=revisions, only=only))
+            return await check_server(subject, ServerPlan(revisions=revisions, only=only))
 
     return asyncio.run(run())
 
@@ -186,7 +186,7 @@ def test_patience_goes_by_how_long_the_server_takes_to_start():
 
 def test_a_server_that_hung_before_gets_no_less_time_to_start():
     subject = foreign("plain", patience=5)
-    probe = Probe(subject, Facts(revision=NEW, transport="stdio"), subject.line())
+    probe = Probe(subject, ServerFacts(revision=NEW, transport="stdio"), subject.line())
     for _ in range(4):
         probe.lose_patience()
     assert probe.subject.patience == 1
@@ -220,7 +220,7 @@ def test_a_foreign_origin_is_shown_with_the_request_that_named_it():
 
     async def run():
         async with mutant.making() as subject, asyncio.timeout(170):
-            return await check_server(subject, Plan(revisions=[NEW], only=[mutant.id]))
+            return await check_server(subject, ServerPlan(revisions=[NEW], only=[mutant.id]))
 
     shown = by_id(asyncio.run(run()))[mutant.id].evidence[1:]
     assert [each.party for each in shown] == ["client", "server"]

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from accord.auth import AuthorizationServer, MemoryStore
 from accord.check.probing.authorization import obtain
 from accord.check.probing.subject import Subject, served
-from accord.check.server_check import Plan, check_server
+from accord.check.server_check import ServerPlan, check_server
 from accord.errors import ConnectFailed
 from accord.testing import unattended
 from check.mutants.between_http import PROBED, over_http, serving
@@ -30,7 +30,7 @@ def unchanged(web):
 def checked(making, revision, only=AREAS, **changes):
     async def run():
         async with making() as subject, asyncio.timeout(170):
-            plan = Plan(revisions=[revision] if revision else [], only=only)
+            plan = ServerPlan(revisions=[revision] if revision else [], only=only)
             return await check_server(replace(subject, **changes), plan)
 
     report = asyncio.run(run())
@@ -217,7 +217,7 @@ def test_a_token_is_obtained_and_the_authorization_server_judged():
             assert granted.token not in repr(granted)
             headers = {"authorization": f"Bearer {granted.token}"}
             known = replace(subject, headers=headers, granted=granted)
-            return await check_server(known, Plan(revisions=[NEW], only=["auth", "session"]))
+            return await check_server(known, ServerPlan(revisions=[NEW], only=["auth", "session"]))
 
     results = {result.id: result for result in asyncio.run(run()).results}
     assert breaches(results) == {}

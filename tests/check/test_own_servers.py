@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from accord.check.probing.probe import Rules
+from accord.check.probing.probe import CheckRules
 from accord.check.probing.subject import Subject, served
-from accord.check.server_check import Plan, check_server
+from accord.check.server_check import ServerPlan, check_server
 from accord.protocol.catalogue import catalogue
 from check.mutants.between_http import serving
 from check.mutants.everything import server as everything
@@ -79,7 +79,7 @@ GIVEN_TOKENS = {
 def checked(place, form="stdio", **rules):
     async def run():
         async with asyncio.timeout(170):
-            plan = Plan(rules=Rules(**rules))
+            plan = ServerPlan(rules=CheckRules(**rules))
             if form == "stdio":
                 command = [sys.executable, "-m", "accord.cli.main", "run", str(place)]
                 return await check_server(Subject(name=place.name, command=command), plan)

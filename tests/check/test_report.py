@@ -2,14 +2,14 @@ import json
 
 import pytest
 
-from accord.check.anchors import anchor
 from accord.check.rendering.badge import as_badge
 from accord.check.rendering.html import as_html
 from accord.check.rendering.json import as_json
 from accord.check.rendering.markdown import as_markdown
 from accord.check.rendering.text import as_text
 from accord.check.rendering.wording import summary
-from accord.check.report import Coverage, Findings, Setting, build, merged
+from accord.check.report import Coverage, Setting, ViolationGroups, build_report, merge_revisions
+from accord.check.spec_pages import anchor
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.monitor import Evidence, Verdict
 from accord.protocol.violation import Violation
@@ -24,7 +24,7 @@ def verdict(name, level="MUST", id_="tools.call.content-array"):
 
 
 def report_of(*verdicts, decidable=("tools.call.content-array",)):
-    return build(verdicts, target="x", revision=NEW, judged_by=NEW, decidable=decidable)
+    return build_report(verdicts, target="x", revision=NEW, judged_by=NEW, decidable=decidable)
 
 
 @pytest.mark.parametrize(
@@ -67,38 +67,38 @@ def breach(why="sends nonsense", *, id_="ping.response.empty", severity="fail", 
 
 
 def test_identical_breaches_are_folded_with_their_count_and_first_records():
-    findings = Findings()
+    groups = ViolationGroups()
     for number in range(1, 101):
-        findings.add(breach(number=number))
-    [finding] = findings.sorted()
-    assert (finding.count, finding.numbers) == (100, [1, 2, 3, 4, 5])
-    assert finding.evidence == "{}"
+        groups.add(breach(number=number))
+    [group] = groups.ordered()
+    assert (group.count, group.numbers) == (100, [1, 2, 3, 4, 5])
+    assert group.violation.evidence == "{}"
 
 
 def test_failures_come_before_warnings_and_both_in_their_order():
-    findings = Findings()
-    findings.add(breach("a", severity="warn"))
-    findings.add(breach("b", id_="ping.response.prompt"))
-    findings.add(breach("c", id_="meta.prefix.reserved", severity="warn"))
-    findings.add(breach("d"))
-    assert [finding.why for finding in findings.sorted()] == ["b", "d", "a", "c"]
+    groups = ViolationGroups()
+    groups.add(breach("a", severity="warn"))
+    groups.add(breach("b", id_="ping.response.prompt"))
+    groups.add(breach("c", id_="meta.prefix.reserved", severity="warn"))
+    groups.add(breach("d"))
+    assert [group.violation.why for group in groups.ordered()] == ["b", "d", "a", "c"]
 
 
 def test_a_breach_with_ever_new_words_does_not_eat_memory():
-    findings = Findings()
+    groups = ViolationGroups()
     for number in range(1, 100_001):
-        findings.add(breach(f"sends {number}", number=number))
-    shown = findings.sorted()
+        groups.add(breach(f"sends {number}", number=number))
+    shown = groups.ordered()
     assert len(shown) == 11
-    assert sum(finding.count for finding in shown) == 100_000
-    assert shown[-1].why == "breaks it in further ways, not listed one by one"
+    assert sum(group.count for group in shown) == 100_000
+    assert shown[-1].violation.why == "breaks it in further ways, not listed one by one"
 
 
 def test_a_breach_without_severity_or_record_is_a_failure_without_place():
-    findings = Findings()
-    findings.add(Violation("ping.response.empty", "server", "sends nonsense"))
-    [finding] = findings.sorted()
-    assert (finding.severity, finding.numbers, finding.count) == ("fail", [], 1)
+    groups = ViolationGroups()
+    groups.add(Violation("ping.response.empty", "server", "sends nonsense"))
+    [group] = groups.ordered()
+    assert (group.severity, group.numbers, group.count) == ("fail", [], 1)
 
 
 def found(verdicts, *, level="MUST", id_="tools.call.content-array"):
@@ -124,18 +124,20 @@ OLD = REVISION_IDS[1]
     ],
 )
 def test_of_several_revisions_the_worst_verdict_counts(old, new, verdict, message):
-    report = merged(found({NEW: new, OLD: old}), target="x", party="server")
+    report = merge_revisions(found({NEW: new, OLD: old}), target="x", party="server")
     [result] = report.results
     assert (result.verdict, result.message) == (verdict, message)
     assert result.by_revision == {OLD: old, NEW: new}
     assert result.revisions == report.setting.revisions == (OLD, NEW)
     assert report.setting.party == "server"
-    assert len(report.findings) == (verdict in ("fail", "warn"))
+    assert len(report.violations) == (verdict in ("fail", "warn"))
 
 
 def test_a_check_is_repeated_under_the_newest_revision_that_shows_the_verdict():
     setting = Setting(command="accord check server x", command_end=" -- y")
-    report = merged(found({NEW: "pass", OLD: "fail"}), target="x", party="server", setting=setting)
+    report = merge_revisions(
+        found({NEW: "pass", OLD: "fail"}), target="x", party="server", setting=setting
+    )
     assert report.results[0].repeat == (
         f"accord check server x --only tools.call.content-array --revision {OLD} -- y"
     )
@@ -150,7 +152,7 @@ def test_a_result_has_the_clause_and_its_place_in_the_specification():
     assert result.repeat is None
 
 
-def test_the_evidence_of_a_finding_is_the_last_message():
+def test_the_evidence_of_a_violation_is_the_last_message():
     shown = [
         Evidence("falls silent", "server"),
         Evidence("message", "client", 1, "{}"),
@@ -158,8 +160,8 @@ def test_the_evidence_of_a_finding_is_the_last_message():
     ]
     wrong = Verdict("ping.response.empty", "MUST", "server", (NEW,), "warn", "errs", shown)
     mute = Verdict("ping.response.prompt", "MUST", "server", (NEW,), "fail", "mute", shown[:1])
-    report = merged({NEW: [wrong, mute]}, target="x", party="server")
-    assert [(each.severity, each.evidence) for each in report.findings] == [
+    report = merge_revisions({NEW: [wrong, mute]}, target="x", party="server")
+    assert [(each.severity, each.violation.evidence) for each in report.violations] == [
         ("fail", None),
         ("warn", "server: []"),
     ]
@@ -167,7 +169,7 @@ def test_the_evidence_of_a_finding_is_the_last_message():
 
 def test_every_form_counts_requirements_and_not_how_often_they_were_broken():
     report = hostile_report()
-    assert sum(each.count for each in report.findings) == 5
+    assert sum(each.count for each in report.violations) == 5
     told = "1 requirement failed, 2 warned"
     for form in (as_text, as_markdown, as_html, as_badge):
         assert told in form(report)
@@ -221,6 +223,6 @@ def test_a_breach_of_an_active_check_is_shown_with_its_request_and_answer():
         Evidence("message", "server", 2, '{"id": 1, "error": {}}'),
     ]
     wrong = Verdict("ping.response.empty", "MUST", "server", (NEW,), "fail", "errs", shown)
-    report = merged({NEW: [wrong]}, target="x", party="server")
+    report = merge_revisions({NEW: [wrong]}, target="x", party="server")
     for text in (as_text(report), as_markdown(report)):
         assert text.index('client: {"id": 1}') < text.index('server: {"id": 1, "error": {}}')

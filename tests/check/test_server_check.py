@@ -7,8 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from accord.check.probing.subject import Subject
+from accord.check.revision_probe import spoken_revisions
 from accord.check.scenarios.server import SCENARIOS
-from accord.check.server_check import Plan, check_server, spoken
+from accord.check.server_check import ServerPlan, check_server
 from accord.errors import ConnectFailed
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import REVISIONS
@@ -23,7 +24,7 @@ NEW, MIDDLE, OLD = "2025-06-18", "2025-03-26", "2024-11-05"
 def checked(subject, **plan):
     async def run():
         async with asyncio.timeout(170):
-            return await check_server(subject, Plan(**plan))
+            return await check_server(subject, ServerPlan(**plan))
 
     return asyncio.run(run())
 
@@ -43,17 +44,17 @@ def by_id(report):
 
 
 def test_a_plan_wants_ids_and_what_begins_with_them():
-    plan = Plan(only=["tools.list", "ping.*", "errors"])
+    plan = ServerPlan(only=["tools.list", "ping.*", "errors"])
     assert plan.wants("tools.list.method")
     assert plan.wants("ping.response.empty")
     assert plan.wants("errors.code.parse-error")
     assert not plan.wants("tools.listing")
     assert not plan.wants("tools.call.method")
-    assert Plan().wants("anything")
+    assert ServerPlan().wants("anything")
 
 
 def test_the_revisions_that_a_server_speaks_are_found():
-    assert asyncio.run(spoken(awkward("none"))) == [OLD, MIDDLE, NEW]
+    assert asyncio.run(spoken_revisions(awkward("none"))) == [OLD, MIDDLE, NEW]
 
 
 def test_a_server_is_asked_what_it_speaks_and_checked_in_the_same_process(tmp_path):
@@ -100,7 +101,9 @@ def test_a_breach_is_found_again_when_only_its_requirement_is_checked(name):
 
     async def run():
         async with mutant.making() as subject, asyncio.timeout(170):
-            return await check_server(subject, Plan(revisions=[mutant.revision], only=[mutant.id]))
+            return await check_server(
+                subject, ServerPlan(revisions=[mutant.revision], only=[mutant.id])
+            )
 
     report = asyncio.run(run())
     assert [(result.id, result.verdict in ("fail", "warn")) for result in report.results] == [
@@ -112,7 +115,7 @@ def test_scenarios_that_decide_nothing_asked_for_are_not_run():
     tried = []
 
     async def run():
-        plan = Plan(revisions=[NEW], only=["errors.code.parse-error"])
+        plan = ServerPlan(revisions=[NEW], only=["errors.code.parse-error"])
         await check_server(in_process(), plan, step=lambda stage: tried.append(stage.scenario))
 
     asyncio.run(run())
@@ -158,7 +161,7 @@ def test_a_breach_comes_with_the_messages_that_show_it():
 
     async def run():
         async with mutant.making() as subject:
-            return await check_server(subject, Plan(revisions=[NEW], only=[mutant.id]))
+            return await check_server(subject, ServerPlan(revisions=[NEW], only=[mutant.id]))
 
     found = by_id(asyncio.run(run()))[mutant.id]
     assert "expected error -32601" in found.message
@@ -190,7 +193,9 @@ def test_the_evidence_is_what_was_asked_and_what_is_blamed_and_nothing_else(name
 
     async def run():
         async with mutant.making() as subject, asyncio.timeout(170):
-            return await check_server(subject, Plan(revisions=[mutant.revision], only=[mutant.id]))
+            return await check_server(
+                subject, ServerPlan(revisions=[mutant.revision], only=[mutant.id])
+            )
 
     (result,) = asyncio.run(run()).results
     shown = [each.message for each in result.evidence if each.message]
@@ -278,7 +283,7 @@ def test_a_server_that_hangs_gets_a_verdict_and_less_patience_from_then_on():
 
     async def run():
         async with in_memory(hook, patience=3)() as subject, asyncio.timeout(170):
-            return await check_server(subject, Plan(revisions=[NEW]))
+            return await check_server(subject, ServerPlan(revisions=[NEW]))
 
     results = by_id(asyncio.run(run()))
     assert results["jsonrpc.request.answered"].verdict == "fail"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from accord.check.probing.line import LineEnded, Silence
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
 from accord.check.probing.subject import Subject
 from accord.errors import ConnectFailed
 from check.mutants.process import awkward
@@ -57,7 +57,7 @@ def test_a_good_server_answers_and_ends_with_its_input():
 def test_a_server_that_exits_at_once_leaves_its_code_and_its_last_words():
     async def run():
         async with launched("exits") as line:
-            with pytest.raises(LineEnded, match="exit code 1"):
+            with pytest.raises(ConnectionEnded, match="exit code 1"):
                 await line.initialize(NEW)
             return line
 
@@ -67,7 +67,7 @@ def test_a_server_that_exits_at_once_leaves_its_code_and_its_last_words():
 def test_a_server_that_hangs_is_silence_and_is_ended_by_force():
     async def run():
         async with launched("hangs", leaving=1) as line:
-            with pytest.raises(Silence, match="initialize"):
+            with pytest.raises(MessageTimeout, match="initialize"):
                 await line.ask("initialize", {}, patience=0.3)
             return line.carrier
 
@@ -139,12 +139,12 @@ def test_a_signal_ends_a_server_with_the_code_it_chooses():
 def test_a_server_that_floods_ends_the_line():
     async def run():
         async with launched("floods", leaving=1) as line:
-            with pytest.raises(LineEnded, match="floods"):
+            with pytest.raises(ConnectionEnded, match="floods"):
                 await line.until(lambda message: False, "an end of it", patience=50)
             return line
 
     line = asyncio.run(run())
-    assert len(line.heard) <= 20_000
+    assert len(line.received) <= 20_000
     assert not is_running(line.carrier.child.pid)
 
 
@@ -152,7 +152,7 @@ def test_garbage_is_kept_as_text_and_what_follows_is_heard():
     async def run():
         async with launched("garbage") as line:
             await line.initialize(NEW)
-            return [record.raw for record in line.tape.records if record.raw]
+            return [record.raw for record in line.log.records if record.raw]
 
     odd = asyncio.run(run())
     assert len(odd) == 2
@@ -174,9 +174,9 @@ def test_a_line_without_its_end_is_heard_when_the_server_ends():
 def test_whoever_no_longer_reads_has_ended_the_line():
     async def run():
         async with launched("exits") as line:
-            with pytest.raises(LineEnded):
+            with pytest.raises(ConnectionEnded):
                 await line.until(lambda message: False, "word")
-            with pytest.raises(LineEnded):
+            with pytest.raises(ConnectionEnded):
                 await line.carrier.write(b"x" * 1_000_000)
 
     asyncio.run(run())
@@ -193,7 +193,7 @@ def test_whoever_reads_no_more_and_then_ends_is_told_with_its_code():
         async with asyncio.timeout(60), subject.line(is_judged=False) as line:
             while not line.carrier.child.stderr.lines:
                 await asyncio.sleep(0.01)
-            with pytest.raises(LineEnded, match="ended with exit code 3"):
+            with pytest.raises(ConnectionEnded, match="ended with exit code 3"):
                 await line.carrier.write(b"x" * 1_000_000)
 
     asyncio.run(run())

@@ -1,4 +1,4 @@
-"""Holding a client to every requirement that binds it: many runs, each against another server."""
+"""Checks a client against every requirement that binds it: many runs against different servers."""
 
 import asyncio
 import contextlib
@@ -21,20 +21,17 @@ from accord.check.fake_server.http_transport import FakeHttpTransport
 from accord.check.fake_server.passive_checks import PASSIVELY_CHECKED, run_passive_checks
 from accord.check.fake_server.server import FakeServer
 from accord.check.fake_server.stdio_transport import FakeStdioTransport
-from accord.check.outcomes import Outcome, judged
-from accord.check.probing.line import LineEnded, Silence
-from accord.check.report import Report, Setting, merged
-from accord.check.untried import NO_OCCASION, untried_reason
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
+from accord.check.report import Report, Setting, merge_revisions, sort_revisions
+from accord.check.verdicts import NO_OCCASION, explain_untried, is_chosen, make_verdict, worst
 from accord.errors import ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
-from accord.protocol.monitor import Verdict
+from accord.protocol.monitor import Verdict, VerdictName
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 from accord.protocol.scope import out_of_scope
 from accord.trace import Transport
 from accord.transports.child import signal_group
 from accord.types import RevisionId
-
-__all__ = ["ClientPlan", "Place", "check_client"]
 
 log = logging.getLogger("accord.check")
 
@@ -48,15 +45,15 @@ _ELSEWHERE: Final[Mapping[str, tuple[Transport, ...]]] = {
 }
 _LOOK: Final = 0.02
 _LOOKS: Final = 100
-# How many times as long as a run may take a client may take to connect.
+# A client may take this many times the timeout to connect: starting many programs is slow.
 _STARTING: Final = 4
 _BOUND: Final = frozenset({"client", "host", "both", "sender", "receiver"})
 
-Step: TypeAlias = Callable[[str, int, int], None]
-"""Told before each run: what the server does in it, how many are done, and of how many."""
+OnRun: TypeAlias = Callable[[str, int, int], None]
+"""Called before each run with what the server does in it, the number done, and the total."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class ServerAddress(msgspec.Struct, frozen=True):
     """Where the server is: a URL, or a command to launch; the other one is empty."""
 
     url: str
@@ -64,20 +61,20 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to check, and how.
+    """Which requirements to check, and how to run the client.
 
     Attributes:
         command: runs the client; `{url}` and `{server}` stand for where the server is.
         transport: which HTTP form `{url}` speaks; `{server}` is always stdio.
-        revisions: those to agree on; empty tries all of them.
+        revisions: the revisions to agree on; empty tries all of them.
         only: ids of requirements, or their beginnings; empty checks all.
-        timeout: seconds that one run of the client may take, once it has connected.
+        timeout: seconds for one run of the client, once it has connected.
         env: variables for the client, beside those of this process.
         patience: seconds to wait for an answer of the client.
-        at_once: how many runs there are at the same time.
+        at_once: how many runs go on at the same time.
         plays: names of the classes of scenarios to run; empty runs all.
-        client: in place of a command, a client in this process: called with the place of the
-            server, it returns its exit code.
+        client: a client in this process, in place of a command: called with the address of
+            the server, it returns its exit code.
     """
 
     command: Sequence[str]
@@ -89,23 +86,21 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str] = {}
     at_once: int = 3
     scenarios: Collection[str] = ()
-    client: Callable[[Place], Awaitable[int]] | None = None
+    client: Callable[[ServerAddress], Awaitable[int]] | None = None
 
     @property
     def played_over(self) -> Transport:
-        """What the client is spoken to over."""
+        """The transport between the client and the servers."""
         if any("{server}" in word for word in self.command):
             return "stdio"
         return self.transport
 
     def wants(self, id: str) -> bool:
-        """Tell whether a requirement is to be checked."""
-        return not self.only or any(
-            id == each or id.startswith(f"{each.rstrip('.*')}.") for each in self.only
-        )
+        """Return whether a requirement is to be checked."""
+        return is_chosen(id, self.only)
 
 
-async def check_client(plan: ClientPlan, *, step: Step | None = None) -> Report:
+async def check_client(plan: ClientPlan, *, step: OnRun | None = None) -> Report:
     """Run a client against one server after another, and report on all runs.
 
     Raises:
@@ -126,7 +121,7 @@ async def check_client(plan: ClientPlan, *, step: Step | None = None) -> Report:
             done += 1
         return show
 
-    # The first alone: a client that cannot be launched need not be launched forty times.
+    # The first run is alone: a client that cannot be launched is launched only once.
     usual = {well[0].revision: await run(well[0])}
     if not shows[0].lines and not shows[0].requests:
         raise ConnectFailed(_never_connected(shows[0]))
@@ -139,30 +134,30 @@ async def check_client(plan: ClientPlan, *, step: Step | None = None) -> Report:
             group.create_task(run(actor, known.exit_code))
     for conclude in CONCLUSIONS:
         conclude(shows)
-    spoken = _spoken(plan, shows)
+    spoken = _spoken_revisions(plan, shows)
     found = {revision: _verdicts(plan, revision, shows) for revision in spoken}
     setting = Setting(transport=plan.played_over, seconds=round(monotonic() - began, 3))
-    return merged(found, target=shlex.join(plan.command), party="client", setting=setting)
+    return merge_revisions(found, target=shlex.join(plan.command), party="client", setting=setting)
 
 
 def _never_connected(show: ClientRun) -> str:
-    told = " | ".join(list(show.stderr)[-3:])
+    stderr = " | ".join(list(show.stderr)[-3:])
     ended = "it had to be stopped" if show.exit_code is None else f"exit code {show.exit_code}"
-    return f"the client never connected; {ended}{told and f': {told}'}"[:1000]
+    return f"the client never connected; {ended}{stderr and f': {stderr}'}"[:1000]
 
 
-def _spoken(plan: ClientPlan, shows: Sequence[ClientRun]) -> list[RevisionId]:
-    """Return the revisions under which the client went on, or else the one it asked for."""
+def _spoken_revisions(plan: ClientPlan, shows: Sequence[ClientRun]) -> tuple[RevisionId, ...]:
+    """Return the revisions under which the client went on, or the one it asked for."""
     spoken = {
         each.revision
         for each in shows
         if each.is_initialized and (not plan.revisions or each.revision in plan.revisions)
     }
-    return sorted(spoken or {shows[0].revision}, reverse=True)
+    return sort_revisions(spoken or {shows[0].revision})[::-1]
 
 
 def _cast(plan: ClientPlan) -> tuple[list[FakeServer], list[FakeServer]]:
-    """Return the actors of all runs: who does all well under each revision, and the others."""
+    """Return the servers of all runs: a good one for each revision, and the faulty ones."""
     from accord.check.scenarios.client import CLIENT_SCENARIOS
 
     over = plan.played_over
@@ -171,7 +166,7 @@ def _cast(plan: ClientPlan) -> tuple[list[FakeServer], list[FakeServer]]:
         for row in REVISIONS.values()
         if row.handshake and (over != "http" or row.streamable_http)
     ]
-    well = [FakeServer(None), *(FakeServer(revision) for revision in sorted(spoken, reverse=True))]
+    well = [FakeServer(None), *(FakeServer(revision) for revision in sort_revisions(spoken)[::-1])]
     bad = []
     for kind in CLIENT_SCENARIOS:
         if over in kind.on and _is_wanted(plan, kind):
@@ -202,7 +197,7 @@ async def _perform(plan: ClientPlan, actor: FakeServer, usual_exit: int | None) 
     show.usual_exit_code = usual_exit
     actor.fake_transport = stage
     async with stage:
-        place = Place(getattr(stage, "url", ""), getattr(stage, "command", []))
+        place = ServerAddress(getattr(stage, "url", ""), getattr(stage, "command", []))
         await _run(plan, place, show)
         show.path = urlsplit(place.url).path
         show.requests = list(getattr(stage, "requests", []))
@@ -212,7 +207,7 @@ async def _perform(plan: ClientPlan, actor: FakeServer, usual_exit: int | None) 
             if actor.is_judged:
                 run_passive_checks(show)
             await actor.judge(show)
-        except (LineEnded, Silence) as error:
+        except (ConnectionEnded, MessageTimeout) as error:
             _leave_open(show, str(error))
         except Exception as error:
             log.exception("the play %r failed", actor.name)
@@ -220,27 +215,27 @@ async def _perform(plan: ClientPlan, actor: FakeServer, usual_exit: int | None) 
         else:
             _leave_open(show, NO_OCCASION.format("client"))
     for line in actor.lines:
-        if line.tape.monitor is not None:
-            show.outcomes.tallies.append(line.tape.monitor.tallies)
+        if line.log.monitor is not None:
+            show.verdicts.tallies.append(line.log.monitor.tallies)
     return show
 
 
 def _settle_revision(plan: ClientPlan, show: ClientRun) -> None:
-    """Judge by what was agreed on; by what the client asked for where it did not go on."""
+    """Judge by the agreed revision, or by the one the client asked for if it did not go on."""
     if plan.revisions and show.server.revision is not None and type(show.server) is not FakeServer:
-        # What is tried under a revision that was chosen counts for that one.
-        show.outcomes.revision = show.server.revision
+        # A faulty server counts for the revision that the user chose.
+        show.verdicts.revision = show.server.revision
         return
     agreed = next((each.revision for each in show.lines if each.revision), None)
     asked = next(iter(show.server.requested_revisions), None)
     for named in (agreed if show.is_initialized else None, asked, agreed):
         if named is not None and named in REVISIONS and REVISIONS[named].handshake:
-            show.outcomes.revision = REVISIONS[named].id
+            show.verdicts.revision = REVISIONS[named].id
             return
 
 
-def _filled(command: Sequence[str], place: Place) -> list[str]:
-    """Put the place of the server into the command; `{server}` alone becomes several words."""
+def _fill_in(command: Sequence[str], place: ServerAddress) -> list[str]:
+    """Put the address of the server into the command; `{server}` may become several words."""
     words: list[str] = []
     for word in command:
         if word == "{server}":
@@ -251,19 +246,19 @@ def _filled(command: Sequence[str], place: Place) -> list[str]:
     return words
 
 
-async def _run(plan: ClientPlan, place: Place, show: ClientRun) -> None:
-    """Let the client play, and note how it ended."""
+async def _run(plan: ClientPlan, place: ServerAddress, show: ClientRun) -> None:
+    """Run the client, and record how it ended."""
     if plan.client is not None:
         await _await_end(plan, plan.client(place), show)
     else:
-        await _run_client(plan, _filled(plan.command, place), show)
+        await _run_client(plan, _fill_in(plan.command, place), show)
 
 
 async def _await_end(plan: ClientPlan, work: Awaitable[int], show: ClientRun) -> None:
-    """Wait for the end of a client within its time, and note how it ended."""
+    """Wait for the end of a client within its time, and record how it ended."""
     ending, begun = asyncio.ensure_future(work), monotonic()
     try:
-        # Where many programs start at once, starting takes longer than all that follows.
+        # When many programs start at once, starting takes longer than the run itself.
         while not ending.done() and not _has_connected(show):
             if monotonic() - begun > _STARTING * plan.timeout:
                 break
@@ -272,7 +267,7 @@ async def _await_end(plan: ClientPlan, work: Awaitable[int], show: ClientRun) ->
             await asyncio.wait({ending}, timeout=plan.timeout)
         if ending.done():
             show.exit_code = ending.result()
-            await _look_around(show)
+            await _look_for_survivors(show)
         else:
             show.was_connected = any(each.ended is None for each in show.lines)
     finally:
@@ -313,8 +308,8 @@ async def _run_client(plan: ClientPlan, command: Sequence[str], show: ClientRun)
         await asyncio.wait({reading})
 
 
-async def _look_around(show: ClientRun) -> None:
-    """Note whether launched servers outlive the client; those that are just ending do not."""
+async def _look_for_survivors(show: ClientRun) -> None:
+    """Record whether launched servers outlive the client; give those that are ending time."""
     launched = len(getattr(show.server.fake_transport, "pids", ()))
     for _ in range(_LOOKS):
         show.left_servers_running = show.server.events.count("gone") < launched
@@ -344,8 +339,6 @@ def _leave_open(show: ClientRun, why: str) -> None:
 
 def _verdicts(plan: ClientPlan, revision: RevisionId, shows: Sequence[ClientRun]) -> list[Verdict]:
     """Return a verdict on each requirement that binds a client, from all runs of a revision."""
-    from accord.check.report import VERDICTS
-
     rows = [
         row
         for row in catalogue().values()
@@ -353,51 +346,52 @@ def _verdicts(plan: ClientPlan, revision: RevisionId, shows: Sequence[ClientRun]
     ]
     found = []
     own = [each for each in shows if each.revision == revision]
-    # What is never judged under a revision says nothing of what applies there.
+    # Runs that are not judged say nothing about what applies under their revision.
     scope = own if any(each.server.is_judged and each.lines for each in own) else shows
     for row in rows:
-        known = [each for show in own if (each := show.outcomes.outcome(row.id)) is not None]
-        worst = min(known, key=lambda each: VERDICTS.index(each.verdict), default=None)
-        if worst is None or worst.verdict == "not-exercised":
-            worst = _untried(row, plan, scope, worst or _known_elsewhere(row, shows))
-        found.append(judged(row, revision, worst))
+        known = [each for show in own if (each := show.verdicts.verdict(row.id)) is not None]
+        verdict = worst(known)
+        if verdict is None or verdict.verdict == "not-exercised":
+            name, why = _why_untried(row, plan, scope, verdict or _verdict_elsewhere(row, shows))
+            verdict = make_verdict(row, revision, name, why)
+        found.append(verdict)
     return found
 
 
-def _known_elsewhere(row: Requirement, shows: Sequence[ClientRun]) -> Outcome | None:
+def _verdict_elsewhere(row: Requirement, shows: Sequence[ClientRun]) -> Verdict | None:
     """Return why a requirement was not put to the test under other revisions."""
-    known = [each for show in shows if (each := show.outcomes.found.get(row.id)) is not None]
+    known = [each for show in shows if (each := show.verdicts.found.get(row.id)) is not None]
     reasons = [each for each in known if each.verdict in ("not-applicable", "not-exercised")]
     return min(reasons, key=lambda each: each.verdict, default=None)
 
 
-def _untried(
-    row: Requirement, plan: ClientPlan, shows: Sequence[ClientRun], known: Outcome | None
-) -> Outcome:
+def _why_untried(
+    row: Requirement, plan: ClientPlan, shows: Sequence[ClientRun], known: Verdict | None
+) -> tuple[VerdictName, str]:
     if row.id in _ELSEWHERE and plan.played_over not in _ELSEWHERE[row.id]:
-        return Outcome("not-applicable", f"it does not concern {plan.played_over}")
+        return "not-applicable", f"it does not concern {plan.played_over}"
     reason = _out_of_scope(row, plan, shows)
     if reason is not None:
-        return Outcome("not-applicable", reason)
+        return "not-applicable", reason
     if known is not None:
-        return known
-    return Outcome("not-exercised", untried_reason(row, _probed(), "client"))
+        return known.verdict, known.message
+    return "not-exercised", explain_untried(row, _ids_with_plays(), "client")
 
 
 @cache
-def _probed() -> frozenset[str]:
-    """Return the ids of the requirements that a play tries, or that any run shows."""
+def _ids_with_plays() -> frozenset[str]:
+    """Return the ids of the requirements that a faulty server tries, or that any run shows."""
     from accord.check.scenarios.client import CLIENT_SCENARIOS
 
     return PASSIVELY_CHECKED | {id for play in CLIENT_SCENARIOS for id in play.ids}
 
 
 def _out_of_scope(row: Requirement, plan: ClientPlan, shows: Sequence[ClientRun]) -> str | None:
-    """Say why a requirement can apply in none of these runs; some plays declare nothing."""
+    """Return why a requirement applies in none of these runs; None if it applies in one."""
     reasons = [
-        out_of_scope(row, line.tape.monitor.conversation, {plan.played_over})
+        out_of_scope(row, line.log.monitor.conversation, {plan.played_over})
         for show in shows
         for line in show.lines
-        if line.tape.monitor is not None and line.revision is not None
+        if line.log.monitor is not None and line.revision is not None
     ]
     return reasons[0] if reasons and None not in reasons else None

@@ -1,6 +1,6 @@
-"""What a check found: one result per requirement, the breaches folded, coverage and a score.
+"""The report of a check: one result per requirement, grouped violations, coverage and a score.
 
-Results and coverage come from verdicts; the forms a report takes stand in `rendering`.
+The modules of `rendering` turn it into text, HTML and other formats.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -9,30 +9,17 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from accord.check.anchors import anchor
+from accord.check.spec_pages import anchor
 from accord.protocol.catalogue import Level, catalogue
-from accord.protocol.monitor import Evidence, Verdict, VerdictName
+from accord.protocol.monitor import Verdict, VerdictName
+from accord.protocol.revisions import REVISIONS
 from accord.protocol.violation import FAIL, Party, Severity, Violation
 from accord.types import RevisionId
 from accord.version import __version__
 
-__all__ = [
-    "SCORE_RULE",
-    "VERDICTS",
-    "Checked",
-    "Coverage",
-    "Finding",
-    "Findings",
-    "Report",
-    "Result",
-    "Setting",
-    "build",
-    "merged",
-]
+CheckedParty: TypeAlias = Literal["server", "client", "both"]
 
-Checked: TypeAlias = Literal["server", "client", "both"]
-
-# The worst first: it is the one that counts where revisions differ, and the one to read first.
+# The worst first: it counts where revisions differ, and reports begin with it.
 VERDICTS: Final[tuple[VerdictName, ...]] = (
     "fail",
     "warn",
@@ -49,9 +36,9 @@ SCORE_RULE: Final = (
     f" MUST and MUST NOT weigh {_HEAVY_WEIGHT}, all others 1"
 )
 
-# A recording may repeat one mistake with ever new values; a few of them and the count suffice.
+# A recording may repeat one mistake with new values each time; a few examples are enough.
 _DISTINCT_PER_REQUIREMENT: Final = 10
-_NUMBERS_PER_FINDING: Final = 5
+_NUMBERS_PER_GROUP: Final = 5
 
 
 class Coverage(msgspec.Struct, frozen=True):
@@ -61,69 +48,76 @@ class Coverage(msgspec.Struct, frozen=True):
     exercised: int
 
 
-class Finding(msgspec.Struct):
-    """One breach and its repetitions: same requirement, same party, same reason."""
+class ViolationGroup(msgspec.Struct):
+    """A violation and its repetitions: same requirement, same party, same reason.
 
-    requirement: str
-    party: Party
-    why: str
+    Attributes:
+        violation: the first one.
+        severity: whether it fails or warns.
+        numbers: of the first records that show it.
+        count: how often it was seen.
+    """
+
+    violation: Violation
     severity: Severity
-    evidence: str | None
     numbers: list[int]
     count: int = 0
 
 
-class Findings:
-    """Breaches as they come, folded so that their number does not matter."""
+class ViolationGroups:
+    """Groups violations as they arrive, so that repetitions cost no memory."""
 
     def __init__(self) -> None:
-        self._folded: dict[tuple[str, str, str, str], Finding] = {}
+        self._groups: dict[tuple[str, str, str, str], ViolationGroup] = {}
         self._distinct: dict[str, int] = {}
 
     def add(self, violation: Violation) -> None:
-        """Count one breach."""
-        finding = self._finding(violation)
-        finding.count += 1
-        if violation.number is not None and len(finding.numbers) < _NUMBERS_PER_FINDING:
-            finding.numbers.append(violation.number)
+        """Count one violation."""
+        group = self._group(violation)
+        group.count += 1
+        if violation.number is not None and len(group.numbers) < _NUMBERS_PER_GROUP:
+            group.numbers.append(violation.number)
 
-    def _finding(self, violation: Violation) -> Finding:
-        id_, why, severity = violation.requirement, violation.why, violation.severity or FAIL
-        key = (id_, violation.party, why, severity)
-        if key not in self._folded:
-            if self._distinct.get(id_, 0) >= _DISTINCT_PER_REQUIREMENT:
+    def _group(self, violation: Violation) -> ViolationGroup:
+        id, severity = violation.requirement, violation.severity or FAIL
+        key = (id, violation.party, violation.why, severity)
+        if key not in self._groups:
+            if self._distinct.get(id, 0) >= _DISTINCT_PER_REQUIREMENT:
                 why = "breaks it in further ways, not listed one by one"
-                key = (id_, violation.party, why, severity)
+                key = (id, violation.party, why, severity)
+                violation = msgspec.structs.replace(violation, why=why)
             else:
-                self._distinct[id_] = self._distinct.get(id_, 0) + 1
-        return self._folded.setdefault(
-            key, Finding(id_, violation.party, why, severity, violation.evidence, [])
-        )
+                self._distinct[id] = self._distinct.get(id, 0) + 1
+        return self._groups.setdefault(key, ViolationGroup(violation, severity, []))
 
-    def sorted(self) -> list[Finding]:
-        """Return the failures, then the warnings, each as they came."""
-        return sorted(self._folded.values(), key=lambda finding: finding.severity != FAIL)
+    def ordered(self) -> list[ViolationGroup]:
+        """Return the failures, then the warnings, each in the order of arrival."""
+        return _failures_first(self._groups.values())
+
+
+def _failures_first(groups: Iterable[ViolationGroup]) -> list[ViolationGroup]:
+    return sorted(groups, key=lambda group: group.severity != FAIL)
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
-    """How a check was made, as far as a report tells it.
+    """How a check was made, for the report.
 
     Attributes:
-        party: whose deeds were judged.
-        transport: what the messages travelled over.
-        revisions: those that were checked; empty leaves it at the one judged by.
-        at: when, in whatever form the caller writes dates.
-        seconds: how long it took.
-        command: the command line that makes the same check again, up to where options go.
-        command_end: what comes after the options, such as a command after `--`.
-        artifact: the file that tools for source code are to show breaches in.
-        calls: how many calls each tool of a server might get; None where none could be made.
-        called: how many calls each of its tools got.
-        not_called: its tools that were left alone, with the reasons.
-        notes: what else is to be known of how the check was made.
+        party: the party that was checked.
+        transport: the transport of the messages.
+        revisions: the revisions that were checked; empty means `judged_by` of the report.
+        at: the date, in any format.
+        seconds: the duration.
+        command: the command line that repeats the check, up to where options go.
+        command_end: the part after the options, such as a command after `--`.
+        artifact: the file in which tools for source code show violations.
+        calls: the limit of calls for each tool; None if the check calls no tools.
+        called: how many calls each tool got.
+        not_called: the tools that were not called, with the reasons.
+        notes: further remarks on how the check was made.
     """
 
-    party: Checked = "both"
+    party: CheckedParty = "both"
     transport: str | None = None
     revisions: tuple[RevisionId, ...] = ()
     at: str | None = None
@@ -137,20 +131,20 @@ class Setting(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
     def repeat(self, id: str, revision: RevisionId) -> str | None:
-        """Return the command line that checks one requirement again; None where there is none."""
+        """Return the command line that checks one requirement again, if `command` is known."""
         if self.command is None:
             return None
         return f"{self.command} --only {id} --revision {revision}{self.command_end}"
 
 
-class Result(Verdict, frozen=True, kw_only=True):
-    """What is said of one requirement, and what there is to know about it.
+class RequirementResult(Verdict, frozen=True, kw_only=True):
+    """The verdict on one requirement, with its clause and how to check it again.
 
     Attributes:
         by_revision: the verdict under each revision checked; `verdict` is the worst of them.
-        clause: what the requirement says.
-        anchor: the place in the specification.
-        repeat: the command line that checks just this one again.
+        clause: the text of the requirement.
+        anchor: the page of the specification.
+        repeat: the command line that checks only this requirement.
     """
 
     by_revision: dict[RevisionId, VerdictName] = msgspec.field(default_factory=dict)
@@ -160,10 +154,10 @@ class Result(Verdict, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a check has to say.
+    """Everything a check found.
 
-    `revision` is None where nobody named one; `judged_by` is then the one that was taken. Where
-    several were checked, both are the newest.
+    `revision` is None if the messages name no revision; `judged_by` is then the default. If
+    several revisions were checked, both are the newest.
     """
 
     target: str
@@ -171,40 +165,40 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     judged_by: RevisionId
     score: float | None
     coverage: Coverage
-    results: tuple[Result, ...]
-    findings: tuple[Finding, ...] = ()
+    results: tuple[RequirementResult, ...]
+    violations: tuple[ViolationGroup, ...] = ()
     setting: Setting = Setting()
     version: str = __version__
 
     @property
     def has_failed(self) -> bool:
-        """Whether any requirement was broken in a way that is more than a warning."""
-        return self.count("fail") > 0 or any(each.severity == FAIL for each in self.findings)
+        """Whether any requirement failed; warnings do not count."""
+        return self.count("fail") > 0 or any(each.severity == FAIL for each in self.violations)
 
     def count(self, verdict: VerdictName) -> int:
         """Return how many requirements got this verdict."""
         return sum(result.verdict == verdict for result in self.results)
 
 
-def build(
+def build_report(
     results: Sequence[Verdict],
     *,
     target: str,
     revision: RevisionId | None,
     judged_by: RevisionId,
     decidable: Collection[str],
-    findings: Iterable[Finding] = (),
+    violations: Iterable[ViolationGroup] = (),
     setting: Setting | None = None,
 ) -> Report:
-    """Make a report of verdicts: count the coverage and the score.
+    """Make a report of verdicts, with coverage and score.
 
     Args:
         results: one verdict per requirement.
         target: what was checked.
-        revision: the revision that the parties spoke, None where nobody named one.
+        revision: the revision that the parties spoke; None if they named none.
         judged_by: the revision whose requirements were applied.
         decidable: the requirements that a check of this kind can decide at all.
-        findings: the breaches, folded.
+        violations: the violations, grouped.
         setting: how the check was made.
     """
     setting = setting or Setting()
@@ -218,57 +212,60 @@ def build(
         judged_by=judged_by,
         score=_score(exercised),
         coverage=Coverage(len(exercised) + len(untried), len(exercised)),
-        results=tuple(_described(each, judged_by, setting) for each in results),
-        findings=tuple(findings),
+        results=tuple(_describe(each, judged_by, setting) for each in results),
+        violations=tuple(violations),
         setting=setting
         if setting.revisions
         else msgspec.structs.replace(setting, revisions=(judged_by,)),
     )
 
 
-def merged(
+def merge_revisions(
     found: Mapping[RevisionId, Sequence[Verdict]],
     *,
     target: str,
     party: Party,
     setting: Setting | None = None,
 ) -> Report:
-    """Make one report of the verdicts under several revisions: the worst on each row counts.
+    """Make one report of verdicts under several revisions: the worst one counts.
 
     Args:
         found: the verdicts by revision; there is at least one.
         target: what was checked.
-        party: who was checked.
+        party: the party that was checked.
         setting: how the check was made; party and revisions are filled in.
     """
-    newest = max(found)
+    checked = sort_revisions(found)
     by_id: dict[str, dict[RevisionId, Verdict]] = {}
     for revision, verdicts in found.items():
         for verdict in verdicts:
             by_id.setdefault(verdict.id, {})[revision] = verdict
-    results = [_joined(by_revision) for by_revision in by_id.values()]
+    results = [_merge(by_revision) for by_revision in by_id.values()]
     rows = catalogue()
-    return build(
+    return build_report(
         results,
         target=target,
-        revision=newest,
-        judged_by=newest,
+        revision=checked[-1],
+        judged_by=checked[-1],
         decidable={each.id for each in results if rows[each.id].check != "human"},
-        findings=_findings(results, party),
-        setting=msgspec.structs.replace(
-            setting or Setting(), party=party, revisions=tuple(sorted(found))
-        ),
+        violations=_violations(results, party),
+        setting=msgspec.structs.replace(setting or Setting(), party=party, revisions=checked),
     )
 
 
-def _joined(by_revision: Mapping[RevisionId, Verdict]) -> Result:
+def sort_revisions(revisions: Collection[RevisionId]) -> tuple[RevisionId, ...]:
+    """Return revisions from the oldest to the newest."""
+    return tuple(row.id for row in REVISIONS.values() if row.id in revisions)
+
+
+def _merge(by_revision: Mapping[RevisionId, Verdict]) -> RequirementResult:
     worst = min(by_revision.values(), key=lambda each: VERDICTS.index(each.verdict))
-    where = tuple(sorted(by_revision))
-    touched = [id for id in where if by_revision[id].verdict == worst.verdict]
+    where = sort_revisions(by_revision)
+    affected = [id for id in where if by_revision[id].verdict == worst.verdict]
     message = worst.message
-    if worst.verdict in ("fail", "warn") and len(touched) < len(where):
-        message = f"{message} (in {', '.join(touched)})"
-    return Result(
+    if worst.verdict in ("fail", "warn") and len(affected) < len(where):
+        message = f"{message} (in {', '.join(affected)})"
+    return RequirementResult(
         id=worst.id,
         level=worst.level,
         party=worst.party,
@@ -280,37 +277,31 @@ def _joined(by_revision: Mapping[RevisionId, Verdict]) -> Result:
     )
 
 
-def _findings(results: Iterable[Verdict], party: Party) -> list[Finding]:
-    """Return the breaches, the failures first."""
-    found = [
-        Finding(
-            requirement=each.id,
-            party=party,
-            why=each.message,
-            severity="fail" if each.verdict == "fail" else "warn",
-            evidence=_last_message(each.evidence),
-            numbers=[],
-            count=1,
-        )
-        for each in results
-        if each.verdict in ("fail", "warn")
-    ]
-    return sorted(found, key=lambda finding: finding.severity != FAIL)
+def _violations(results: Iterable[Verdict], party: Party) -> list[ViolationGroup]:
+    """Return the violations of a merged report, the failures first."""
+    found = []
+    for each in results:
+        if each.verdict in ("fail", "warn"):
+            violation = Violation(each.id, party, each.message, evidence=_last_message(each))
+            found.append(ViolationGroup(violation, each.verdict, [], count=1))
+    return _failures_first(found)
 
 
-def _last_message(evidence: Sequence[Evidence]) -> str | None:
-    messages = [f"{each.party}: {each.message}" for each in evidence if each.message]
+def _last_message(verdict: Verdict) -> str | None:
+    messages = [f"{each.party}: {each.message}" for each in verdict.evidence if each.message]
     return messages[-1] if messages else None
 
 
-def _described(verdict: Verdict, judged_by: RevisionId, setting: Setting) -> Result:
+def _describe(verdict: Verdict, judged_by: RevisionId, setting: Setting) -> RequirementResult:
     row = catalogue().get(verdict.id)
     by_revision: dict[RevisionId, VerdictName] = (
-        verdict.by_revision if isinstance(verdict, Result) else {judged_by: verdict.verdict}
+        verdict.by_revision
+        if isinstance(verdict, RequirementResult)
+        else {judged_by: verdict.verdict}
     )
-    touched = [id for id, name in by_revision.items() if name == verdict.verdict]
-    shown = max(touched, default=judged_by)
-    return Result(
+    affected = [id for id, name in by_revision.items() if name == verdict.verdict]
+    shown = (judged_by, *sort_revisions(affected))[-1]
+    return RequirementResult(
         id=verdict.id,
         level=verdict.level,
         party=verdict.party,
@@ -330,7 +321,7 @@ def _score(exercised: Sequence[Verdict]) -> float | None:
     if not total:
         return None
     earned = sum(_weight(result) * _CREDIT[result.verdict] for result in exercised)
-    # Rounded down: only a recording without any breach has 100.
+    # Rounded down: only a check without any violation has 100.
     return floor(1000 * earned / total) / 10
 
 

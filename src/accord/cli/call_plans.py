@@ -6,7 +6,7 @@ from accord.cli.options import UsageError
 from accord.cli.terminal import note, say
 
 if TYPE_CHECKING:
-    from accord.check.probing.calls import CallPlan
+    from accord.check.probing.tool_calls import CallPlan
 
 __all__ = ["plan_form", "show_plan", "tell_plan"]
 

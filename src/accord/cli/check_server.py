@@ -28,10 +28,10 @@ from accord.errors import ConnectFailed
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from accord.check.probing.calls import CallPlan
     from accord.check.probing.subject import Subject
+    from accord.check.probing.tool_calls import CallPlan
     from accord.check.report import Report, Setting
-    from accord.check.server_check import Plan, Stage
+    from accord.check.server_check import CheckProgress, ServerPlan
     from accord.cli.terminal import Advance
 
 __all__ = ["register"]
@@ -142,15 +142,15 @@ def run(options: argparse.Namespace) -> int:
     return reporting.deliver(report, form, options)
 
 
-def _plan(options: argparse.Namespace) -> "Plan":
-    from accord.check.probing.calls import DEFAULT_CALLS
-    from accord.check.probing.probe import Rules
-    from accord.check.server_check import Plan
+def _plan(options: argparse.Namespace) -> "ServerPlan":
+    from accord.check.probing.probe import CheckRules
+    from accord.check.probing.tool_calls import DEFAULT_CALLS
+    from accord.check.server_check import ServerPlan
 
-    plan = Plan(
+    plan = ServerPlan(
         revisions=reporting.checked_revisions(options.revision),
         only=options.only,
-        rules=Rules(
+        rules=CheckRules(
             allow_writes=options.allow_writes,
             tools=frozenset(options.tool),
             calls=DEFAULT_CALLS if options.calls is None else options.calls,
@@ -160,14 +160,14 @@ def _plan(options: argparse.Namespace) -> "Plan":
     return plan
 
 
-async def _plan_calls(plan: "Plan", subject: "Subject") -> "CallPlan":
-    from accord.check.probing.planning import plan_calls
-    from accord.check.server_check import spoken
+async def _plan_calls(plan: "ServerPlan", subject: "Subject") -> "CallPlan":
+    from accord.check.probing.server_facts import plan_calls
+    from accord.check.revision_probe import spoken_revisions
 
-    return await plan_calls(subject, plan.rules, plan.revisions or await spoken(subject))
+    return await plan_calls(subject, plan.rules, plan.revisions or await spoken_revisions(subject))
 
 
-async def _check(options: argparse.Namespace, plan: "Plan") -> "Report":
+async def _check(options: argparse.Namespace, plan: "ServerPlan") -> "Report":
     from accord.check.server_check import check_server
 
     with progress("checking", 1000) as done:
@@ -275,10 +275,10 @@ def _setting(options: argparse.Namespace, target: str) -> "Setting":
     )
 
 
-def _step(done: "Advance") -> "Callable[[Stage], None]":
+def _step(done: "Advance") -> "Callable[[CheckProgress], None]":
     """Return what shows how far the check is, under which revision, and what is being tried."""
 
-    def step(stage: "Stage") -> None:
+    def step(stage: "CheckProgress") -> None:
         place = stage.revisions.index(stage.revision) + 1
         now = f"{stage.revision} ({place} of {len(stage.revisions)}) {stage.scenario}"
         done(round(1000 * stage.share), now)

@@ -80,8 +80,8 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _judge(options: argparse.Namespace) -> "Report":
-    from accord.check.replay import replay
     from accord.check.report import Setting
+    from accord.check.trace_check import replay
     from accord.trace import read
 
     revision = (

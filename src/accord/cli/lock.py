@@ -58,14 +58,14 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Lock what a server shows."""
-    from accord.check.contract.changes import written_lock
+    from accord.check.contract.lock_file import format_lock
     from accord.testing import surface_of
 
     demand_target(options, "lock")
 
     async def work(client: "Client") -> int:
         surface = await surface_of(client)
-        text = written_lock(surface, client.revision)
+        text = format_lock(surface, client.revision)
         failed: dict[str, int] = surface.get("failed", {})
         for method, code in failed.items():
             complain(f"{method} failed with error {code}: what it lists is not locked")

@@ -116,7 +116,7 @@ def demand_requirements(only: "Iterable[str]") -> None:
     Raises:
         UsageError: there is nothing of that name, and what may have been meant.
     """
-    from accord.check.outcomes import is_chosen
+    from accord.check.verdicts import is_chosen
     from accord.protocol.catalogue import catalogue
 
     known = catalogue()

@@ -17,12 +17,12 @@ from accord.cli.terminal import complain, interruptible, painter, progress, say
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from accord.check.contract.cases import CaseFile
-    from accord.check.contract.contact import Contact, Way
+    from accord.check.contract.case_file import CaseFile
+    from accord.check.contract.declared_tests import ContractRules
     from accord.check.contract.model import Test
-    from accord.check.contract.running import Ran
-    from accord.check.contract.tools import Rules
-    from accord.check.probing.calls import CallLimit, CallPlan
+    from accord.check.contract.runner import TestRun
+    from accord.check.contract.tested_server import CallCommand, TestedServer
+    from accord.check.probing.tool_calls import CallLimit, CallPlan
 
 __all__ = ["register"]
 
@@ -102,7 +102,7 @@ def _count(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Test a server and print the report."""
-    from accord.check.contract.cases import CaseFile, read_cases
+    from accord.check.contract.case_file import CaseFile, read_cases
 
     form = one_of(options.format, _FORMS, "format") if options.format else None
     if options.plan:
@@ -112,15 +112,15 @@ def run(options: argparse.Namespace) -> int:
     if options.only_cases and options.cases is None:
         raise UsageError("--only-cases needs --cases FILE")
     demand_target(options, "test")
-    ran: list[Ran] = []
+    ran: list[TestRun] = []
     limits: list[CallLimit] = []
 
     def work(found: Any, settings: Any) -> int:
-        from accord.check.contract.contact import Contact
+        from accord.check.contract.tested_server import TestedServer
 
         patience = file.timeout if options.timeout is None else options.timeout
         target = _reached(options, found, settings)
-        contacting = Contact(target, settings, patience=patience, way=_way(options))
+        contacting = TestedServer(target, settings, patience=patience, way=_way(options))
         with _nothing_kept(), contacting as contact:
             tests, plan = _planned(contact, options, file)
             if options.plan:
@@ -159,10 +159,10 @@ def _nothing_kept() -> "Iterator[None]":
 def _adopt(options: argparse.Namespace, file: "CaseFile") -> None:
     """Take from the file what the command line leaves open."""
     if not options.target and not options.command:
-        from accord.check.contract.reaching import beside
+        from accord.check.contract.reaching import resolve_target
 
         options.command = tuple(file.command)
-        options.target = "" if file.target is None else beside(file.target, options.cases)
+        options.target = "" if file.target is None else resolve_target(file.target, options.cases)
     options.transport = options.transport or file.transport
     options.revision = options.revision or file.revision
 
@@ -187,9 +187,9 @@ def _reached(options: argparse.Namespace, found: Any, settings: Any) -> Any:
     return load(locate(options.target, options.rest))
 
 
-def _way(options: argparse.Namespace) -> "Way":
+def _way(options: argparse.Namespace) -> "CallCommand":
     """Say how `accord call` reaches the same server; secrets are named there, and never told."""
-    from accord.check.contract.contact import Way
+    from accord.check.contract.tested_server import CallCommand
 
     words = [f" --env {quote(name)}=..." for name, _ in options.env]
     words += [f" --header {quote(f'{name}: ...')}" for name, _ in options.header]
@@ -198,18 +198,18 @@ def _way(options: argparse.Namespace) -> "Way":
     words += [f" --cwd {quote(str(options.cwd))}"] * (options.cwd is not None)
     words += [f" --revision {options.revision}"] * (options.revision is not None)
     if options.command:
-        return Way(after=f"{''.join(words)} -- {join(options.command)}")
-    return Way(before=f"{quote(shown_target(options.target))} ", after="".join(words))
+        return CallCommand(after=f"{''.join(words)} -- {join(options.command)}")
+    return CallCommand(before=f"{quote(shown_target(options.target))} ", after="".join(words))
 
 
-def _rules(options: argparse.Namespace, file: "CaseFile") -> "Rules | None":
+def _rules(options: argparse.Namespace, file: "CaseFile") -> "ContractRules | None":
+    from accord.check.contract.declared_tests import ContractRules
     from accord.check.contract.reaching import rules_of
-    from accord.check.contract.tools import Rules
 
     own = rules_of(file)
     if own is None or options.only_cases:
         return None
-    return Rules(
+    return ContractRules(
         tools=frozenset(options.tool) or own.tools,
         allow_writes=options.allow_writes or own.allow_writes,
         examples=own.examples if options.examples is None else options.examples,
@@ -219,20 +219,20 @@ def _rules(options: argparse.Namespace, file: "CaseFile") -> "Rules | None":
 
 
 def _planned(
-    contact: "Contact", options: argparse.Namespace, file: "CaseFile"
+    contact: "TestedServer", options: argparse.Namespace, file: "CaseFile"
 ) -> "tuple[list[Test], CallPlan]":
-    from accord.check.contract.running import planned_tests
+    from accord.check.contract.runner import plan_tests
 
     calls = file.calls if options.calls is None else options.calls
     with interruptible():
         try:
-            return planned_tests(contact, _rules(options, file), file.case, calls=calls)
+            return plan_tests(contact, _rules(options, file), file.case, calls=calls)
         except ValueError as error:
             raise UsageError(str(error)) from None
 
 
-def _ran(contact: "Contact", tests: "list[Test]") -> "list[Ran]":
-    from accord.check.contract.running import run_tests
+def _ran(contact: "TestedServer", tests: "list[Test]") -> "list[TestRun]":
+    from accord.check.contract.runner import run_tests
 
     with interruptible(), progress("testing", len(tests)) as done:
         return run_tests(contact, tests, step=done)
@@ -243,7 +243,7 @@ def _target(options: argparse.Namespace) -> str:
 
 
 def _deliver(
-    options: argparse.Namespace, ran: "Sequence[Ran]", form: str | None, limit: "CallLimit"
+    options: argparse.Namespace, ran: "Sequence[TestRun]", form: str | None, limit: "CallLimit"
 ) -> int:
     from accord.check.contract import rendering
 
@@ -266,7 +266,7 @@ def _deliver(
 
 
 def _rendered(
-    form: str, target: str, ran: "Sequence[Ran]", limit: "CallLimit", *, quiet: bool
+    form: str, target: str, ran: "Sequence[TestRun]", limit: "CallLimit", *, quiet: bool
 ) -> str:
     render = import_module("accord.check.contract.rendering").FORMS[form]
     more = {"quiet": quiet} if form == "text" else {}

@@ -12,7 +12,7 @@ from accord.cli.target import add_target, demand_target
 from accord.cli.terminal import harmless, painter, say
 
 if TYPE_CHECKING:
-    from accord.check.contract.changes import Change
+    from accord.check.contract.lock_file import Change
     from accord.client import Client
 
 __all__ = ["register"]
@@ -56,7 +56,7 @@ def register(commands: "argparse._SubParsersAction[Any]") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compare what a server shows with what was locked."""
-    from accord.check.contract.changes import changes, read_lock
+    from accord.check.contract.lock_file import find_changes, read_lock
     from accord.testing import surface_of
 
     form = one_of(options.format, _FORMS, "format")
@@ -65,7 +65,7 @@ def run(options: argparse.Namespace) -> int:
     options.revision = options.revision or locked.get("revision")
 
     async def work(client: "Client") -> int:
-        found = changes(locked, await surface_of(client))
+        found = find_changes(locked, await surface_of(client))
         _show(found, form, options)
         return 1 if found else 0
 

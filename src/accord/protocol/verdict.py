@@ -7,8 +7,6 @@ import msgspec
 from accord.protocol.catalogue import Level
 from accord.protocol.violation import Party, Severity, Violation
 
-__all__ = ["Evidence", "Tally", "Verdict", "VerdictName"]
-
 VerdictName: TypeAlias = Literal["pass", "fail", "warn", "not-applicable", "not-exercised"]
 
 

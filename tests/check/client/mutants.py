@@ -17,7 +17,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         id: the requirement that it breaks.
         kind: the client.
-        plays: where it shows; the server that does everything right is always met.
+        scenarios: where it shows; the server that does everything right is always met.
         over: the transport.
         also: other requirements that this breaks unavoidably, and why.
     """
@@ -33,11 +33,11 @@ MUTANTS: dict[str, Mutant] = {}
 
 
 def mutant(
-    id: str, *plays: str, over: str = "http", also: dict[str, str] | None = None
+    id: str, *scenarios: str, over: str = "http", also: dict[str, str] | None = None
 ) -> Callable[[type[Raw]], type[Raw]]:
     def register(kind: type[Raw]) -> type[Raw]:
         name = f"{id}-{kind.__name__}"
-        MUTANTS[name] = Mutant(id=id, kind=kind, scenarios=plays, over=over, also=also or {})
+        MUTANTS[name] = Mutant(id=id, kind=kind, scenarios=scenarios, over=over, also=also or {})
         return kind
 
     return register
@@ -57,7 +57,7 @@ class Says(Raw):
 
 
 def mutated(
-    id: str, *plays: str, over: str = "http", also: dict[str, str] | None = None
+    id: str, *scenarios: str, over: str = "http", also: dict[str, str] | None = None
 ) -> Callable[[Callable[[Message], Any]], Callable[[Message], Any]]:
     """Register a fault in messages: a function that changes a message before it is sent."""
 
@@ -65,7 +65,7 @@ def mutated(
         kind = type(
             change.__name__, (Says,), {"changed": lambda _self, message: change(dict(message))}
         )
-        mutant(id, *plays, over=over, also=also)(kind)
+        mutant(id, *scenarios, over=over, also=also)(kind)
         return change
 
     return register

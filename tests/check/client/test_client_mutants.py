@@ -35,7 +35,7 @@ def found(kind, over="http", scenarios=(), run=run_in_virtual_time):
         timeout=10,
         patience=10.0 if run is asyncio.run else 0.4,
         at_once=4,
-        scenarios=plays,
+        scenarios=scenarios,
     )
     logging.getLogger("accord.check").setLevel(logging.CRITICAL)
     report = run(check_client(plan))

@@ -29,7 +29,7 @@ def checked(over, revision, scenarios=(), **how):
         client=client,
         timeout=30,
         at_once=4,
-        scenarios=plays,
+        scenarios=scenarios,
     )
     return asyncio.run(check_client(plan))
 

@@ -12,6 +12,7 @@ import pytest
 from accord.check.fake_server.http_transport import FakeHttpTransport, RawResponse
 from accord.check.fake_server.server import FakeServer
 from accord.check.fake_server.stdio_transport import FakeStdioTransport
+from accord.testing import run_in_virtual_time
 
 OPENING = {
     "jsonrpc": "2.0",
@@ -59,7 +60,7 @@ def test_a_bridge_joins_the_client_to_the_actor_and_ends_with_its_input():
                 assert await process.wait() == 0
             await until(lambda: "gone" in actor.events)
         assert actor.events == ["input ended", "gone"]
-        assert [each["method"] for each in actor.lines[0].heard] == ["initialize", "tools/list"]
+        assert [each["method"] for each in actor.lines[0].received] == ["initialize", "tools/list"]
 
     asyncio.run(scene())
 
@@ -142,10 +143,9 @@ class Posting:
 def staged(actor, scene):
     async def run():
         async with FakeHttpTransport(actor) as stage, aiohttp.ClientSession() as http:
-            async with asyncio.timeout(PATIENCE):
-                await scene(stage, Posting(http, stage.url))
+            await scene(stage, Posting(http, stage.url))
 
-    asyncio.run(run())
+    run_in_virtual_time(run())
 
 
 def test_sessions_begin_end_and_are_forgotten():

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from accord import Server
-from accord.check.contract.cases import CaseError, read_cases
-from accord.check.contract.contact import Contact
-from accord.check.contract.expectations import case_test
-from accord.check.contract.reaching import beside, contact_of, rules_of
+from accord.check.contract.case_file import CaseError, read_cases
+from accord.check.contract.case_tests import case_test
+from accord.check.contract.reaching import resolve_target, rules_of, server_of
+from accord.check.contract.tested_server import TestedServer
 
 LOOSE = Path(__file__).parent / "loose.py"
 GOOD = """
@@ -132,7 +132,7 @@ def test_a_file_that_is_not_there_or_no_text_is_said_so(tmp_path):
 
 @pytest.fixture(scope="module")
 def contact():
-    with Contact([sys.executable, "-S", "-E", str(LOOSE)], patience=5) as found:
+    with TestedServer([sys.executable, "-S", "-E", str(LOOSE)], patience=5) as found:
         yield found
 
 
@@ -163,7 +163,7 @@ def test_expectations_that_hold(contact, tmp_path, lines):
 
 @pytest.mark.parametrize("name", UNMET)
 def test_an_expectation_that_does_not_hold_says_what_came(contact, name):
-    from accord.check.contract.cases import Case, Expectation
+    from accord.check.contract.case_file import Case, Expectation
 
     expect, *said = UNMET[name]
     case = Case(name="it", call="count", arguments={"a": 3}, expect=Expectation(**expect))
@@ -183,7 +183,7 @@ def test_an_unexpected_error_is_told(contact, tmp_path):
 
 
 def test_what_a_server_does_not_offer_fails_the_case_and_not_the_run(tmp_path):
-    with Contact(Server("plain")) as plain:
+    with TestedServer(Server("plain")) as plain:
         outcome = outcome_of(plain, tmp_path, 'read = "note://1"')
     assert "came:     resources/read needs the capability resources" in outcome.failure.text()
 
@@ -191,10 +191,10 @@ def test_what_a_server_does_not_offer_fails_the_case_and_not_the_run(tmp_path):
 def test_a_target_is_found_beside_its_file(tmp_path):
     path = file_with(tmp_path, "")
     file_with(tmp_path, "", "desk.py")
-    assert beside("desk.py", path) == str(tmp_path / "desk.py")
-    assert beside("desk.py:made", path) == f"{tmp_path / 'desk.py'}:made"
-    assert beside("package.module:server", path) == "package.module:server"
-    assert beside("http://127.0.0.1:8000/mcp", path) == "http://127.0.0.1:8000/mcp"
+    assert resolve_target("desk.py", path) == str(tmp_path / "desk.py")
+    assert resolve_target("desk.py:made", path) == f"{tmp_path / 'desk.py'}:made"
+    assert resolve_target("package.module:server", path) == "package.module:server"
+    assert resolve_target("http://127.0.0.1:8000/mcp", path) == "http://127.0.0.1:8000/mcp"
 
 
 @pytest.mark.parametrize(
@@ -212,11 +212,11 @@ def test_a_server_that_cannot_be_reached_so_is_refused(tmp_path, text, said):
     file_with(tmp_path, "from accord import Server\na, b = Server('a'), Server('b')", "two.py")
     path = file_with(tmp_path, text)
     with pytest.raises(CaseError, match=said):
-        contact_of(read_cases(path), path)
+        server_of(read_cases(path), path)
 
 
 def test_a_server_named_in_a_file_runs_in_memory(tmp_path):
     file_with(tmp_path, "from accord import Server\na, b = Server('a'), Server('b')", "two.py")
     path = file_with(tmp_path, "target = 'two.py:b'\ntransport = 'memory'")
-    with contact_of(read_cases(path), path) as contact:
+    with server_of(read_cases(path), path) as contact:
         assert contact.client.server_info.name == "b"

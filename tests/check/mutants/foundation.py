@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.subject import Subject
 from accord.check.scenarios.server import SCENARIOS
-from accord.check.server_check import Plan, check_server
+from accord.check.server_check import ServerPlan, check_server
 from accord.protocol.catalogue import catalogue
 from accord.testing import run_in_virtual_time
 from accord.transports.memory import MemoryWire
@@ -103,11 +103,11 @@ class Between:
         self.from_server: Change = lambda message, request: message
         self.from_client: Callable[[Message], Sent] = lambda message: message
         self.requests: dict[Any, Message] = {}
-        self.line: Line
+        self.line: RawConnection
         self._wire = MemoryWire(server)
         self._timers: list[asyncio.TimerHandle] = []
 
-    async def open(self, line: Line) -> None:
+    async def open(self, line: RawConnection) -> None:
         self.line = line
         await self._wire.open(self._hear, line.end)
 
@@ -324,7 +324,7 @@ async def found(
     making: Making, revision: str, only: Sequence[str] = (), scenarios: Sequence[str] = ()
 ) -> dict[str, str]:
     """Check a subject under one revision and return its breaches, with what was said of them."""
-    plan = Plan(revisions=[revision], only=only, scenarios=scenarios)
+    plan = ServerPlan(revisions=[revision], only=only, scenarios=scenarios)
     async with making() as subject:
         report = await check_server(subject, plan)
     return {

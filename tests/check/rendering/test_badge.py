@@ -3,7 +3,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from accord.check.rendering.badge import as_badge
-from accord.check.report import build
+from accord.check.report import build_report
 from check.reports import NEW, hostile_report, server_report, verdict
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -11,7 +11,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def of(name, level="MUST"):
     results = [] if name is None else [verdict("tools.item.title", name, level=level)]
-    return build(results, target="x", revision=NEW, judged_by=NEW, decidable=())
+    return build_report(results, target="x", revision=NEW, judged_by=NEW, decidable=())
 
 
 @pytest.mark.parametrize(

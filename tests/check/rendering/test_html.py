@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from accord.check.rendering.html import _laid_out, as_html
-from accord.check.report import build
+from accord.check.report import build_report
 from check.reports import NASTY, NEW, OLD, hostile_report, server_report, spotless_report
 
 VOID = {"meta", "input", "br", "option", "rect", "circle"}
@@ -46,7 +46,7 @@ REPORTS = {
     "spotless": spotless_report,
     "three": lambda: server_report(3),
     "sixty": lambda: server_report(60),
-    "empty": lambda: build([], target="x", revision=None, judged_by=NEW, decidable=()),
+    "empty": lambda: build_report([], target="x", revision=None, judged_by=NEW, decidable=()),
 }
 
 
@@ -123,7 +123,10 @@ def test_the_summary_tells_coverage_before_score_and_how_the_check_was_made():
     ("report", "told"),
     [
         (server_report(0), "Passed: no breach was found"),
-        (build([], target="x", revision=NEW, judged_by=NEW, decidable=()), "Nothing was put to"),
+        (
+            build_report([], target="x", revision=NEW, judged_by=NEW, decidable=()),
+            "Nothing was put to",
+        ),
         (spotless_report(), f"not named, judged by {NEW}"),
     ],
     ids=["passed", "empty", "unnamed"],

@@ -2,7 +2,7 @@ import json
 
 from accord import __version__
 from accord.check.rendering.json import as_json
-from accord.check.report import SCORE_RULE, build
+from accord.check.report import SCORE_RULE, build_report
 from check.reports import NASTY, NEW, OLD, hostile_report, server_report
 
 
@@ -35,6 +35,6 @@ def test_json_tells_how_a_server_was_checked():
 
 
 def test_json_says_null_where_nothing_is_known():
-    report = build([], target="x", revision=None, judged_by=NEW, decidable=())
+    report = build_report([], target="x", revision=None, judged_by=NEW, decidable=())
     shown = json.loads(as_json(report))
     assert (shown["revision"], shown["score"]) == (None, None)

@@ -2,7 +2,7 @@ import pytest
 
 from accord.check.rendering.text import as_text
 from accord.check.rendering.wording import summary
-from accord.check.report import SCORE_RULE, Findings, build
+from accord.check.report import SCORE_RULE, ViolationGroups, build_report
 from accord.protocol.violation import Violation
 from check.reports import NEW, OLD, hostile_report, server_report, spotless_report, verdict
 
@@ -67,25 +67,25 @@ def test_text_is_painted_by_the_given_painter(report):
 
 
 def test_a_report_with_warnings_alone_has_passed_with_warnings(spotless):
-    findings = Findings()
-    findings.add(Violation("tools.item.title", "server", "omits it", severity="warn", number=1))
-    report = build(
+    groups = ViolationGroups()
+    groups.add(Violation("tools.item.title", "server", "omits it", severity="warn", number=1))
+    report = build_report(
         [verdict("tools.item.title", "warn")],
         target="x",
         revision=NEW,
         judged_by=NEW,
         decidable=(),
-        findings=findings.sorted(),
+        violations=groups.ordered(),
     )
     assert "result: passed with warnings (0 requirements failed, 1 warned)" in as_text(report)
 
 
 def test_many_repetitions_name_only_the_first_records():
-    findings = Findings()
+    groups = ViolationGroups()
     for number in range(1, 9):
-        findings.add(Violation("no.such.row", "server", "x", severity="fail", number=number))
-    report = build(
-        [], target="x", revision=NEW, judged_by=NEW, decidable=(), findings=findings.sorted()
+        groups.add(Violation("no.such.row", "server", "x", severity="fail", number=number))
+    report = build_report(
+        [], target="x", revision=NEW, judged_by=NEW, decidable=(), violations=groups.ordered()
     )
     text = as_text(report)
     assert "FAIL no.such.row (unknown, server) 8 times: records 1, 2, 3, 4, 5, ...\n" in text
@@ -94,12 +94,12 @@ def test_many_repetitions_name_only_the_first_records():
 
 
 def test_a_long_message_is_cut(report):
-    findings = Findings()
-    findings.add(
+    groups = ViolationGroups()
+    groups.add(
         Violation("ping.response.empty", "server", "x", severity="fail", evidence="a" * 1000)
     )
-    report = build(
-        [], target="x", revision=NEW, judged_by=NEW, decidable=(), findings=findings.sorted()
+    report = build_report(
+        [], target="x", revision=NEW, judged_by=NEW, decidable=(), violations=groups.ordered()
     )
     assert f"message: {'a' * 200} ...\n" in as_text(report)
 

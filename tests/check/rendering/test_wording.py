@@ -8,7 +8,7 @@ from accord.check.rendering.junit import as_junit
 from accord.check.rendering.markdown import as_markdown
 from accord.check.rendering.sarif import as_sarif
 from accord.check.rendering.text import as_text
-from accord.check.rendering.wording import harmless, page_of, summary
+from accord.check.rendering.wording import escape_unprintable, page_of, summary
 from check.reports import NASTY, hostile_report
 
 RENDERERS = [as_text, as_json, as_junit, as_sarif, as_markdown, as_html, as_badge, summary]
@@ -42,8 +42,8 @@ def test_tools_that_were_left_alone_are_named_harmlessly(report, render):
 
 
 def test_what_could_steer_a_terminal_is_spelled_out():
-    assert harmless("a\x1b[0m\u202eb\n\ud800") == "a\\x1b[0m\\u202eb\\n\\ud800"
-    assert harmless("grüß dich, 世界") == "grüß dich, 世界"
+    assert escape_unprintable("a\x1b[0m\u202eb\n\ud800") == "a\\x1b[0m\\u202eb\\n\\ud800"
+    assert escape_unprintable("grüß dich, 世界") == "grüß dich, 世界"
 
 
 def test_the_summary_is_one_line(report):

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from accord import Server
-from accord.check.replay import replay
+from accord.check.trace_check import replay
 from accord.check.watching.http import HttpProxy
 from accord.check.watching.watcher import Watcher
 from accord.client import blocking
@@ -231,7 +231,11 @@ def test_packed_answers_pass_packed_and_are_judged_unpacked(packing):
         _, came = asked(port, post(line(INITIALIZE), f"Accept-Encoding: {packing}"))
     assert came == packed
     assert watcher.dropped == 0
-    assert [each.requirement for each in watcher.reports()[0].findings if each.party == "server"]
+    assert [
+        each.violation
+        for each in watcher.reports()[0].violations
+        if each.violation.party == "server"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -243,7 +247,7 @@ def test_what_cannot_be_unpacked_passes_unjudged_and_is_counted(packing, body):
         _, came = asked(port, post(line(INITIALIZE)))
     assert came == body
     assert watcher.dropped == 1
-    assert not any(each.party == "server" for each in watcher.reports()[0].findings)
+    assert not any(each.violation.party == "server" for each in watcher.reports()[0].violations)
 
 
 def test_a_server_that_is_away_is_a_502_that_says_so():
@@ -422,7 +426,7 @@ def test_clients_one_after_the_other_are_judged_apart_and_raise_no_alarm(form, t
     assert watcher.dropped == 0
     reports = [each for each in watcher.reports() if each.revision is not None]
     assert len(reports) == 2
-    must = [f for each in reports for f in each.findings if f.severity == "fail"]
+    must = [f for each in reports for f in each.violations if f.severity == "fail"]
     assert must == []
     for number, report in enumerate(watcher.reports(), 1):
         file = path if number == 1 else path.with_name(f"session-{number}.jsonl")

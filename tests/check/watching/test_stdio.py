@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.check.replay import replay
+from accord.check.trace_check import replay
 from accord.check.watching import watcher as watching
 from accord.trace import read
 from check.watching.between import (
@@ -293,7 +293,9 @@ def test_the_recording_gives_the_same_verdicts(tmp_path):
     again = replay(read(path), target="it")
     assert verdicts(again) == verdicts(live)
     assert "fail" in verdicts(live).values()
-    assert [each.why for each in again.findings] == [each.why for each in live.findings]
+    assert [each.violation.why for each in again.violations] == [
+        each.violation.why for each in live.violations
+    ]
 
 
 def test_the_recording_can_be_read_while_the_conversation_goes_on(tmp_path):

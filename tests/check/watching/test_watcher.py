@@ -4,7 +4,7 @@ import json
 
 import msgspec
 
-from accord.check.replay import replay
+from accord.check.trace_check import replay
 from accord.check.watching import watcher as watching
 from accord.check.watching.watcher import Copy, Watcher, merged
 from accord.trace import read
@@ -27,7 +27,7 @@ def test_conversations_are_judged_apart_and_reported_as_one():
     assert (first.has_failed, second.has_failed) == (False, True)
     whole = merged([first, second])
     assert whole.has_failed
-    assert len(whole.findings) == len(second.findings)
+    assert len(whole.violations) == len(second.violations)
     assert merged([first]) is first
 
 
@@ -67,7 +67,7 @@ def test_a_masked_secret_breaks_no_schema_in_the_recording(tmp_path):
     (live,) = tell_of({"token": "hush-hush", "n": 1}, recording=path).reports()
     again = replay(read(path), target="it")
     assert "hush-hush" not in path.read_text()
-    assert [each.why for each in (*live.findings, *again.findings)] == []
+    assert [each.violation.why for each in (*live.violations, *again.violations)] == []
 
 
 def test_what_is_told_and_reported_names_no_secret():
@@ -75,7 +75,7 @@ def test_what_is_told_and_reported_names_no_secret():
     watcher = tell_of({"token": "very secret", "n": 1}, found=told.append)
     (report,) = watcher.reports()
     assert "tools.call.structured-conforms" in {each.requirement for each in told}
-    said_in_all = msgspec.json.encode([told, report.results, report.findings])
+    said_in_all = msgspec.json.encode([told, report.results, report.violations])
     assert b"masked-1" in said_in_all
     assert b"very secret" not in said_in_all
 

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from accord.check.contract.running import ContractBroken, check_contract
+    from accord.check.contract.runner import ContractBroken, check_contract
 
 __all__ = ["ContractBroken", "check_contract"]
 
@@ -13,4 +13,4 @@ def __getattr__(name: str) -> Any:
     # Loaded when first used: pytest imports this package in every run, used or not.
     if name not in __all__:
         raise AttributeError(f"module 'accord.check.contract' has no attribute {name!r}")
-    return getattr(import_module("accord.check.contract.running"), name)
+    return getattr(import_module("accord.check.contract.runner"), name)

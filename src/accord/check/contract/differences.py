@@ -6,8 +6,6 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Any, Final
 
-__all__ = ["difference"]
-
 # What can be read at a glance; longer values are shown in parts.
 _SHORT: Final = 300
 _BEFORE: Final = 60

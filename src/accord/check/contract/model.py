@@ -5,12 +5,10 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from accord.check.rendering.wording import harmless
+from accord.check.rendering.wording import escape_unprintable
 
-__all__ = ["Failure", "Kind", "Outcome", "Test", "Verdict", "pass_", "skip"]
-
-Verdict: TypeAlias = Literal["pass", "fail", "skip"]
-Kind: TypeAlias = Literal["tool", "resource", "prompt", "completion", "case"]
+TestVerdict: TypeAlias = Literal["pass", "fail", "skip"]
+TestKind: TypeAlias = Literal["tool", "resource", "prompt", "completion", "case"]
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,19 +28,21 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     def summary(self) -> str:
         """Return it as one line."""
-        return " ".join(harmless(f"expected {self.expected}; came {self.came}").split())
+        return " ".join(escape_unprintable(f"expected {self.expected}; came {self.came}").split())
 
     def text(self) -> str:
         """Return it as lines for people."""
         lines = [("sent", self.given), ("expected", self.expected), ("came", self.came)]
         lines.append(("again", self.repeat))
-        return "\n".join(f"{f'{name}:':<10}{harmless(said)}" for name, said in lines if said)
+        return "\n".join(
+            f"{f'{name}:':<10}{escape_unprintable(said)}" for name, said in lines if said
+        )
 
 
-class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+class TestOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """What became of one test: calls made, and why it failed or was not run."""
 
-    verdict: Verdict
+    verdict: TestVerdict
     failure: Failure | None = None
     why: str = ""
     calls: int = 0
@@ -53,17 +53,17 @@ class Test(msgspec.Struct, frozen=True, kw_only=True):
 
     __test__ = False  # pytest collects classes of this name
 
-    kind: Kind
+    kind: TestKind
     subject: str
     name: str
-    run: Callable[[Any], Outcome]
+    run: Callable[[Any], TestOutcome]
 
 
-def pass_(calls: int = 1) -> Outcome:
+def pass_(calls: int = 1) -> TestOutcome:
     """Return the outcome of a test that held."""
-    return Outcome(verdict="pass", calls=calls)
+    return TestOutcome(verdict="pass", calls=calls)
 
 
-def skip(why: str) -> Outcome:
+def skip(why: str) -> TestOutcome:
     """Return the outcome of a test that was not run."""
-    return Outcome(verdict="skip", why=why)
+    return TestOutcome(verdict="skip", why=why)

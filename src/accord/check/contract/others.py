@@ -4,14 +4,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-from accord.check.contract.contact import Answer, Contact
-from accord.check.contract.model import Failure, Kind, Outcome, Test, pass_
-from accord.check.contract.tools import BAD_CODES
+from accord.check.contract.declared_tests import BAD_CODES
+from accord.check.contract.model import Failure, Test, TestKind, TestOutcome, pass_
+from accord.check.contract.tested_server import ServerAnswer, TestedServer
 from accord.client import blocking
 from accord.protocol.uri_template import parse
 from accord.types import PromptReference, ResourceTemplateReference
-
-__all__ = ["prompt_tests", "resource_tests", "template_tests"]
 
 _VALUE: Final = "text"
 _RESULT: Final = "a result"
@@ -22,7 +20,7 @@ def resource_tests(resource: Mapping[str, Any]) -> list[Test]:
     """Return the test of a resource: it can be read."""
     uri = str(resource["uri"])
 
-    def run(contact: Contact) -> Outcome:
+    def run(contact: TestedServer) -> TestOutcome:
         answer = contact.ask(blocking.Client.read_resource, uri)
         wrong = _RESULT if answer.kind != "result" else ""
         return _judged(wrong, answer, uri, contact.way.read(uri))
@@ -38,13 +36,13 @@ def template_tests(template: Mapping[str, Any], *, completes: bool) -> list[Test
         variables = list(parsed.variables)
         uri = parsed.expand(dict.fromkeys(variables, _VALUE))
     except ValueError as error:
-        failed = Outcome(
+        failed = TestOutcome(
             verdict="fail",
             failure=Failure(expected="a URI template", came=str(error), given=text),
         )
         return [_test("resource", text, f"template {text} can be used", lambda _: failed)]
 
-    def run(contact: Contact) -> Outcome:
+    def run(contact: TestedServer) -> TestOutcome:
         answer = contact.ask(blocking.Client.read_resource, uri)
         return _judged(_fault(answer), answer, uri, contact.way.read(uri))
 
@@ -74,13 +72,13 @@ def prompt_tests(prompt: Mapping[str, Any], *, completes: bool) -> list[Test]:
     return tests
 
 
-def _got(name: str, arguments: dict[str, str], contact: Contact) -> Outcome:
+def _got(name: str, arguments: dict[str, str], contact: TestedServer) -> TestOutcome:
     answer = contact.ask(blocking.Client.get_prompt, name, arguments or None)
     given = f"{name} {arguments}"
     return _judged(_fault(answer), answer, given, contact.way.prompt(name, arguments))
 
 
-def _refused(name: str, arguments: dict[str, str], contact: Contact) -> Outcome:
+def _refused(name: str, arguments: dict[str, str], contact: TestedServer) -> TestOutcome:
     answer = contact.ask(blocking.Client.get_prompt, name, arguments or None)
     is_refused = answer.kind == "error" and answer.code not in BAD_CODES
     wrong = "" if is_refused else "a refusal: error -32602"
@@ -88,24 +86,26 @@ def _refused(name: str, arguments: dict[str, str], contact: Contact) -> Outcome:
 
 
 def _completion(reference: Any, subject: str, argument: str) -> Test:
-    def run(contact: Contact) -> Outcome:
+    def run(contact: TestedServer) -> TestOutcome:
         answer = contact.ask(blocking.Client.complete, reference, argument, "")
         return _judged(_fault(answer), answer, f"{subject}, {argument}, nothing typed", "")
 
     return _test("completion", subject, f"completion of {argument} of {subject} answers", run)
 
 
-def _fault(answer: Answer) -> str:
+def _fault(answer: ServerAnswer) -> str:
     is_bad = answer.kind != "result" and (answer.kind != "error" or answer.code in BAD_CODES)
     return _NO_FAULT if is_bad else ""
 
 
-def _judged(wrong: str, answer: Answer, given: str, repeat: str) -> Outcome:
+def _judged(wrong: str, answer: ServerAnswer, given: str, repeat: str) -> TestOutcome:
     if not wrong:
         return pass_()
-    failure = Failure(expected=wrong, came=answer.told(), given=given, repeat=repeat)
-    return Outcome(verdict="fail", failure=failure, calls=1)
+    failure = Failure(expected=wrong, came=answer.summary(), given=given, repeat=repeat)
+    return TestOutcome(verdict="fail", failure=failure, calls=1)
 
 
-def _test(kind: Kind, subject: str, name: str, run: Callable[[Contact], Outcome]) -> Test:
+def _test(
+    kind: TestKind, subject: str, name: str, run: Callable[[TestedServer], TestOutcome]
+) -> Test:
     return Test(kind=kind, subject=subject, name=name, run=run)

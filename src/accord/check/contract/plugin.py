@@ -12,8 +12,8 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from accord.check.contract.contact import Contact
     from accord.check.contract.model import Failure, Test
+    from accord.check.contract.tested_server import TestedServer
 
 _ENDINGS: Final = (".accord.toml", ".accord.yaml", ".accord.yml")
 
@@ -30,14 +30,14 @@ class ContractFile(pytest.File):
 
     def collect(self) -> "Iterator[ContractItem]":
         """Yield a test for each case, and for all that the server declares."""
-        from accord.check.contract.cases import read_cases
-        from accord.check.contract.reaching import contact_of, rules_of
-        from accord.check.contract.running import all_tests
+        from accord.check.contract.case_file import read_cases
+        from accord.check.contract.reaching import rules_of, server_of
+        from accord.check.contract.runner import all_tests
         from accord.errors import AccordError
 
         try:
             file = read_cases(self.path)
-            contact = contact_of(file, self.path)
+            contact = server_of(file, self.path)
             self.config.add_cleanup(contact.close)
             tests = all_tests(contact, rules_of(file), file.case)
         except (AccordError, ValueError) as error:
@@ -55,14 +55,14 @@ class _Failed(Exception):
 class ContractItem(pytest.Item):
     """One case or contract test."""
 
-    def __init__(self, *, test: "Test", contact: "Contact", **kwargs: Any) -> None:
+    def __init__(self, *, test: "Test", contact: "TestedServer", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._test = test
         self._contact = contact
 
     def runtest(self) -> None:
         """Run it."""
-        from accord.check.contract.running import run_test
+        from accord.check.contract.runner import run_test
 
         outcome = run_test(self._contact, self._test)
         if outcome.verdict == "skip":

@@ -6,18 +6,16 @@ from pathlib import Path
 from shlex import join, quote
 from typing import Any, Final
 
-from accord.check.contract.cases import CaseError, CaseFile
-from accord.check.contract.contact import Contact, Way
-from accord.check.contract.tools import Rules
+from accord.check.contract.case_file import CaseError, CaseFile
+from accord.check.contract.declared_tests import ContractRules
+from accord.check.contract.tested_server import CallCommand, TestedServer
 from accord.protocol.revisions import REVISIONS
 from accord.server import Server
-
-__all__ = ["beside", "contact_of", "rules_of"]
 
 _TRANSPORTS: Final = ("stdio", "memory", "http", "sse")
 
 
-def beside(target: str, path: Path) -> str:
+def resolve_target(target: str, path: Path) -> str:
     """Return a target as it is found from any folder; a file is looked for beside the cases."""
     if target.startswith(("http://", "https://")):
         return target
@@ -28,11 +26,11 @@ def beside(target: str, path: Path) -> str:
     return f"{file.resolve()}{colon}{name}" if file.is_file() else target
 
 
-def rules_of(file: CaseFile) -> Rules | None:
+def rules_of(file: CaseFile) -> ContractRules | None:
     """Return what contract tests may do; None where none are wanted."""
     if not file.contract:
         return None
-    return Rules(
+    return ContractRules(
         tools=frozenset(file.tools),
         allow_writes=file.allow_writes,
         examples=file.examples,
@@ -41,7 +39,7 @@ def rules_of(file: CaseFile) -> Rules | None:
     )
 
 
-def contact_of(file: CaseFile, path: Path) -> Contact:
+def server_of(file: CaseFile, path: Path) -> TestedServer:
     """Return the way to the server that a file names; nothing is launched yet.
 
     Raises:
@@ -59,18 +57,18 @@ def contact_of(file: CaseFile, path: Path) -> Contact:
     options: dict[str, Any] = {} if file.revision is None else {"revision": file.revision}
     if file.command:
         options["cwd"] = path.parent
-        way = Way(after=f" -- {join(file.command)}")
-        return Contact(file.command, options, patience=file.timeout, way=way)  # type: ignore[arg-type]  # checked above
+        way = CallCommand(after=f" -- {join(file.command)}")
+        return TestedServer(file.command, options, patience=file.timeout, way=way)  # type: ignore[arg-type]  # checked above
     assert file.target is not None
-    target = beside(file.target, path)
+    target = resolve_target(file.target, path)
     reached: Any = [sys.executable, "-P", "-m", "accord.cli.main", "run", target]
     if target.startswith(("http://", "https://")):
         reached = target
         options |= {} if transport is None else {"transport": transport}
     elif transport == "memory":
         reached = _loaded(target, path)
-    way = Way(before=f"{quote(target)} ")
-    return Contact(reached, options, patience=file.timeout, way=way)  # type: ignore[arg-type]  # checked above
+    way = CallCommand(before=f"{quote(target)} ")
+    return TestedServer(reached, options, patience=file.timeout, way=way)  # type: ignore[arg-type]  # checked above
 
 
 def _loaded(target: str, path: Path) -> Server[Any]:

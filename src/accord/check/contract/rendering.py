@@ -6,11 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from accord.check.contract.running import Ran
-from accord.check.probing.calls import CallLimit
-from accord.check.rendering.wording import harmless, plural
-
-__all__ = ["FORMS", "as_json", "as_junit", "as_text", "has_failed", "summary"]
+from accord.check.contract.runner import TestRun
+from accord.check.probing.tool_calls import CallLimit
+from accord.check.rendering.wording import escape_unprintable, plural
 
 _SIGNS: Final = {"pass": ("green", "ok  "), "fail": ("bold red", "FAIL"), "skip": ("dim", "skip")}
 
@@ -19,12 +17,12 @@ def _plain(_style: str, text: str) -> str:
     return text
 
 
-def has_failed(ran: Sequence[Ran]) -> bool:
+def has_failed(ran: Sequence[TestRun]) -> bool:
     """Whether any test failed."""
     return any(each.outcome.verdict == "fail" for each in ran)
 
 
-def summary(ran: Sequence[Ran]) -> str:
+def summary(ran: Sequence[TestRun]) -> str:
     """Say in one line what became of the tests."""
     counts = Counter(each.outcome.verdict for each in ran)
     calls = sum(each.outcome.calls for each in ran)
@@ -34,7 +32,7 @@ def summary(ran: Sequence[Ran]) -> str:
 
 def as_text(
     target: str,
-    ran: Sequence[Ran],
+    ran: Sequence[TestRun],
     limit: CallLimit | None = None,
     *,
     quiet: bool = False,
@@ -49,14 +47,14 @@ def as_text(
         quiet: leave out what passed or was skipped.
         paint: gives a text a style.
     """
-    lines = [harmless(target)]
+    lines = [escape_unprintable(target)]
     for each in ran:
         outcome = each.outcome
         if quiet and outcome.verdict != "fail":
             continue
         style, sign = _SIGNS[outcome.verdict]
-        why = f" ({harmless(outcome.why)})" if outcome.why else ""
-        lines.append(f"  {paint(style, sign)} {harmless(each.test.name)}{why}")
+        why = f" ({escape_unprintable(outcome.why)})" if outcome.why else ""
+        lines.append(f"  {paint(style, sign)} {escape_unprintable(each.test.name)}{why}")
         if outcome.failure is not None:
             lines += [f"       {line}" for line in outcome.failure.text().splitlines()]
     if limit is not None and not quiet:
@@ -64,7 +62,7 @@ def as_text(
     return "\n".join([*lines, summary(ran), ""])
 
 
-def as_json(target: str, ran: Sequence[Ran], limit: CallLimit | None = None) -> str:
+def as_json(target: str, ran: Sequence[TestRun], limit: CallLimit | None = None) -> str:
     """Return the report for programs."""
     counts = Counter(each.outcome.verdict for each in ran)
     report = {
@@ -79,7 +77,7 @@ def as_json(target: str, ran: Sequence[Ran], limit: CallLimit | None = None) -> 
     return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
 
 
-def _as_object(ran: Ran) -> dict[str, Any]:
+def _as_object(ran: TestRun) -> dict[str, Any]:
     made: dict[str, Any] = {
         "name": ran.test.name,
         "kind": ran.test.kind,
@@ -97,9 +95,9 @@ def _as_object(ran: Ran) -> dict[str, Any]:
     return made
 
 
-def as_junit(target: str, ran: Sequence[Ran], _limit: CallLimit | None = None) -> str:
+def as_junit(target: str, ran: Sequence[TestRun], _limit: CallLimit | None = None) -> str:
     """Return the report for continuous integration: a suite per kind, a case per test."""
-    root = Element("testsuites", {"name": f"accord: {harmless(target)}", **_counts(ran)})
+    root = Element("testsuites", {"name": f"accord: {escape_unprintable(target)}", **_counts(ran)})
     for kind in dict.fromkeys(each.test.kind for each in ran):
         members = [each for each in ran if each.test.kind == kind]
         suite = SubElement(root, "testsuite", {"name": kind, **_counts(members)})
@@ -110,7 +108,7 @@ def as_junit(target: str, ran: Sequence[Ran], _limit: CallLimit | None = None) -
     return head + tostring(root, encoding="unicode") + "\n"
 
 
-def _counts(ran: Sequence[Ran]) -> dict[str, str]:
+def _counts(ran: Sequence[TestRun]) -> dict[str, str]:
     counts = Counter(each.outcome.verdict for each in ran)
     return {
         "tests": str(len(ran)),
@@ -121,17 +119,17 @@ def _counts(ran: Sequence[Ran]) -> dict[str, str]:
     }
 
 
-def _case(suite: Element, ran: Ran) -> None:
+def _case(suite: Element, ran: TestRun) -> None:
     case = SubElement(
         suite,
         "testcase",
         classname=f"accord.{ran.test.kind}",
-        name=harmless(ran.test.name),
+        name=escape_unprintable(ran.test.name),
         time=f"{ran.seconds:.3f}",
     )
     failure = ran.outcome.failure
     if ran.outcome.verdict == "skip":
-        SubElement(case, "skipped", message=harmless(ran.outcome.why))
+        SubElement(case, "skipped", message=escape_unprintable(ran.outcome.why))
     elif failure is not None:
         said = failure.summary()
         SubElement(case, "failure", message=said).text = failure.text()

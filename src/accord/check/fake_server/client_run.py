@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from accord.check.outcomes import Outcomes
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import RawConnection
+from accord.check.verdicts import VerdictCollector
 from accord.protocol.monitor import Evidence
 from accord.trace import Transport
 from accord.types import RevisionId
@@ -37,7 +37,7 @@ class ClientRun:
     def __init__(self, actor: "FakeServer", transport: Transport, revision: RevisionId) -> None:
         self.server = actor
         self.transport = transport
-        self.outcomes = Outcomes("client", revision)
+        self.verdicts = VerdictCollector("client", revision)
         self.path = ""
         self.requests: list[ReceivedRequest] = []
         self.most_streams = 0
@@ -50,34 +50,34 @@ class ClientRun:
     @property
     def revision(self) -> RevisionId:
         """The revision that the requirements are judged by."""
-        return self.outcomes.revision
+        return self.verdicts.revision
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[RawConnection]:
         """The conversations that the client began."""
         return self.server.lines
 
     @property
-    def line(self) -> Line | None:
+    def line(self) -> RawConnection | None:
         """The first conversation, None where the client began none."""
         return self.server.lines[0] if self.server.lines else None
 
     @property
     def is_initialized(self) -> bool:
         """Whether the client said that it is ready."""
-        return bool(self.heard("notifications/initialized"))
+        return bool(self.received("notifications/initialized"))
 
     @property
     def ended_as_usual(self) -> bool:
         """Whether the client ended as it does where the server does everything right."""
         return self.exit_code is not None and self.exit_code == self.usual_exit_code
 
-    def heard(self, method: str) -> list[dict[str, Any]]:
+    def received(self, method: str) -> list[dict[str, Any]]:
         """Return all messages of the client with this method."""
         return [
             message
             for line in self.lines
-            for message in line.heard
+            for message in line.received
             if message.get("method") == method
         ]
 
@@ -96,10 +96,10 @@ class ClientRun:
         if not condition and asked is not None:
             shown = [_shown(asked)]
         elif not condition and self.lines:
-            shown = self.lines[-1].tape.last()
-        return self.outcomes.hold(id, condition, why, evidence=shown)
+            shown = self.lines[-1].log.last()
+        return self.verdicts.hold(id, condition, why, evidence=shown)
 
-    def broken(self, id: str, why: str) -> None:
+    def fail(self, id: str, why: str) -> None:
         """Note that a requirement was broken."""
         self.holds(id, condition=False, why=why)
 
@@ -110,14 +110,14 @@ class ClientRun:
 
     def skip(self, id: str, why: str) -> None:
         """Note that a requirement could not be put to the test, and why."""
-        self.outcomes.skip(id, why)
+        self.verdicts.skip(id, why)
 
     def not_applicable(self, id: str, why: str) -> None:
         """Note that a requirement does not concern this client, and why."""
-        known = self.outcomes.found.get(id)
+        known = self.verdicts.found.get(id)
         if known is not None and known.verdict == "not-exercised":
-            del self.outcomes.found[id]
-        self.outcomes.exclude(id, why)
+            del self.verdicts.found[id]
+        self.verdicts.exclude(id, why)
 
 
 def _shown(asked: "ReceivedRequest") -> Evidence:

@@ -41,7 +41,7 @@ def _takes_both_forms(shows: Sequence[ClientRun]) -> None:
                 id, show.is_initialized, "does not go on where answers come as event streams"
             )
         elif show.is_initialized:
-            show.broken(id, "does not go on where answers come as JSON")
+            show.fail(id, "does not go on where answers come as JSON")
 
 
 CONCLUSIONS: Final[tuple[Callable[[Sequence[ClientRun]], None], ...]] = (

@@ -11,8 +11,8 @@ import msgspec
 
 from accord.bindings import headers as names
 from accord.bindings import sse
-from accord.check.probing.line import Line, LineEnded
-from accord.check.probing.tape import Tape
+from accord.check.probing.message_log import MessageLog
+from accord.check.probing.raw_connection import ConnectionEnded, RawConnection
 from accord.errors import MissingExtra
 from accord.trace import HttpFacts, Transport
 
@@ -111,14 +111,14 @@ class _Seat:
     def __init__(self, stage: "FakeHttpTransport", session: str | None) -> None:
         self._stage = stage
         self.session = session
-        self.line: Line
+        self.line: RawConnection
         # The requests that wait for their answer, and the way to each of them.
         self.waiting: dict[Any, _Stream] = {}
         self.standing = _Stream("0", None)
         self.streams = {"0": self.standing}
         self.is_ended = False
 
-    async def open(self, line: Line) -> None:
+    async def open(self, line: RawConnection) -> None:
         """Nothing to do: the client has connected."""
 
     async def send(self, data: bytes) -> None:
@@ -135,7 +135,7 @@ class _Seat:
 
     async def _send_on(self, stream: _Stream, data: bytes) -> None:
         facts = HttpFacts(status=200, headers={"content-type": self._stage.content_type})
-        self.line.tape.take("server", data, facts)
+        self.line.log.take("server", data, facts)
         await stream.queue.put(data)
 
     def is_waited_for(self, id: Any) -> bool:
@@ -363,7 +363,7 @@ class FakeHttpTransport:
             await seat.close()
         await _answer(send, RawResponse(404 if seat is None else 204))
 
-    def end_session(self, line: Line) -> None:
+    def end_session(self, line: RawConnection) -> None:
         """Forget a session: whoever names it is answered with 404."""
         seat: _Seat = line.carrier
         self._seats.pop(seat.session or "", None)
@@ -378,8 +378,8 @@ class FakeHttpTransport:
 
     def _begin(self, key: str, seat: _Seat) -> _Seat:
         transport: Transport = "sse" if self._is_older else "http"
-        tape = Tape(transport, "client", is_judged=self._actor.is_judged)
-        seat.line = Line(seat, tape, patience=self._patience, me="server")
+        tape = MessageLog(transport, "client", is_judged=self._actor.is_judged)
+        seat.line = RawConnection(seat, tape, patience=self._patience, me="server")
         seat.line.respond = self._actor.respond
         self._actor.lines.append(seat.line)
         self._seats[key] = seat
@@ -392,8 +392,8 @@ class FakeHttpTransport:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _begun(self, line: Line) -> None:
-        with contextlib.suppress(LineEnded):
+    async def _begun(self, line: RawConnection) -> None:
+        with contextlib.suppress(ConnectionEnded):
             await self._actor.on_initialized(line)
 
     # -- the older form

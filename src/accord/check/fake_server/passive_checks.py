@@ -75,18 +75,18 @@ def run_passive_checks(show: "ClientRun") -> None:
 
 def _observe_methods(show: "ClientRun") -> None:
     for id, (method, *parameters) in _METHODS.items():
-        for message in show.heard(method):
+        for message in show.received(method):
             params = _params(message)
             wrong = [each for each in parameters if not isinstance(params.get(each), str)]
             show.holds(id, not wrong, f"sends {method} without a string as {wrong}")
-    for message in show.heard("completion/complete"):
+    for message in show.received("completion/complete"):
         argument = _params(message).get("argument")
         given = argument if isinstance(argument, dict) else {}
         whole = isinstance(given.get("name"), str) and isinstance(given.get("value"), str)
         why = "sends completion/complete without the name and value of an argument"
         show.holds("completion.complete.method", whole, why)
     for method in _LISTS:
-        for message in show.heard(method):
+        for message in show.received(method):
             # practice.list.empty-params: params that are left out say the same.
             params = message.get("params", {})
             why = f"sends {method} with parameters that are no object"
@@ -96,7 +96,7 @@ def _observe_methods(show: "ClientRun") -> None:
 def _observe_answers(show: "ClientRun") -> None:
     for method in show.server.unanswered_methods:
         id = "ping.response.prompt" if method == "ping" else "jsonrpc.request.answered"
-        show.broken(id, f"stays connected, and does not answer {method}")
+        show.fail(id, f"stays connected, and does not answer {method}")
 
 
 def _params(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def _is_after(asked: "ReceivedRequest", opening: "ReceivedRequest") -> bool:
 def _session_of(show: "ClientRun", opening: "ReceivedRequest") -> str | None:
     """Return the session that an initialize request began."""
     for line in show.lines:
-        for message in line.heard:
+        for message in line.received:
             if message == opening.message:
                 return str(line.carrier.session) if line.carrier.session else None
     return None
@@ -289,7 +289,7 @@ def _observe_delete(show: "ClientRun", session: str) -> None:
     elif show.exit_code != 0 or not show.is_initialized:
         show.skip(id, "the client did not end in an orderly way")
     else:
-        show.broken(id, "ends, and leaves its session to the server")
+        show.fail(id, "ends, and leaves its session to the server")
 
 
 def _was_session(show: "ClientRun", given: str | None) -> bool:

@@ -5,7 +5,13 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from accord.check.probing.line import Line, LineEnded, Reply, Silence, next_id
+from accord.check.probing.raw_connection import (
+    ConnectionEnded,
+    MessageTimeout,
+    RawConnection,
+    Reply,
+    next_id,
+)
 from accord.errors import RequestError
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
@@ -104,13 +110,13 @@ class FakeServer:
 
     def __init__(self, revision: RevisionId | None = None) -> None:
         self.revision = revision
-        self.lines: list[Line] = []
+        self.lines: list[RawConnection] = []
         self.fake_transport: Any = None
         self.events: list[str] = []
         self.odd: list[bytes] = []
         self.unanswered_methods: list[str] = []
         self.requested_revisions: list[str] = []
-        self._staged: set[Line] = set()
+        self._staged: set[RawConnection] = set()
 
     @property
     def signals(self) -> list[int]:
@@ -130,14 +136,14 @@ class FakeServer:
 
     # -- the conversation
 
-    async def respond(self, line: Line, request: dict[str, Any]) -> None:
+    async def respond(self, line: RawConnection, request: dict[str, Any]) -> None:
         """Answer a request of the client."""
         id, method = request.get("id"), str(request.get("method"))
         params = request.get("params")
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": id}
         if method not in ("initialize", "ping", "server/discover") and line not in self._staged:
             self._staged.add(line)
-            with contextlib.suppress(LineEnded, Silence):
+            with contextlib.suppress(ConnectionEnded, MessageTimeout):
                 await _ready(line)
                 await self.before_first_answer(line, request)
         try:
@@ -151,7 +157,7 @@ class FakeServer:
         await line.say(answer)
 
     async def result(
-        self, line: Line, method: str, params: dict[str, Any]
+        self, line: RawConnection, method: str, params: dict[str, Any]
     ) -> Mapping[str, Any] | None:
         """Return the result of a request; None leaves it unanswered.
 
@@ -176,7 +182,7 @@ class FakeServer:
             return {}
         raise RequestError(f"there is no method {method[:80]}", code=-32601)
 
-    def opening(self, line: Line, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def opening(self, line: RawConnection, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the answer to initialize."""
         asked = params.get("protocolVersion")
         self.requested_revisions.append(str(asked))
@@ -209,7 +215,9 @@ class FakeServer:
             found["nextCursor"] = f"page-{begin // self.page + 1}"
         return found
 
-    async def call(self, line: Line, params: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    async def call(
+        self, line: RawConnection, params: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
         """Return the result of a tool call."""
         arguments = params.get("arguments")
         arguments = arguments if isinstance(arguments, dict) else {}
@@ -218,15 +226,15 @@ class FakeServer:
             text = str(arguments.get("a", 0))
         return {"content": [{"type": "text", "text": text}], "isError": False}
 
-    async def on_initialized(self, line: Line) -> None:
+    async def on_initialized(self, line: RawConnection) -> None:
         """Do what the play has to do once the client is ready; called once for each line."""
 
-    async def before_first_answer(self, line: Line, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
         """Do what the play has to do while the client waits for its first real answer."""
 
     async def ask(
         self,
-        line: Line,
+        line: RawConnection,
         method: str,
         params: Any = None,
         *,
@@ -247,11 +255,13 @@ class FakeServer:
         await self.say(line, message, beside=beside)
         try:
             return await line.reply_to(id, what=method, patience=patience)
-        except Silence:
+        except MessageTimeout:
             self.unanswered_methods.append(method)
             return None
 
-    async def say(self, line: Line, message: Any, *, beside: Mapping[str, Any] | None) -> None:
+    async def say(
+        self, line: RawConnection, message: Any, *, beside: Mapping[str, Any] | None
+    ) -> None:
         """Say something, over HTTP on the stream of a request that waits for its answer."""
         if beside is not None and self.streams and hasattr(line.carrier, "say_beside"):
             await line.carrier.send_beside(beside.get("id"), message)
@@ -269,7 +279,7 @@ class FakeServer:
     async def judge(self, show: "ClientRun") -> None:
         """Say what the client's behaviour tells about the requirements of this play."""
 
-    def declares(self, line: Line, capability: str) -> bool:
+    def declares(self, line: RawConnection, capability: str) -> bool:
         """Tell whether the client declared a capability on this line."""
         return capability in line.client_capabilities
 
@@ -277,9 +287,9 @@ class FakeServer:
 CLIENT_SCENARIOS: Final[list[type[FakeServer]]] = []
 
 
-async def _ready(line: Line) -> None:
+async def _ready(line: RawConnection) -> None:
     """Wait until the client has said that it is ready; some requests overtake that."""
-    with contextlib.suppress(Silence):
+    with contextlib.suppress(MessageTimeout):
         await line.until(
             lambda message: message.get("method") == "notifications/initialized",
             "the client's readiness",

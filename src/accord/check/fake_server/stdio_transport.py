@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final, Self
 import msgspec
 
 from accord.check.fake_server import stdio_relay
-from accord.check.probing.line import Line, LineEnded
-from accord.check.probing.tape import Tape
+from accord.check.probing.message_log import MessageLog
+from accord.check.probing.raw_connection import ConnectionEnded, RawConnection
 
 if TYPE_CHECKING:
     from accord.check.fake_server.server import FakeServer
@@ -29,7 +29,7 @@ class _Seat:
         self._writer = writer
         self.stays = False
 
-    async def open(self, line: Line) -> None:
+    async def open(self, line: RawConnection) -> None:
         """Nothing to do: the client has connected."""
 
     async def send(self, data: bytes) -> None:
@@ -42,7 +42,7 @@ class _Seat:
             self._writer.write(data)
             await self._writer.drain()
         except OSError:
-            raise LineEnded("the client no longer reads") from None
+            raise ConnectionEnded("the client no longer reads") from None
 
     async def close(self) -> None:
         """End the server's output, and with it the server."""
@@ -126,8 +126,8 @@ class FakeStdioTransport:
 
     async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         actor = self._actor
-        tape = Tape("stdio", "client", is_judged=actor.is_judged)
-        line = Line(_Seat(writer), tape, patience=self._patience, me="server")
+        tape = MessageLog("stdio", "client", is_judged=actor.is_judged)
+        line = RawConnection(_Seat(writer), tape, patience=self._patience, me="server")
         line.respond = actor.respond
         actor.lines.append(line)
         rest = b""
@@ -144,7 +144,7 @@ class FakeStdioTransport:
         if "stubborn" not in actor.relay_commands:
             writer.close()  # as a server does whose input ended
 
-    def _take(self, line: Line, data: bytes) -> None:
+    def _take(self, line: RawConnection, data: bytes) -> None:
         if not data.strip():
             return
         if not _is_message(data):
@@ -152,13 +152,13 @@ class FakeStdioTransport:
             # What is no message is judged by this alone.
             return
         line.hear(data)
-        if line.heard and line.heard[-1].get("method") == "notifications/initialized":
+        if line.received and line.received[-1].get("method") == "notifications/initialized":
             task = asyncio.get_running_loop().create_task(self._begun(line))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _begun(self, line: Line) -> None:
-        with contextlib.suppress(LineEnded):
+    async def _begun(self, line: RawConnection) -> None:
+        with contextlib.suppress(ConnectionEnded):
             await self._actor.on_initialized(line)
 
 

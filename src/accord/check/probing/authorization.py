@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from accord.check.probing.exchange import posted
-from accord.check.probing.line import CLIENT_INFO
+from accord.check.probing.raw_connection import CLIENT_INFO
 from accord.check.probing.subject import Subject
 from accord.errors import AuthError, ConnectFailed, FlowFailed, MissingExtra
 from accord.protocol.revisions import REVISIONS
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from accord.auth import OAuth
     from accord.auth.tokens import Grant
 
-__all__ = ["Granted", "obtain"]
 
 _NEWEST: Final = [row.id for row in REVISIONS.values() if row.handshake][-1]
 

@@ -11,7 +11,7 @@ import msgspec
 
 from accord.bindings.sse import CONTENT_TYPE, Decoder, EventTooLong
 from accord.check.probing.http import HttpCarrier, heads_of
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import RawConnection
 from accord.protocol.monitor import Evidence
 from accord.protocol.violation import OTHER
 from accord.trace import HttpFacts
@@ -39,7 +39,7 @@ class Heard:
         has_ended: whether the server ended it.
     """
 
-    def __init__(self, line: Line, response: "ClientResponse") -> None:
+    def __init__(self, line: RawConnection, response: "ClientResponse") -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = heads_of(response)
         self.body = b""
@@ -102,7 +102,7 @@ class Heard:
 
     def evidence(self, asked: int) -> list[Evidence]:
         """Return the request, by the number of its record, and what came of it."""
-        request, *others = self._line.tape.evidence_since(asked)
+        request, *others = self._line.log.evidence_since(asked)
         answer = list(takewhile(lambda each: each.party != request.party, others))
         if answer:
             return [request, *answer]
@@ -158,7 +158,7 @@ class Heard:
                 self.is_primed = self.is_primed or not self.names
 
     def _take(self, data: bytes) -> None:
-        message = self._line.tape.take("server", data, self._facts)
+        message = self._line.log.take("server", data, self._facts)
         if message is not None:
             self.messages.append(message)
 
@@ -168,7 +168,7 @@ class Heard:
 
 @asynccontextmanager
 async def exchanging(
-    line: Line,
+    line: RawConnection,
     message: Any = None,
     *,
     method: str = "POST",
@@ -187,8 +187,8 @@ async def exchanging(
         **changed: headers to set, or with None to leave out, with _ for -.
 
     Raises:
-        LineEnded: there is no connection, or it broke.
-        Silence: the head did not come in time.
+        ConnectionEnded: there is no connection, or it broke.
+        MessageTimeout: the head did not come in time.
         CallRefused: it calls a tool that may not be called, or not again.
     """
     line.claim(message)
@@ -201,16 +201,16 @@ async def exchanging(
         if value is not None:
             sent[name.replace("_", "-")] = value
     body = message if isinstance(message, bytes | None) else msgspec.json.encode(message)
-    line.tape.take("client", body or b"", HttpFacts(method=method, headers=sent))
-    asked = line.tape.count
-    line.proof = partial(line.tape.evidence_since, asked)
+    line.log.take("client", body or b"", HttpFacts(method=method, headers=sent))
+    asked = line.log.count
+    line.proof = partial(line.log.evidence_since, asked)
     async with carrier.response(method, url=url, headers=sent, body=body) as response:
         heard = Heard(line, response)
         line.proof = partial(heard.evidence, asked)
         yield heard
 
 
-async def posted(line: Line, message: Any, **settings: Any) -> Heard:
+async def posted(line: RawConnection, message: Any, **settings: Any) -> Heard:
     """Post a message and return its response, read until each request in it is answered."""
     async with exchanging(line, message, **settings) as heard:
         asked = [

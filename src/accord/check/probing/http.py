@@ -13,7 +13,12 @@ import msgspec
 from msgspec.structs import replace
 
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
-from accord.check.probing.line import Line, LineEnded, Locked, Silence
+from accord.check.probing.raw_connection import (
+    AuthorizationRequired,
+    ConnectionEnded,
+    MessageTimeout,
+    RawConnection,
+)
 from accord.errors import ConnectFailed, MissingExtra
 from accord.protocol.revisions import REVISIONS
 from accord.trace import HttpFacts
@@ -75,12 +80,12 @@ class _Web:
     def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
         self.url = url
         self.headers = dict(headers or {})
-        self.line: Line
+        self.line: RawConnection
         self._session: ClientSession
         self._tasks: set[asyncio.Task[None]] = set()
         self._streams = count(1)
 
-    async def _open_session(self, line: Line) -> None:
+    async def _open_session(self, line: RawConnection) -> None:
         try:
             import aiohttp
         except ImportError:
@@ -106,8 +111,8 @@ class _Web:
         """Send a raw request with these headers alone and yield its response, head read.
 
         Raises:
-            LineEnded: there is no connection, or it broke.
-            Silence: the head did not come in time.
+            ConnectionEnded: there is no connection, or it broke.
+            MessageTimeout: the head did not come in time.
         """
         import aiohttp
 
@@ -123,15 +128,17 @@ class _Web:
                 )
                 limit.reschedule(None)
         except TimeoutError:
-            raise Silence(f"no response to HTTP {method} within {wait:.3g} s") from None
+            raise MessageTimeout(f"no response to HTTP {method} within {wait:.3g} s") from None
         except aiohttp.ClientConnectorError as error:
             raise ConnectFailed(f"{self.url}: {_unreached(error)}") from None
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise LineEnded(f"the connection broke: {str(error) or type(error).__name__}") from None
+            raise ConnectionEnded(
+                f"the connection broke: {str(error) or type(error).__name__}"
+            ) from None
         try:
             yield sent
         except (aiohttp.ClientError, OSError) as error:
-            raise LineEnded(
+            raise ConnectionEnded(
                 f"the response broke off: {str(error) or type(error).__name__}"
             ) from None
         finally:
@@ -186,7 +193,7 @@ class _Web:
         if task.cancelled() or (error := task.exception()) is None:
             return
         # One request without an answer is told by who waits for it; others may be answered.
-        if not isinstance(error, Silence):
+        if not isinstance(error, MessageTimeout):
             self.line.end(f"the server could not be heard: {error}")
 
     async def _end_tasks(self) -> None:
@@ -199,7 +206,7 @@ class _Web:
         self, data: bytes, headers: Mapping[str, str], stream: str | None = None
     ) -> None:
         facts = HttpFacts(method="POST", headers=headers, stream=stream)
-        self.line.tape.take("client", data, facts)
+        self.line.log.take("client", data, facts)
 
 
 class HttpCarrier(_Web):
@@ -217,7 +224,7 @@ class HttpCarrier(_Web):
         self.statuses: list[int] = []
         self.listens: bool | None = None
 
-    async def open(self, line: Line) -> None:
+    async def open(self, line: RawConnection) -> None:
         """Get ready; the first message makes the connection."""
         await self._open_session(line)
 
@@ -258,7 +265,7 @@ class HttpCarrier(_Web):
             if given is not None and self.session is None:
                 self.session = given
             if response.status == _UNAUTHORIZED:
-                raise Locked(_LOCKED)
+                raise AuthorizationRequired(_LOCKED)
             begun.set()
             if response.status in _OK:
                 await self._hear(response, HttpFacts(stream=stream))
@@ -292,7 +299,7 @@ class HttpCarrier(_Web):
     async def _listen(self) -> None:
         headers = {name: value for name, value in self.heads().items() if name != "content-type"}
         headers["accept"] = CONTENT_TYPE
-        with contextlib.suppress(LineEnded, Silence):
+        with contextlib.suppress(ConnectionEnded, MessageTimeout):
             async with self.response("GET", headers=headers) as response:
                 self.listens = response.status in _OK
                 if self.listens:
@@ -305,7 +312,7 @@ class HttpCarrier(_Web):
             return
         await self._end_tasks()
         if self.session is not None:
-            with contextlib.suppress(LineEnded, Silence, ConnectFailed, TimeoutError):
+            with contextlib.suppress(ConnectionEnded, MessageTimeout, ConnectFailed, TimeoutError):
                 async with asyncio.timeout(_CLOSING):
                     await self.request("DELETE", headers=self.heads())
         await self._session.close()
@@ -330,7 +337,7 @@ class SseCarrier(_Web):
         self.is_locked = False
         self._ready = asyncio.Event()
 
-    async def open(self, line: Line) -> None:
+    async def open(self, line: RawConnection) -> None:
         """Open the stream and wait for the endpoint event.
 
         Raises:
@@ -347,7 +354,7 @@ class SseCarrier(_Web):
             why = line.ended or "no endpoint event came"
             await self.close()
             if self.is_locked:
-                raise Locked(_LOCKED)
+                raise AuthorizationRequired(_LOCKED)
             raise ConnectFailed(f"{self.url}: {why}")
 
     async def _listen(self) -> None:

@@ -2,10 +2,8 @@
 
 from typing import Any
 
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import RawConnection
 from accord.transports.memory import MemoryWire
-
-__all__ = ["MemoryCarrier"]
 
 
 class MemoryCarrier:
@@ -14,7 +12,7 @@ class MemoryCarrier:
     def __init__(self, server: Any) -> None:
         self._wire = MemoryWire(server)
 
-    async def open(self, line: Line) -> None:
+    async def open(self, line: RawConnection) -> None:
         """Begin a session."""
         await self._wire.open(line.hear, line.end)
 

@@ -8,18 +8,16 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.check.outcomes import Outcome, Outcomes
-from accord.check.probing.calls import DEFAULT_CALLS, CallLimit, CallPlan
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.samples import hasty, sample
 from accord.check.probing.subject import Subject
-from accord.check.probing.tools import refusal
+from accord.check.probing.tool_calls import DEFAULT_CALLS, CallLimit, CallPlan
+from accord.check.probing.tools import refuse_tool
+from accord.check.verdicts import VerdictCollector
 from accord.errors import AccordError
-from accord.protocol.monitor import Evidence
+from accord.protocol.monitor import Evidence, Verdict
 from accord.trace import Transport
 from accord.types import RevisionId
-
-__all__ = ["Facts", "Probe", "Rules"]
 
 _PAGES: Final = 50
 # How many launched servers are kept for borrowing: judged ones, one of which may need another,
@@ -32,13 +30,13 @@ _LEAST_PATIENCE: Final = 1.0
 
 # The line that a scenario uses, and the one that it used last: several scenarios run at once, each
 # as a task of its own.
-_in_use: ContextVar[Line] = ContextVar("line_in_use")
-_used: ContextVar[Line] = ContextVar("line_used")
+_in_use: ContextVar[RawConnection] = ContextVar("line_in_use")
+_used: ContextVar[RawConnection] = ContextVar("line_used")
 # Which calls a scenario had to do without, because they are used up.
 _withheld: ContextVar[str] = ContextVar("calls_withheld", default="")
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class CheckRules(msgspec.Struct, frozen=True, kw_only=True):
     """What a check may do to a server.
 
     Attributes:
@@ -52,7 +50,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     calls: int = DEFAULT_CALLS
 
 
-class Facts(msgspec.Struct, kw_only=True):
+class ServerFacts(msgspec.Struct, kw_only=True):
     """What a server says of itself under one revision.
 
     Attributes:
@@ -78,13 +76,13 @@ class Facts(msgspec.Struct, kw_only=True):
     annotations: Mapping[str, Any] = {}
     refused: dict[str, str] = {}
     slow: dict[str, str] = {}
-    settled: dict[str, dict[str, Outcome]] = {}
+    settled: dict[str, list[Verdict]] = {}
     locked: str = ""
     is_logging: bool = False
     is_asking: bool = False
     asked: set[str] = set()
     is_remote: bool = False
-    rules: Rules = Rules()
+    rules: CheckRules = CheckRules()
     limit: CallLimit = msgspec.field(default_factory=CallLimit)
 
     def declares(self, path: str) -> bool:
@@ -116,7 +114,7 @@ class Facts(msgspec.Struct, kw_only=True):
     def _refusal(self, tool: Mapping[str, Any]) -> str | None:
         # Only later revisions have annotations, and a tool is the same tool in all of them.
         notes = tool.get("annotations") or self.annotations.get(str(tool.get("name")))
-        why = refusal(
+        why = refuse_tool(
             {**tool, "annotations": notes},
             allow_writes=self.rules.allow_writes,
             chosen=self.rules.tools,
@@ -138,25 +136,25 @@ class Facts(msgspec.Struct, kw_only=True):
 
     def callable_tools(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """Return the tools that may be called now, each with plain valid arguments."""
-        allowed = [tool for tool in self._named() if self.why_not(tool) is None]
-        withheld = [tool["name"] for tool in allowed if not self.limit.left(tool["name"])]
+        allowed = [tool for tool in self._named() if self.refusal_for(tool) is None]
+        withheld = [tool["name"] for tool in allowed if not self.limit.remaining(tool["name"])]
         if withheld:
-            _withheld.set(self.limit.used_up(withheld))
+            _withheld.set(self.limit.exhausted_text(withheld))
         return [
             (tool, sample(tool.get("inputSchema")) | hasty(tool.get("inputSchema")))
             for tool in allowed
             if tool["name"] not in withheld
         ]
 
-    def why_not(self, tool: Mapping[str, Any]) -> str | None:
+    def refusal_for(self, tool: Mapping[str, Any]) -> str | None:
         """Say why a tool is not called any more; None where it may be."""
         name = str(tool.get("name"))
         return self.refused.get(name) or self.slow.get(name)
 
-    def used_up(self) -> str:
+    def exhausted_text(self) -> str:
         """Say which tools have no calls left; empty where all have."""
-        names = [name for name in self.call_plan().called if not self.limit.left(name)]
-        return self.limit.used_up(names) if names else ""
+        names = [name for name in self.call_plan().called if not self.limit.remaining(name)]
+        return self.limit.exhausted_text(names) if names else ""
 
 
 class Probe:
@@ -169,15 +167,15 @@ class Probe:
         outcomes: what was found.
     """
 
-    def __init__(self, subject: Subject, facts: Facts, line: Line) -> None:
+    def __init__(self, subject: Subject, facts: ServerFacts, line: RawConnection) -> None:
         self.subject = subject
         self.facts = facts
         self.line = line
-        self.outcomes = Outcomes("server", facts.revision)
-        self._lines: list[Line] = [line]
+        self.verdicts = VerdictCollector("server", facts.revision)
+        self._lines: list[RawConnection] = [line]
         # It does not shrink where the server loses our patience: to start takes what it takes.
         self._starting = subject.starting
-        self._idle: dict[bool, list[Line]] = {True: [], False: []}
+        self._idle: dict[bool, list[RawConnection]] = {True: [], False: []}
         # Launching a server is dear: who wants a line waits rather than launches one more.
         self._turns = {
             is_judged: asyncio.Semaphore(kept if subject.command else subject.at_once)
@@ -201,7 +199,7 @@ class Probe:
         begins: bool = True,
         capabilities: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> AsyncIterator[Line]:
+    ) -> AsyncIterator[RawConnection]:
         """Open a line of this scenario's own.
 
         Args:
@@ -223,7 +221,7 @@ class Probe:
             self._keep(line)
 
     @asynccontextmanager
-    async def borrow(self, *, is_judged: bool = True) -> AsyncIterator[Line]:
+    async def borrow(self, *, is_judged: bool = True) -> AsyncIterator[RawConnection]:
         """Use a line that others used before: a launch less, for who leaves it as it was found.
 
         Nothing may be under way on it at the end, and nothing be set. Where something goes wrong,
@@ -235,7 +233,7 @@ class Probe:
         async with self._turns[is_judged]:
             idle = self._idle[is_judged]
             line = idle.pop() if idle else await self._opened(is_judged)
-            line.heard.clear()
+            line.received.clear()
             line.proof = None
             before = _in_use.set(line)
             is_sound = False
@@ -252,7 +250,7 @@ class Probe:
                 else:
                     await self._dismiss(line)
 
-    async def _opened(self, is_judged: bool) -> Line:  # noqa: FBT001 - a key, not a switch
+    async def _opened(self, is_judged: bool) -> RawConnection:  # noqa: FBT001 - a key, not a switch
         line = await self._launch(is_judged=is_judged)
         try:
             await line.__aenter__()
@@ -262,7 +260,9 @@ class Probe:
             raise
         return line
 
-    async def _launch(self, *, is_judged: bool, headers: Mapping[str, str] | None = None) -> Line:
+    async def _launch(
+        self, *, is_judged: bool, headers: Mapping[str, str] | None = None
+    ) -> RawConnection:
         """Return a new line, and make room for it where a server can run only once."""
         if self.subject.one_at_a_time and self.subject.command:
             await self._dismiss_idle()
@@ -272,22 +272,22 @@ class Probe:
         self._lines.append(line)
         return line
 
-    def lend(self, line: Line) -> None:
+    def lend(self, line: RawConnection) -> None:
         """Let a line that was opened already be borrowed like any other."""
         if line not in self._lines:
             self._lines.append(line)
         self._idle[True].append(line)
 
-    async def _dismiss(self, line: Line) -> None:
+    async def _dismiss(self, line: RawConnection) -> None:
         await line.close()
         self._keep(line)
 
-    def _keep(self, line: Line) -> None:
+    def _keep(self, line: RawConnection) -> None:
         """Keep what was learned on a line that has ended."""
         self._lines.remove(line)
         self._learn(line)
-        if line.tape.monitor is not None:
-            self.outcomes.tallies.append(line.tape.monitor.tallies)
+        if line.log.monitor is not None:
+            self.verdicts.tallies.append(line.log.monitor.tallies)
 
     async def dismiss_all(self) -> None:
         """End the lines that nobody will borrow again, and the first one."""
@@ -301,7 +301,7 @@ class Probe:
             lines.clear()
         await asyncio.gather(*(self._dismiss(line) for line in left))
 
-    def _learn(self, line: Line) -> None:
+    def _learn(self, line: RawConnection) -> None:
         self.facts.asked |= line.asked
         for name, seconds in line.late.items():
             self.facts.slow.setdefault(name, f"it took longer than {seconds:.2g} s to answer")
@@ -341,24 +341,24 @@ class Probe:
         """
         if not condition and evidence is None:
             line = _in_use.get(_used.get(self.line))
-            evidence = (line.proof and line.proof()) or line.tape.last()
-        return self.outcomes.hold(id, condition, why, evidence=evidence or ())
+            evidence = (line.proof and line.proof()) or line.log.last()
+        return self.verdicts.hold(id, condition, why, evidence=evidence or ())
 
-    def broken(self, id: str, why: str) -> None:
+    def fail(self, id: str, why: str) -> None:
         """Note that a requirement was broken."""
         self.holds(id, condition=False, why=why)
 
     def skip(self, id: str, why: str) -> None:
         """Note that a requirement could not be put to the test, and why."""
         # Where calls were used up, nothing else can be said about what was missing.
-        self.outcomes.skip(id, _withheld.get() or why)
+        self.verdicts.skip(id, _withheld.get() or why)
 
     def not_applicable(self, id: str, why: str) -> None:
         """Note that a requirement does not concern this server, and why."""
-        self.outcomes.exclude(id, why)
+        self.verdicts.exclude(id, why)
 
 
-async def all_of(line: Line, method: str, member: str) -> list[dict[str, Any]]:
+async def list_all(line: RawConnection, method: str, member: str) -> list[dict[str, Any]]:
     """Return all entries of a list, page by page, within reason."""
     found: list[dict[str, Any]] = []
     cursor: Any = None

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from accord.check.probing.line import Line, LineEnded
+from accord.check.probing.raw_connection import ConnectionEnded, RawConnection
 from accord.transports.child import Child
 
 # A longer line is a flood, and is cut to this much.
@@ -61,7 +61,7 @@ class StdioCarrier:
         )
         self.left_by_itself: bool | None = None
         self._leaving = leaving
-        self._line: Line
+        self._line: RawConnection
         self._rest = bytearray()
         self._launched: float | None = None
 
@@ -70,7 +70,7 @@ class StdioCarrier:
         """The last lines that the server wrote to stderr."""
         return self.child.stderr.lines
 
-    async def open(self, line: Line) -> None:
+    async def open(self, line: RawConnection) -> None:
         """Launch the server.
 
         Raises:
@@ -119,10 +119,10 @@ class StdioCarrier:
             async with asyncio.timeout(self._line.patience):
                 await self.child.writable(_UNREAD)
         except TimeoutError:
-            raise LineEnded(_DEAF) from None
+            raise ConnectionEnded(_DEAF) from None
         if not self.child.has_open_input:
             code = await self.child.wait(self._leaving)
-            raise LineEnded(_DEAF if code is None else f"the server {self.child.state}")
+            raise ConnectionEnded(_DEAF if code is None else f"the server {self.child.state}")
 
     async def end_input(self, patience: float | None = None) -> bool:
         """Close the server's input; returns whether it exited by itself within this time."""

@@ -10,12 +10,12 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from accord.check.probing.calls import CallLimit
 from accord.check.probing.http import HttpCarrier, SseCarrier
-from accord.check.probing.line import Line
 from accord.check.probing.memory import MemoryCarrier
+from accord.check.probing.message_log import MessageLog
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.stdio import Habits, StdioCarrier
-from accord.check.probing.tape import Tape
+from accord.check.probing.tool_calls import CallLimit
 from accord.errors import ConnectFailed
 from accord.trace import Transport
 from accord.transports.child import Child
@@ -134,7 +134,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         is_judged: bool = True,
         headers: Mapping[str, str] | None = None,
         starting: float = 0.0,
-    ) -> Line:
+    ) -> RawConnection:
         """Return a line that is opened by `async with`.
 
         Args:
@@ -143,8 +143,8 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             headers: in place of those of the subject, for HTTP.
             starting: seconds to wait for its first word, at least.
         """
-        tape = Tape(self.transport, "server", revision=revision, is_judged=is_judged)
-        return Line(
+        tape = MessageLog(self.transport, "server", revision=revision, is_judged=is_judged)
+        return RawConnection(
             self._carrier(headers),
             tape,
             patience=self.patience,

@@ -4,8 +4,6 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-__all__ = ["refusal", "words_of"]
-
 
 def _in(line: str) -> frozenset[str]:
     return frozenset(line.split())
@@ -39,7 +37,7 @@ _ALLOW: Final = "allow it with --tool or --allow-writes"
 _CHOOSE: Final = "choose it with --tool"
 
 
-def refusal(
+def refuse_tool(
     tool: Mapping[str, Any],
     *,
     allow_writes: bool = False,
@@ -68,7 +66,7 @@ def refusal(
         return f"it says that it may destroy something (destructiveHint); {_CHOOSE}"
     if reads is True:
         return None
-    is_destructive = destroys is None and not _DESTROYS.isdisjoint(words_of(name))
+    is_destructive = destroys is None and not _DESTROYS.isdisjoint(split_name(name))
     if allow_writes:
         return f"its name speaks of destruction; {_CHOOSE}" if is_destructive else None
     if reads is not None:
@@ -82,7 +80,7 @@ def refusal(
     return f"{why}; {_CHOOSE if is_destructive else _ALLOW}"
 
 
-def words_of(name: str) -> list[str]:
+def split_name(name: str) -> list[str]:
     """Return the words of a name in lower case.
 
     >>> words_of("getHTTPResponse2_and-lock")
@@ -93,7 +91,7 @@ def words_of(name: str) -> list[str]:
 
 def _broken_promise(name: str) -> str | None:
     """Return why the name of a tool does not promise that it only reads; None where it does."""
-    words = words_of(name)
+    words = split_name(name)
     # Letters that are not ASCII make words that the lists do not know.
     if not name.isascii() or not words or words[0] not in _READS:
         return "nothing says that it only reads, neither readOnlyHint nor its name"

@@ -6,17 +6,15 @@ import asyncio
 import contextlib
 from typing import Final
 
-from accord.check.probing.line import Line, LineEnded, Silence
-from accord.check.probing.probe import Facts
-
-__all__ = ["try_tools"]
+from accord.check.probing.probe import ServerFacts
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 
 # Scenarios call each tool several times, so that one which takes longer would cost too much.
 _LONG: Final = 1.5
 _SETTLINGS: Final = 5
 
 
-async def try_tools(facts: Facts, line: Line, *, settling: float = 0.0) -> None:
+async def try_tools(facts: ServerFacts, line: RawConnection, *, settling: float = 0.0) -> None:
     """Call each tool that may be called, all at once; note those that do not answer soon.
 
     Args:
@@ -38,13 +36,13 @@ async def try_tools(facts: Facts, line: Line, *, settling: float = 0.0) -> None:
         left = max(deadline - asyncio.get_running_loop().time(), 0)
         try:
             await line.reply_to(id, patience=left)
-        except Silence:
+        except MessageTimeout:
             facts.slow[name] = f"its first call took longer than {long:.2g} s"
-            with contextlib.suppress(LineEnded):
+            with contextlib.suppress(ConnectionEnded):
                 await line.notify("notifications/cancelled", {"requestId": id})
-        except LineEnded:
+        except ConnectionEnded:
             break
-    facts.is_asking = any("method" in each and "id" in each for each in line.heard)
+    facts.is_asking = any("method" in each and "id" in each for each in line.received)
     if len(facts.slow) > known:
         # Nobody else shall wait behind what may still be under way.
         line.end("a tool took too long on it")

@@ -3,10 +3,14 @@
 from html import escape
 from typing import Final
 
-from accord.check.rendering.wording import broken, harmless, percent_covered, score, state
+from accord.check.rendering.wording import (
+    breach_counts,
+    escape_unprintable,
+    percent_covered,
+    score,
+    state,
+)
 from accord.check.report import Report
-
-__all__ = ["as_badge"]
 
 # White text on each of these has a contrast of at least 4.5 to 1.
 _COLOURS: Final = {
@@ -27,9 +31,9 @@ def as_badge(report: Report) -> str:
     if report.score is not None:
         value = f"{report.score:g}/100 \u00b7 {percent_covered(report)}% covered"
     told = (
-        f"{harmless(report.target)}: score {score(report)},"
+        f"{escape_unprintable(report.target)}: score {score(report)},"
         f" {percent_covered(report)}% of the applicable requirements exercised,"
-        f" {broken(report)}"
+        f" {breach_counts(report)}"
     )
     left, right = _width(_LABEL), _width(value)
     colour = _COLOURS[state(report)]

@@ -12,12 +12,10 @@ from importlib.resources import files
 from typing import Final
 
 from accord.check.rendering import wording
-from accord.check.rendering.wording import area_of, harmless
-from accord.check.report import SCORE_RULE, VERDICTS, Report, Result
+from accord.check.rendering.wording import area_of, escape_unprintable
+from accord.check.report import SCORE_RULE, VERDICTS, Report, RequirementResult
 from accord.protocol.catalogue import LEVELS
 from accord.protocol.monitor import Evidence
-
-__all__ = ["as_html"]
 
 # Colours are never the only sign.
 _SIGNS: Final = {
@@ -93,7 +91,7 @@ def _digest(text: str) -> str:
 
 
 def _safe(text: str) -> str:
-    return escape(harmless(text))
+    return escape(escape_unprintable(text))
 
 
 # -- the summary
@@ -103,7 +101,7 @@ def _header(report: Report) -> Iterator[str]:
     state = wording.state(report)
     word, _ = wording.outcome(report)
     told = {"pass": ": no breach was found", "not-exercised": ""}.get(
-        state, f": {wording.broken(report)}"
+        state, f": {wording.breach_counts(report)}"
     )
     yield '<header><div class="card"><div class="top"><div class="what">'
     yield '<p class="kicker">MCP conformance report</p>'
@@ -203,7 +201,7 @@ def _score_rule(report: Report) -> Iterator[str]:
         f" this kind of check; {coverage.exercised} of them were put to the test. What the other"
         " side did not declare does not apply.</p>"
     )
-    for told in (wording.called(report), wording.not_called(report)):
+    for told in (wording.calls_line(report), wording.not_called_line(report)):
         if told:
             yield f"<p><b>Tools</b> {_safe(told)}.</p>"
     for note in report.setting.notes:
@@ -279,7 +277,7 @@ def _sections(report: Report) -> Iterator[str]:
     yield '<p id="unmatched" class="card empty" hidden>No requirement fits these filters.</p>'
 
 
-def _result(result: Result, *, is_open: bool) -> Iterator[str]:
+def _result(result: RequirementResult, *, is_open: bool) -> Iterator[str]:
     id, verdict = _safe(result.id), result.verdict
     is_broken = verdict in ("fail", "warn")
     told = _safe(result.message if is_broken else result.clause)
@@ -312,7 +310,7 @@ def _result(result: Result, *, is_open: bool) -> Iterator[str]:
     yield "</div></details>"
 
 
-def _source(result: Result) -> str:
+def _source(result: RequirementResult) -> str:
     if result.anchor is None:
         return ""
     page = wording.page_of(result.anchor)
@@ -322,7 +320,7 @@ def _source(result: Result) -> str:
     return f'<br><span class="quiet">Specification {shown}</span>'
 
 
-def _by_revision(result: Result) -> Iterator[str]:
+def _by_revision(result: RequirementResult) -> Iterator[str]:
     yield '<h3>By revision</h3><ul class="by">'
     for revision, verdict in sorted(result.by_revision.items(), reverse=True):
         yield f"<li>{_safe(revision)} {_mark(verdict)}</li>"

@@ -7,8 +7,6 @@ import msgspec
 
 from accord.check.report import SCORE_RULE, VERDICTS, Report
 
-__all__ = ["as_json"]
-
 
 def as_json(report: Report) -> str:
     """Return the report for programs, in ASCII."""

@@ -4,17 +4,15 @@ from collections.abc import Sequence
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from accord.check.rendering.wording import area_of, by_area, excerpt, harmless
-from accord.check.report import Report, Result
-
-__all__ = ["as_junit"]
+from accord.check.rendering.wording import area_of, by_area, escape_unprintable, excerpt
+from accord.check.report import Report, RequirementResult
 
 _SKIPPED: Final = ("not-exercised", "not-applicable")
 
 
 def as_junit(report: Report) -> str:
     """Return the report for continuous integration: a suite per area, a case per requirement."""
-    name = f"accord: {harmless(report.target)}"
+    name = f"accord: {escape_unprintable(report.target)}"
     root = Element("testsuites", {"name": name, **_counts(report.results)})
     if report.setting.seconds is not None:
         root.set("time", f"{report.setting.seconds:.3f}")
@@ -28,7 +26,7 @@ def as_junit(report: Report) -> str:
     return head + tostring(root, encoding="unicode") + "\n"
 
 
-def _counts(results: Sequence[Result]) -> dict[str, str]:
+def _counts(results: Sequence[RequirementResult]) -> dict[str, str]:
     return {
         "tests": str(len(results)),
         "failures": str(sum(result.verdict == "fail" for result in results)),
@@ -37,9 +35,9 @@ def _counts(results: Sequence[Result]) -> dict[str, str]:
     }
 
 
-def _case(suite: Element, result: Result) -> None:
+def _case(suite: Element, result: RequirementResult) -> None:
     case = SubElement(suite, "testcase", classname=f"accord.{area_of(result.id)}", name=result.id)
-    said = harmless(result.message)
+    said = escape_unprintable(result.message)
     if result.verdict in _SKIPPED:
         SubElement(case, "skipped", message=f"{result.verdict}: {said}" if said else result.verdict)
     elif result.verdict == "fail":
@@ -49,13 +47,13 @@ def _case(suite: Element, result: Result) -> None:
         SubElement(case, "system-out").text = f"warning: {said}\n{_evidence_text(result)}"
 
 
-def _evidence_text(result: Result) -> str:
+def _evidence_text(result: RequirementResult) -> str:
     lines = [result.clause]
     for each in result.evidence:
         place = "" if each.number is None else f"record {each.number}: "
-        lines.append(f"{place}{each.party} {harmless(each.why)}")
+        lines.append(f"{place}{each.party} {escape_unprintable(each.why)}")
         if each.message is not None:
             lines.append(f"    {excerpt(each.message)}")
     if result.repeat is not None:
-        lines.append(f"again: {harmless(result.repeat)}")
+        lines.append(f"again: {escape_unprintable(result.repeat)}")
     return "\n".join(lines)

@@ -3,9 +3,7 @@
 from collections.abc import Iterator
 
 from accord.check.rendering import wording
-from accord.check.report import SCORE_RULE, Finding, Report
-
-__all__ = ["as_markdown"]
+from accord.check.report import SCORE_RULE, Report, ViolationGroup
 
 
 def as_markdown(report: Report) -> str:
@@ -19,7 +17,7 @@ def as_markdown(report: Report) -> str:
         f"- {wording.coverage(report)}",
         *(
             f"- {_marked(told)}"
-            for told in (wording.called(report), wording.not_called(report))
+            for told in (wording.calls_line(report), wording.not_called_line(report))
             if told
         ),
         *(f"- note: {_marked(note)}" for note in report.setting.notes),
@@ -27,10 +25,10 @@ def as_markdown(report: Report) -> str:
         "",
     ]
     repeats = {result.id: result.repeat for result in report.results}
-    for finding in report.findings:
-        lines += _finding(finding, report)
-        if (repeat := repeats.get(finding.requirement)) is not None:
-            lines.append(f"  - again: {_code(wording.harmless(repeat))}")
+    for group in report.violations:
+        lines += _group_lines(group, report)
+        if (repeat := repeats.get(group.violation.requirement)) is not None:
+            lines.append(f"  - again: {_code(wording.escape_unprintable(repeat))}")
         lines.append("")
     lines += ["<details><summary>By area</summary>", ""]
     columns = wording.COLUMNS
@@ -45,21 +43,22 @@ def _over(report: Report) -> str:
     return "" if transport is None else f", over {_marked(transport)}"
 
 
-def _finding(finding: Finding, report: Report) -> Iterator[str]:
-    level = wording.level(finding.requirement, report)
+def _group_lines(group: ViolationGroup, report: Report) -> Iterator[str]:
+    violation = group.violation
+    level = wording.level(violation.requirement, report)
     yield (
-        f"- **{finding.severity}** `{finding.requirement}` ({level}, {finding.party})"
-        f"{wording.where(finding, report)}"
+        f"- **{group.severity}** `{violation.requirement}` ({level}, {violation.party})"
+        f"{wording.where(group, report)}"
     )
-    yield f"  - clause: {_marked(wording.clause(finding.requirement))}"
-    yield f"  - why: {finding.party} {_marked(finding.why)}"
-    for message in wording.proof(finding, report):
+    yield f"  - clause: {_marked(wording.clause(violation.requirement))}"
+    yield f"  - why: {violation.party} {_marked(violation.why)}"
+    for message in wording.evidence_messages(group, report):
         yield f"  - message: {_code(wording.excerpt(message))}"
 
 
 def _marked(text: str) -> str:
     """Text that Markdown shows as it is."""
-    shown = wording.harmless(text)
+    shown = wording.escape_unprintable(text)
     for sign in "\\`*_{}[]<>#|~":
         shown = shown.replace(sign, f"\\{sign}")
     # A zero-width space keeps the name after it from being called into the discussion.

@@ -3,10 +3,8 @@
 import json
 from collections.abc import Iterable, Iterator
 
-from accord.check.probing.calls import CallPlan
-from accord.check.rendering.wording import harmless, plural
-
-__all__ = ["as_json", "as_text"]
+from accord.check.probing.tool_calls import CallPlan
+from accord.check.rendering.wording import escape_unprintable, plural
 
 
 def as_text(plan: CallPlan) -> str:
@@ -24,13 +22,13 @@ def _lines(plan: CallPlan) -> Iterator[str]:
     for name, reason in plan.not_called.items():
         by_reason.setdefault(reason, []).append(name)
     for reason, names in by_reason.items():
-        yield f"will not call: {_joined(names)} ({harmless(reason)})"
+        yield f"will not call: {_joined(names)} ({escape_unprintable(reason)})"
     if plan.cases:
         yield f"your cases call: {_joined(plan.cases)}"
 
 
 def _joined(names: Iterable[str]) -> str:
-    return ", ".join(harmless(name) for name in names)
+    return ", ".join(escape_unprintable(name) for name in names)
 
 
 def as_json(plan: CallPlan, target: str) -> str:

@@ -10,10 +10,8 @@ from hashlib import sha256
 from typing import Any, Final
 from urllib.parse import quote
 
-from accord.check.rendering.wording import area_of, harmless, page_of
-from accord.check.report import SCORE_RULE, Report, Result
-
-__all__ = ["as_sarif"]
+from accord.check.rendering.wording import area_of, escape_unprintable, page_of
+from accord.check.report import SCORE_RULE, Report, RequirementResult
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Final = {"fail": "error", "warn": "warning"}
@@ -46,7 +44,7 @@ def as_sarif(report: Report) -> str:
             if result.verdict in _LEVELS
         ],
         "properties": {
-            "target": harmless(report.target),
+            "target": escape_unprintable(report.target),
             "revisions": list(report.setting.revisions),
             "score": report.score,
             "scoreRule": SCORE_RULE,
@@ -57,7 +55,7 @@ def as_sarif(report: Report) -> str:
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
-def _rule(result: Result) -> dict[str, Any]:
+def _rule(result: RequirementResult) -> dict[str, Any]:
     level = "error" if result.level in ("MUST", "MUST NOT") else "warning"
     source = "" if result.anchor is None else f"\n\nSource: {result.anchor}."
     told = f"{result.clause}\n\n{result.level}, binds: {result.party}.{source}"
@@ -85,12 +83,12 @@ def _name(id: str) -> str:
 
 def _plain(text: str) -> str:
     """Return a text that viewers show as it is: `[text](url)` in a message is a link (3.11.6)."""
-    shown = harmless(text)
+    shown = escape_unprintable(text)
     # JSON has brackets, too, but none before a parenthesis: it stays readable.
     return re.sub(r"([\[\]\\])", r"\\\1", shown) if "](" in shown else shown
 
 
-def _result(report: Report, result: Result, place: int) -> dict[str, Any]:
+def _result(report: Report, result: RequirementResult, place: int) -> dict[str, Any]:
     said = [_plain(result.message)]
     shown = [each for each in result.evidence if each.message is not None][-_MESSAGES:]
     said += [f"{each.party}: {_plain(each.message or '')}" for each in shown]
@@ -118,5 +116,7 @@ def _location(report: Report) -> dict[str, Any]:
             "artifactLocation": {"uri": uri, "uriBaseId": "%SRCROOT%"},
             "region": {"startLine": 1},
         },
-        "logicalLocations": [{"fullyQualifiedName": harmless(report.target), "kind": "module"}],
+        "logicalLocations": [
+            {"fullyQualifiedName": escape_unprintable(report.target), "kind": "module"}
+        ],
     }

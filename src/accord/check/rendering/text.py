@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from accord.check.rendering import wording
-from accord.check.report import SCORE_RULE, Finding, Report
-
-__all__ = ["as_text"]
+from accord.check.report import SCORE_RULE, Report, ViolationGroup
 
 Painter = Callable[[str, str], str]
 
@@ -30,15 +28,15 @@ def as_text(
         paint: gives a text a style, as (style, text).
         quiet: leave out everything but the breaches and the summary line.
     """
-    lines = [f"{wording.harmless(report.target)}: {wording.revision(report)}", ""]
+    lines = [f"{wording.escape_unprintable(report.target)}: {wording.revision(report)}", ""]
     repeats = {result.id: result.repeat for result in report.results}
-    for finding in report.findings:
-        lines += _finding_lines(finding, report, width=width, paint=paint)
-        if (repeat := repeats.get(finding.requirement)) is not None:
+    for group in report.violations:
+        lines += _group_lines(group, report, width=width, paint=paint)
+        if (repeat := repeats.get(group.violation.requirement)) is not None:
             # A command is copied, so it is never wrapped.
-            lines.append(f"     again:   {wording.harmless(repeat)}")
+            lines.append(f"     again:   {wording.escape_unprintable(repeat)}")
         lines.append("")
-    if not report.findings:
+    if not report.violations:
         lines += [paint(_STYLES["pass"], "no violations"), ""]
     if quiet:
         return "\n".join([*lines[2:-1], wording.summary(report)]) + "\n"
@@ -46,26 +44,29 @@ def as_text(
     lines += [
         "",
         wording.coverage(report),
-        *(told for told in (wording.called(report), wording.not_called(report)) if told),
-        *(f"note: {wording.harmless(note)}" for note in report.setting.notes),
+        *(told for told in (wording.calls_line(report), wording.not_called_line(report)) if told),
+        *(f"note: {wording.escape_unprintable(note)}" for note in report.setting.notes),
         f"score: {wording.score(report)} ({SCORE_RULE})",
         _outcome(report, paint),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _finding_lines(
-    finding: Finding, report: Report, *, width: int | None, paint: Painter
+def _group_lines(
+    group: ViolationGroup, report: Report, *, width: int | None, paint: Painter
 ) -> Iterator[str]:
-    severity = finding.severity
-    level = wording.level(finding.requirement, report)
+    severity = group.severity
+    violation = group.violation
+    level = wording.level(violation.requirement, report)
     yield (
-        f"{paint(_STYLES[severity], severity.upper())} {paint('bold', finding.requirement)}"
-        f" ({level}, {finding.party}){wording.where(finding, report)}"
+        f"{paint(_STYLES[severity], severity.upper())} {paint('bold', violation.requirement)}"
+        f" ({level}, {violation.party}){wording.where(group, report)}"
     )
-    yield from _wrapped("clause:  ", wording.clause(finding.requirement), width)
-    yield from _wrapped("why:     ", f"{finding.party} {wording.harmless(finding.why)}", width)
-    for message in wording.proof(finding, report):
+    yield from _wrapped("clause:  ", wording.clause(violation.requirement), width)
+    yield from _wrapped(
+        "why:     ", f"{violation.party} {wording.escape_unprintable(violation.why)}", width
+    )
+    for message in wording.evidence_messages(group, report):
         yield from _wrapped("message: ", wording.excerpt(message), width)
 
 

@@ -5,33 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from accord.check.report import VERDICTS, Finding, Report
+from accord.check.report import VERDICTS, Report, ViolationGroup
 from accord.protocol.catalogue import AREAS, catalogue
 from accord.protocol.monitor import VerdictName
-
-__all__ = [
-    "COLUMNS",
-    "area_of",
-    "broken",
-    "by_area",
-    "called",
-    "clause",
-    "coverage",
-    "excerpt",
-    "harmless",
-    "level",
-    "not_called",
-    "outcome",
-    "page_of",
-    "percent_covered",
-    "plural",
-    "proof",
-    "revision",
-    "score",
-    "state",
-    "summary",
-    "where",
-]
 
 COLUMNS: Final[tuple[VerdictName, ...]] = ("pass", *(e for e in VERDICTS if e != "pass"))
 
@@ -43,7 +19,7 @@ _PAGE: Final = re.compile(r"(\d{4}-\d\d-\d\d)((?:/[a-z0-9-]+)+)")
 _SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/"
 
 
-def harmless(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Spell out every character that could steer a terminal or break a document."""
     if text.isascii() and text.isprintable():
         return text
@@ -56,19 +32,19 @@ def _spelled(character: str) -> str:
 
 def excerpt(text: str) -> str:
     """Return the beginning of a message."""
-    shown = harmless(text[:_EXCERPT])
+    shown = escape_unprintable(text[:_EXCERPT])
     return shown if len(text) <= _EXCERPT else f"{shown} ..."
 
 
-def proof(finding: Finding, report: Report) -> list[str]:
+def evidence_messages(group: ViolationGroup, report: Report) -> list[str]:
     """Return the messages that show a breach: the one recorded, or a request and its answer."""
-    if finding.numbers or finding.evidence is None:
-        return [] if finding.evidence is None else [finding.evidence]
+    if group.numbers or group.violation.evidence is None:
+        return [] if group.violation.evidence is None else [group.violation.evidence]
     for result in report.results:
-        if result.id == finding.requirement:
+        if result.id == group.violation.requirement:
             shown = [f"{each.party}: {each.message}" for each in result.evidence if each.message]
-            return shown[-_PROOF:] or [finding.evidence]
-    return [finding.evidence]
+            return shown[-_PROOF:] or [group.violation.evidence]
+    return [group.violation.evidence]
 
 
 def clause(id: str) -> str:
@@ -89,15 +65,15 @@ def page_of(anchor: str | None) -> str | None:
     return None if found is None else f"{_SPECIFICATION}{found[1]}{found[2].removesuffix('/index')}"
 
 
-def where(finding: Finding, report: Report) -> str:
+def where(group: ViolationGroup, report: Report) -> str:
     """Say where a breach was seen, with a space before it; nothing where there is no recording."""
-    if not finding.numbers:
+    if not group.numbers:
         return " at the end of the recording" if report.setting.party == "both" else ""
-    shown = ", ".join(str(number) for number in finding.numbers)
-    if finding.count == 1:
+    shown = ", ".join(str(number) for number in group.numbers)
+    if group.count == 1:
         return f" record {shown}"
-    more = ", ..." if finding.count > len(finding.numbers) else ""
-    return f" {finding.count} times: records {shown}{more}"
+    more = ", ..." if group.count > len(group.numbers) else ""
+    return f" {group.count} times: records {shown}{more}"
 
 
 def revision(report: Report) -> str:
@@ -114,7 +90,7 @@ def coverage(report: Report) -> str:
     return f"coverage: {told.applicable} applicable, {told.exercised} exercised"
 
 
-def called(report: Report) -> str | None:
+def calls_line(report: Report) -> str | None:
     """Say which tools were called and how often; None where the check calls no tools."""
     setting = report.setting
     if setting.calls is None:
@@ -123,12 +99,12 @@ def called(report: Report) -> str | None:
     return f"calls, at most {setting.calls} of each tool: {told or 'none'}"
 
 
-def not_called(report: Report) -> str | None:
+def not_called_line(report: Report) -> str | None:
     """Say which tools were left alone and why; None where none was."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in report.setting.not_called.items():
         by_reason.setdefault(reason, []).append(excerpt(name))
-    told = [f"{_few(names)} ({harmless(reason)})" for reason, names in by_reason.items()]
+    told = [f"{_few(names)} ({escape_unprintable(reason)})" for reason, names in by_reason.items()]
     return f"not called: {'; '.join(told)}" if told else None
 
 
@@ -165,10 +141,10 @@ def state(report: Report) -> VerdictName:
 def outcome(report: Report) -> tuple[str, str]:
     """Return the verdict on the whole in words, and how many requirements were broken."""
     words = {"fail": "failed", "warn": "passed with warnings", "pass": "passed"}
-    return words.get(state(report), "nothing was put to the test"), broken(report)
+    return words.get(state(report), "nothing was put to the test"), breach_counts(report)
 
 
-def broken(report: Report) -> str:
+def breach_counts(report: Report) -> str:
     """Say how many requirements were broken, however often: the count of every form."""
     return f"{plural(report.count('fail'), 'requirement')} failed, {report.count('warn')} warned"
 
@@ -176,7 +152,7 @@ def broken(report: Report) -> str:
 def summary(report: Report) -> str:
     """Return the report in one line."""
     return (
-        f"{harmless(report.target)}: {revision(report)}, {broken(report)},"
+        f"{escape_unprintable(report.target)}: {revision(report)}, {breach_counts(report)},"
         f" {report.coverage.exercised} of {report.coverage.applicable} applicable exercised,"
         f" score {score(report)}"
     )

@@ -8,12 +8,12 @@ import msgspec
 from accord.trace import Transport
 
 if TYPE_CHECKING:
-    from accord.check.probing.probe import Facts, Probe
+    from accord.check.probing.probe import Probe, ServerFacts
 
 __all__ = ["SERVER_SCENARIOS", "WORK_OF_AUTHORS", "Body", "Scenario", "scenario"]
 
 Body: TypeAlias = Callable[["Probe"], Awaitable[None]]
-When: TypeAlias = Callable[["Facts"], str | None]
+When: TypeAlias = Callable[["ServerFacts"], str | None]
 
 # What runs a handler of the server's author, which may read from outside. A stranger cannot tell a
 # long task from a lost answer there.

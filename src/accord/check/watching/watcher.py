@@ -18,8 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from accord import trace
-from accord.check.replay import decidable
-from accord.check.report import Findings, Report, build
+from accord.check.report import Report, ViolationGroups, build_report
+from accord.check.trace_check import decidable
 from accord.protocol.monitor import Monitor, Verdict, VerdictName
 from accord.protocol.violation import Violation
 from accord.testing.files import create_next
@@ -61,7 +61,7 @@ class _Conversation:
 
     def __init__(self, file: IO[bytes] | None) -> None:
         self.monitor = Monitor()
-        self.findings = Findings()
+        self.violations = ViolationGroups()
         self.masks = Masks()
         self.file = file
         self.count = 0
@@ -235,7 +235,7 @@ class Watcher:
         for found in violations:
             evidence = None if found.evidence is None else told(found.evidence)
             violation = replace(found, why=told(found.why), evidence=evidence)
-            conversation.findings.add(violation)
+            conversation.violations.add(violation)
             if self._found is not None:
                 self._found(violation)
 
@@ -280,13 +280,13 @@ def _record(copy: Copy, number: int) -> Record:
 def _report(target: str, conversation: _Conversation) -> Report:
     monitor = conversation.monitor
     judged_by = monitor.conversation.current.id
-    return build(
+    return build_report(
         [_without_secrets(each, conversation.masks) for each in monitor.verdicts()],
         target=target,
         revision=monitor.revision,
         judged_by=judged_by,
         decidable=decidable(judged_by),
-        findings=conversation.findings.sorted(),
+        violations=conversation.violations.ordered(),
     )
 
 
@@ -315,11 +315,11 @@ def merged(reports: list[Report]) -> Report:
             known = worst.get(verdict.id)
             if known is None or _ORDER[verdict.verdict] < _ORDER[known.verdict]:
                 worst[verdict.id] = verdict
-    return build(
+    return build_report(
         list(worst.values()),
         target=first.target,
         revision=first.revision,
         judged_by=first.judged_by,
         decidable=decidable(first.judged_by),
-        findings=[finding for report in reports for finding in report.findings],
+        violations=[finding for report in reports for finding in report.violations],
     )

@@ -262,7 +262,7 @@ class WantsTokenWithoutMetadata(ProtectedFakeServer):
             show.holds("auth.fallback.default-paths", not odd, why)
         elif self.requested_revisions and self.requested_revisions[0] in self.revisions:
             why = "gives up where there is no metadata, without trying the default paths"
-            show.broken("auth.fallback.default-paths", why)
+            show.fail("auth.fallback.default-paths", why)
 
 
 @client_scenario("auth.state.verified", on=("http", "sse"))

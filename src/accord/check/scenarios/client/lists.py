@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.fake_server.server import LISTS, FakeServer, client_scenario
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import RawConnection
 from accord.errors import RequestError
 
 if TYPE_CHECKING:
@@ -39,14 +39,14 @@ class Pages(FakeServer):
     def __init__(self, revision: Any = None) -> None:
         super().__init__(revision)
         # Of each cursor: whose it is, which list, which page.
-        self.cursors: dict[str, tuple[Line, str, int]] = {}
+        self.cursors: dict[str, tuple[RawConnection, str, int]] = {}
         # Of each list: how many entries each page had that the client got.
         self.fetched: dict[str, list[int]] = {}
         self.foreign: list[str] = []
         self.needless: list[str] = []
 
     async def result(
-        self, line: Line, method: str, params: dict[str, Any]
+        self, line: RawConnection, method: str, params: dict[str, Any]
     ) -> Mapping[str, Any] | None:
         if method in self.paged:
             return self.page_of(line, method, params.get("cursor"))
@@ -54,7 +54,7 @@ class Pages(FakeServer):
             return {"completion": {"values": ["one"], "total": 1000, "hasMore": True}}
         return await super().result(line, method, params)
 
-    def page_of(self, line: Line, method: str, cursor: Any) -> dict[str, Any]:
+    def page_of(self, line: RawConnection, method: str, cursor: Any) -> dict[str, Any]:
         """Return a page, and the cursor of the next one."""
         number = 0
         if cursor is not None:
@@ -100,12 +100,12 @@ class PagesLists(Pages):
         if whole:
             self._judge_end(show, whole)
         _judge_exit(show, "pagination.client.both-flows", bool(self.fetched), bool(whole))
-        if show.heard("completion/complete") and show.ended_as_usual:
+        if show.received("completion/complete") and show.ended_as_usual:
             show.passes("completion.client.care")
 
     def _judge_end(self, show: "ClientRun", whole: list[str]) -> None:
         for method in whole:
-            asked = [each.get("params") for each in show.heard(method)]
+            asked = [each.get("params") for each in show.received(method)]
             cursors = [each.get("cursor") for each in asked if isinstance(each, dict)]
             last = [each for each in cursors if each is not None and each not in self.cursors]
             why = f"goes on with {method} after the last page"
@@ -129,7 +129,7 @@ def _judge_exit(show: "ClientRun", id: str, has_listed: bool, has_continued: boo
         show.skip(id, "the client lists nothing of this kind")
     elif show.usual_exit_code == 0 and show.exit_code != 0:
         ended = "does not end" if show.exit_code is None else f"ends with {show.exit_code}"
-        show.broken(id, f"{ended} where lists come in pages, and with 0 where they do not")
+        show.fail(id, f"{ended} where lists come in pages, and with 0 where they do not")
     elif has_continued:
         show.passes(id)
     else:

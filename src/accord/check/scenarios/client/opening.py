@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.fake_server.server import FakeServer, client_scenario
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import RawConnection
 from accord.errors import RequestError
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 
@@ -21,7 +21,7 @@ _NEWEST: Final = BEFORE_HANDSHAKE.id
 
 
 def _later(actor: FakeServer) -> list[str]:
-    methods = [str(each.get("method")) for line in actor.lines for each in line.heard]
+    methods = [str(each.get("method")) for line in actor.lines for each in line.received]
     return [each for each in methods if each not in (*_OPENING, "notifications/cancelled")]
 
 
@@ -29,7 +29,7 @@ def _later(actor: FakeServer) -> list[str]:
 class AgreesOnNothing(FakeServer):
     """Answers initialize with a revision that does not exist."""
 
-    def opening(self, line: Line, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def opening(self, line: RawConnection, params: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**super().opening(line, params), "protocolVersion": "1999-12-31"}
 
     async def judge(self, show: "ClientRun") -> None:
@@ -37,7 +37,7 @@ class AgreesOnNothing(FakeServer):
             return
         id, later = "lifecycle.version.client-disconnects", _later(self)
         if later:
-            show.broken(id, f"goes on with {later[0]} under a revision that does not exist")
+            show.fail(id, f"goes on with {later[0]} under a revision that does not exist")
         else:
             why = "stays connected to a server whose revision does not exist"
             show.holds(id, not show.was_connected, why)
@@ -47,7 +47,7 @@ class AgreesOnNothing(FakeServer):
 class RefusesToOpen(FakeServer):
     """Answers initialize with an error."""
 
-    def opening(self, line: Line, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def opening(self, line: RawConnection, params: Mapping[str, Any]) -> Mapping[str, Any]:
         super().opening(line, params)
         raise RequestError("unsupported protocol version", code=-32602)
 
@@ -56,7 +56,7 @@ class RefusesToOpen(FakeServer):
             return
         id, later = "lifecycle.errors.handled", _later(self)
         if later:
-            show.broken(id, f"goes on with {later[0]} though initialize was refused")
+            show.fail(id, f"goes on with {later[0]} though initialize was refused")
         else:
             why = "neither ends nor leaves after initialize was refused"
             show.holds(id, not show.was_connected, why)
@@ -67,7 +67,7 @@ class OpensLate(FakeServer):
     """Takes its time to answer initialize."""
 
     async def result(
-        self, line: Line, method: str, params: dict[str, Any]
+        self, line: RawConnection, method: str, params: dict[str, Any]
     ) -> Mapping[str, Any] | None:
         if method == "initialize":
             await asyncio.sleep(_LATE)
@@ -83,7 +83,7 @@ class PingsEarly(FakeServer):
     """Pings before it answers initialize."""
 
     async def result(
-        self, line: Line, method: str, params: dict[str, Any]
+        self, line: RawConnection, method: str, params: dict[str, Any]
     ) -> Mapping[str, Any] | None:
         if method == "initialize":
             reply = await self.ask(line, "ping")
@@ -99,7 +99,7 @@ class PingsEarly(FakeServer):
 class OffersTheNewest(FakeServer):
     """Answers initialize with the newest revision, whatever the client asks for."""
 
-    def opening(self, line: Line, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def opening(self, line: RawConnection, params: Mapping[str, Any]) -> Mapping[str, Any]:
         asked = str(params.get("protocolVersion"))
         answer = super().opening(line, params)
         # Judged by what the client asked for: whether it should have asked for more.

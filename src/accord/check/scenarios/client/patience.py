@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.fake_server.server import FakeServer, client_scenario
-from accord.check.probing.line import Line, Silence
+from accord.check.probing.raw_connection import MessageTimeout, RawConnection
 from accord.check.scenarios.client.questions import SAMPLING, asks_model
 
 if TYPE_CHECKING:
@@ -35,20 +35,20 @@ class _Stuck(FakeServer):
         """Tell whether this is the request to leave unanswered."""
         return request.get("method") not in ("initialize", "ping", "server/discover")
 
-    async def respond(self, line: Line, request: dict[str, Any]) -> None:
+    async def respond(self, line: RawConnection, request: dict[str, Any]) -> None:
         if self.stuck is None and self.is_stuck(request):
             self.stuck = request
             await self.stick(line, request)
         else:
             await super().respond(line, request)
 
-    async def stick(self, line: Line, request: dict[str, Any]) -> None:
+    async def stick(self, line: RawConnection, request: dict[str, Any]) -> None:
         """Do what is done instead of answering."""
 
     def is_cancelled(self, show: "ClientRun") -> bool:
         """Tell whether the client cancelled the request."""
         id = None if self.stuck is None else self.stuck.get("id")
-        named = [each.get("params") for each in show.heard(_CANCELLED)]
+        named = [each.get("params") for each in show.received(_CANCELLED)]
         return any(isinstance(each, dict) and each.get("requestId") == id for each in named)
 
     def patient(self, show: "ClientRun") -> str:
@@ -86,9 +86,9 @@ class ReportsProgressForever(_Stuck):
     def is_stuck(self, request: Mapping[str, Any]) -> bool:
         return super().is_stuck(request) and _token(request) is not None
 
-    async def stick(self, line: Line, request: dict[str, Any]) -> None:
+    async def stick(self, line: RawConnection, request: dict[str, Any]) -> None:
         for number in range(int(_FOREVER / _RATE)):
-            if any(each.get("method") == _CANCELLED for each in line.heard):
+            if any(each.get("method") == _CANCELLED for each in line.received):
                 return
             params = {"progressToken": _token(request), "progress": number + 1}
             message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
@@ -122,11 +122,11 @@ class AnswersWhatWasCancelled(_Stuck):
         self.survived: bool | None = None
         self._has_answered = False
 
-    async def stick(self, line: Line, request: dict[str, Any]) -> None:
+    async def stick(self, line: RawConnection, request: dict[str, Any]) -> None:
         await line.until(
             lambda message: message.get("method") == _CANCELLED, "a cancellation", patience=_FOREVER
         )
-        if line.tape.transport == "http":
+        if line.log.transport == "http":
             # Time to leave the stream on which the answer would come.
             for _ in range(_LOOKS):
                 if not line.carrier.is_waited_for(request.get("id")):
@@ -138,7 +138,7 @@ class AnswersWhatWasCancelled(_Stuck):
         answer = {"jsonrpc": "2.0", "id": request.get("id"), "result": result}
         self._has_answered = True
         await line.say(answer)
-        if line.tape.transport == "http" and not self.fake_transport.streaming:
+        if line.log.transport == "http" and not self.fake_transport.streaming:
             return  # there is no way to ask whether it survived
         self.survived = await self.ask(line, "ping") is not None
         if not self.survived:
@@ -176,8 +176,10 @@ class NeverAnswersPings(_Stuck):
         """Tell whether the client left because of the ping: it sent no further request."""
         if show.line is None or self.stuck is None or show.exit_code is None:
             return False
-        place = show.line.heard.index(self.stuck)
-        return not any("method" in each and "id" in each for each in show.line.heard[place + 1 :])
+        place = show.line.received.index(self.stuck)
+        return not any(
+            "method" in each and "id" in each for each in show.line.received[place + 1 :]
+        )
 
 
 # -- the server cancels
@@ -197,7 +199,7 @@ class CancelsQuestions(FakeServer):
         self.late: str | None = None
         self.has_waited = False
 
-    async def before_first_answer(self, line: Line, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
         for number in range(5):
             await self._ask_and_cancel(line, request, f"taken-back-{number}", "ping", None)
         self.copes = await self.ask(line, "ping", beside=request) is not None
@@ -208,7 +210,7 @@ class CancelsQuestions(FakeServer):
             if seconds is not None and seconds >= _SLOW:
                 await self._cancel_sampling(line, request, seconds)
 
-    async def _time_sampling(self, line: Line, request: dict[str, Any]) -> float | None:
+    async def _time_sampling(self, line: RawConnection, request: dict[str, Any]) -> float | None:
         """Return how long the client takes to answer, on a busy machine the least of some times."""
         seconds = await asks_model(self, line, request)
         for _ in range(_AGAIN):
@@ -218,18 +220,20 @@ class CancelsQuestions(FakeServer):
             seconds = seconds if again is None else min(seconds, again)
         return seconds
 
-    async def _cancel_sampling(self, line: Line, request: dict[str, Any], seconds: float) -> None:
+    async def _cancel_sampling(
+        self, line: RawConnection, request: dict[str, Any], seconds: float
+    ) -> None:
         id = "taken-back-sampling"
         await self._ask_and_cancel(line, request, id, "sampling/createMessage", SAMPLING)
         try:
             reply = await line.reply_to(id, patience=2 * seconds + _SETTLING)
-        except Silence:
+        except MessageTimeout:
             self.has_waited = True
         else:
             self.late = "error" if reply.is_error else "result"
 
     async def _ask_and_cancel(
-        self, line: Line, request: dict[str, Any], id: str, method: str, params: Any
+        self, line: RawConnection, request: dict[str, Any], id: str, method: str, params: Any
     ) -> None:
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
         if params is not None:
@@ -246,10 +250,10 @@ class CancelsQuestions(FakeServer):
         if self.has_waited:
             show.passes(stops, silent)
         elif self.late == "result":
-            show.broken(stops, "goes on with a sampling request that was cancelled at once")
+            show.fail(stops, "goes on with a sampling request that was cancelled at once")
         elif self.late == "error":
             show.passes(stops)
-            show.broken(silent, "answers a sampling request that was cancelled at once")
+            show.fail(silent, "answers a sampling request that was cancelled at once")
         else:
             for id in (stops, silent):
                 show.skip(id, "the client answers nothing that takes long enough to be cancelled")
@@ -267,9 +271,9 @@ class CancelsNothing(FakeServer):
         super().__init__(revision)
         self.stray: list[Any] | None = None
 
-    async def before_first_answer(self, line: Line, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
         done = await self.ask(line, "ping", beside=request)
-        since = len(line.heard)
+        since = len(line.received)
         senseless: list[Any] = [
             {"requestId": "never-asked"},
             {"requestId": None if done is None else done.message.get("id")},
@@ -280,7 +284,7 @@ class CancelsNothing(FakeServer):
             message = {"jsonrpc": "2.0", "method": _CANCELLED, "params": params}
             await self.say(line, message, beside=request)
         reply = await self.ask(line, "ping", beside=request)
-        answers = [each for each in line.heard[since:] if "method" not in each]
+        answers = [each for each in line.received[since:] if "method" not in each]
         own = None if reply is None else reply.message.get("id")
         self.stray = [each for each in answers if each.get("id") != own]
         if reply is None:

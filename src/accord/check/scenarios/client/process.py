@@ -25,7 +25,7 @@ class WillNotEnd(FakeServer):
             show.skip(_ID, why)
         elif show.left_servers_running:
             told = " after SIGTERM" if signal.SIGTERM in self.signals else ""
-            show.broken(_ID, f"leaves a server running that does not end by itself{told}")
+            show.fail(_ID, f"leaves a server running that does not end by itself{told}")
         else:
             why = "kills a server without SIGTERM first"
             show.holds(_ID, signal.SIGTERM in self.signals, why)

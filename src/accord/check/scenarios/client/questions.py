@@ -4,7 +4,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.fake_server.server import FakeServer, client_scenario, revisions_of
-from accord.check.probing.line import Line, Reply, Silence
+from accord.check.probing.raw_connection import MessageTimeout, RawConnection, Reply
 from accord.protocol.catalogue import catalogue
 from accord.protocol.json_schema import compile_schema
 
@@ -53,18 +53,20 @@ _THINKING: Final = 20.0
 _MOST_REPORTS: Final = 200
 
 
-def knows_forms(line: Line) -> bool:
+def knows_forms(line: RawConnection) -> bool:
     """Tell whether the revision of a line has forms at all."""
     row = catalogue()["elicitation.capability.declared"]
     return line.revision is not None and row.holds_in(line.revision)
 
 
-def can_elicit(line: Line) -> bool:
+def can_elicit(line: RawConnection) -> bool:
     """Tell whether the client may be asked to show a form."""
     return knows_forms(line) and "elicitation" in line.client_capabilities
 
 
-async def asks_model(actor: FakeServer, line: Line, request: dict[str, Any]) -> float | None:
+async def asks_model(
+    actor: FakeServer, line: RawConnection, request: dict[str, Any]
+) -> float | None:
     """Ask the client to ask its model; returns the seconds it took, None where it did not."""
     began = asyncio.get_running_loop().time()
     reply = await _thought(actor, line, "sampling/createMessage", SAMPLING, request)
@@ -72,7 +74,7 @@ async def asks_model(actor: FakeServer, line: Line, request: dict[str, Any]) -> 
 
 
 async def _thought(
-    actor: FakeServer, line: Line, method: str, params: Any, request: dict[str, Any]
+    actor: FakeServer, line: RawConnection, method: str, params: Any, request: dict[str, Any]
 ) -> Reply | None:
     """Ask what a person or a model answers: to wait longer than we do is no breach."""
     reply = await actor.ask(line, method, params, beside=request, patience=_THINKING)
@@ -99,7 +101,7 @@ class AsksEverything(FakeServer):
         self.roots: list[Any] = []
         self.forms: list[tuple[dict[str, Any], Reply]] = []
 
-    async def before_first_answer(self, line: Line, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
         await self._tell(line, request)
         self.is_pinged = await self.ask(line, "ping", beside=request) is not None
         await self._list_roots(line, request)
@@ -114,7 +116,7 @@ class AsksEverything(FakeServer):
                 self.forms.append((form, reply))
         await self._list_roots(line, request)
 
-    async def _list_roots(self, line: Line, request: dict[str, Any]) -> None:
+    async def _list_roots(self, line: RawConnection, request: dict[str, Any]) -> None:
         if self.declares(line, "roots"):
             reply = await self.ask(line, "roots/list", beside=request)
             if reply is not None and reply.is_error:
@@ -122,12 +124,12 @@ class AsksEverything(FakeServer):
             elif reply is not None:
                 changes = sum(
                     1
-                    for each in line.heard
+                    for each in line.received
                     if each.get("method") == "notifications/roots/list_changed"
                 )
                 self.roots.append((reply.result.get("roots"), changes))
 
-    async def _tell(self, line: Line, request: dict[str, Any]) -> None:
+    async def _tell(self, line: RawConnection, request: dict[str, Any]) -> None:
         params = request.get("params")
         meta = params.get("_meta") if isinstance(params, dict) else None
         token = meta.get("progressToken") if isinstance(meta, dict) else None
@@ -166,7 +168,7 @@ class AsksEverything(FakeServer):
                 show.passes("errors.invalid-params.data-details")
 
     def _judge_reports(self, show: "ClientRun") -> None:
-        id, reports = "progress.rate-limited", len(show.heard("notifications/progress"))
+        id, reports = "progress.rate-limited", len(show.received("notifications/progress"))
         if reports:
             why = f"reports progress {reports} times during one short answer"
             show.holds(id, reports <= _MOST_REPORTS, why)
@@ -175,7 +177,7 @@ class AsksEverything(FakeServer):
 
     def _judge_roots(self, show: "ClientRun") -> None:
         id = "roots.list-changed.sent"
-        if show.heard("notifications/roots/list_changed"):
+        if show.received("notifications/roots/list_changed"):
             show.passes(id)
         line = show.line
         declared = line.client_capabilities.get("roots") if line is not None else None
@@ -213,7 +215,7 @@ class AsksTheImpossible(FakeServer):
         super().__init__(revision)
         self.replies: dict[str, Reply] = {}
 
-    async def before_first_answer(self, line: Line, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
         asked: tuple[tuple[str, str, Any] | None, ...] = (
             ("unknown", "accord-check/nothing", {}),
             ("roots", "roots/list", None) if not self.declares(line, "roots") else None,
@@ -274,7 +276,7 @@ class SendsBatches(FakeServer):
         super().__init__(revision)
         self.answered: int | None = None
 
-    async def before_first_answer(self, line: Line, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
         ids = ("batch-1", "batch-2")
         batch = [{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in ids]
         await self.say(line, batch, beside=request)
@@ -282,7 +284,7 @@ class SendsBatches(FakeServer):
         for id in ids:
             try:
                 await line.reply_to(id, what="a ping in a batch")
-            except Silence:
+            except MessageTimeout:
                 return
             self.answered += 1
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.fake_server.server import LISTS, FakeServer, client_scenario
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import RawConnection
 from accord.errors import RequestError
 
 if TYPE_CHECKING:
@@ -34,12 +34,12 @@ class _Surprise(FakeServer):
         super().__init__(revision)
         self.answers: bool | None = None
 
-    async def before_first_answer(self, line: Line, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
         for each in self.odd_words(line):
             await self.say(line, each, beside=request)
         self.answers = await self.ask(line, "ping", beside=request) is not None
 
-    def odd_words(self, line: Line) -> tuple[Any, ...]:
+    def odd_words(self, line: RawConnection) -> tuple[Any, ...]:
         """Return what is said."""
         return self.said
 
@@ -67,8 +67,8 @@ class TalksNonsense(_Surprise):
 class AnswersUnasked(_Surprise):
     """Sends answers to requests that were never sent, and one answer twice."""
 
-    def odd_words(self, line: Line) -> tuple[Any, ...]:
-        opening = next((each for each in line.heard if each.get("method") == "initialize"), {})
+    def odd_words(self, line: RawConnection) -> tuple[Any, ...]:
+        opening = next((each for each in line.received if each.get("method") == "initialize"), {})
         error = {"code": -32603, "message": "a check"}
         return (
             {"jsonrpc": "2.0", "id": "never-sent", "result": {}},
@@ -83,7 +83,7 @@ class AnswersWithErrors(FakeServer):
     """Answers with errors: failed tools, resources that are not there, prompts that fail."""
 
     async def result(
-        self, line: Line, method: str, params: dict[str, Any]
+        self, line: RawConnection, method: str, params: dict[str, Any]
     ) -> Mapping[str, Any] | None:
         if method == "tools/call":
             return {"content": [{"type": "text", "text": "it failed"}], "isError": True}
@@ -101,7 +101,7 @@ class OffersNothing(FakeServer):
     capabilities: Mapping[str, Any] = {}
 
     async def result(
-        self, line: Line, method: str, params: dict[str, Any]
+        self, line: RawConnection, method: str, params: dict[str, Any]
     ) -> Mapping[str, Any] | None:
         if method not in ("initialize", "ping"):
             raise RequestError(f"there is no method {method[:80]}", code=-32601)
@@ -118,7 +118,7 @@ class BreaksItsSchemas(FakeServer):
     """Returns structured results that do not fit their schemas."""
 
     async def result(
-        self, line: Line, method: str, params: dict[str, Any]
+        self, line: RawConnection, method: str, params: dict[str, Any]
     ) -> Mapping[str, Any] | None:
         schema = {
             "type": "object",
@@ -135,7 +135,7 @@ class BreaksItsSchemas(FakeServer):
 
     async def judge(self, show: "ClientRun") -> None:
         id = "tools.structured-content.client-validates"
-        if not show.heard("tools/call"):
+        if not show.received("tools/call"):
             show.skip(id, "the client calls no tool")
         elif show.exit_code is not None and show.exit_code != show.usual_exit_code:
             show.passes(id)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.bindings import headers as names
 from accord.check.fake_server.server import FakeServer, client_scenario
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios.client.lists import Pages
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class DropsStreams(FakeServer):
         super().__init__(revision)
         self.dropped_at: float | None = None
 
-    async def before_first_answer(self, line: Line, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
         await self.say(line, _LOG, beside=request)
         # Once the event has left.
         await asyncio.sleep(0.05)
@@ -100,7 +100,7 @@ class DropsListeners(FakeServer):
         super().__init__(revision)
         self.is_dropped = False
 
-    async def before_first_answer(self, line: Line, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
         for _ in range(_LOOKS):
             if self.fake_transport.streaming:
                 await line.say(_LOG)

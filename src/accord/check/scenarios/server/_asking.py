@@ -3,18 +3,24 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from accord.check.probing.line import Line, LineEnded, Reply, Silence, next_id
+from accord.check.probing.raw_connection import (
+    ConnectionEnded,
+    MessageTimeout,
+    RawConnection,
+    Reply,
+    next_id,
+)
 from accord.check.scenarios._scenario import WORK_OF_AUTHORS
 
 if TYPE_CHECKING:
-    from accord.check.probing.probe import Facts, Probe
+    from accord.check.probing.probe import Probe, ServerFacts
 
 __all__ = ["answered", "harmless", "is_alive", "replies", "reply_of", "strays"]
 
 _LISTS = {"tools": "tools/list", "resources": "resources/list", "prompts": "prompts/list"}
 
 
-def harmless(facts: "Facts") -> str:
+def harmless(facts: "ServerFacts") -> str:
     """Return a request that this server must answer at any time and that changes nothing.
 
     A list if there is one: whoever is deaf to pings alone is not deaf.
@@ -22,27 +28,31 @@ def harmless(facts: "Facts") -> str:
     return next((method for name, method in _LISTS.items() if facts.declares(name)), "ping")
 
 
-async def is_alive(probe: "Probe", line: Line, after: str, *, id: int | None = None) -> bool:
+async def is_alive(
+    probe: "Probe", line: RawConnection, after: str, *, id: int | None = None
+) -> bool:
     """Ask something harmless; a server that no longer answers gets its verdict."""
     try:
         await line.ask(harmless(probe.facts), id=id)
-    except (LineEnded, Silence) as error:
+    except (ConnectionEnded, MessageTimeout) as error:
         await _blame_for(probe, line, after, error)
         return False
     probe.holds("practice.server.survives-errors", condition=True, why="")
     return True
 
 
-async def _blame_for(probe: "Probe", line: Line, after: str, error: LineEnded | Silence) -> None:
+async def _blame_for(
+    probe: "Probe", line: RawConnection, after: str, error: ConnectionEnded | MessageTimeout
+) -> None:
     """Make a verdict of a server that ended after something, or answers nothing more."""
-    if isinstance(error, Silence):
+    if isinstance(error, MessageTimeout):
         # A process that is about to end answers nothing either.
-        await line.hush(probe.subject.leaving)
+        await line.collect(probe.subject.leaving)
     if line.ended is not None:
-        why = f"ends after {after}: {error if isinstance(error, LineEnded) else line.ended}"
-        probe.broken("practice.server.survives-errors", why)
+        why = f"ends after {after}: {error if isinstance(error, ConnectionEnded) else line.ended}"
+        probe.fail("practice.server.survives-errors", why)
         return
-    probe.broken("jsonrpc.request.answered", f"answers nothing more after {after}")
+    probe.fail("jsonrpc.request.answered", f"answers nothing more after {after}")
     line.end("the server answers nothing more")
 
 
@@ -51,70 +61,72 @@ def replies(messages: Iterable[dict[str, Any]]) -> list[Reply]:
     return [Reply(each) for each in messages if "method" not in each]
 
 
-async def strays(probe: "Probe", line: Line, since: int, after: str) -> list[Reply] | None:
+async def strays(probe: "Probe", line: RawConnection, since: int, after: str) -> list[Reply] | None:
     """Return answers since then to what must not be answered; None where the server is gone."""
     asked = next_id()
     if not await is_alive(probe, line, after, id=asked):
         return None
-    await line.hush(probe.subject.settling)
-    found = [each for each in replies(line.heard[since:]) if each.message.get("id") != asked]
+    await line.collect(probe.subject.settling)
+    found = [each for each in replies(line.received[since:]) if each.message.get("id") != asked]
     # Over HTTP a notification may be refused with a status, and an error without id beside it.
-    is_http = line.tape.transport == "http"
+    is_http = line.log.transport == "http"
     stray = [each for each in found if not is_http or each.message.get("id") is not None]
     if stray:
         line.point_at(*(each.message for each in stray))
     return stray
 
 
-async def reply_of(probe: "Probe", line: Line, message: Any, what: str) -> list[Reply] | None:
+async def reply_of(
+    probe: "Probe", line: RawConnection, message: Any, what: str
+) -> list[Reply] | None:
     """Send what may be no message at all; returns what answers it, None where the server is gone.
 
     Whether an answer comes is seen once something harmless that was sent later is answered.
     """
-    since = len(line.heard)
+    since = len(line.received)
     await line.say(message)
     asked = next_id()
     try:
         await line.begin(harmless(probe.facts), id=asked)
         await line.reply_to(asked)
-    except (LineEnded, Silence) as error:
+    except (ConnectionEnded, MessageTimeout) as error:
         await _blame_for(probe, line, what, error)
         return None
     probe.holds("practice.server.survives-errors", condition=True, why="")
-    found = [each for each in replies(line.heard[since:]) if each.message.get("id") != asked]
-    if not found and line.tape.transport == "stdio":
-        await line.hush(probe.subject.settling)
-        found = [each for each in replies(line.heard[since:]) if each.message.get("id") != asked]
+    found = [each for each in replies(line.received[since:]) if each.message.get("id") != asked]
+    if not found and line.log.transport == "stdio":
+        await line.collect(probe.subject.settling)
+        found = [each for each in replies(line.received[since:]) if each.message.get("id") != asked]
     line.point_at(message, *(each.message for each in found))
     return found
 
 
-async def answered(probe: "Probe", line: Line, id: Any, what: str) -> Reply | None:
+async def answered(probe: "Probe", line: RawConnection, id: Any, what: str) -> Reply | None:
     """Wait for the answer to a request; silence becomes a verdict, None is returned then.
 
     Where a handler of the server's author is at work, silence is left open: it may still be.
     """
     try:
         reply = await line.reply_to(id, what=what)
-    except Silence as error:
+    except MessageTimeout as error:
         if not error.has_started:
             raise
         # An answer under an id that nobody used is what the monitor reports.
-        alike = [each for each in replies(line.heard) if str(each.message.get("id")) == str(id)]
+        alike = [each for each in replies(line.received) if str(each.message.get("id")) == str(id)]
         if len(alike) > 1:
-            probe.broken("jsonrpc.response.id-echo", f"takes id {id!r} for one of another type")
+            probe.fail("jsonrpc.response.id-echo", f"takes id {id!r} for one of another type")
         elif _has_strayed(line):
             pass
         elif error.method in WORK_OF_AUTHORS:
             probe.skip("jsonrpc.request.answered", f"the server may still work on it: {error}")
         else:
-            probe.broken("jsonrpc.request.answered", f"leaves {what} (id {id!r}) unanswered")
+            probe.fail("jsonrpc.request.answered", f"leaves {what} (id {id!r}) unanswered")
         return None
     probe.holds("jsonrpc.request.answered", condition=True, why="")
     return reply
 
 
-def _has_strayed(line: Line) -> bool:
-    monitor = line.tape.monitor
+def _has_strayed(line: RawConnection) -> bool:
+    monitor = line.log.monitor
     tally = None if monitor is None else monitor.tallies.get("jsonrpc.response.id-echo")
     return tally is not None and tally.breaches > 0

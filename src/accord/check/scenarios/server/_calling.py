@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.probing.line import Line, Reply
+from accord.check.probing.raw_connection import RawConnection, Reply
 from accord.check.scenarios.server._asking import answered
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ _WORDS_OF_FAILURE: Final = re.compile(
 
 
 async def call(
-    probe: "Probe", line: Line, tool: dict[str, Any], arguments: dict[str, Any]
+    probe: "Probe", line: RawConnection, tool: dict[str, Any], arguments: dict[str, Any]
 ) -> Reply | None:
     """Call a tool; silence becomes a verdict, None is returned then."""
     id = await line.begin("tools/call", {"name": tool["name"], "arguments": arguments})
     return await answered(probe, line, id, f"a call of {tool['name']}")
 
 
-async def call_all(probe: "Probe", line: Line) -> list[tuple[dict[str, Any], Reply]]:
+async def call_all(probe: "Probe", line: RawConnection) -> list[tuple[dict[str, Any], Reply]]:
     """Call every tool that may be called, one after the other; returns those that answered."""
     made = []
     for tool, arguments in probe.facts.callable_tools():
@@ -51,14 +51,14 @@ async def asking_tools(probe: "Probe") -> list[tuple[dict[str, Any], dict[str, A
         return found
     async with probe.borrow() as line:
         for tool, arguments in probe.facts.callable_tools():
-            since = len(line.heard)
+            since = len(line.received)
             await call(probe, line, tool, arguments)
-            if any("method" in each and "id" in each for each in line.heard[since:]):
+            if any("method" in each and "id" in each for each in line.received[since:]):
                 found.append((tool, arguments))
     return found
 
 
-async def call_together(probe: "Probe", line: Line) -> None:
+async def call_together(probe: "Probe", line: RawConnection) -> None:
     """Call every tool that may be called, all at once."""
     calls = [
         (tool, await line.start("tools/call", {"name": tool["name"], "arguments": arguments}))
@@ -83,6 +83,6 @@ def has_failed(reply: Reply) -> bool:
     return _WORDS_OF_FAILURE.search(text_of(reply)) is not None
 
 
-def is_listening(line: Line) -> bool:
+def is_listening(line: RawConnection) -> bool:
     """Tell whether the server can send what answers no request."""
     return getattr(line.carrier, "listens", True) is not False

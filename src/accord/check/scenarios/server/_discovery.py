@@ -15,7 +15,7 @@ from accord.auth.http import HttpRequest, HttpResponse, NoResponse
 from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.bindings.challenge import AuthChallenge
 from accord.bindings.shown import shown_url
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import RawConnection
 from accord.trace import HttpFacts
 
 __all__ = ["Published", "discover", "guarded_sender", "is_oauth", "quoted_place"]
@@ -64,7 +64,7 @@ def is_oauth(challenges: Sequence[AuthChallenge], published: Published) -> bool:
 
 
 async def discover(
-    sender: GuardedSender, line: Line, url: str, challenges: Sequence[AuthChallenge]
+    sender: GuardedSender, line: RawConnection, url: str, challenges: Sequence[AuthChallenge]
 ) -> Published:
     """Look where a client would look, in that order.
 
@@ -100,7 +100,7 @@ async def discover(
 class _Asker:
     """Asks for documents; keeps those of the server itself, and why others were not asked for."""
 
-    def __init__(self, sender: GuardedSender, line: Line, url: str) -> None:
+    def __init__(self, sender: GuardedSender, line: RawConnection, url: str) -> None:
         self.refused = ""
         self._sender = sender
         self._line = line
@@ -125,7 +125,7 @@ class _Asker:
     def _keep(self, request: HttpRequest, response: HttpResponse) -> None:
         # What another service answers is not the server's, and no business of a report.
         if _root(response.url) == self._origin:
-            tape = self._line.tape
+            tape = self._line.log
             tape.take("client", b"", HttpFacts(method="GET", headers=request.headers))
             facts = HttpFacts(status=response.status, headers=response.headers)
             tape.take("server", response.body, facts)

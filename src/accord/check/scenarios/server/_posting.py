@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from accord.check.probing.exchange import Heard, exchanging, posted
-from accord.check.probing.line import CLIENT_INFO, Line, next_id
+from accord.check.probing.raw_connection import CLIENT_INFO, RawConnection, next_id
 from accord.errors import AccordError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def initialize(revision: str) -> dict[str, Any]:
 @asynccontextmanager
 async def conversing(
     probe: "Probe", *, revision: str | None = None, headers: Mapping[str, str] | None = None
-) -> AsyncIterator[Line]:
+) -> AsyncIterator[RawConnection]:
     """Open a conversation that is not judged and in which nobody listens yet.
 
     The client declares nothing, so that no tool asks it anything: nobody would answer.
@@ -73,7 +73,7 @@ def calls(probe: "Probe") -> list[dict[str, Any]]:
     return made
 
 
-async def end_session(line: Line, heard: Heard) -> None:
+async def end_session(line: RawConnection, heard: Heard) -> None:
     """End the session that a raw request has opened, if it has."""
     given = heard.headers.get("mcp-session-id")
     if given is not None:

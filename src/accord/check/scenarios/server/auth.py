@@ -13,7 +13,7 @@ from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_cha
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import Heard, exchanging, posted
 from accord.check.probing.http import ACCEPT, CONTENT_JSON
-from accord.check.probing.line import Line
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._discovery import (
     Published,
@@ -23,7 +23,7 @@ from accord.check.scenarios.server._discovery import (
     quoted_place,
 )
 from accord.check.scenarios.server._posting import conversing, end_session, initialize, request
-from accord.check.untried import NO_PROBE
+from accord.check.verdicts import NO_PROBE
 from accord.protocol.catalogue import catalogue
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ _CONSENTED: Final = tuple(
 )
 
 
-def _plain(line: Line) -> dict[str, str]:
+def _plain(line: RawConnection) -> dict[str, str]:
     """Return the headers of a stranger."""
     made = {"content-type": CONTENT_JSON, "accept": ACCEPT}
     if line.carrier.version is not None:
@@ -95,7 +95,9 @@ def _plain(line: Line) -> dict[str, str]:
     return made
 
 
-async def _knock(line: Line, message: Any, *, token: str | None = None, **settings: Any) -> Heard:
+async def _knock(
+    line: RawConnection, message: Any, *, token: str | None = None, **settings: Any
+) -> Heard:
     """Post a message as a stranger, or with this token."""
     headers = _plain(line)
     if token is not None:
@@ -133,7 +135,7 @@ async def knocks_without_a_token(probe: "Probe") -> None:
         sender = guarded_sender(probe.subject.url, line.patience)
         published = await discover(sender, line, probe.subject.url, challenges)
         if not is_oauth(challenges, published):
-            probe.broken("auth.http.oauth-flow", f"asks for {challenges[0].scheme}, not for OAuth")
+            probe.fail("auth.http.oauth-flow", f"asks for {challenges[0].scheme}, not for OAuth")
             _exempt(probe, "the server does not use OAuth")
             return
         probe.holds("auth.http.oauth-flow", condition=True, why="")
@@ -293,7 +295,7 @@ def _is_safe(url: str) -> bool:
     return parts.scheme == "https" or (parts.hostname in {"localhost", "127.0.0.1", "::1"})
 
 
-async def _judge_tokens(probe: "Probe", line: Line) -> None:
+async def _judge_tokens(probe: "Probe", line: RawConnection) -> None:
     opening = initialize(probe.revision)
     heard = await _knock(line, opening, token=_GARBAGE)
     if probe.holds("auth.token.validated", not heard.is_ok, "takes a token that nobody issued"):
@@ -326,7 +328,7 @@ async def _judge_tokens(probe: "Probe", line: Line) -> None:
     await _judge_query(probe, line, opening)
 
 
-async def _judge_query(probe: "Probe", line: Line, opening: dict[str, Any]) -> None:
+async def _judge_query(probe: "Probe", line: RawConnection, opening: dict[str, Any]) -> None:
     """Judge whether the server takes a token from the query of the URL.
 
     A URL is kept by logs along the way, so the user's token goes there only where that is allowed.
@@ -338,10 +340,10 @@ async def _judge_query(probe: "Probe", line: Line, opening: dict[str, Any]) -> N
     bare = await _knock(line, opening)
     heard = await _knock(line, opening, url=_with_token(probe.subject.url, _GARBAGE))
     if heard.is_ok:
-        probe.broken(id, "takes a token that nobody issued from the query of the URL")
+        probe.fail(id, "takes a token that nobody issued from the query of the URL")
         return
     if _is_token_invalid(heard) and not _is_token_invalid(bare):
-        probe.broken(id, "looks for a token in the query of the URL")
+        probe.fail(id, "looks for a token in the query of the URL")
         return
     if heard.status == 400 and bare.status == 401:
         probe.holds(id, condition=True, why="")

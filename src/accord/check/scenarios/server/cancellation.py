@@ -3,13 +3,13 @@
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.probing.line import LineEnded, Silence
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import harmless, is_alive, strays
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line
     from accord.check.probing.probe import Probe
+    from accord.check.probing.raw_connection import RawConnection
 
 __all__: list[str] = []
 
@@ -26,7 +26,7 @@ async def cancels_what_cannot_be_cancelled(probe: "Probe") -> None:
     async with probe.borrow(is_judged=False) as line:
         method = harmless(probe.facts)
         done = await line.ask(method)
-        since = len(line.heard)
+        since = len(line.received)
         senseless: list[Any] = [
             {"requestId": "accord-check-never-sent", "reason": "a check"},
             {"requestId": done.message["id"]},
@@ -56,8 +56,8 @@ async def cancels_while_the_answer_is_on_its_way(probe: "Probe") -> None:
                 id = await line.begin(method)
                 await line.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
             await line.ask(method)
-        except (LineEnded, Silence) as error:
-            probe.broken("cancellation.races", f"falls over cancelled requests: {error}")
+        except (ConnectionEnded, MessageTimeout) as error:
+            probe.fail("cancellation.races", f"falls over cancelled requests: {error}")
             line.end("the server answers nothing more")
         else:
             probe.holds("cancellation.races", condition=True, why="")
@@ -76,22 +76,24 @@ async def cancels_a_tool_that_takes_its_time(probe: "Probe") -> None:
             await is_alive(probe, line, "a cancellation")
             return
         name, duration = slow[0]["name"], slow[1]
-        probe.broken(
+        probe.fail(
             _STOPS,
             f"goes on with a call of {name} that was cancelled, and answers it after"
             f" {duration:.1f} s",
         )
 
 
-async def _cancel(probe: "Probe", line: "Line", params: dict[str, Any], duration: float) -> bool:
+async def _cancel(
+    probe: "Probe", line: "RawConnection", params: dict[str, Any], duration: float
+) -> bool:
     """Cancel a call and judge what comes of it; False where it seems to go on as if not."""
     id, left = await _begun(line, params, duration)
     await line.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
-    heard_then, began = len(line.heard), asyncio.get_running_loop().time()
+    heard_then, began = len(line.received), asyncio.get_running_loop().time()
     try:
         reply = await line.reply_to(id, patience=2 * duration + probe.subject.settling)
-    except Silence:
-        late = [each for each in line.heard[heard_then:] if _is_progress(each)]
+    except MessageTimeout:
+        late = [each for each in line.received[heard_then:] if _is_progress(each)]
         # What was on its way when the cancellation came may still arrive.
         probe.holds(_STOPS, len(late) < 3, f"goes on and reports progress {len(late)} times")
         probe.holds(_SILENT, condition=True, why="")
@@ -102,7 +104,7 @@ async def _cancel(probe: "Probe", line: "Line", params: dict[str, Any], duration
             probe.skip(_SILENT, "over HTTP a response that is no stream has to end in some way")
         else:
             what = f"a call of {params['name']} that was cancelled, and takes {duration:.1f} s"
-            probe.broken(_SILENT, f"answers {what}: {reply}")
+            probe.fail(_SILENT, f"answers {what}: {reply}")
     elif asyncio.get_running_loop().time() - began < left / 2:
         # It may have been done before it saw the cancellation.
         for requirement in (_STOPS, _SILENT):
@@ -112,21 +114,23 @@ async def _cancel(probe: "Probe", line: "Line", params: dict[str, Any], duration
     return True
 
 
-async def _begun(line: "Line", params: dict[str, Any], duration: float) -> tuple[Any, float]:
+async def _begun(
+    line: "RawConnection", params: dict[str, Any], duration: float
+) -> tuple[Any, float]:
     """Begin a call; returns its id once it is under way, and how long it should still take."""
-    if line.tape.transport != "http":
+    if line.log.transport != "http":
         return await line.begin("tools/call", params), duration
     # The answer may be all that shows that the call came in, and the cancellation overtake it.
     id = await line.start("tools/call", params)
-    await line.hush(duration / 2)
+    await line.collect(duration / 2)
     return id, duration / 2
 
 
-def _is_plain(line: "Line") -> bool:
+def _is_plain(line: "RawConnection") -> bool:
     """Tell whether the last answer was the whole of an HTTP response."""
-    if line.tape.transport != "http":
+    if line.log.transport != "http":
         return False
-    last = next((each for each in reversed(line.tape.records) if each.sender == "server"), None)
+    last = next((each for each in reversed(line.log.records) if each.sender == "server"), None)
     return last is not None and last.http is not None and last.http.stream is None
 
 
@@ -134,7 +138,7 @@ def _is_progress(message: dict[str, Any]) -> bool:
     return message.get("method") == "notifications/progress"
 
 
-async def _slowest(probe: "Probe", line: "Line") -> tuple[dict[str, Any], float] | None:
+async def _slowest(probe: "Probe", line: "RawConnection") -> tuple[dict[str, Any], float] | None:
     """Return how to call the tool that takes longest, and how long it takes."""
     found: tuple[dict[str, Any], float] | None = None
     for number, (tool, arguments) in enumerate(probe.facts.callable_tools()[:_TOOLS]):
@@ -152,7 +156,7 @@ async def _slowest(probe: "Probe", line: "Line") -> tuple[dict[str, Any], float]
     return found
 
 
-async def _duration(line: "Line", params: dict[str, Any]) -> float:
+async def _duration(line: "RawConnection", params: dict[str, Any]) -> float:
     """Call a tool and return how long it takes, 0 where it is refused."""
     began = asyncio.get_running_loop().time()
     reply = await line.ask("tools/call", params)

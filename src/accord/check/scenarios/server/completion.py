@@ -10,8 +10,8 @@ from accord.protocol.catalogue import catalogue
 from accord.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line
-    from accord.check.probing.probe import Facts, Probe
+    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.raw_connection import RawConnection
 
 __all__ = ["arguments_of", "may_complete", "suggestions"]
 
@@ -27,12 +27,12 @@ _OF_RESULTS: Final = (
 _ASKED_AT_MOST: Final = 10
 
 
-def may_complete(facts: "Facts") -> bool:
+def may_complete(facts: "ServerFacts") -> bool:
     """Tell whether the server may be asked; before there was a capability, anybody may be."""
     return facts.declares("completions") or not catalogue()[_DECLARED].holds_in(facts.revision)
 
 
-def _cannot_complete(facts: "Facts") -> str | None:
+def _cannot_complete(facts: "ServerFacts") -> str | None:
     if not may_complete(facts):
         return "the server did not declare completions"
     return None if _references(facts) else "no prompt or template has anything to complete"
@@ -48,7 +48,7 @@ def arguments_of(prompt: Mapping[str, Any], *, only_required: bool = False) -> l
     ]
 
 
-def _references(facts: "Facts") -> list[tuple[dict[str, str], str]]:
+def _references(facts: "ServerFacts") -> list[tuple[dict[str, str], str]]:
     """Return what may be completed: a reference, and the name of an argument."""
     found = [
         ({"type": "ref/prompt", "name": str(prompt.get("name"))}, name)
@@ -66,7 +66,11 @@ def _references(facts: "Facts") -> list[tuple[dict[str, str], str]]:
 
 
 async def suggestions(
-    probe: "Probe", line: "Line", reference: dict[str, str], name: str, known: Mapping[str, str]
+    probe: "Probe",
+    line: "RawConnection",
+    reference: dict[str, str],
+    name: str,
+    known: Mapping[str, str],
 ) -> list[str]:
     """Ask for values of an argument; empty where the server suggests none."""
     if not may_complete(probe.facts):
@@ -110,7 +114,7 @@ async def asks_for_suggestions_that_were_not_declared(probe: "Probe") -> None:
             params = {"ref": reference, "argument": {"name": name, "value": ""}}
             reply = await line.ask(_COMPLETE, params)
             if (reply.result.get("completion") or {}).get("values"):
-                probe.broken(_DECLARED, "completes arguments without declaring completions")
+                probe.fail(_DECLARED, "completes arguments without declaring completions")
                 return
         probe.not_applicable(_DECLARED, "the server completes nothing")
 

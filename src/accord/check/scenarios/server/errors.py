@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.probing.line import next_id
+from accord.check.probing.raw_connection import next_id
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import is_alive, reply_of
 from accord.protocol.jsonrpc import METHOD_NOT_FOUND
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line, Reply
-    from accord.check.probing.probe import Facts, Probe
+    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.raw_connection import RawConnection, Reply
 
 __all__: list[str] = []
 
@@ -55,7 +55,7 @@ def _senseless() -> list[tuple[str, Any]]:
 
 
 def _expect(
-    probe: "Probe", line: "Line", found: "list[Reply]", id: str, code: int, what: str
+    probe: "Probe", line: "RawConnection", found: "list[Reply]", id: str, code: int, what: str
 ) -> None:
     # Over HTTP the status alone may be the refusal.
     statuses = getattr(line.carrier, "statuses", ())
@@ -129,7 +129,7 @@ async def asks_without_the_parameters_needed(probe: "Probe") -> None:
         await is_alive(probe, line, "requests without the parameters they need")
 
 
-def _with_parameters(facts: "Facts") -> list[str]:
+def _with_parameters(facts: "ServerFacts") -> list[str]:
     asked = {"tools": "tools/call", "resources": "resources/read", "prompts": "prompts/get"}
     return [method for name, method in asked.items() if facts.declares(name)]
 

@@ -12,7 +12,7 @@ import msgspec
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import Heard, exchanging, posted
 from accord.check.probing.http import CONTENT_JSON
-from accord.check.probing.line import Line, LineEnded, Silence
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import harmless
 from accord.check.scenarios.server._posting import (
@@ -61,7 +61,7 @@ async def posts_what_needs_no_answer(probe: "Probe") -> None:
 def _judge_acceptance(probe: "Probe", heard: Heard, what: str) -> None:
     accepted, refused = "http.post.accepted-202", "http.post.refused-status"
     if heard.code is not None and heard.status < 400:
-        probe.broken(refused, f"refuses {what} with status {heard.status}, expected an error's")
+        probe.fail(refused, f"refuses {what} with status {heard.status}, expected an error's")
     elif heard.status < 400:
         is_right = heard.status == 202 and not heard.body and not heard.is_stream
         extra = " and a body" if heard.body else ""
@@ -123,7 +123,9 @@ async def reads_all_streams_of_a_session(probe: "Probe") -> None:
     _judge_event_ids(probe, traffic)
 
 
-async def _listen(probe: "Probe", line: Line, stack: AsyncExitStack, traffic: _Traffic) -> None:
+async def _listen(
+    probe: "Probe", line: RawConnection, stack: AsyncExitStack, traffic: _Traffic
+) -> None:
     heard = await stack.enter_async_context(exchanging(line, method="GET", accept=CONTENT_TYPE))
     is_missing = heard.status == 404
     probe.holds(
@@ -146,7 +148,7 @@ async def _listen(probe: "Probe", line: Line, stack: AsyncExitStack, traffic: _T
         traffic.listening.append(other)
 
 
-async def _post(probe: "Probe", line: Line, message: Any, traffic: _Traffic) -> None:
+async def _post(probe: "Probe", line: RawConnection, message: Any, traffic: _Traffic) -> None:
     ids = _ids_of(message)
     async with exchanging(line, message) as heard:
         await heard.until(lambda heard: all(heard.answers_to(id) for id in ids), line.patience)
@@ -182,7 +184,7 @@ def _judge_stream(probe: "Probe", message: Any, heard: Heard) -> None:
         if not heard.has_ended:
             return  # silence, of which other scenarios make a verdict
         why = f"ends the stream of {what} before its response"
-        probe.broken("http.sse.not-closed-before-response", why)
+        probe.fail("http.sse.not-closed-before-response", why)
         probe.holds("http.sse.retry-before-close", heard.retry, f"{why} and sends no retry field")
         return
     strangers = len(heard.answers()) - sum(counts.values())
@@ -374,8 +376,8 @@ async def closes_all_connections_and_comes_back(probe: "Probe") -> None:
             if left is not None:
                 async with exchanging(line, method="DELETE", mcp_session_id=left):
                     pass
-    except (LineEnded, Silence, ConnectFailed) as error:
-        probe.broken(id, f"serves nobody once connections were closed: {error}")
+    except (ConnectionEnded, MessageTimeout, ConnectFailed) as error:
+        probe.fail(id, f"serves nobody once connections were closed: {error}")
         return
     except AccordError as error:
         probe.skip(id, str(error))

@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.probing.line import LineEnded, Silence
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import answered, harmless, is_alive
 from accord.protocol.revisions import REVISIONS, later_than
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line
     from accord.check.probing.probe import Probe
+    from accord.check.probing.raw_connection import RawConnection
 
 __all__: list[str] = []
 
@@ -40,7 +40,7 @@ async def asks_for_a_revision_that_does_not_exist(probe: "Probe") -> None:
     async with probe.open(begins=False) as line:
         try:
             reply = await line.initialize(_UNKNOWN, is_confirmed=False)
-        except Silence:
+        except MessageTimeout:
             await _blame_for_silence(probe, line, "initialize with an unknown revision")
             return
         offered = reply.result.get("protocolVersion")
@@ -77,10 +77,10 @@ async def opens_with_parameters_that_are_none(probe: "Probe") -> None:
     async with probe.open(begins=False, is_judged=False) as line:
         try:
             reply = await line.ask("initialize", {"protocolVersion": 7})
-        except LineEnded as error:
-            probe.broken("lifecycle.errors.handled", f"ends at a malformed initialize: {error}")
+        except ConnectionEnded as error:
+            probe.fail("lifecycle.errors.handled", f"ends at a malformed initialize: {error}")
             return
-        except Silence:
+        except MessageTimeout:
             await _blame_for_silence(probe, line, "a malformed initialize")
             return
         probe.holds(
@@ -97,8 +97,8 @@ async def asks_before_the_opening(probe: "Probe") -> None:
         ping = await line.begin("ping")
         try:
             is_pinged = await _comes(line, ping)
-        except LineEnded as error:
-            probe.broken("practice.server.survives-errors", f"ends at the first ping: {error}")
+        except ConnectionEnded as error:
+            probe.fail("practice.server.survives-errors", f"ends at the first ping: {error}")
             return
         # A server that answers nothing until now has perhaps not started yet.
         method = harmless(probe.facts)
@@ -111,22 +111,22 @@ async def asks_before_the_opening(probe: "Probe") -> None:
         await is_alive(probe, line, "requests before initialize")
 
 
-async def _comes(line: "Line", id: Any, patience: float | None = None) -> bool:
+async def _comes(line: "RawConnection", id: Any, patience: float | None = None) -> bool:
     try:
         await line.reply_to(id, patience=patience)
-    except Silence:
+    except MessageTimeout:
         return False
     return True
 
 
-async def _blame_for_silence(probe: "Probe", line: "Line", what: str) -> None:
+async def _blame_for_silence(probe: "Probe", line: "RawConnection", what: str) -> None:
     """Make a verdict of a first request without answer, unless the server has not started.
 
     Raises:
-        Silence: it answers a plain initialize no sooner.
+        MessageTimeout: it answers a plain initialize no sooner.
     """
     await line.initialize(probe.revision)
-    probe.broken("jsonrpc.request.answered", f"leaves {what} unanswered")
+    probe.fail("jsonrpc.request.answered", f"leaves {what} unanswered")
 
 
 @scenario("jsonrpc.request.answered", is_once=True)
@@ -141,10 +141,10 @@ async def does_not_say_that_it_is_initialized(probe: "Probe") -> None:
     id = "lifecycle.initialized.server-waits"
     async with probe.open(begins=False) as line:
         await line.initialize(probe.revision, is_confirmed=False)
-        await line.hush(probe.subject.settling)
+        await line.collect(probe.subject.settling)
         early = [
             str(each["method"])
-            for each in line.heard
+            for each in line.received
             if "method" in each and "id" in each and each["method"] != "ping"
         ]
         probe.holds(id, not early, f"sends {', '.join(early)} before notifications/initialized")

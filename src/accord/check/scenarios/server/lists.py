@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, Final
 
-from accord.check.probing.probe import all_of
+from accord.check.probing.probe import list_all
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._calling import call_all, is_listening
 from accord.protocol.jsonrpc import METHOD_NOT_FOUND
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line
     from accord.check.probing.probe import Probe
+    from accord.check.probing.raw_connection import RawConnection
 
 __all__: list[str] = []
 
@@ -31,25 +31,25 @@ async def watches_the_lists_while_tools_are_called(probe: "Probe") -> None:
     if not wanted:
         return
     async with probe.borrow() as line:
-        before = {name: await all_of(line, _LISTS[name], name) for name in wanted}
+        before = {name: await list_all(line, _LISTS[name], name) for name in wanted}
         await call_all(probe, line)
-        await line.hush(probe.subject.settling)
+        await line.collect(probe.subject.settling)
         for name in wanted:
             id = f"{name}.list-changed.sent"
             if _is_told(line, name):
                 probe.holds(id, condition=True, why="")
                 continue
-            is_changed = await all_of(line, _LISTS[name], name) != before[name]
+            is_changed = await list_all(line, _LISTS[name], name) != before[name]
             if is_changed:
-                await line.hush(probe.subject.settling)
+                await line.collect(probe.subject.settling)
             if is_changed and is_listening(line):
                 probe.holds(id, _is_told(line, name), f"does not tell that its {name} changed")
             probe.skip(id, f"the list of {name} did not change during the check")
 
 
-def _is_told(line: "Line", name: str) -> bool:
+def _is_told(line: "RawConnection", name: str) -> bool:
     wanted = f"notifications/{name}/list_changed"
-    return any(each.get("method") == wanted for each in line.heard)
+    return any(each.get("method") == wanted for each in line.received)
 
 
 @scenario(_RESPECTED)
@@ -80,6 +80,6 @@ async def asks_for_lists_that_were_not_declared(probe: "Probe") -> None:
         for name in undeclared:
             reply = await line.ask(_LISTS[name])
             if reply.result.get(name):
-                probe.broken(f"{name}.capability.declared", f"has {name} that it did not declare")
+                probe.fail(f"{name}.capability.declared", f"has {name} that it did not declare")
             else:
                 probe.not_applicable(f"{name}.capability.declared", f"the server has no {name}")

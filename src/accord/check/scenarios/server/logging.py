@@ -9,8 +9,8 @@ from accord.protocol.jsonrpc import INVALID_PARAMS
 from accord.types import LoggingLevel
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line
     from accord.check.probing.probe import Probe
+    from accord.check.probing.raw_connection import RawConnection
     from accord.protocol.monitor import Evidence
 
 __all__: list[str] = []
@@ -34,7 +34,7 @@ async def asks_for_all_log_messages(probe: "Probe") -> None:
     async with probe.borrow() as line:
         await line.ask(_SET, {"level": _LEVELS[0]})
         await call_together(probe, line)
-        await line.hush(probe.subject.settling)
+        await line.collect(probe.subject.settling)
         await line.ask(_SET, {"level": _USUAL})
         for id in _OF_MESSAGES:
             probe.skip(id, "the server logs nothing while its tools are called")
@@ -46,7 +46,7 @@ async def sets_every_log_level(probe: "Probe") -> None:
     async with probe.open(is_judged=False) as line:
         refused = [level for level in _LEVELS if (await line.ask(_SET, {"level": level})).is_error]
         if refused:
-            probe.broken(_LEAST, f"does not take the level {refused[0]}")
+            probe.fail(_LEAST, f"does not take the level {refused[0]}")
             return
         _, spoken = await _logged(probe, line, _LEVELS[0])
         if not spoken:
@@ -63,28 +63,28 @@ async def sets_every_log_level(probe: "Probe") -> None:
                 f"logs at {below} when {level} was set",
                 evidence=None
                 if below is None
-                else [*asked, *line.tape.evidence_of([spoken[below]])],
+                else [*asked, *line.log.evidence_of([spoken[below]])],
             )
 
 
 async def _logged(
-    probe: "Probe", line: "Line", level: str
+    probe: "Probe", line: "RawConnection", level: str
 ) -> "tuple[list[Evidence], dict[str, Any]]":
     """Return the messages that come while tools are called under this level, one of each level.
 
     The exchange that set the level comes first, as evidence.
     """
     reply = await line.ask(_SET, {"level": level})
-    since = len(line.heard)
+    since = len(line.received)
     await call_together(probe, line)
-    await line.hush(probe.subject.settling)
+    await line.collect(probe.subject.settling)
     found: dict[str, Any] = {}
-    for each in line.heard[since:]:
+    for each in line.received[since:]:
         params = each.get("params")
         if each.get("method") == "notifications/message" and isinstance(params, dict):
             found.setdefault(str(params.get("level")), each)
     spoken = {name: each for name, each in found.items() if name in _LEVELS}
-    return line.tape.evidence_of_exchange(reply.message.get("id")), spoken
+    return line.log.evidence_of_exchange(reply.message.get("id")), spoken
 
 
 @scenario(_INVALID, needs="logging")

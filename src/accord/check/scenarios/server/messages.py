@@ -2,14 +2,14 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.probing.line import Silence, next_id
+from accord.check.probing.raw_connection import MessageTimeout, next_id
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import answered, harmless, replies, reply_of, strays
 from accord.protocol.revisions import REVISIONS
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line
     from accord.check.probing.probe import Probe
+    from accord.check.probing.raw_connection import RawConnection
 
 __all__: list[str] = []
 
@@ -26,8 +26,8 @@ async def pings(probe: "Probe") -> None:
     async with probe.borrow() as line:
         try:
             reply = await line.ask("ping")
-        except Silence as error:
-            probe.broken("ping.response.prompt", f"answers no ping: {error}")
+        except MessageTimeout as error:
+            probe.fail("ping.response.prompt", f"answers no ping: {error}")
             return
         probe.holds("ping.response.prompt", not reply.is_error, f"answers ping with {reply}")
 
@@ -63,16 +63,16 @@ async def asks_many_things_at_once(probe: "Probe") -> None:
         for id in ids:
             if await answered(probe, line, id, f"one of {_MANY} requests at once") is None:
                 return
-        await line.hush(probe.subject.settling)
+        await line.collect(probe.subject.settling)
         for id in ids:
-            count = sum(each.message.get("id") == id for each in replies(line.heard))
+            count = sum(each.message.get("id") == id for each in replies(line.received))
             probe.holds("jsonrpc.request.answered", count == 1, f"answers id {id} {count} times")
 
 
 @scenario("jsonrpc.notification.not-answered")
 async def sends_notifications_that_nobody_knows(probe: "Probe") -> None:
     async with probe.borrow() as line:
-        since = len(line.heard)
+        since = len(line.received)
         await line.notify("notifications/accord-check/unknown")
         await line.notify("accord-check/unknown", {"_meta": {"org.example/note": 1}})
         stray = await strays(probe, line, since, "a notification that it does not know")
@@ -124,7 +124,9 @@ def _batch(method: str, one: Any, other: Any, *between: dict[str, Any]) -> list[
     ]
 
 
-async def _answers_batch(probe: "Probe", line: "Line", what: str, *between: dict[str, Any]) -> bool:
+async def _answers_batch(
+    probe: "Probe", line: "RawConnection", what: str, *between: dict[str, Any]
+) -> bool:
     one, other = next_id(), f"batch-{next_id()}"
     batch = _batch(harmless(probe.facts), one, other, *between)
     # Once something later is answered, what is still missing does not come.
@@ -140,9 +142,9 @@ async def _answers_batch(probe: "Probe", line: "Line", what: str, *between: dict
     )
 
 
-async def _comes(line: "Line", id: Any) -> bool:
+async def _comes(line: "RawConnection", id: Any) -> bool:
     try:
         await line.reply_to(id, patience=_LATE)
-    except Silence:
+    except MessageTimeout:
         return False
     return True

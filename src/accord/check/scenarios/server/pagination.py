@@ -7,8 +7,8 @@ from accord.check.scenarios.server._asking import is_alive
 from accord.protocol.jsonrpc import INVALID_PARAMS
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line
-    from accord.check.probing.probe import Facts, Probe
+    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.raw_connection import RawConnection
 
 __all__: list[str] = []
 
@@ -29,7 +29,7 @@ _ONE_PAGE: Final = "all entries stand on one page, without a cursor"
 _PAGES: Final = 200
 
 
-def _has_no_lists(facts: "Facts") -> str | None:
+def _has_no_lists(facts: "ServerFacts") -> str | None:
     declared = any(facts.declares(capability) for capability, _, _ in _LISTS.values())
     return None if declared else "the server has no lists"
 
@@ -52,7 +52,7 @@ async def walks_all_pages(probe: "Probe") -> None:
             probe.skip(id, _ONE_PAGE)
 
 
-async def _walk(probe: "Probe", line: "Line", id: str, method: str, cursor: str) -> bool:
+async def _walk(probe: "Probe", line: "RawConnection", id: str, method: str, cursor: str) -> bool:
     """Follow cursors to the end; tells whether there is one."""
     used: list[str] = []
     following: Any = cursor
@@ -60,16 +60,18 @@ async def _walk(probe: "Probe", line: "Line", id: str, method: str, cursor: str)
         used.append(following)
         reply = await line.ask(method, {"cursor": following})
         if reply.is_error:
-            probe.broken(id, f"answers {method} with its own cursor with {reply}")
+            probe.fail(id, f"answers {method} with its own cursor with {reply}")
             return False
         following = reply.result.get("nextCursor")
         if following in used or len(used) > _PAGES:
-            probe.broken(id, f"never ends {method}: the cursor {following!r:.80} comes again")
+            probe.fail(id, f"never ends {method}: the cursor {following!r:.80} comes again")
             return False
     return probe.holds(id, condition=True, why="")
 
 
-async def _turn_back(probe: "Probe", line: "Line", method: str, member: str, cursor: str) -> None:
+async def _turn_back(
+    probe: "Probe", line: "RawConnection", method: str, member: str, cursor: str
+) -> None:
     # Lists may change in between: what is unstable is so twice.
     for is_last in (False, True):
         one, other = [await line.ask(method, {"cursor": cursor}) for _ in range(2)]

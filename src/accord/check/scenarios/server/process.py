@@ -12,7 +12,7 @@ from accord.check.scenarios.server._asking import harmless
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from accord.check.probing.probe import Facts, Probe
+    from accord.check.probing.probe import Probe, ServerFacts
     from accord.trace import Record
 
 __all__: list[str] = []
@@ -61,12 +61,12 @@ async def closes_the_input_of_an_idle_server(probe: "Probe") -> None:
         return
     async with probe.open() as line:
         await line.ask(harmless(probe.facts))
-        await line.hush(probe.subject.settling)
+        await line.collect(probe.subject.settling)
         carrier: StdioCarrier = line.carrier
         probe.holds(
             _EXITS, await carrier.end_input(), "goes on after its standard input was closed"
         )
-        _judge_lines(probe, line.tape.records)
+        _judge_lines(probe, line.log.records)
 
 
 def _judge_lines(probe: "Probe", records: "Iterable[Record]") -> None:
@@ -124,7 +124,7 @@ async def closes_the_input_while_requests_are_in_flight(probe: "Probe") -> None:
         )
 
 
-def _busy(facts: "Facts") -> "list[tuple[str, Any]]":
+def _busy(facts: "ServerFacts") -> "list[tuple[str, Any]]":
     called = [
         ("tools/call", {"name": tool["name"], "arguments": arguments})
         for tool, arguments in facts.callable_tools()[:4]

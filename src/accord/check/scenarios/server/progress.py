@@ -44,8 +44,8 @@ async def asks_for_progress(probe: "Probe") -> None:
         for token, id in wanted.items():
             await answered(probe, line, id, f"a call with the progress token {token!r}")
         # What is reported after the answer comes soon after it.
-        await line.hush(probe.subject.settling)
-        reports = [each for each in line.heard if each.get("method") == _PROGRESS]
+        await line.collect(probe.subject.settling)
+        reports = [each for each in line.received if each.get("method") == _PROGRESS]
         if not reports:
             for id in _REPORTED:
                 probe.skip(id, "no tool that may be called reports progress")
@@ -65,8 +65,8 @@ async def asks_for_no_progress(probe: "Probe") -> None:
         for tool, arguments in probe.facts.callable_tools():
             id = await line.begin("tools/call", {"name": tool["name"], "arguments": arguments})
             await answered(probe, line, id, f"a call of {tool['name']}")
-        await line.hush(probe.subject.settling)
-        uninvited = [each for each in line.heard if each.get("method") == _PROGRESS]
+        await line.collect(probe.subject.settling)
+        uninvited = [each for each in line.received if each.get("method") == _PROGRESS]
         if probe.facts.callable_tools():
             probe.holds(
                 "progress.notification.active-only",

@@ -8,8 +8,8 @@ from accord.check.scenarios.server.completion import arguments_of, suggestions
 from accord.protocol.jsonrpc import INVALID_PARAMS
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line
     from accord.check.probing.probe import Probe
+    from accord.check.probing.raw_connection import RawConnection
 
 __all__: list[str] = []
 
@@ -47,7 +47,7 @@ async def asks_for_every_prompt(probe: "Probe") -> None:
             probe.skip(id, f"no prompt that was asked for {what}")
 
 
-async def _plain(probe: "Probe", line: "Line", prompt: dict[str, Any]) -> dict[str, str]:
+async def _plain(probe: "Probe", line: "RawConnection", prompt: dict[str, Any]) -> dict[str, str]:
     """Return arguments for a prompt: what the server suggests, else plain text."""
     made: dict[str, str] = {}
     for name in arguments_of(prompt, only_required=True):

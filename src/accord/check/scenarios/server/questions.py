@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.probing.line import EVERYTHING
-from accord.check.probing.questions import answer_to
+from accord.check.probing.client_answers import answer_to
+from accord.check.probing.raw_connection import EVERYTHING
 from accord.check.probing.samples import sample
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import is_alive
@@ -14,8 +14,8 @@ from accord.protocol.json_schema import compile_schema
 from accord.protocol.jsonrpc import INVALID_PARAMS
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line, Respond
     from accord.check.probing.probe import Probe
+    from accord.check.probing.raw_connection import RawConnection, Respond
 
 __all__: list[str] = []
 
@@ -41,13 +41,13 @@ async def answers_what_the_server_asks(probe: "Probe") -> None:
     async with probe.borrow() as line:
         for tool, arguments in probe.facts.callable_tools():
             await call(probe, line, tool, arguments)
-        questions = [each for each in line.heard if "method" in each and "id" in each]
+        questions = [each for each in line.received if "method" in each and "id" in each]
         methods = {str(each["method"]) for each in questions}
         for id, method in _METHODS.items():
             area = method.partition("/")[0]
             strange = [name for name in methods if name.startswith(f"{area}/") and name != method]
             if strange:
-                probe.broken(id, f"asks by {strange[0]}, expected {method}")
+                probe.fail(id, f"asks by {strange[0]}, expected {method}")
             elif method in methods:
                 probe.holds(id, condition=True, why="")
             probe.skip(id, f"no tool that may be called asks by {method}")
@@ -74,7 +74,7 @@ async def declares_pages_and_no_forms(probe: "Probe") -> None:
         probe.skip(_MODES, "no tool that may be called asks the user")
         return
 
-    async def respond(line: "Line", question: dict[str, Any]) -> None:
+    async def respond(line: "RawConnection", question: dict[str, Any]) -> None:
         answer = answer_to(question, line.client_capabilities)
         if question.get("method") == _ELICIT:
             if _mode_of(question) == "url":
@@ -88,9 +88,9 @@ async def declares_pages_and_no_forms(probe: "Probe") -> None:
     async with probe.open(capabilities=capabilities) as line:
         line.respond = respond
         for tool, arguments in probe.facts.callable_tools():
-            since = len(line.heard)
+            since = len(line.received)
             await call(probe, line, tool, arguments)
-            asked = [each for each in line.heard[since:] if each.get("method") == _ELICIT]
+            asked = [each for each in line.received[since:] if each.get("method") == _ELICIT]
             for mode in map(_mode_of, asked):
                 why = f"asks in mode {mode!r} a client that declared only 'url'"
                 probe.holds(_MODES, mode == "url", f"{why}, in a call of {tool['name']}")
@@ -115,7 +115,7 @@ async def refuses_what_the_server_asks(probe: "Probe") -> None:
 
 
 def _refusing(action: str) -> "Respond":
-    async def respond(line: "Line", question: dict[str, Any]) -> None:
+    async def respond(line: "RawConnection", question: dict[str, Any]) -> None:
         answer = answer_to(question, line.client_capabilities)
         if question.get("method") == _ELICIT:
             answer["result"] = {"action": action}
@@ -124,7 +124,7 @@ def _refusing(action: str) -> "Respond":
     return respond
 
 
-async def _failing(line: "Line", question: dict[str, Any]) -> None:
+async def _failing(line: "RawConnection", question: dict[str, Any]) -> None:
     error = {"code": -1, "message": "refused by the user"}
     await line.say({"jsonrpc": "2.0", "id": question.get("id"), "error": error})
 
@@ -133,7 +133,7 @@ async def _failing(line: "Line", question: dict[str, Any]) -> None:
 async def answers_the_server_wrongly(probe: "Probe") -> None:
     refutable: list[Any] = []
 
-    async def respond(line: "Line", question: dict[str, Any]) -> None:
+    async def respond(line: "RawConnection", question: dict[str, Any]) -> None:
         answer = answer_to(question, line.client_capabilities)
         wrong = _wrong_content(question)
         if wrong is not None:
@@ -186,7 +186,7 @@ async def lets_the_model_use_tools(probe: "Probe") -> None:
     used: list[str] = []
     answered: list[str] = []
 
-    async def respond(line: "Line", question: dict[str, Any]) -> None:
+    async def respond(line: "RawConnection", question: dict[str, Any]) -> None:
         answer = answer_to(question, line.client_capabilities)
         params = question.get("params")
         tools = params.get("tools") if isinstance(params, dict) else None

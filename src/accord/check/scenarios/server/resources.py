@@ -14,8 +14,8 @@ from accord.protocol import uri_template
 from accord.protocol.jsonrpc import INTERNAL_ERROR
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line
-    from accord.check.probing.probe import Facts, Probe
+    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.raw_connection import RawConnection
 
 __all__: list[str] = []
 
@@ -56,7 +56,7 @@ async def reads_every_resource(probe: "Probe") -> None:
         probe.skip(_INTERNAL, "nothing fails within the server, as far as a stranger can see")
 
 
-async def _expanded(probe: "Probe", line: "Line", template: dict[str, Any]) -> str | None:
+async def _expanded(probe: "Probe", line: "RawConnection", template: dict[str, Any]) -> str | None:
     """Fill a template in, with what the server suggests where it does."""
     text = template.get("uriTemplate")
     if not isinstance(text, str):
@@ -86,7 +86,7 @@ async def reads_what_is_no_uri(probe: "Probe") -> None:
         await is_alive(probe, line, "URIs that are none")
 
 
-def _has_no_resources(facts: "Facts") -> str | None:
+def _has_no_resources(facts: "ServerFacts") -> str | None:
     return None if facts.resources else "no resource is listed that could be subscribed to"
 
 
@@ -99,35 +99,35 @@ async def subscribes_to_resources(probe: "Probe") -> None:
             reply = await line.ask("resources/subscribe", {"uri": uri})
             if not reply.is_error:
                 watched[uri] = [await _contents(line, uri) for _ in range(3)]
-        await line.hush(probe.subject.settling)
+        await line.collect(probe.subject.settling)
         changed = [uri for uri in watched if await _has_changed(line, uri, watched[uri])]
         if changed and not _told(line):
-            await line.hush(probe.subject.settling)
+            await line.collect(probe.subject.settling)
         for uri in _told(line):
             probe.holds(_SENT, condition=True, why=f"{uri} was told of")
         # Updates that name nothing, or something else, are reported by the monitor.
-        is_silent = all(each.get("method") != _UPDATED for each in line.heard)
+        is_silent = all(each.get("method") != _UPDATED for each in line.received)
         if changed and is_silent and is_listening(line):
-            probe.broken(_SENT, f"sends no update although {changed[0]!r} changed")
+            probe.fail(_SENT, f"sends no update although {changed[0]!r} changed")
         for id in (_SENT, *_OF_UPDATES):
             probe.skip(id, "no resource with a subscription changed during the check")
         for uri in watched:
             await line.ask("resources/unsubscribe", {"uri": uri})
         # The monitor reports updates that come now.
-        await line.hush(probe.subject.settling)
+        await line.collect(probe.subject.settling)
 
 
-async def _contents(line: "Line", uri: str) -> str:
+async def _contents(line: "RawConnection", uri: str) -> str:
     reply = await line.ask(_READ, {"uri": uri})
     return _TIME.sub("", msgspec.json.encode(reply.result.get("contents")).decode())
 
 
-async def _has_changed(line: "Line", uri: str, before: list[str]) -> bool:
+async def _has_changed(line: "RawConnection", uri: str, before: list[str]) -> bool:
     """Tell whether a resource changed meanwhile, and not just because it was read."""
     is_made_by_reading = all(one != other for one, other in pairwise(before))
     return not is_made_by_reading and await _contents(line, uri) != before[-1]
 
 
-def _told(line: "Line") -> list[str]:
-    found = [each.get("params") for each in line.heard if each.get("method") == _UPDATED]
+def _told(line: "RawConnection") -> list[str]:
+    found = [each.get("params") for each in line.received if each.get("method") == _UPDATED]
     return [str(params.get("uri")) for params in found if isinstance(params, dict)]

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import Heard, exchanging, posted
-from accord.check.probing.line import Line, next_id
+from accord.check.probing.raw_connection import RawConnection, next_id
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._posting import calls, conversing
 
@@ -51,7 +51,9 @@ async def takes_up_streams_again(probe: "Probe") -> None:
         await _judge_disconnect(probe, line)
 
 
-async def _streaming(probe: "Probe", line: Line) -> tuple[dict[str, Any] | None, Heard | None]:
+async def _streaming(
+    probe: "Probe", line: RawConnection
+) -> tuple[dict[str, Any] | None, Heard | None]:
     """Find a call that is answered with a stream whose events have ids, several if there is one."""
     has_streamed = False
     single: tuple[dict[str, Any], Heard] | None = None
@@ -79,7 +81,7 @@ def _again(call: dict[str, Any]) -> dict[str, Any]:
     return call | {"id": next_id(), "params": params}
 
 
-async def _resumed(line: Line, last: str, id: Any, patience: float) -> Heard:
+async def _resumed(line: RawConnection, last: str, id: Any, patience: float) -> Heard:
     """Take up a stream after an event and read until the answer, or for so long."""
     for _ in range(_TRIES):
         async with exchanging(line, method="GET", accept=CONTENT_TYPE, last_event_id=last) as heard:
@@ -115,7 +117,7 @@ async def _judge_strangers(probe: "Probe", call: dict[str, Any], first: Heard) -
         probe.holds(_REPLAY, not stray, f"replays messages of another session: {stray[:1]}")
 
 
-async def _judge_disconnect(probe: "Probe", line: Line) -> None:
+async def _judge_disconnect(probe: "Probe", line: RawConnection) -> None:
     for call in calls(probe):
         async with exchanging(line, call) as heard:
             if not heard.is_stream:

@@ -43,7 +43,7 @@ async def speaks_over_two_endpoints(probe: "Probe") -> None:
             not unnamed,
             f"sends a message as an event named {unnamed[:1]}, expected 'message'",
         )
-        broken = [record.raw for record in line.tape.records if record.raw is not None]
+        broken = [record.raw for record in line.log.records if record.raw is not None]
         probe.holds(
             "sse.server.event-data-json",
             not broken,

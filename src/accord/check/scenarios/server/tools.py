@@ -4,16 +4,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.check.probing.probe import all_of
+from accord.check.probing.probe import list_all
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import is_alive
 from accord.check.scenarios.server._calling import call, call_all, has_failed, text_of
-from accord.check.untried import NO_PROBE
+from accord.check.verdicts import NO_PROBE
 from accord.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line, Reply
-    from accord.check.probing.probe import Facts, Probe
+    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.raw_connection import RawConnection, Reply
 
 __all__: list[str] = []
 
@@ -39,10 +39,10 @@ _HEALTH_WORDS: Final = ("health", "status", "ping", "alive", "diagnos", "version
 _WRONGED: Final = 8
 
 
-def _none_may_be_called(facts: "Facts") -> str | None:
+def _none_may_be_called(facts: "ServerFacts") -> str | None:
     if facts.callable_tools():
         return None
-    reasons = dict.fromkeys(facts.why_not(tool) for tool in facts.tools)
+    reasons = dict.fromkeys(facts.refusal_for(tool) for tool in facts.tools)
     told = next((str(reason) for reason in reasons if reason), "none is listed")
     return f"no tool may be called: {told}"
 
@@ -59,7 +59,7 @@ def _none_may_be_called(facts: "Facts") -> str | None:
 async def calls_every_tool(probe: "Probe") -> None:
     async with probe.borrow() as line:
         # The monitor holds results to the schemas that it saw on this line.
-        await all_of(line, "tools/list", "tools")
+        await list_all(line, "tools/list", "tools")
         made = await call_all(probe, line)
         for tool, reply in made:
             _judge_failure(probe, reply, f"a call of {tool['name']}")
@@ -80,7 +80,7 @@ async def calls_every_tool(probe: "Probe") -> None:
 
 
 async def _judge_structured(
-    probe: "Probe", line: "Line", made: "list[tuple[dict[str, Any], Reply]]"
+    probe: "Probe", line: "RawConnection", made: "list[tuple[dict[str, Any], Reply]]"
 ) -> None:
     due = {
         str(tool["name"]): reply
@@ -96,17 +96,17 @@ async def _judge_structured(
     # Where somebody else changed the list meanwhile, the monitor forgot the schemas.
     for tool, arguments in probe.facts.callable_tools():
         if tool["name"] in due and not _was_held_to_schemas(line):
-            await all_of(line, "tools/list", "tools")
+            await list_all(line, "tools/list", "tools")
             await call(probe, line, tool, arguments)
-    tally = line.tape.monitor.tallies.get(_CONFORMS) if line.tape.monitor else None
+    tally = line.log.monitor.tallies.get(_CONFORMS) if line.log.monitor else None
     if tally is not None and tally.breaches:
         probe.skip(_STRUCTURED, f"the breach is reported as {_CONFORMS}")
     elif all("structuredContent" in reply.result for reply in due.values()):
         probe.holds(_STRUCTURED, condition=True, why="")
 
 
-def _was_held_to_schemas(line: "Line") -> bool:
-    tally = line.tape.monitor.tallies.get(_CONFORMS) if line.tape.monitor else None
+def _was_held_to_schemas(line: "RawConnection") -> bool:
+    tally = line.log.monitor.tallies.get(_CONFORMS) if line.log.monitor else None
     return tally is not None and tally.exercised + tally.breaches > 0
 
 
@@ -176,7 +176,7 @@ def _judge_refusal(probe: "Probe", reply: "Reply", what: str) -> None:
         probe.holds(_AS_RESULT, condition=False, why=f"answers {what} with {reply}, not a result")
         probe.skip(_AS_RESULT_TWIN, "it is told as a protocol error, as the texts list it")
     elif has_failed(reply):
-        probe.broken(_FAILURE, f"says in words alone that {what} failed, without isError")
+        probe.fail(_FAILURE, f"says in words alone that {what} failed, without isError")
         return
     elif not probe.holds(
         _VALIDATES, condition=False, why=f"calls {what}, which its inputSchema does not allow"

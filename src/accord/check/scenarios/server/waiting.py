@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.check.probing.line import LineEnded, Silence
-from accord.check.probing.questions import answer_to
+from accord.check.probing.client_answers import answer_to
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._asking import harmless, replies
 from accord.check.scenarios.server._calling import asking_tools
 
 if TYPE_CHECKING:
-    from accord.check.probing.line import Line
     from accord.check.probing.probe import Probe
+    from accord.check.probing.raw_connection import RawConnection
 
 __all__: list[str] = []
 
@@ -48,18 +48,18 @@ class _Question(msgspec.Struct):
         meta = params.get("_meta") if isinstance(params, dict) else None
         return meta.get("progressToken") if isinstance(meta, dict) else None
 
-    def is_given_up(self, line: "Line") -> bool:
+    def is_given_up(self, line: "RawConnection") -> bool:
         """Tell whether the server said that it needs no answer any more."""
         return any(
             each.get("method") == _CANCELLED
             and isinstance(params := each.get("params"), dict)
             and params.get("requestId") == self.message.get("id")
-            for each in line.heard
+            for each in line.received
         )
 
-    def is_over(self, line: "Line") -> bool:
+    def is_over(self, line: "RawConnection") -> bool:
         """Tell whether the call was answered all the same."""
-        return any(each.message.get("id") == self.call for each in replies(line.heard))
+        return any(each.message.get("id") == self.call for each in replies(line.received))
 
 
 @scenario(*_ALL)
@@ -71,13 +71,13 @@ async def leaves_questions_unanswered(probe: "Probe") -> None:
         return
     async with probe.open() as line:
         # What a server asks at the beginning belongs to no call, and is answered.
-        await line.hush(probe.subject.settling)
+        await line.collect(probe.subject.settling)
         line.respond = _silent
         questions: list[_Question] = []
         for tool, arguments in asking:
             try:
                 found = await _asked(line, str(tool["name"]), arguments)
-            except Silence:
+            except MessageTimeout:
                 # It may let all calls wait for the answer that it does not get.
                 break
             if found is not None:
@@ -88,25 +88,25 @@ async def leaves_questions_unanswered(probe: "Probe") -> None:
         for question in questions:
             if not question.is_over(line):
                 await line.notify(_CANCELLED, {"requestId": question.call, "reason": "a check"})
-        await line.hush(probe.subject.settling)
+        await line.collect(probe.subject.settling)
         await _answer_late(probe, line, [each for each in questions if each.is_given_up(line)])
     probe.skip(_ESTABLISHED, "the server waits longer for answers than a check does")
     probe.skip(_TOLD, "the server waits longer for answers than a check does")
     probe.skip(_MAXIMUM, "the server wants to hear of no progress, or waits longer than a check")
 
 
-async def _silent(line: "Line", question: dict[str, Any]) -> None:
+async def _silent(line: "RawConnection", question: dict[str, Any]) -> None:
     if question.get("method") == "ping":
         await line.say(answer_to(question, line.client_capabilities))
 
 
-async def _asked(line: "Line", tool: str, arguments: dict[str, Any]) -> _Question | None:
+async def _asked(line: "RawConnection", tool: str, arguments: dict[str, Any]) -> _Question | None:
     """Call a tool and return what it asks; None where it asks nothing this time.
 
     Raises:
         Silence: it neither asks nor is done.
     """
-    since = len(line.heard)
+    since = len(line.received)
     call = await line.start("tools/call", {"name": tool, "arguments": arguments})
 
     def is_next(message: dict[str, Any]) -> bool:
@@ -120,19 +120,19 @@ async def _asked(line: "Line", tool: str, arguments: dict[str, Any]) -> _Questio
     return _Question(call, message)
 
 
-async def _wait(probe: "Probe", line: "Line", questions: list[_Question]) -> None:
+async def _wait(probe: "Probe", line: "RawConnection", questions: list[_Question]) -> None:
     """Let the time pass in which an impatient server gives up; tell it of progress if it wants."""
     for step in range(_WAITS):
         for question in questions:
             if question.token is not None:
                 params = {"progressToken": question.token, "progress": step + 1}
                 await line.notify("notifications/progress", params)
-        await line.hush(probe.subject.settling)
+        await line.collect(probe.subject.settling)
         for question in questions:
             question.waits += not question.is_over(line)
 
 
-def _judge_waiting(probe: "Probe", line: "Line", question: _Question) -> None:
+def _judge_waiting(probe: "Probe", line: "RawConnection", question: _Question) -> None:
     is_told = question.is_given_up(line)
     # A call that is answered at once never waited for the client; one that is not may still wait.
     if not is_told and not (question.waits and question.is_over(line)):
@@ -144,7 +144,7 @@ def _judge_waiting(probe: "Probe", line: "Line", question: _Question) -> None:
     probe.holds(_TOLD, is_told, f"gives up {method} after a while and does not cancel it")
 
 
-async def _answer_late(probe: "Probe", line: "Line", questions: list[_Question]) -> None:
+async def _answer_late(probe: "Probe", line: "RawConnection", questions: list[_Question]) -> None:
     """Answer what the server gave up: nothing may come of it."""
     if not questions:
         probe.skip(_LATE, "the server cancels nothing that it asked")
@@ -153,8 +153,8 @@ async def _answer_late(probe: "Probe", line: "Line", questions: list[_Question])
         for question in questions:
             await line.say(answer_to(question.message, line.client_capabilities))
         await line.ask(harmless(probe.facts))
-    except (LineEnded, Silence) as error:
-        probe.broken(_LATE, f"falls over an answer to what it had cancelled: {error}")
+    except (ConnectionEnded, MessageTimeout) as error:
+        probe.fail(_LATE, f"falls over an answer to what it had cancelled: {error}")
         line.end("the server answers nothing more")
     else:
         probe.holds(_LATE, condition=True, why="")

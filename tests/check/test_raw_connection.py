@@ -5,7 +5,7 @@ import asyncio
 import msgspec
 import pytest
 
-from accord.check.probing.line import LineEnded, Silence
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
 from accord.check.probing.subject import Subject
 from check.mutants.everything import server
 from check.mutants.foundation import Between
@@ -39,8 +39,8 @@ def test_a_tape_is_judged_from_its_beginning_or_not_at_all(length):
             {"jsonrpc": "2.0", "method": "notifications/x", "params": {"a": "x" * length}}
         )
         line.hear(b'{"jsonrpc": "2.0", "id": 99, "result": {}}')
-        is_judged = line.tape.judge()
-        tallies = {} if line.tape.monitor is None else line.tape.monitor.tallies
+        is_judged = line.log.judge()
+        tallies = {} if line.log.monitor is None else line.log.monitor.tallies
         return is_judged, "jsonrpc.response.id-echo" in tallies and "ping.response.empty" in tallies
 
     async def pinged(line):
@@ -54,7 +54,7 @@ def test_a_tape_is_judged_from_its_beginning_or_not_at_all(length):
 def test_a_request_is_answered_and_both_are_on_the_tape():
     async def work(line):
         reply = await line.ask("ping", id="mine")
-        return reply, [record.sender for record in line.tape.records]
+        return reply, [record.sender for record in line.log.records]
 
     reply, senders = on_a_line(work)
     assert (reply.message["id"], reply.result, reply.code) == ("mine", {}, None)
@@ -76,7 +76,7 @@ def test_a_missing_answer_is_silence_that_names_what_was_expected():
         wire.from_client = lambda message: None if message.get("method") == "ping" else message
 
     async def work(line):
-        with pytest.raises(Silence, match=r"an answer to ping did not come within 0\.02 s"):
+        with pytest.raises(MessageTimeout, match=r"an answer to ping did not come within 0\.02 s"):
             await line.ask("ping", patience=0.02)
 
     on_a_line(work, deaf)
@@ -85,11 +85,11 @@ def test_a_missing_answer_is_silence_that_names_what_was_expected():
 def test_a_line_that_ended_says_why_to_whoever_waits_or_speaks():
     async def work(line):
         line.carrier.crash("the server ended with exit code 3")
-        with pytest.raises(LineEnded, match="exit code 3, while word was expected"):
+        with pytest.raises(ConnectionEnded, match="exit code 3, while word was expected"):
             await line.until(lambda message: False, "word")
-        with pytest.raises(LineEnded, match="exit code 3"):
+        with pytest.raises(ConnectionEnded, match="exit code 3"):
             await line.ask("ping")
-        assert await line.hush(5) == []
+        assert await line.collect(5) == []
 
     on_a_line(work)
 
@@ -104,7 +104,7 @@ def test_ids_are_told_apart_by_their_type():
         wire.from_server = from_server
 
     async def work(line):
-        with pytest.raises(Silence):
+        with pytest.raises(MessageTimeout):
             await line.ask("ping", id=77, patience=0.02)
 
     on_a_line(work, confused)
@@ -115,9 +115,12 @@ def test_what_was_heard_before_is_found_too_unless_one_asks_for_later():
         await line.ask("ping", id=5)
         found = await line.until(lambda message: message.get("id") == 5, "it", patience=0)
         assert found["result"] == {}
-        with pytest.raises(Silence):
+        with pytest.raises(MessageTimeout):
             await line.until(
-                lambda message: message.get("id") == 5, "it", since=len(line.heard), patience=0.02
+                lambda message: message.get("id") == 5,
+                "it",
+                since=len(line.received),
+                patience=0.02,
             )
 
     on_a_line(work)
@@ -126,7 +129,7 @@ def test_what_was_heard_before_is_found_too_unless_one_asks_for_later():
 def test_listening_returns_what_came_meanwhile():
     async def work(line):
         line.carrier.later(0.01, lambda: line.carrier.to_client({"jsonrpc": "2.0", "method": "x"}))
-        return await line.hush(0.2)
+        return await line.collect(0.2)
 
     assert [message["method"] for message in on_a_line(work)] == ["x"]
 
@@ -144,7 +147,7 @@ def test_a_line_that_does_not_answer_leaves_questions_open():
         line.answers_questions = False
         await line.begin("tools/call", {"name": "query_model", "arguments": {}})
         asked = await line.until(lambda message: "method" in message and "id" in message, "it")
-        return asked["method"], [record.sender for record in line.tape.records][-1]
+        return asked["method"], [record.sender for record in line.log.records][-1]
 
     assert on_a_line(work) == ("sampling/createMessage", "server")
 
@@ -152,7 +155,7 @@ def test_a_line_that_does_not_answer_leaves_questions_open():
 def test_the_members_of_a_batch_are_heard_one_by_one():
     async def work(line):
         line.hear(b'[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","method":"b"}]')
-        return [message["method"] for message in line.heard[-2:]], line.tape.count
+        return [message["method"] for message in line.received[-2:]], line.log.count
 
     names, count = on_a_line(work)
     assert names == ["a", "b"]
@@ -169,8 +172,8 @@ def test_a_flood_ends_the_line_and_costs_no_more_memory():
 
     line = on_a_line(work, is_judged=False)
     assert "floods the line" in line.ended
-    assert len(line.heard) <= 20_000
-    assert len(line.tape.records) == 400
+    assert len(line.received) <= 20_000
+    assert len(line.log.records) == 400
 
 
 def test_a_large_message_is_judged_whole_and_kept_in_part():
@@ -181,9 +184,9 @@ def test_a_large_message_is_judged_whole_and_kept_in_part():
         return line
 
     line = on_a_line(work)
-    assert len(line.heard[-1]["params"]["data"]) == 100_000
-    assert len(line.tape.records[-1].raw) == 400
-    assert not any(tally.breaches for tally in line.tape.monitor.tallies.values())
+    assert len(line.received[-1]["params"]["data"]) == 100_000
+    assert len(line.log.records[-1].raw) == 400
+    assert not any(tally.breaches for tally in line.log.monitor.tallies.values())
 
 
 @pytest.mark.requirement("jsonrpc.encoding.utf8")
@@ -191,7 +194,7 @@ def test_a_message_in_another_encoding_is_reported_as_that():
     async def work(line):
         line.hear(b'{"jsonrpc":"2.0","method":"notifications/x","params":{"a":"\xe4"}}')
         line.hear(b"\xe4 is no message in any encoding")
-        return {id for id, tally in line.tape.monitor.tallies.items() if tally.breaches}
+        return {id for id, tally in line.log.monitor.tallies.items() if tally.breaches}
 
     assert on_a_line(work) == {"jsonrpc.encoding.utf8", "stdio.server.stdout-only-messages"}
 
@@ -199,6 +202,6 @@ def test_a_message_in_another_encoding_is_reported_as_that():
 def test_an_unjudged_line_has_no_monitor():
     async def work(line):
         await line.say(b"no message")
-        return line.tape.monitor
+        return line.log.monitor
 
     assert on_a_line(work, is_judged=False) is None

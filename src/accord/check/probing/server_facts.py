@@ -3,31 +3,26 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from accord.check.probing.calls import CallLimit, CallPlan
-from accord.check.probing.line import Line, LineEnded, Locked, Silence
-from accord.check.probing.probe import Facts, Rules, all_of
+from accord.check.probing.probe import CheckRules, ServerFacts, list_all
+from accord.check.probing.raw_connection import (
+    AuthorizationRequired,
+    ConnectionEnded,
+    MessageTimeout,
+    RawConnection,
+)
 from accord.check.probing.subject import Subject
+from accord.check.probing.tool_calls import CallLimit, CallPlan
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.revisions import REVISIONS
 from accord.types import RevisionId, ToolAnnotations
 from accord.types._base import lifetime_of
 
-__all__ = [
-    "TellPlan",
-    "annotations_of",
-    "facts_about",
-    "get_to_know",
-    "later_annotations",
-    "plan_calls",
-    "telling_once",
-]
-
-TellPlan: TypeAlias = Callable[[CallPlan], None]
+OnPlan: TypeAlias = Callable[[CallPlan], None]
 
 
-def facts_about(
-    subject: Subject, rules: Rules, revision: RevisionId, annotations: dict[str, Any]
-) -> Facts:
+def new_facts(
+    subject: Subject, rules: CheckRules, revision: RevisionId, annotations: dict[str, Any]
+) -> ServerFacts:
     """Return the facts about a server under a revision, as far as they are known before a call.
 
     Args:
@@ -36,7 +31,7 @@ def facts_about(
         revision: the revision under check.
         annotations: of its tools, as other revisions have them.
     """
-    return Facts(
+    return ServerFacts(
         revision=revision,
         transport=subject.transport,
         annotations=annotations,
@@ -46,17 +41,17 @@ def facts_about(
     )
 
 
-async def get_to_know(facts: Facts, line: Line) -> None:
+async def discover(facts: ServerFacts, line: RawConnection) -> None:
     """List what a server has on a line that is open, and decide which tools may be called."""
     facts.opening = line.opening
     if facts.declares("tools"):
-        facts.tools = await all_of(line, "tools/list", "tools")
+        facts.tools = await list_all(line, "tools/list", "tools")
     facts.decide_calls()
     if facts.declares("resources"):
-        facts.resources = await all_of(line, "resources/list", "resources")
-        facts.templates = await all_of(line, "resources/templates/list", "resourceTemplates")
+        facts.resources = await list_all(line, "resources/list", "resources")
+        facts.templates = await list_all(line, "resources/templates/list", "resourceTemplates")
     if facts.declares("prompts"):
-        facts.prompts = await all_of(line, "prompts/list", "prompts")
+        facts.prompts = await list_all(line, "prompts/list", "prompts")
     facts.is_logging = bool(getattr(line.carrier, "stderr", ()))
 
 
@@ -79,13 +74,15 @@ async def later_annotations(subject: Subject, revisions: Sequence[RevisionId]) -
     try:
         async with subject.line(is_judged=False) as line:
             await line.initialize(newest)
-            return annotations_of(await all_of(line, "tools/list", "tools"))
+            return annotations_of(await list_all(line, "tools/list", "tools"))
     except AccordError:
         # What keeps the server from answering is told of the revisions under check.
         return {}
 
 
-async def plan_calls(subject: Subject, rules: Rules, revisions: Sequence[RevisionId]) -> CallPlan:
+async def plan_calls(
+    subject: Subject, rules: CheckRules, revisions: Sequence[RevisionId]
+) -> CallPlan:
     """Return which tools a check would call and which not; none is called.
 
     Args:
@@ -100,13 +97,13 @@ async def plan_calls(subject: Subject, rules: Rules, revisions: Sequence[Revisio
     not_called: dict[str, str] = {}
     annotations = await later_annotations(subject, revisions)
     for revision in sorted(revisions, reverse=True):
-        facts = facts_about(subject, rules, revision, annotations)
+        facts = new_facts(subject, rules, revision, annotations)
         try:
             async with subject.line(is_judged=False) as line:
                 await line.initialize(revision)
-                await get_to_know(facts, line)
-        except (Silence, LineEnded) as error:
-            hint = "; give --bearer or --oauth" if isinstance(error, Locked) else ""
+                await discover(facts, line)
+        except (MessageTimeout, ConnectionEnded) as error:
+            hint = "; give --bearer or --oauth" if isinstance(error, AuthorizationRequired) else ""
             raise ConnectFailed(f"{subject.name}: {error}{hint}") from None
         annotations |= annotations_of(facts.tools)
         plan = facts.call_plan()
@@ -116,7 +113,7 @@ async def plan_calls(subject: Subject, rules: Rules, revisions: Sequence[Revisio
     return CallPlan(calls=rules.calls, called=tuple(called), not_called=refused)
 
 
-def telling_once(tell: TellPlan) -> TellPlan:
+def report_once(tell: OnPlan) -> OnPlan:
     """Return what tells a plan, and another one only if it names tools that were not told of."""
     told: set[tuple[str, bool]] = set()
 

@@ -9,14 +9,19 @@ from typing import Any, Final, Self, TypeAlias
 
 import msgspec
 
-from accord.check.probing.line import CLIENT_INFO, Line, LineEnded, Locked, Reply, Silence
+from accord.check.probing.raw_connection import (
+    CLIENT_INFO,
+    AuthorizationRequired,
+    ConnectionEnded,
+    MessageTimeout,
+    RawConnection,
+    Reply,
+)
 from accord.check.probing.subject import OWN_WORDS, Subject
 from accord.errors import ConnectFailed
 from accord.protocol.conversation import META_CAPABILITIES, META_VERSION
 from accord.protocol.revisions import REVISIONS
 from accord.types import RevisionId
-
-__all__ = ["Acquaintance", "spoken", "unspoken"]
 
 _TOLD: Final = 1000
 _META_INFO: Final = "io.modelcontextprotocol/clientInfo"
@@ -25,17 +30,17 @@ Answer: TypeAlias = Reply | str | None
 """How a server answers initialize; why it does not; None where it asks for authorization first."""
 
 
-async def spoken(subject: Subject) -> list[RevisionId]:
+async def spoken_revisions(subject: Subject) -> list[RevisionId]:
     """Ask which revisions with a handshake the server speaks over this transport.
 
     Raises:
         ConnectFailed: none, or no server is there.
     """
-    async with Acquaintance(subject) as acquaintance:
-        return await acquaintance.spoken()
+    async with RevisionProbe(subject) as acquaintance:
+        return await acquaintance.find_revisions()
 
 
-class Acquaintance:
+class RevisionProbe:
     """Lines on which a server was asked what it speaks.
 
     Launching a server is dear: those that were are kept for the check of their revision.
@@ -48,7 +53,7 @@ class Acquaintance:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         self.notes: list[str] = []
-        self._kept: dict[RevisionId, list[Line]] = {}
+        self._kept: dict[RevisionId, list[RawConnection]] = {}
         self._has_run_twice = False
 
     async def __aenter__(self) -> Self:
@@ -61,7 +66,7 @@ class Acquaintance:
         kept, self._kept = self._kept, {}
         await asyncio.gather(*(line.close() for lines in kept.values() for line in lines))
 
-    async def spoken(self) -> list[RevisionId]:
+    async def find_revisions(self) -> list[RevisionId]:
         """Ask which revisions with a handshake the server speaks."""
         revisions = _reachable(self.subject)
         told = await self._ask(revisions)
@@ -97,7 +102,7 @@ class Acquaintance:
         # It answers with another revision although it speaks this one: that is judged.
         return list(wanted)
 
-    async def lines(self, revision: RevisionId) -> list[Line]:
+    async def lines(self, revision: RevisionId) -> list[RawConnection]:
         """Return lines for the check of a revision: opened already, or a new one."""
         kept = self._kept.pop(revision, [])
         if self.subject.one_at_a_time:
@@ -161,12 +166,12 @@ class Acquaintance:
             try:
                 await stack.enter_async_context(line)
                 answer = await line.initialize(revision)
-            except Locked:
+            except AuthorizationRequired:
                 return None
-            except (Silence, LineEnded) as error:
-                return with_stderr(str(error), line)
+            except (MessageTimeout, ConnectionEnded) as error:
+                return add_stderr(str(error), line)
             is_kept = self.subject.command and not self.subject.one_at_a_time
-            if is_kept and _version(answer) == revision and line.tape.judge():
+            if is_kept and _version(answer) == revision and line.log.judge():
                 stack.pop_all()
                 self._kept.setdefault(revision, []).append(line)
             return answer
@@ -182,7 +187,7 @@ class Acquaintance:
                 f"{self.subject.name} speaks {', '.join(known)}, and none of the revisions that"
                 f" can be checked: {', '.join(_reachable(self.subject))}"
             )
-        return unspoken(self.subject, answers)
+        return describe_failure(self.subject, answers)
 
     async def _discover(self) -> list[str]:
         """Ask a server that refuses every handshake what it speaks without one."""
@@ -194,12 +199,12 @@ class Acquaintance:
                 if hasattr(line.carrier, "version"):
                     line.carrier.version = newest
                 reply = await line.ask("server/discover", {"_meta": meta})
-        except (Silence, LineEnded, ConnectFailed):
+        except (MessageTimeout, ConnectionEnded, ConnectFailed):
             return []
         return _texts(reply.result.get("supportedVersions")) or _named([reply])
 
 
-def unspoken(subject: Subject, answers: Iterable[Reply | str]) -> str:
+def describe_failure(subject: Subject, answers: Iterable[Reply | str]) -> str:
     """Say why no conversation can be had with a server."""
     answers = list(answers)
     told = "; ".join(dict.fromkeys(_told(answer) for answer in answers))[:_TOLD]
@@ -213,7 +218,7 @@ def unspoken(subject: Subject, answers: Iterable[Reply | str]) -> str:
     return f"{subject.name}: {told}{hint}"
 
 
-def with_stderr(text: str, line: Line) -> str:
+def add_stderr(text: str, line: RawConnection) -> str:
     """Return what happened, and the last words of a launched server."""
     said: list[str] = list(getattr(line.carrier, "stderr", ()))[-3:]
     if said and said[-1].startswith(OWN_WORDS):

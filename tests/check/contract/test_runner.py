@@ -11,9 +11,9 @@ from msgspec import Meta
 
 from accord import Server, ToolError
 from accord.check.contract import ContractBroken, check_contract
-from accord.check.contract.contact import Contact, Way
-from accord.check.contract.running import Ran, all_tests, run_tests
-from accord.check.contract.tools import Rules
+from accord.check.contract.declared_tests import ContractRules
+from accord.check.contract.runner import TestRun, all_tests, run_tests
+from accord.check.contract.tested_server import CallCommand, TestedServer
 from accord.types import ToolAnnotations
 from support.waiting import LONG
 
@@ -44,16 +44,16 @@ def command(habit: str) -> list[str]:
     return [sys.executable, "-S", "-E", str(LOOSE), habit]
 
 
-def outcomes(habit: str, **rules) -> list[Ran]:
+def outcomes(habit: str, **rules) -> list[TestRun]:
     options = {"exit_grace": 0.1, "terminate_grace": 0.1}
-    way = Way(after=f" -- {shlex.join(command(habit))}")
+    way = CallCommand(after=f" -- {shlex.join(command(habit))}")
     # Only who never answers is waited for in vain.
     patience = 0.3 if habit == "hangs" else LONG
-    with Contact(command(habit), options, patience=patience, way=way) as contact:
-        return run_tests(contact, all_tests(contact, Rules(**rules)))
+    with TestedServer(command(habit), options, patience=patience, way=way) as contact:
+        return run_tests(contact, all_tests(contact, ContractRules(**rules)))
 
 
-def failed(ran: list[Ran]) -> dict[str, str]:
+def failed(ran: list[TestRun]) -> dict[str, str]:
     return {each.test.name: each.outcome.failure.text() for each in ran if each.outcome.failure}
 
 
@@ -191,7 +191,7 @@ def test_a_server_that_does_not_come_back_fails_what_is_left(tmp_path):
     once = tmp_path / "once"
     start = f"test ! -e {once} && touch {once} && exec {shlex.join(command('dies'))}"
     options = {"exit_grace": 0.1, "terminate_grace": 0.1}
-    with Contact(["sh", "-c", start], options, patience=LONG) as contact:
-        ran = run_tests(contact, all_tests(contact, Rules()))
+    with TestedServer(["sh", "-c", start], options, patience=LONG) as contact:
+        ran = run_tests(contact, all_tests(contact, ContractRules()))
     texts = failed(ran)
     assert "a server that can be reached again" in texts["count refuses a call without a"]

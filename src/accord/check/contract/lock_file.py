@@ -11,8 +11,6 @@ from accord.check.contract.differences import difference
 from accord.errors import AccordError
 from accord.testing.surface import METHODS
 
-__all__ = ["Change", "LockError", "changes", "read_lock", "written_lock"]
-
 # The lists of a surface: what an entry is called, and which member names it.
 _LISTS: Final = {
     "tools": ("tool", "name"),
@@ -41,7 +39,7 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
         return "\n".join([f"{self.subject}: {self.what}", *(f"  {each}" for each in lines)])
 
 
-def written_lock(surface: Mapping[str, Any], revision: str) -> str:
+def format_lock(surface: Mapping[str, Any], revision: str) -> str:
     """Return the text of a lock file: the same surface gives the same text."""
     locked = {"revision": revision, **surface}
     return json.dumps(locked, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
@@ -66,7 +64,7 @@ def read_lock(path: Path) -> dict[str, Any]:
     return locked
 
 
-def changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
+def find_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
     """Return how a surface differs from the one that was locked; nothing where it does not."""
     found = [
         Change(subject=f"the {key}", what=what, before=_told(old), after=_told(new))

@@ -10,8 +10,6 @@ import msgspec
 
 from accord.errors import AccordError
 
-__all__ = ["Case", "CaseError", "CaseFile", "Expectation", "read_cases"]
-
 _VERBS: Final = ("call", "read", "prompt")
 _WORDS: Final = {
     "array": "a list",

@@ -5,8 +5,6 @@ from typing import Any, Final
 
 from accord.check.probing.samples import sample
 
-__all__ = ["answer_to"]
-
 _NEEDS: Final = {
     "roots/list": "roots",
     "sampling/createMessage": "sampling",

@@ -7,14 +7,12 @@ from typing import Any, Final
 import msgspec
 
 from accord.check.contract.arguments import Invalid, Shape
-from accord.check.contract.contact import Answer, Contact, shown
-from accord.check.contract.model import Failure, Outcome, Test, pass_, skip
-from accord.check.probing.calls import DEFAULT_CALLS, CallRefused
-from accord.check.probing.tools import refusal
+from accord.check.contract.model import Failure, Test, TestOutcome, pass_, skip
+from accord.check.contract.tested_server import ServerAnswer, TestedServer, format_json
+from accord.check.probing.tool_calls import DEFAULT_CALLS, CallRefused
+from accord.check.probing.tools import refuse_tool
 from accord.protocol.json_schema import compile_schema
 from accord.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR
-
-__all__ = ["BAD_CODES", "Rules", "tool_tests"]
 
 # Nothing that a caller sends in good form may be answered with these.
 BAD_CODES: Final = {
@@ -26,7 +24,7 @@ _VALID: Final = "a result, or an error that is no internal one"
 _REFUSAL: Final = "a refusal: isError, or error -32602"
 
 
-class Rules(msgspec.Struct, frozen=True, kw_only=True):
+class ContractRules(msgspec.Struct, frozen=True, kw_only=True):
     """What may be called and how much is tried.
 
     Attributes:
@@ -56,13 +54,17 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
             tool: as the server lists it.
             is_remote: whether the server was there before the test, behind a URL.
         """
-        why = refusal(tool, allow_writes=self.allow_writes, chosen=self.tools, is_remote=is_remote)
+        why = refuse_tool(
+            tool, allow_writes=self.allow_writes, chosen=self.tools, is_remote=is_remote
+        )
         if why is None and not self.most_calls:
             return "--calls 0 allows no calls"
         return why
 
 
-def tool_tests(tool: Mapping[str, Any], rules: Rules, refused: str | None = None) -> list[Test]:
+def tool_tests(
+    tool: Mapping[str, Any], rules: ContractRules, refused: str | None = None
+) -> list[Test]:
     """Return the tests of a tool.
 
     Args:
@@ -89,7 +91,7 @@ def tool_tests(tool: Mapping[str, Any], rules: Rules, refused: str | None = None
     ]
 
 
-def _test(subject: str, name: str, run: Callable[[Contact], Outcome]) -> Test:
+def _test(subject: str, name: str, run: Callable[[TestedServer], TestOutcome]) -> Test:
     return Test(kind="tool", subject=subject, name=name, run=run)
 
 
@@ -100,37 +102,37 @@ class _Judge:
         self.name = name
         self._misfit = compile_schema(output) if isinstance(output, dict) else None
 
-    def valid(self, answer: Answer) -> tuple[str, str] | None:
+    def valid(self, answer: ServerAnswer) -> tuple[str, str] | None:
         """Return what was expected of a valid call and what came, None where all is well."""
         if answer.kind == "error" and answer.code in BAD_CODES:
-            return _VALID, answer.told()
+            return _VALID, answer.summary()
         if answer.kind in ("silence", "end", "breach"):
-            return _EXPECTED[answer.kind], answer.told()
+            return _EXPECTED[answer.kind], answer.summary()
         if answer.kind == "error" or answer.result.is_error or self._misfit is None:
             return None
         structured = answer.result.structured_content
         if structured is msgspec.UNSET:
-            return "structured content, for there is an output schema", answer.told()
+            return "structured content, for there is an output schema", answer.summary()
         why = self._misfit(structured)
         if why is None:
             return None
-        return "structured content that fits the output schema", f"{why}: {shown(structured)}"
+        return "structured content that fits the output schema", f"{why}: {format_json(structured)}"
 
-    def refused(self, answer: Answer) -> tuple[str, str] | None:
+    def refused(self, answer: ServerAnswer) -> tuple[str, str] | None:
         """Return what was expected of an invalid call and what came, None where all is well."""
         if answer.kind == "error":
-            return (_REFUSAL, answer.told()) if answer.code in BAD_CODES else None
+            return (_REFUSAL, answer.summary()) if answer.code in BAD_CODES else None
         if answer.kind in ("silence", "end", "breach"):
-            return f"{_REFUSAL}; {_EXPECTED[answer.kind]}", answer.told()
+            return f"{_REFUSAL}; {_EXPECTED[answer.kind]}", answer.summary()
         if answer.result.is_error:
             return None
-        return _REFUSAL, f"accepted: {answer.told()}"
+        return _REFUSAL, f"accepted: {answer.summary()}"
 
     def failure(
-        self, contact: Contact, arguments: Mapping[str, Any], wrong: tuple[str, str]
+        self, contact: TestedServer, arguments: Mapping[str, Any], wrong: tuple[str, str]
     ) -> Failure:
         expected, came = wrong
-        given = shown(arguments)
+        given = format_json(arguments)
         again = contact.way.call(self.name, arguments)
         return Failure(expected=expected, came=came, given=given, repeat=again)
 
@@ -142,7 +144,9 @@ _EXPECTED: Final = {
 }
 
 
-def _generated(judge: _Judge, shape: Shape, rules: Rules, contact: Contact) -> Outcome:
+def _generated(
+    judge: _Judge, shape: Shape, rules: ContractRules, contact: TestedServer
+) -> TestOutcome:
     # The generator is an extra.
     from accord.check.contract.generation import (
         Enough,
@@ -153,9 +157,9 @@ def _generated(judge: _Judge, shape: Shape, rules: Rules, contact: Contact) -> O
 
     calls = 0
     # The other tests of the tool shall find calls, too.
-    examples = min(rules.examples, (contact.limit.left(judge.name) + 1) // 2)
+    examples = min(rules.examples, (contact.limit.remaining(judge.name) + 1) // 2)
     if not examples:
-        return skip(contact.limit.used_up([judge.name]))
+        return skip(contact.limit.exhausted_text([judge.name]))
 
     def attempt(arguments: Any) -> Found | None:
         nonlocal calls
@@ -180,41 +184,43 @@ def _generated(judge: _Judge, shape: Shape, rules: Rules, contact: Contact) -> O
     except NothingGenerated as error:
         return skip(f"no arguments can be generated from its schema: {error}")
     if found is not None:
-        return Outcome(verdict="fail", failure=found.failure, calls=calls)
+        return TestOutcome(verdict="fail", failure=found.failure, calls=calls)
     return _alive(contact, calls)
 
 
-def _limits(judge: _Judge, shape: Shape, contact: Contact) -> Outcome:
+def _limits(judge: _Judge, shape: Shape, contact: TestedServer) -> TestOutcome:
     made = shape.boundaries()
     for number, arguments in enumerate(made, 1):
-        if not contact.limit.left(judge.name):
+        if not contact.limit.remaining(judge.name):
             return _cut_short(judge, contact, number - 1, len(made))
         wrong = judge.valid(contact.call(judge.name, arguments))
         if wrong is not None:
             failure = judge.failure(contact, arguments, wrong)
-            return Outcome(verdict="fail", failure=failure, calls=number)
+            return TestOutcome(verdict="fail", failure=failure, calls=number)
     return _alive(contact, len(made))
 
 
-def _refused(judge: _Judge, broken: list[Invalid], contact: Contact) -> Outcome:
+def _refused(judge: _Judge, broken: list[Invalid], contact: TestedServer) -> TestOutcome:
     for number, each in enumerate(broken, 1):
-        if not contact.limit.left(judge.name):
+        if not contact.limit.remaining(judge.name):
             return _cut_short(judge, contact, number - 1, len(broken))
         wrong = judge.refused(contact.call(judge.name, each.arguments))
         if wrong is not None:
             failure = judge.failure(contact, each.arguments, wrong)
-            return Outcome(verdict="fail", failure=failure, calls=number)
+            return TestOutcome(verdict="fail", failure=failure, calls=number)
     return pass_(len(broken))
 
 
-def _cut_short(judge: _Judge, contact: Contact, made: int, wanted: int) -> Outcome:
+def _cut_short(judge: _Judge, contact: TestedServer, made: int, wanted: int) -> TestOutcome:
     """Return the outcome of a test that could not make all of its calls."""
-    why = f"{contact.limit.used_up([judge.name])} after {made} of {wanted} calls of this test"
-    return Outcome(verdict="skip", why=why, calls=made)
+    why = (
+        f"{contact.limit.exhausted_text([judge.name])} after {made} of {wanted} calls of this test"
+    )
+    return TestOutcome(verdict="skip", why=why, calls=made)
 
 
-def _alive(contact: Contact, calls: int) -> Outcome:
+def _alive(contact: TestedServer, calls: int) -> TestOutcome:
     if contact.is_alive():
         return pass_(calls)
     failure = Failure(expected="a server that stays alive", came="it answers no ping after these")
-    return Outcome(verdict="fail", failure=failure, calls=calls)
+    return TestOutcome(verdict="fail", failure=failure, calls=calls)

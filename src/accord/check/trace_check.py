@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from accord.check.outcomes import is_chosen, summed
-from accord.check.report import Findings, Report, Setting, build
+from accord.check.report import Report, Setting, ViolationGroups, build_report
+from accord.check.verdicts import is_chosen, sum_tallies
 from accord.errors import TraceError
 from accord.protocol.catalogue import requirements
 from accord.protocol.monitor import JUDGED_HERE, Monitor
@@ -14,8 +14,6 @@ from accord.protocol.rules import complete
 from accord.protocol.violation import Violation
 from accord.trace import Record
 from accord.types import RevisionId
-
-__all__ = ["decidable", "replay"]
 
 _SESSION: Final = "mcp-session-id"
 _LOST: Final = 404
@@ -46,7 +44,7 @@ def replay(
         TraceError: there is no message in it.
     """
     conversations = _Conversations(revision)
-    findings = Findings()
+    findings = ViolationGroups()
     messages = 0
     transports: set[str] = set()
 
@@ -66,13 +64,13 @@ def replay(
     note(conversations.close())
     monitor = conversations.current
     judged_by = monitor.conversation.current.id
-    return build(
+    return build_report(
         [each for each in monitor.verdicts() if is_chosen(each.id, only)],
         target=target,
         revision=monitor.revision,
         judged_by=judged_by,
         decidable=decidable(judged_by),
-        findings=findings.sorted(),
+        violations=findings.ordered(),
         setting=msgspec.structs.replace(
             setting or Setting(), transport=" and ".join(sorted(transports))
         ),
@@ -125,7 +123,7 @@ class _Conversations:
         late = [violation for each in self._all for violation in each.close()]
         if len(self._all) > 1:
             ids = dict.fromkeys(id for each in self._all for id in each.tallies)
-            total = {id: summed(each.tallies.get(id) for each in self._all) for id in ids}
+            total = {id: sum_tallies(each.tallies.get(id) for each in self._all) for id in ids}
             self.current.tallies.update(total)
         return late
 

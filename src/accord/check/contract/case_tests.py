@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from accord.check.contract.cases import Case, Expectation
-from accord.check.contract.contact import Answer, Contact, shown
-from accord.check.contract.model import Failure, Outcome, Test, pass_
+from accord.check.contract.case_file import Case, Expectation
+from accord.check.contract.model import Failure, Test, TestOutcome, pass_
+from accord.check.contract.tested_server import ServerAnswer, TestedServer, format_json
 from accord.client import blocking
 from accord.types import (
     CallToolResult,
@@ -18,53 +18,51 @@ from accord.types import (
     TextContent,
 )
 
-__all__ = ["case_test"]
-
 
 def case_test(case: Case) -> Test:
     """Return the test that a case describes."""
 
-    def run(contact: Contact) -> Outcome:
+    def run(contact: TestedServer) -> TestOutcome:
         answer, given, repeat = _asked(case, contact)
         wrong = next(_breaches(case.expect, answer), None)
         if wrong is None:
             return pass_()
         expected, came = wrong
         failure = Failure(expected=expected, came=came, given=given, repeat=repeat)
-        return Outcome(verdict="fail", failure=failure, calls=1)
+        return TestOutcome(verdict="fail", failure=failure, calls=1)
 
     subject = case.call or case.read or case.prompt or ""
     return Test(kind="case", subject=subject, name=case.name, run=run)
 
 
-def _asked(case: Case, contact: Contact) -> tuple[Answer, str, str]:
+def _asked(case: Case, contact: TestedServer) -> tuple[ServerAnswer, str, str]:
     if case.call is not None:
         answer = contact.call(case.call, case.arguments, is_reserved=True)
         repeat = contact.way.call(case.call, case.arguments)
-        return answer, f"{case.call} {shown(case.arguments)}", repeat
+        return answer, f"{case.call} {format_json(case.arguments)}", repeat
     if case.read is not None:
         answer = contact.ask(blocking.Client.read_resource, case.read)
         return answer, case.read, contact.way.read(case.read)
     assert case.prompt is not None
     answer = contact.ask(blocking.Client.get_prompt, case.prompt, case.arguments or None)
     repeat = contact.way.prompt(case.prompt, case.arguments)
-    return answer, f"{case.prompt} {shown(case.arguments)}", repeat
+    return answer, f"{case.prompt} {format_json(case.arguments)}", repeat
 
 
-def _breaches(expect: Expectation, answer: Answer) -> Iterator[tuple[str, str]]:
+def _breaches(expect: Expectation, answer: ServerAnswer) -> Iterator[tuple[str, str]]:
     if answer.kind in ("silence", "end", "breach"):
-        yield "an answer", answer.told()
+        yield "an answer", answer.summary()
         return
     is_error = answer.kind == "error" or getattr(answer.result, "is_error", False)
     text = answer.text if answer.kind == "error" else _text(answer.result)
     wants_error = expect.error is not False or expect.code is not None
     if is_error != bool(wants_error):
-        yield ("an error" if wants_error else "no error"), answer.told()
+        yield ("an error" if wants_error else "no error"), answer.summary()
         return
     if expect.code is not None and answer.code != expect.code:
-        yield f"error {expect.code}", answer.told()
+        yield f"error {expect.code}", answer.summary()
     if isinstance(expect.error, str) and expect.error not in text:
-        yield f"an error that contains {expect.error!r}", answer.told()
+        yield f"an error that contains {expect.error!r}", answer.summary()
     yield from _of_text(expect, text)
     if answer.kind == "result":
         yield from _of_structure(
@@ -76,19 +74,19 @@ def _breaches(expect: Expectation, answer: Answer) -> Iterator[tuple[str, str]]:
 
 def _of_text(expect: Expectation, text: str) -> Iterator[tuple[str, str]]:
     if expect.text is not None and text != expect.text:
-        yield f"the text {shown(expect.text)}", shown(text)
+        yield f"the text {format_json(expect.text)}", format_json(text)
     parts = [expect.contains] if isinstance(expect.contains, str) else expect.contains
     for part in parts:
         if part not in text:
-            yield f"a text that contains {shown(part)}", shown(text)
+            yield f"a text that contains {format_json(part)}", format_json(text)
     if expect.matches is not None and not re.search(expect.matches, text):
-        yield f"a text that matches {expect.matches}", shown(text)
+        yield f"a text that matches {expect.matches}", format_json(text)
 
 
 def _of_structure(expect: Expectation, came: Any) -> Iterator[tuple[str, str]]:
-    told = "no structured content" if came is msgspec.UNSET else shown(came)
+    told = "no structured content" if came is msgspec.UNSET else format_json(came)
     if expect.structured is not msgspec.UNSET and not _is_equal(expect.structured, came):
-        yield f"the structured content {shown(expect.structured)}", told
+        yield f"the structured content {format_json(expect.structured)}", told
     if expect.partly is not msgspec.UNSET:
         lacking = _lacking(expect.partly, came, "")
         if lacking is not None:
@@ -110,7 +108,7 @@ def _lacking(wanted: Any, came: Any, place: str) -> str | None:
     """Name the first member that is missing or different."""
     if not isinstance(wanted, dict):
         is_there = came is not msgspec.UNSET and _is_equal(wanted, came)
-        return None if is_there else f"{place or 'the value'} = {shown(wanted)}"
+        return None if is_there else f"{place or 'the value'} = {format_json(wanted)}"
     if not isinstance(came, dict):
         return f"an object as {place or 'the whole'}"
     for key, value in wanted.items():

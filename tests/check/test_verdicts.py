@@ -7,7 +7,7 @@ import pytest
 
 from accord.check.fake_server import passive_checks
 from accord.check.scenarios.client import CLIENT_SCENARIOS
-from accord.check.untried import NO_PROBE, untried_reason
+from accord.check.verdicts import NO_PROBE, explain_untried
 from accord.protocol.catalogue import catalogue
 
 ROWS = catalogue()
@@ -30,12 +30,12 @@ def test_every_requirement_that_observations_name_is_listed():
     ],
 )
 def test_a_requirement_that_is_never_tried_says_so(id, probed, reason):
-    assert untried_reason(ROWS[id], probed, "server").startswith(reason)
+    assert explain_untried(ROWS[id], probed, "server").startswith(reason)
 
 
 def test_a_requirement_that_no_play_tries_is_not_blamed_on_the_client():
     probed = passive_checks.PASSIVELY_CHECKED | {id for play in CLIENT_SCENARIOS for id in play.ids}
-    assert untried_reason(ROWS["icons.client.png-jpeg"], probed, "client") == NO_PROBE
-    assert untried_reason(ROWS["tools.call.method"], probed, "client") == (
+    assert explain_untried(ROWS["icons.client.png-jpeg"], probed, "client") == NO_PROBE
+    assert explain_untried(ROWS["tools.call.method"], probed, "client") == (
         "the client gave no occasion for it"
     )

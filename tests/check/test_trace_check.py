@@ -1,6 +1,6 @@
 import pytest
 
-from accord.check.replay import replay
+from accord.check.trace_check import replay
 from accord.errors import TraceError
 from accord.types import REVISION_IDS
 from check.sessions import NEW, line, opening, records_of, request, result
@@ -10,18 +10,20 @@ def judged(lines, **options):
     return replay(records_of(lines), target="a session", **options)
 
 
-def test_a_session_that_keeps_the_rules_has_no_findings():
+def test_a_session_that_keeps_the_rules_has_no_violations():
     report = judged([*opening(), request(2, "ping"), result(2)])
     assert (report.target, report.revision, report.judged_by) == ("a session", NEW, NEW)
-    assert report.findings == ()
+    assert report.violations == ()
     assert not report.has_failed
     assert report.score == 100
 
 
 def test_a_breach_is_found_with_its_record():
     report = judged([*opening(), request(2, "ping"), result(2), request(2, "ping")])
-    [finding] = [each for each in report.findings if each.requirement.endswith("id-unique")]
-    assert (finding.numbers, finding.party, finding.severity) == ([6], "client", "fail")
+    [group] = [
+        each for each in report.violations if each.violation.requirement.endswith("id-unique")
+    ]
+    assert (group.numbers, group.violation.party, group.severity) == ([6], "client", "fail")
     assert report.has_failed
     assert report.score < 100
 
@@ -66,7 +68,7 @@ def test_only_what_was_chosen_is_reported():
     lines = [*opening(), request(2, "ping"), result(2, pong=1), request(2, "ping")]
     report = judged(lines, only=["ping"])
     assert {each.id.split(".")[0] for each in report.results} == {"ping"}
-    assert [each.requirement for each in report.findings] == ["ping.response.empty"]
+    assert [each.violation.requirement for each in report.violations] == ["ping.response.empty"]
 
 
 # -- a client that began anew
@@ -108,7 +110,7 @@ def test_a_client_that_began_anew_has_several_conversations():
         *session_of("two", request(3, "ping"), result(3)),
     ]
     report = judged(lines)
-    assert report.findings == ()
+    assert report.violations == ()
     found = {each.id: each for each in report.results}
     assert found["ping.response.empty"].message == "held 2 times"
 
@@ -121,8 +123,8 @@ def test_breaches_of_all_conversations_are_counted():
         *over_http([request(4, "ping"), result(4, pong=1)], "one"),
     ]
     report = judged(lines)
-    [finding] = report.findings
-    assert (finding.requirement, finding.count) == ("ping.response.empty", 2)
+    [group] = report.violations
+    assert (group.violation.requirement, group.count) == ("ping.response.empty", 2)
 
 
 def test_a_second_opening_over_one_pipe_is_no_breach():

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from accord.check.contract.changes import LockError, changes, read_lock, written_lock
+from accord.check.contract.lock_file import LockError, find_changes, format_lock, read_lock
 
 TOOL = {"name": "add", "description": "Add.", "inputSchema": {"properties": {"a": {}}}}
 BEFORE = {
@@ -16,7 +16,7 @@ BEFORE = {
 
 
 def texts(after, before=BEFORE):
-    return [each.text() for each in changes(before, after)]
+    return [each.text() for each in find_changes(before, after)]
 
 
 def test_nothing_changed_is_no_change():
@@ -106,13 +106,13 @@ def test_what_nobody_sees_is_spelled_out():
 def test_true_is_not_1():
     tool = {"name": "t", "inputSchema": {"default": 1}}
     other = {"name": "t", "inputSchema": {"default": True}}
-    found = changes({"server": "s", "tools": [tool]}, {"server": "s", "tools": [other]})
+    found = find_changes({"server": "s", "tools": [tool]}, {"server": "s", "tools": [other]})
     assert [each.what for each in found] == ["inputSchema.default changed"]
 
 
 def test_the_same_surface_gives_the_same_text(tmp_path):
-    text = written_lock(BEFORE, "2025-06-18")
-    assert text == written_lock(dict(reversed(BEFORE.items())), "2025-06-18")
+    text = format_lock(BEFORE, "2025-06-18")
+    assert text == format_lock(dict(reversed(BEFORE.items())), "2025-06-18")
     (tmp_path / "a.lock").write_text(text)
     assert read_lock(tmp_path / "a.lock") == {"revision": "2025-06-18", **BEFORE}
 

@@ -12,8 +12,6 @@ from accord.protocol.catalogue import Requirement
 from accord.protocol.revisions import REVISIONS
 from accord.types import RevisionId
 
-__all__ = ["anchor"]
-
 _PAGE: Final = re.compile(r"(\d{4}-\d\d-\d\d)/(.+)")
 _DATED: Final = re.compile(r"\d{4}-\d\d-\d\d")
 

@@ -8,8 +8,6 @@ import msgspec
 
 from accord.errors import AccordError
 
-__all__ = ["DEFAULT_CALLS", "CallLimit", "CallPlan", "CallRefused"]
-
 # A full check of four revisions calls a tool some 45 times, one that asks questions some 60 times.
 DEFAULT_CALLS: Final = 100
 
@@ -66,11 +64,11 @@ class CallLimit:
         """Keep a call of a tool for `claim_reserved`."""
         self._reserved[name] += 1
 
-    def left(self, name: str) -> int:
+    def remaining(self, name: str) -> int:
         """Return how many calls of a tool may still be made, but for those that are reserved."""
         return max(self.calls - self.made[name] - self._reserved[name], 0)
 
-    def used_up(self, names: Iterable[str]) -> str:
+    def exhausted_text(self, names: Iterable[str]) -> str:
         """Say that the calls of these tools are used up."""
         return f"the calls of {', '.join(names)} are used up (--calls {self.calls})"
 
@@ -85,8 +83,8 @@ class CallLimit:
             return
         if tool in self._refused:
             raise CallRefused(f"{tool} is not called: {self._refused[tool]}")
-        if not self.left(tool):
-            raise CallRefused(self.used_up([tool]))
+        if not self.remaining(tool):
+            raise CallRefused(self.exhausted_text([tool]))
         self.made[tool] += 1
 
     def claim_reserved(self, name: str) -> None:
@@ -97,7 +95,7 @@ class CallLimit:
         """
         self._reserved[name] = max(self._reserved[name] - 1, 0)
         if self.made[name] >= self.calls:
-            raise CallRefused(self.used_up([name]))
+            raise CallRefused(self.exhausted_text([name]))
         self.made[name] += 1
 
     def claim_all(self, message: Any) -> None:

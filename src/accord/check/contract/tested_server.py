@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 import msgspec
 
-from accord.check.probing.calls import CallLimit
+from accord.check.probing.tool_calls import CallLimit
 from accord.client import ConnectOptions, blocking
 from accord.errors import (
     AccordError,
@@ -24,15 +24,13 @@ from accord.errors import (
 )
 from accord.types import AudioContent, ImageContent
 
-__all__ = ["Answer", "Contact", "Way", "shown"]
-
-Kind: TypeAlias = Literal["result", "error", "silence", "end", "breach"]
+AnswerKind: TypeAlias = Literal["result", "error", "silence", "end", "breach"]
 _SHOWN: Final = 400
 # A ping that a living server would have answered.
 _ALIVE: Final = 2.0
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """What came of one request.
 
     Attributes:
@@ -44,22 +42,22 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         seconds: how long it took.
     """
 
-    kind: Kind
+    kind: AnswerKind
     result: Any = None
     code: int | None = None
     text: str = ""
     seconds: float = 0.0
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """Say it in one line."""
         if self.kind == "result":
-            return shown(msgspec.to_builtins(self.result))
+            return format_json(msgspec.to_builtins(self.result))
         if self.kind == "error":
             return f"error {self.code}: {self.text}"[:_SHOWN]
         return self.text[:_SHOWN]
 
 
-class Way(msgspec.Struct, frozen=True, kw_only=True):
+class CallCommand(msgspec.Struct, frozen=True, kw_only=True):
     """How `accord call` reaches the same server: the words before and after what is called."""
 
     before: str = ""
@@ -85,7 +83,7 @@ class Way(msgspec.Struct, frozen=True, kw_only=True):
         return f"accord call {self.before}{words}{self.after}" if self.before + self.after else ""
 
 
-class Contact:
+class TestedServer:
     """A server under test, asked one thing at a time.
 
     Args:
@@ -104,10 +102,10 @@ class Contact:
         options: ConnectOptions | None = None,
         *,
         patience: float = 5.0,
-        way: Way | None = None,
+        way: CallCommand | None = None,
     ) -> None:
         self.patience = patience
-        self.way = way or Way()
+        self.way = way or CallCommand()
         self.limit = CallLimit()
         self._target = target
         self._options: ConnectOptions = options or {}
@@ -143,7 +141,9 @@ class Contact:
         if client is not None:
             client.close()
 
-    def ask(self, request: Callable[..., Any], *args: Any, patience: float | None = None) -> Answer:
+    def ask(
+        self, request: Callable[..., Any], *args: Any, patience: float | None = None
+    ) -> ServerAnswer:
         """Make one request with a method of the blocking client, and see what comes of it."""
         client = self.client
         patience = self.patience if patience is None else patience
@@ -152,19 +152,21 @@ class Contact:
             result = request(client, *args, timeout=patience, cap=patience)
         except RequestTimeout:
             self._recover()
-            return Answer(kind="silence", text=f"no answer within {patience:g} s")
+            return ServerAnswer(kind="silence", text=f"no answer within {patience:g} s")
         except RequestError as error:
-            answer = Answer(kind="error", code=error.code, text=str(error.message))
+            answer = ServerAnswer(kind="error", code=error.code, text=str(error.message))
         except (LocalProtocolError, RemoteProtocolError) as error:
-            answer = Answer(kind="breach", text=str(error))
+            answer = ServerAnswer(kind="breach", text=str(error))
         except (ConnectionClosed, TransportError) as error:
             self.close()
-            return Answer(kind="end", text=f"the connection ended: {error}")
+            return ServerAnswer(kind="end", text=f"the connection ended: {error}")
         else:
-            answer = Answer(kind="result", result=result)
+            answer = ServerAnswer(kind="result", result=result)
         return msgspec.structs.replace(answer, seconds=monotonic() - start)
 
-    def call(self, name: str, arguments: Mapping[str, Any], *, is_reserved: bool = False) -> Answer:
+    def call(
+        self, name: str, arguments: Mapping[str, Any], *, is_reserved: bool = False
+    ) -> ServerAnswer:
         """Call a tool; media that are no base64 are a breach.
 
         Args:
@@ -183,7 +185,9 @@ class Contact:
         if answer.kind == "result":
             for block in answer.result.content:
                 if isinstance(block, ImageContent | AudioContent) and not _is_base64(block.data):
-                    return Answer(kind="breach", text=f"{block.mime_type} content is no base64")
+                    return ServerAnswer(
+                        kind="breach", text=f"{block.mime_type} content is no base64"
+                    )
         return answer
 
     def is_alive(self) -> bool:
@@ -214,7 +218,7 @@ def _is_base64(text: str) -> bool:
     return True
 
 
-def shown(value: Any) -> str:
+def format_json(value: Any) -> str:
     """Return JSON in one line, cut where it becomes unreadable."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"

@@ -12,8 +12,6 @@ from accord.protocol.monitor import Evidence, Monitor
 from accord.trace import HttpFacts, Party, Record, Transport
 from accord.types import RevisionId
 
-__all__ = ["Tape"]
-
 # Evidence needs the last few messages; a flood must cost no more than this.
 _KEPT: Final = 400
 _SHOWN: Final = 400
@@ -23,7 +21,7 @@ _TOLD: Final = frozenset({"accept", "content-type", "host", "mcp-protocol-versio
 _LARGEST: Final = 64 * 1024
 
 
-class Tape:
+class MessageLog:
     """The records of one line, the newest of them kept, all of them judged.
 
     Args:

@@ -9,7 +9,7 @@ import pytest
 from accord import Context, Server
 from accord.check.probing.subject import Subject
 from accord.check.scenarios.server.questions import _wrong_content
-from accord.check.server_check import Plan, check_server
+from accord.check.server_check import ServerPlan, check_server
 
 NEW = "2025-11-25"
 VALIDATED = "elicitation.answers.validated"
@@ -37,7 +37,7 @@ def checked(server: Server, *only: str, revision: str = NEW) -> dict[str, Any]:
     async def run() -> Any:
         subject = Subject(name="asking", server=server, settling=0.05, at_once=32)
         async with asyncio.timeout(170):
-            return await check_server(subject, Plan(revisions=[revision], only=only))
+            return await check_server(subject, ServerPlan(revisions=[revision], only=only))
 
     return {result.id: result for result in asyncio.run(run()).results}
 
@@ -108,7 +108,7 @@ def test_a_server_that_declares_tasks_is_not_blamed_for_what_was_never_asked() -
     async def run() -> Any:
         subject = Subject(name="tasks", carrier=carrier, settling=0.05, at_once=32)
         async with asyncio.timeout(170):
-            return await check_server(subject, Plan(revisions=[NEW], only=["tasks"]))
+            return await check_server(subject, ServerPlan(revisions=[NEW], only=["tasks"]))
 
     results = [each for each in asyncio.run(run()).results if each.verdict == "not-exercised"]
     blamed = [each.id for each in results if "gave no occasion" in each.message]

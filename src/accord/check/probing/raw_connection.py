@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import msgspec
 
-from accord.check.probing.calls import CallLimit
-from accord.check.probing.questions import answer_to
-from accord.check.probing.tape import Tape
+from accord.check.probing.client_answers import answer_to
+from accord.check.probing.message_log import MessageLog
+from accord.check.probing.tool_calls import CallLimit
 from accord.errors import AccordError
 from accord.protocol.violation import OTHER
 from accord.trace import HttpFacts, Party
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from accord.protocol.monitor import Evidence
     from accord.types import RevisionId
 
-__all__ = ["CLIENT_INFO", "Carrier", "Line", "LineEnded", "Locked", "Reply", "Silence"]
 
 CLIENT_INFO: Final = {"name": "accord-check", "version": "1"}
 EVERYTHING: Final[Mapping[str, Any]] = {
@@ -39,7 +38,7 @@ _STARTING: Final = 4
 _ids = count(1)
 
 
-class Silence(AccordError):
+class MessageTimeout(AccordError):
     """What was waited for did not come in time.
 
     Attributes:
@@ -53,7 +52,7 @@ class Silence(AccordError):
         self.has_started = has_started
 
 
-class LineEnded(AccordError):
+class ConnectionEnded(AccordError):
     """The server ended the line, or itself.
 
     Attributes:
@@ -65,7 +64,7 @@ class LineEnded(AccordError):
         self.has_started = has_started
 
 
-class Locked(LineEnded):
+class AuthorizationRequired(ConnectionEnded):
     """The server wants to know who is there before anything else."""
 
 
@@ -96,14 +95,14 @@ class Reply(msgspec.Struct, frozen=True):
         return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-Respond: TypeAlias = Callable[["Line", dict[str, Any]], Coroutine[Any, Any, None]]
+Respond: TypeAlias = Callable[["RawConnection", dict[str, Any]], Coroutine[Any, Any, None]]
 """Answers a request of the other party, in place of the plain answers of a client."""
 
 
-class Carrier(Protocol):
+class RawCarrier(Protocol):
     """The transport of a line."""
 
-    async def open(self, line: "Line") -> None:
+    async def open(self, line: "RawConnection") -> None:
         """Make the connection; what comes is handed to `line.hear`."""
 
     async def send(self, data: bytes) -> None:
@@ -113,7 +112,7 @@ class Carrier(Protocol):
         """End the connection within a bounded time."""
 
 
-class Line:
+class RawConnection:
     """A connection to a server under check.
 
     Args:
@@ -139,8 +138,8 @@ class Line:
 
     def __init__(
         self,
-        carrier: Carrier,
-        tape: Tape,
+        carrier: RawCarrier,
+        tape: MessageLog,
         *,
         patience: float = 5.0,
         grace: float = 1.0,
@@ -150,7 +149,7 @@ class Line:
     ) -> None:
         self.carrier: Any = carrier
         self.me: Party = me
-        self.tape = tape
+        self.log = tape
         self.patience = patience
         self.limit = limit
         self.asked: set[str] = set()
@@ -161,7 +160,7 @@ class Line:
         self._starting = patience * _STARTING if starting is None else starting
         self._first_said: float | None = None
         self._requests: dict[tuple[type, Any], tuple[str, Any]] = {}
-        self.heard: list[dict[str, Any]] = []
+        self.received: list[dict[str, Any]] = []
         self.opening: dict[str, Any] = {}
         self.opening_proof: list[Evidence] = []
         self.revision: RevisionId | None = None
@@ -192,20 +191,20 @@ class Line:
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=self.patience)
         await self.carrier.close()
-        self.tape.close()
+        self.log.close()
 
     # -- hearing, called by the carrier
 
     def hear(self, data: bytes, http: HttpFacts | None = None) -> None:
         """Take what the other party sent."""
         self._note_first_word()
-        if self.tape.count >= _FLOOD:
+        if self.log.count >= _FLOOD:
             self.end(f"the server floods the line: more than {_FLOOD} messages")
             return
-        found = self.tape.take(OTHER[self.me], data, http)
+        found = self.log.take(OTHER[self.me], data, http)
         for message in found if isinstance(found, list) else [found]:
             if isinstance(message, dict):
-                self.heard.append(message)
+                self.received.append(message)
                 if "method" in message and "id" in message:
                     self.asked.add(str(message["method"]))
                     if self.answers_questions:
@@ -232,12 +231,12 @@ class Line:
         if isinstance(found, dict) and "id" in sent and _is_same(found.get("id"), id):
             self.hear(answer, http)
             return
-        self.tape.take(OTHER[self.me], answer, http)
+        self.log.take(OTHER[self.me], answer, http)
         if isinstance(id, str | int):
             error = found.get("error") if isinstance(found, dict) else None
             if not isinstance(error, dict):
                 error = {"message": f"HTTP status {http.status}"}
-            self.heard.append({"jsonrpc": "2.0", "id": id, "error": error})
+            self.received.append({"jsonrpc": "2.0", "id": id, "error": error})
             self._changed.set()
 
     def end(self, why: str) -> None:
@@ -265,7 +264,7 @@ class Line:
         """Send a message, or bytes that are none.
 
         Raises:
-            LineEnded: the server no longer listens.
+            ConnectionEnded: the server no longer listens.
             CallRefused: it calls a tool that may not be called, or not again.
         """
         self.claim(message)
@@ -283,11 +282,11 @@ class Line:
     async def _send(self, message: Any, http: HttpFacts | None = None) -> None:
         data = message if isinstance(message, bytes) else msgspec.json.encode(message)
         if self.ended is not None:
-            raise LineEnded(self.ended, has_started=self._has_spoken)
+            raise ConnectionEnded(self.ended, has_started=self._has_spoken)
         if self._first_said is None:
             self._first_said = asyncio.get_running_loop().time()
         if not getattr(self.carrier, "takes_down", False):
-            self.tape.take(self.me, data, http)
+            self.log.take(self.me, data, http)
         await self.carrier.send(data)
 
     async def notify(self, method: str, params: Any = None) -> None:
@@ -308,10 +307,10 @@ class Line:
         id, params = message["id"], message.get("params")
         name = params.get("name") if isinstance(params, dict) else None
         self._requests[type(id), id] = message["method"], name
-        self.proof = partial(self.tape.evidence_of_exchange, id)
+        self.proof = partial(self.log.evidence_of_exchange, id)
         try:
             await self._send(message)
-        except Silence as error:
+        except MessageTimeout as error:
             # Over HTTP a server may take a request by answering it.
             self._note_late(id, self.longest)
             raise self._missing(id, error) from None
@@ -341,8 +340,8 @@ class Line:
         """Send a request and wait for its answer.
 
         Raises:
-            Silence: none came in time.
-            LineEnded: the line ended first.
+            MessageTimeout: none came in time.
+            ConnectionEnded: the line ended first.
         """
         used = await self.begin(method, params, id=id)
         return await self.reply_to(used, patience=patience, what=method)
@@ -353,10 +352,10 @@ class Line:
         """Wait for the answer to a request.
 
         Raises:
-            Silence: none came in time.
-            LineEnded: the line ended first.
+            MessageTimeout: none came in time.
+            ConnectionEnded: the line ended first.
         """
-        self.proof = partial(self.tape.evidence_of_exchange, id)
+        self.proof = partial(self.log.evidence_of_exchange, id)
         wait = self.longest if patience is None else patience
         began = asyncio.get_running_loop().time()
         try:
@@ -365,7 +364,7 @@ class Line:
                 f"an answer to {what}",
                 patience=wait,
             )
-        except Silence as error:
+        except MessageTimeout as error:
             if patience is None:
                 self._note_late(id, wait)
             raise self._missing(id, error) from None
@@ -384,8 +383,8 @@ class Line:
         """Return the method of a request that was sent; empty where there was none."""
         return self._requests.get((type(id), id), ("", None))[0]
 
-    def _missing(self, id: Any, error: Silence) -> Silence:
-        return Silence(str(error), method=self.method_of(id), has_started=self._has_spoken)
+    def _missing(self, id: Any, error: MessageTimeout) -> MessageTimeout:
+        return MessageTimeout(str(error), method=self.method_of(id), has_started=self._has_spoken)
 
     def _note_late(self, id: Any, seconds: float) -> None:
         method, name = self._requests.get((type(id), id), ("", None))
@@ -403,8 +402,8 @@ class Line:
         """Wait for a message of the server, or find it among those heard since then.
 
         Raises:
-            Silence: it did not come in time.
-            LineEnded: the line ended first.
+            MessageTimeout: it did not come in time.
+            ConnectionEnded: the line ended first.
         """
         if patience is None:
             patience = self.patience if self._has_spoken else self._starting
@@ -413,29 +412,29 @@ class Line:
         deadline = loop.time() + patience
         while True:
             self._changed.clear()
-            while place < len(self.heard):
-                if is_wanted(self.heard[place]):
-                    return self.heard[place]
+            while place < len(self.received):
+                if is_wanted(self.received[place]):
+                    return self.received[place]
                 place += 1
             if self.ended is not None:
-                raise LineEnded(
+                raise ConnectionEnded(
                     f"{self.ended}, while {what} was expected", has_started=self._has_spoken
                 )
             try:
                 async with asyncio.timeout_at(deadline):
                     await self._changed.wait()
             except TimeoutError:
-                raise Silence(
+                raise MessageTimeout(
                     f"{what} did not come within {patience:.3g} s", has_started=self._has_spoken
                 ) from None
 
     def point_at(self, *messages: Any) -> None:
         """Name the messages, sent or heard, that the next verdict is about."""
-        self.proof = partial(self.tape.evidence_of, messages)
+        self.proof = partial(self.log.evidence_of, messages)
 
-    async def hush(self, seconds: float) -> list[dict[str, Any]]:
+    async def collect(self, seconds: float) -> list[dict[str, Any]]:
         """Listen for so long and return what came."""
-        place = len(self.heard)
+        place = len(self.received)
         deadline = asyncio.get_running_loop().time() + seconds
         while self.ended is None:
             self._changed.clear()
@@ -444,7 +443,7 @@ class Line:
                     await self._changed.wait()
             except TimeoutError:
                 break
-        return self.heard[place:]
+        return self.received[place:]
 
     async def initialize(
         self,
@@ -462,7 +461,7 @@ class Line:
         }
         reply = await self.ask("initialize", params)
         self.opening = reply.result
-        self.opening_proof = self.tape.evidence_of_exchange(reply.message.get("id"))
+        self.opening_proof = self.log.evidence_of_exchange(reply.message.get("id"))
         self.revision = self.opening.get("protocolVersion")
         if hasattr(self.carrier, "agree"):
             self.carrier.agree(self.revision)

@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.check.contract.cases import Case
-from accord.check.contract.contact import Contact
-from accord.check.contract.expectations import case_test
-from accord.check.contract.model import Failure, Kind, Outcome, Test, skip
+from accord.check.contract.case_file import Case
+from accord.check.contract.case_tests import case_test
+from accord.check.contract.declared_tests import ContractRules, tool_tests
+from accord.check.contract.model import Failure, Test, TestKind, TestOutcome, skip
 from accord.check.contract.others import prompt_tests, resource_tests, template_tests
-from accord.check.contract.tools import Rules, tool_tests
-from accord.check.probing.calls import CallLimit, CallPlan, CallRefused
+from accord.check.contract.tested_server import TestedServer
+from accord.check.probing.tool_calls import CallLimit, CallPlan, CallRefused
 from accord.errors import (
     ConnectFailed,
     MethodNotFound,
@@ -23,24 +23,14 @@ from accord.errors import (
     RequestTimeout,
 )
 
-__all__ = [
-    "ContractBroken",
-    "Ran",
-    "all_tests",
-    "check_contract",
-    "planned_tests",
-    "run_test",
-    "run_tests",
-]
-
 _TEMPLATES: Final = "resources/templates/list"
 
 
-class Ran(msgspec.Struct, frozen=True, kw_only=True):
+class TestRun(msgspec.Struct, frozen=True, kw_only=True):
     """A test with its outcome and the seconds it took."""
 
     test: Test
-    outcome: Outcome
+    outcome: TestOutcome
     seconds: float = 0.0
 
 
@@ -48,7 +38,9 @@ class ContractBroken(AssertionError):
     """A server does not keep what it declares; the message has every failure."""
 
 
-def all_tests(contact: Contact, rules: Rules | None, cases: Iterable[Case] = ()) -> list[Test]:
+def all_tests(
+    contact: TestedServer, rules: ContractRules | None, cases: Iterable[Case] = ()
+) -> list[Test]:
     """Return the tests that what a server declares gives rise to, and those of the cases.
 
     Args:
@@ -60,12 +52,12 @@ def all_tests(contact: Contact, rules: Rules | None, cases: Iterable[Case] = ())
         MissingExtra: arguments cannot be generated.
         ValueError: a tool was chosen that the server has not.
     """
-    return planned_tests(contact, rules, cases)[0]
+    return plan_tests(contact, rules, cases)[0]
 
 
-def planned_tests(
-    contact: Contact,
-    rules: Rules | None,
+def plan_tests(
+    contact: TestedServer,
+    rules: ContractRules | None,
     cases: Iterable[Case] = (),
     *,
     calls: int | None = None,
@@ -84,7 +76,7 @@ def planned_tests(
         calls = None if rules is None else rules.calls
     if calls is None:
         # Cases were asked for one by one: no default cuts them short.
-        calls = (rules or Rules()).most_calls + max(asked.values(), default=0)
+        calls = (rules or ContractRules()).most_calls + max(asked.values(), default=0)
     limit = CallLimit(calls)
     contact.limit = limit
     for name in asked.elements():
@@ -97,7 +89,9 @@ def planned_tests(
     return [*made, *map(case_test, cases)], plan
 
 
-def _declared(contact: Contact, rules: Rules) -> tuple[list[Test], dict[str, str | None]]:
+def _declared(
+    contact: TestedServer, rules: ContractRules
+) -> tuple[list[Test], dict[str, str | None]]:
     """Return the tests of what a server declares; and its tools, with why some are not called."""
     import_module("accord.check.contract.generation")
     client = contact.client
@@ -133,7 +127,7 @@ def _declared(contact: Contact, rules: Rules) -> tuple[list[Test], dict[str, str
 
 
 def _listed(
-    kind: Kind, method: str, entries: Iterable[Any]
+    kind: TestKind, method: str, entries: Iterable[Any]
 ) -> tuple[list[dict[str, Any]], list[Test]]:
     """Return what a list has, and where it fails the test that says so: the others are tested."""
     found: list[dict[str, Any]] = []
@@ -142,7 +136,7 @@ def _listed(
             found.append(msgspec.to_builtins(each))  # noqa: PERF401  # what came first is kept
     except (RequestError, RequestTimeout, RemoteProtocolError) as error:
         failure = Failure(expected="a list", came=str(error), given=method)
-        outcome = Outcome(verdict="fail", failure=failure, calls=1)
+        outcome = TestOutcome(verdict="fail", failure=failure, calls=1)
         if method == _TEMPLATES and isinstance(error, MethodNotFound):
             # Many servers with plain resources have no templates, and no method for them.
             outcome = skip(f"the server has no such method: {error}")
@@ -152,11 +146,11 @@ def _listed(
 
 
 def run_tests(
-    contact: Contact,
+    contact: TestedServer,
     tests: Sequence[Test],
     *,
     step: Callable[[int, str], object] | None = None,
-) -> list[Ran]:
+) -> list[TestRun]:
     """Run tests one after the other.
 
     Args:
@@ -164,17 +158,17 @@ def run_tests(
         tests: what to run.
         step: told before each test how many are done and what it is called.
     """
-    done: list[Ran] = []
+    done: list[TestRun] = []
     for number, test in enumerate(tests):
         if step is not None:
             step(number, test.name)
         start = monotonic()
         outcome = run_test(contact, test)
-        done.append(Ran(test=test, outcome=outcome, seconds=monotonic() - start))
+        done.append(TestRun(test=test, outcome=outcome, seconds=monotonic() - start))
     return done
 
 
-def run_test(contact: Contact, test: Test) -> Outcome:
+def run_test(contact: TestedServer, test: Test) -> TestOutcome:
     """Run one test; a server that cannot be reached again has failed it."""
     try:
         return test.run(contact)
@@ -182,7 +176,7 @@ def run_test(contact: Contact, test: Test) -> Outcome:
         return skip(str(error))
     except ConnectFailed as error:
         failure = Failure(expected="a server that can be reached again", came=str(error))
-        return Outcome(verdict="fail", failure=failure)
+        return TestOutcome(verdict="fail", failure=failure)
 
 
 def check_contract(
@@ -195,7 +189,7 @@ def check_contract(
     calls: int | None = None,
     timeout: float = 5.0,
     **options: Any,
-) -> list[Ran]:
+) -> list[TestRun]:
     """Hold a server to what it declares, for tests of one's own.
 
     Args:
@@ -215,14 +209,14 @@ def check_contract(
     Raises:
         ContractBroken: at least one test failed; an AssertionError that shows each.
     """
-    rules = Rules(
+    rules = ContractRules(
         tools=frozenset(tools),
         allow_writes=allow_writes,
         examples=examples,
         seed=seed,
         calls=calls,
     )
-    with Contact(target, options, patience=timeout) as contact:  # type: ignore[arg-type]  # theirs
+    with TestedServer(target, options, patience=timeout) as contact:  # type: ignore[arg-type]  # theirs
         ran = run_tests(contact, all_tests(contact, rules))
     broken = [each for each in ran if each.outcome.failure is not None]
     if broken:
@@ -231,6 +225,6 @@ def check_contract(
     return ran
 
 
-def _indented(outcome: Outcome) -> str:
+def _indented(outcome: TestOutcome) -> str:
     assert outcome.failure is not None
     return "\n".join(f"  {line}" for line in outcome.failure.text().splitlines())

@@ -1,0 +1,216 @@
+"""Verdicts on requirements: what scenarios find, joined with what monitors counted."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Final
+
+import msgspec
+
+from accord.check.report import VERDICTS
+from accord.protocol.catalogue import Requirement, catalogue
+from accord.protocol.monitor import Evidence, Tally, Verdict, VerdictName
+from accord.protocol.rules import complete
+from accord.protocol.rules._rule import RULES
+from accord.protocol.violation import Party
+from accord.types import RevisionId
+from accord.types._base import REVISION_IDS
+
+NO_OCCASION: Final = "the {} gave no occasion for it"
+NO_PROBE: Final = "accord has no probe for this yet"
+_EVIDENCE_KEPT: Final = 5
+_OPEN: tuple[VerdictName, ...] = ("not-exercised", "not-applicable")
+# A check never asks for these, so no message of the other party can show them.
+_NEVER_REQUESTED: Final = frozenset({"tasks"})
+
+
+def make_verdict(
+    row: Requirement,
+    revision: RevisionId,
+    name: VerdictName,
+    message: str,
+    evidence: Sequence[Evidence] = (),
+) -> Verdict:
+    """Return the verdict on a requirement under one revision."""
+    return Verdict(
+        id=row.id,
+        level=row.level_in(revision),
+        party=row.party,
+        revisions=(revision,),
+        verdict=name,
+        message=message,
+        evidence=list(evidence),
+    )
+
+
+class VerdictCollector:
+    """Collects the verdicts of scenarios under one revision.
+
+    Args:
+        party: the party under check.
+        revision: the revision to judge by.
+
+    Attributes:
+        found: the verdicts of scenarios, by requirement.
+        tallies: the counts of monitors, one mapping for each connection.
+    """
+
+    def __init__(self, party: Party, revision: RevisionId) -> None:
+        self.party: Party = party
+        self.revision = revision
+        self.found: dict[str, Verdict] = {}
+        self.tallies: list[Mapping[str, Tally]] = []
+
+    def hold(
+        self, id: str, condition: object, why: str, *, evidence: Iterable[Evidence] = ()
+    ) -> bool:
+        """Record whether a requirement was kept; one breach outweighs every success.
+
+        Args:
+            id: the requirement; ignored if it does not hold in this revision.
+            condition: what must be true.
+            why: what the party does otherwise, to be read after its name.
+            evidence: the messages that show it.
+        """
+        row = catalogue()[id]
+        if not row.holds_in(self.revision):
+            return bool(condition)
+        known = self.found.get(id)
+        if condition:
+            if known is None or known.verdict in _OPEN:
+                self.found[id] = self._verdict(row, "pass", "held")
+            return True
+        severity = row.severity_in(self.revision)
+        if severity is None:
+            optional = f"held; {why}, which is optional"
+            self.found.setdefault(id, self._verdict(row, "pass", optional))
+        elif known is None or known.verdict not in ("fail", "warn"):
+            first = Evidence(why, self.party)
+            self.found[id] = self._verdict(row, severity, why, [first, *evidence])
+        return False
+
+    def skip(self, id: str, why: str) -> None:
+        """Record why a requirement could not be put to the test."""
+        self._set_default(id, "not-exercised", why)
+
+    def exclude(self, id: str, why: str) -> None:
+        """Record why a requirement does not concern this party."""
+        self._set_default(id, "not-applicable", why)
+
+    def adopt(self, found: Iterable[Verdict]) -> None:
+        """Copy verdicts of another revision to the requirements that hold in this one too."""
+        for verdict in found:
+            row = catalogue()[verdict.id]
+            known = self.found.get(row.id)
+            if row.holds_in(self.revision) and (known is None or _rank(verdict) < _rank(known)):
+                self.found[row.id] = self._verdict(
+                    row, verdict.verdict, verdict.message, verdict.evidence
+                )
+
+    def verdict(self, id: str) -> Verdict | None:
+        """Return the worst verdict of scenarios and monitors; None if there is neither."""
+        row = catalogue()[id]
+        tally = sum_tallies(tallies.get(id) for tallies in self.tallies)
+        found = (self.found.get(id), self._tally_verdict(row, tally))
+        return worst([each for each in found if each is not None])
+
+    def _set_default(self, id: str, name: VerdictName, why: str) -> None:
+        row = catalogue()[id]
+        if row.holds_in(self.revision):
+            self.found.setdefault(id, self._verdict(row, name, why))
+
+    def _tally_verdict(self, row: Requirement, tally: Tally) -> Verdict | None:
+        if tally.worst is not None:
+            # One mistake shows on many connections, so only different mistakes are counted.
+            ways: dict[str, Evidence] = {}
+            for kept in tally.kept:
+                ways.setdefault(
+                    kept.why, Evidence(kept.why, kept.party, kept.number, kept.evidence)
+                )
+            first, *rest = ways
+            more = f" (and {len(rest)} more like it)" if rest else ""
+            evidence = list(ways.values())[:_EVIDENCE_KEPT]
+            return self._verdict(row, tally.worst, first + more, evidence)
+        if tally.exercised:
+            return self._verdict(row, "pass", tally.held_text)
+        return None
+
+    def _verdict(
+        self,
+        row: Requirement,
+        name: VerdictName,
+        message: str,
+        evidence: Sequence[Evidence] = (),
+    ) -> Verdict:
+        return make_verdict(row, self.revision, name, message, evidence)
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict | None:
+    """Return the verdict that counts where several differ; None if there are none."""
+    return min(verdicts, key=_rank, default=None)
+
+
+def _rank(verdict: Verdict) -> int:
+    return VERDICTS.index(verdict.verdict)
+
+
+def is_chosen(id: str, only: Collection[str]) -> bool:
+    """Return whether `--only` selects a requirement, by its id or the beginning of it.
+
+    >>> is_chosen("tools.list.array", ["tools", "ping.response.empty"])
+    True
+    """
+    return not only or any(id == each or id.startswith(f"{each.rstrip('.*')}.") for each in only)
+
+
+def hide_secrets(verdict: Verdict, secrets: Sequence[str]) -> Verdict:
+    """Return a verdict without the user's tokens, which a server may repeat."""
+
+    def hide(text: str) -> str:
+        for secret in secrets:
+            text = text.replace(secret, "(secret)")
+        return text
+
+    evidence = [
+        msgspec.structs.replace(
+            each, why=hide(each.why), message=each.message and hide(each.message)
+        )
+        for each in verdict.evidence
+    ]
+    return msgspec.structs.replace(verdict, message=hide(verdict.message), evidence=evidence)
+
+
+def sum_tallies(tallies: Iterable[Tally | None]) -> Tally:
+    """Add up the counts of several monitors."""
+    total = Tally(kept=[])
+    for tally in tallies:
+        if tally is not None:
+            total.exercised += tally.exercised
+            total.breaches += tally.breaches
+            if tally.worst is not None and total.worst != "fail":
+                total.worst = tally.worst
+            total.kept += tally.kept
+            total.hint = total.hint or tally.hint
+    return total
+
+
+def explain_untried(row: Requirement, probed: Collection[str], party: str) -> str:
+    """Return why a requirement was not put to the test.
+
+    Args:
+        row: the requirement.
+        probed: ids of the requirements that this kind of check tries.
+        party: the party under check.
+    """
+    if row.check == "human":
+        return "it takes a person to see this"
+    has_rule = row.check == "wire" and row.id in _ids_with_rules()
+    if row.id in probed or (has_rule and row.area not in _NEVER_REQUESTED):
+        return NO_OCCASION.format(party)
+    return NO_PROBE
+
+
+@cache
+def _ids_with_rules() -> frozenset[str]:
+    """Return the ids of the requirements that a monitor judges."""
+    complete(REVISION_IDS[-1])  # registers the rules of all areas
+    return frozenset(rule.requirement for rule in RULES)
