@@ -263,7 +263,7 @@ class FakeServer:
         self, line: RawConnection, message: Any, *, beside: Mapping[str, Any] | None
     ) -> None:
         """Say something, over HTTP on the stream of a request that waits for its answer."""
-        if beside is not None and self.streams and hasattr(line.carrier, "say_beside"):
+        if beside is not None and self.streams and hasattr(line.carrier, "send_beside"):
             await line.carrier.send_beside(beside.get("id"), message)
         else:
             await line.say(message)
