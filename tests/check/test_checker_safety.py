@@ -9,7 +9,7 @@ from accord.auth.sending import AddressPolicy, GuardedSender
 from accord.bindings.challenge import parse_challenges
 from accord.check.probing.subject import Subject
 from accord.check.rendering.json import as_json
-from accord.check.scenarios.server._discovery import discover
+from accord.check.scenarios.server._http_requests import discover
 from accord.check.server_check import ServerPlan, check_server
 from check.mutants.protected import OTHER, OWN, protected
 from support.http_server import free_port, serving

@@ -16,9 +16,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.check.fake_server.client_run import ClientRun
-from accord.check.fake_server.conclusions import CONCLUSIONS
 from accord.check.fake_server.http_transport import FakeHttpTransport
-from accord.check.fake_server.passive_checks import PASSIVELY_CHECKED, run_passive_checks
+from accord.check.fake_server.passive_checks import (
+    CONCLUSIONS,
+    PASSIVELY_CHECKED,
+    run_passive_checks,
+)
 from accord.check.fake_server.server import FakeServer
 from accord.check.fake_server.stdio_transport import FakeStdioTransport
 from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout

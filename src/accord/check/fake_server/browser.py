@@ -7,8 +7,6 @@ standard library is imported.
 import sys
 import urllib.request
 
-__all__ = ["main"]
-
 _PATIENCE = 10
 
 

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from accord.check.fake_server.http_transport import ReceivedRequest
     from accord.check.fake_server.server import FakeServer
 
-__all__ = ["ClientRun"]
-
 
 class ClientRun:
     """What happened when a client met an actor.

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from accord.check.fake_server.server import FakeServer
 
-__all__ = ["FakeHttpTransport", "RawResponse", "ReceivedRequest"]
-
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]

@@ -1,18 +1,16 @@
-"""What every run of a client shows without being asked: HTTP heads, lines, methods, its end."""
+"""Checks on the traffic of every run, and on several runs of a client together."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from accord.bindings import headers as names
+from accord.check.fake_server.client_run import ClientRun
 from accord.protocol.revisions import REVISIONS
 
 if TYPE_CHECKING:
-    from accord.check.fake_server.client_run import ClientRun
     from accord.check.fake_server.http_transport import ReceivedRequest
-
-__all__ = ["PASSIVELY_CHECKED", "accepts_type", "run_passive_checks"]
 
 _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
     "resources.list.method": ("resources/list",),
@@ -58,7 +56,7 @@ PASSIVELY_CHECKED: Final = frozenset(
 _LISTS: Final = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 
 
-def run_passive_checks(show: "ClientRun") -> None:
+def run_passive_checks(show: ClientRun) -> None:
     """Judge what can be seen in any run against a server that keeps the rules."""
     _observe_methods(show)
     _observe_answers(show)
@@ -73,7 +71,7 @@ def run_passive_checks(show: "ClientRun") -> None:
 # -- messages
 
 
-def _observe_methods(show: "ClientRun") -> None:
+def _observe_methods(show: ClientRun) -> None:
     for id, (method, *parameters) in _METHODS.items():
         for message in show.received(method):
             params = _params(message)
@@ -93,7 +91,7 @@ def _observe_methods(show: "ClientRun") -> None:
             show.holds("practice.list.empty-params", isinstance(params, dict), why)
 
 
-def _observe_answers(show: "ClientRun") -> None:
+def _observe_answers(show: ClientRun) -> None:
     for method in show.server.unanswered_methods:
         id = "ping.response.prompt" if method == "ping" else "jsonrpc.request.answered"
         show.fail(id, f"stays connected, and does not answer {method}")
@@ -107,7 +105,7 @@ def _params(message: Mapping[str, Any]) -> dict[str, Any]:
 # -- stdio
 
 
-def _observe_lines(show: "ClientRun") -> None:
+def _observe_lines(show: ClientRun) -> None:
     show.passes("stdio.client.launches-server")
     odd = [each.decode(errors="replace") for each in show.server.odd]
     unfinished = [each for each in odd if _is_whole(each)]
@@ -130,7 +128,7 @@ def _observe_lines(show: "ClientRun") -> None:
     _observe_end(show)
 
 
-def _observe_end(show: "ClientRun") -> None:
+def _observe_end(show: ClientRun) -> None:
     id = "lifecycle.shutdown.stdio-close-stdin"
     if show.exit_code is None:
         show.skip(id, "the client did not end by itself")
@@ -172,7 +170,7 @@ def _are_several(text: str) -> bool:
 # -- HTTP with SSE
 
 
-def _observe_posts(show: "ClientRun") -> None:
+def _observe_posts(show: ClientRun) -> None:
     for asked in show.requests:
         message = asked.message
         if not isinstance(message, dict) or "jsonrpc" not in message:
@@ -192,7 +190,7 @@ def _observe_posts(show: "ClientRun") -> None:
 # -- Streamable HTTP
 
 
-def _observe_http(show: "ClientRun") -> None:
+def _observe_http(show: ClientRun) -> None:
     row = REVISIONS[show.revision]
     session: str | None = None
     opening: ReceivedRequest | None = None
@@ -226,7 +224,7 @@ def _is_after(asked: "ReceivedRequest", opening: "ReceivedRequest") -> bool:
     return not opening.was_left and opening.ended is not None and asked.at >= opening.ended
 
 
-def _session_of(show: "ClientRun", opening: "ReceivedRequest") -> str | None:
+def _session_of(show: ClientRun, opening: "ReceivedRequest") -> str | None:
     """Return the session that an initialize request began."""
     for line in show.lines:
         for message in line.received:
@@ -235,7 +233,7 @@ def _session_of(show: "ClientRun", opening: "ReceivedRequest") -> str | None:
     return None
 
 
-def _observe_head(show: "ClientRun", asked: "ReceivedRequest") -> None:
+def _observe_head(show: ClientRun, asked: "ReceivedRequest") -> None:
     accept = asked.headers.get("accept")
     if asked.method == "POST":
         show.passes("http.client.post-messages")
@@ -267,7 +265,7 @@ def accepts_type(accept: str | None, content_type: str) -> bool:
     return content_type in named
 
 
-def _observe_session(show: "ClientRun", asked: "ReceivedRequest", session: str | None) -> None:
+def _observe_session(show: ClientRun, asked: "ReceivedRequest", session: str | None) -> None:
     if session is None:
         return
     given = asked.headers.get(names.SESSION)
@@ -281,7 +279,7 @@ def _observe_session(show: "ClientRun", asked: "ReceivedRequest", session: str |
         show.passes("session.id.header-name")
 
 
-def _observe_delete(show: "ClientRun", session: str) -> None:
+def _observe_delete(show: ClientRun, session: str) -> None:
     id = "session.end.client-delete"
     if any(each.method == "DELETE" for each in show.requests):
         named = [each.headers.get(names.SESSION) for each in show.requests]
@@ -292,5 +290,48 @@ def _observe_delete(show: "ClientRun", session: str) -> None:
         show.fail(id, "ends, and leaves its session to the server")
 
 
-def _was_session(show: "ClientRun", given: str | None) -> bool:
+def _was_session(show: ClientRun, given: str | None) -> bool:
     return any(line.carrier.session == given for line in show.lines if given)
+
+
+def _keeps_out_of_unspoken(shows: Sequence[ClientRun]) -> None:
+    """lifecycle.version.client-disconnects: what it did not agree to, it left."""
+    for show in shows:
+        is_well = not show.server.ids and show.server.is_judged
+        if is_well and show.lines and not show.is_initialized and not show.was_connected:
+            show.passes("lifecycle.version.client-disconnects")
+
+
+def _falls_back_always(shows: Sequence[ClientRun]) -> None:
+    """http.compat.sse-fallback: on one status and not on another is half a fallback."""
+    tried = [show for show in shows if show.server.is_older]
+    fallen = [show for show in tried if any(each.method == "GET" for each in show.requests)]
+    for show in tried:
+        for id in show.server.ids:
+            if not fallen:
+                show.not_applicable(id, "the client does not speak to servers of the older form")
+                continue
+            why = f"does not fall back to HTTP with SSE on {show.server.refusal}, on others it does"
+            show.holds(id, show in fallen, why)
+
+
+def _takes_both_forms(shows: Sequence[ClientRun]) -> None:
+    """http.client.supports-both-forms: what goes on with one form goes on with the other."""
+    id = "http.client.supports-both-forms"
+    streamed = [show for show in shows if id in show.server.ids]
+    whole = [show for show in shows if not show.server.ids and not show.server.streams]
+    for show in streamed:
+        same = [each for each in whole if each.server.revision == show.server.revision]
+        if any(each.is_initialized for each in same):
+            show.holds(
+                id, show.is_initialized, "does not go on where answers come as event streams"
+            )
+        elif show.is_initialized:
+            show.fail(id, "does not go on where answers come as JSON")
+
+
+CONCLUSIONS: Final[tuple[Callable[[Sequence[ClientRun]], None], ...]] = (
+    _keeps_out_of_unspoken,
+    _falls_back_always,
+    _takes_both_forms,
+)

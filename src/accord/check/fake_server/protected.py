@@ -18,8 +18,6 @@ from accord.check.fake_server.server import FakeServer
 if TYPE_CHECKING:
     from accord.check.fake_server.http_transport import ReceivedRequest
 
-__all__ = ["ProtectedFakeServer", "parse_fields"]
-
 # The places of both forms of HTTP.
 PROTECTED: Final = ("/mcp", "/sse", "/messages")
 SERVER_METADATA: Final = "/.well-known/oauth-authorization-server"

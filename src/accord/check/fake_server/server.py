@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
     from accord.check.fake_server.http_transport import RawResponse, ReceivedRequest
 
-__all__ = ["CLIENT_SCENARIOS", "LISTS", "FakeServer", "client_scenario", "revisions_of"]
-
 TOOLS: Final[tuple[Mapping[str, Any], ...]] = (
     {
         "name": "echo",

@@ -15,8 +15,6 @@ from accord.check.probing.raw_connection import ConnectionEnded, RawConnection
 if TYPE_CHECKING:
     from accord.check.fake_server.server import FakeServer
 
-__all__ = ["FakeStdioTransport"]
-
 _CHUNK: Final = 64 * 1024
 _LONGEST: Final = 64 * 1024 * 1024
 _CLOSING: Final = 1.0

@@ -10,8 +10,6 @@ from accord.trace import Transport
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe, ServerFacts
 
-__all__ = ["SERVER_SCENARIOS", "WORK_OF_AUTHORS", "Body", "Scenario", "scenario"]
-
 Body: TypeAlias = Callable[["Probe"], Awaitable[None]]
 When: TypeAlias = Callable[["ServerFacts"], str | None]
 

@@ -18,8 +18,6 @@ from accord.check.watching.watcher import Copy, Watcher
 from accord.errors import ConnectFailed
 from accord.trace import LINE_LIMIT, Party
 
-__all__ = ["watch_command"]
-
 _CHUNK: Final = 64 * 1024
 # What is still on its way when the server has ended.
 _DRAINING: Final = 5.0

@@ -26,8 +26,6 @@ from accord.testing.files import create_next
 from accord.testing.masking import Masks
 from accord.trace import HttpFacts, Party, Record, Transport
 
-__all__ = ["Copy", "Watcher", "merged"]
-
 # Copies that wait to be judged: with more, the watcher would cost more than what it watches.
 HELD_MOST: Final = 64 * 1024 * 1024
 # What a copy costs beside its bytes, so that a flood of empty lines is bounded as well.

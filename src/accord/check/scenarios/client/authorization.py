@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
     from accord.check.fake_server.http_transport import ReceivedRequest
 
-__all__: list[str] = []
-
 _FLOW: Final = (
     "auth.http.oauth-flow",
     "auth.oauth21.implementations",

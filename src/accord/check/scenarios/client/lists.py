@@ -11,8 +11,6 @@ from accord.errors import RequestError
 if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
 
-__all__ = ["Pages"]
-
 _MORE: Final[Mapping[str, tuple[dict[str, Any], ...]]] = {
     "tools/list": tuple(
         {"name": name, "description": "Do nothing.", "inputSchema": {"type": "object"}}

@@ -11,8 +11,6 @@ from accord.protocol.json_schema import compile_schema
 if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
 
-__all__ = ["SAMPLING", "asks_model", "can_elicit"]
-
 SAMPLING: Final[dict[str, Any]] = {
     "messages": [{"role": "user", "content": {"type": "text", "text": "Say hello."}}],
     "maxTokens": 10,

@@ -15,21 +15,22 @@ from accord.check.probing.exchange import Heard, exchanging, posted
 from accord.check.probing.http import ACCEPT, CONTENT_JSON
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._discovery import (
+from accord.check.scenarios.server._http_requests import (
     Published,
+    conversing,
     discover,
+    end_session,
     guarded_sender,
+    initialize,
     is_oauth,
     quoted_place,
+    request,
 )
-from accord.check.scenarios.server._posting import conversing, end_session, initialize, request
 from accord.check.verdicts import NO_PROBE
 from accord.protocol.catalogue import catalogue
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
-
-__all__: list[str] = []
 
 _OPEN: Final = "the server asks for no authorization"
 _GARBAGE: Final = "accord-check-no-such-token"

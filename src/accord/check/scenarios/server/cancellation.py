@@ -5,13 +5,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._asking import harmless, is_alive, strays
+from accord.check.scenarios.server._requests import harmless, is_alive, strays
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
     from accord.check.probing.raw_connection import RawConnection
-
-__all__: list[str] = []
 
 _CANCELLED: Final = "notifications/cancelled"
 _STOPS: Final = "cancellation.receiver.stops"

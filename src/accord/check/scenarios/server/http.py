@@ -14,8 +14,7 @@ from accord.check.probing.exchange import Heard, exchanging, posted
 from accord.check.probing.http import CONTENT_JSON
 from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._asking import harmless
-from accord.check.scenarios.server._posting import (
+from accord.check.scenarios.server._http_requests import (
     INITIALIZED,
     PERMISSION,
     calls,
@@ -25,13 +24,12 @@ from accord.check.scenarios.server._posting import (
     is_loopback,
     request,
 )
+from accord.check.scenarios.server._requests import harmless
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.revisions import REVISIONS
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
-
-__all__ = ["own_address"]
 
 _FOREIGN: Final = "http://accord-check.example"
 _UNKNOWN_VERSION: Final = "1999-12-31"

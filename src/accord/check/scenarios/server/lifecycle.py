@@ -4,14 +4,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._asking import answered, harmless, is_alive
+from accord.check.scenarios.server._requests import answered, harmless, is_alive
 from accord.protocol.revisions import REVISIONS, later_than
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
     from accord.check.probing.raw_connection import RawConnection
-
-__all__: list[str] = []
 
 _UNKNOWN: Final = "1999-12-31"
 

@@ -1,17 +1,23 @@
-"""Messages as such: ids, notifications, batches, many at once, large ones."""
+"""Messages: valid ones, broken ones, batches, and error codes."""
 
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.probing.raw_connection import MessageTimeout, next_id
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._asking import answered, harmless, replies, reply_of, strays
+from accord.check.scenarios.server._requests import (
+    answered,
+    harmless,
+    is_alive,
+    replies,
+    reply_of,
+    strays,
+)
+from accord.protocol.jsonrpc import METHOD_NOT_FOUND
 from accord.protocol.revisions import REVISIONS
 
 if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe
-    from accord.check.probing.raw_connection import RawConnection
-
-__all__: list[str] = []
+    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.raw_connection import RawConnection, Reply
 
 # More than a pipe or a line buffer of usual size holds, and less than any sensible limit.
 _LARGE: Final = 256 * 1024
@@ -148,3 +154,154 @@ async def _comes(line: "RawConnection", id: Any) -> bool:
     except MessageTimeout:
         return False
     return True
+
+
+_PARSE_ERROR: Final = "errors.code.parse-error"
+_INVALID_REQUEST: Final = "errors.code.invalid-request"
+_INVALID_PARAMS: Final = "errors.code.invalid-params"
+_NOT_FOUND: Final = "errors.code.resource-not-found"
+_NOT_FOUND_URI: Final = "errors.resource-not-found.data-uri"
+_MISSING: Final = "accord-check://no/such/resource"
+_OK: Final = range(200, 300)
+
+_NO_JSON: Final = (b'{"jsonrpc": "2.0", "id": 1, "method": "ping"', b"this is no JSON", b"{'a': 1}")
+
+
+@scenario(_PARSE_ERROR, "practice.server.survives-errors", is_once=True)
+async def sends_text_that_is_no_json(probe: "Probe") -> None:
+    async with probe.borrow(is_judged=False) as line:
+        for text in _NO_JSON:
+            found = await reply_of(probe, line, text, f"text that is no JSON ({text.decode()})")
+            if found is None:
+                return
+            _expect(probe, line, found, _PARSE_ERROR, -32700, f"text that is no JSON ({text!r})")
+
+
+@scenario(_INVALID_REQUEST, "practice.server.survives-errors", is_once=True)
+async def sends_json_that_is_no_request(probe: "Probe") -> None:
+    async with probe.borrow(is_judged=False) as line:
+        for what, message in _senseless():
+            found = await reply_of(probe, line, message, what)
+            if found is None:
+                return
+            _expect(probe, line, found, _INVALID_REQUEST, -32600, what)
+
+
+def _senseless() -> list[tuple[str, Any]]:
+    return [
+        ("a request of JSON-RPC 1.0", {"jsonrpc": "1.0", "id": next_id(), "method": "ping"}),
+        ("a request without jsonrpc", {"id": next_id(), "method": "ping"}),
+        ("a method that is a number", {"jsonrpc": "2.0", "id": next_id(), "method": 7}),
+        ("a message with nothing but an id", {"jsonrpc": "2.0", "id": next_id()}),
+        ("a message that is a number", b"7"),
+    ]
+
+
+def _expect(
+    probe: "Probe", line: "RawConnection", found: "list[Reply]", id: str, code: int, what: str
+) -> None:
+    # Over HTTP the status alone may be the refusal.
+    statuses = getattr(line.carrier, "statuses", ())
+    is_refused = any(status not in _OK for status in statuses[-2:])
+    found = [each for each in found if "jsonrpc" in each.message]
+    if not found:
+        probe.holds(id, is_refused, f"does not answer {what}, expected error {code}")
+        return
+    probe.holds(
+        id,
+        any(each.code == code for each in found),
+        f"answers {what} with {found[0]}, expected error {code}",
+    )
+
+
+@scenario("practice.server.survives-errors", is_once=True)
+async def sends_what_must_be_ignored(probe: "Probe") -> None:
+    async with probe.borrow(is_judged=False) as line:
+        for what, message in (
+            ("an answer that it did not ask for", {"jsonrpc": "2.0", "id": 987654, "result": {}}),
+            (
+                "an error without id",
+                {"jsonrpc": "2.0", "id": None, "error": {"code": 1, "message": ""}},
+            ),
+            (
+                "params that are a number",
+                {"jsonrpc": "2.0", "method": "notifications/x", "params": 7},
+            ),
+            ("an id that is null", {"jsonrpc": "2.0", "id": None, "method": "ping"}),
+            ("an id that is an object", {"jsonrpc": "2.0", "id": {}, "method": "ping"}),
+            ("an empty batch", b"[]"),
+            ("text that is no UTF-8", b'{"jsonrpc": "2.0", "method": "\xff\xfe"}'),
+        ):
+            if await reply_of(probe, line, message, what) is None:
+                return
+
+
+@scenario("errors.code.method-not-found")
+async def asks_for_a_method_that_does_not_exist(probe: "Probe") -> None:
+    async with probe.borrow() as line:
+        reply = await line.ask("accord-check/no-such-method", {})
+        probe.holds(
+            "errors.code.method-not-found",
+            reply.code == -32601,
+            f"answers an unknown method with {reply}, expected error -32601",
+        )
+        await is_alive(probe, line, "a method that it does not know")
+
+
+@scenario(_INVALID_PARAMS, "errors.invalid-params.data-details")
+async def asks_without_the_parameters_needed(probe: "Probe") -> None:
+    methods = _with_parameters(probe.facts)
+    if not methods:
+        probe.skip(_INVALID_PARAMS, "no method that the server declared needs parameters")
+        return
+    async with probe.borrow(is_judged=False) as line:
+        for method in methods:
+            reply = await line.ask(method, {})
+            if reply.code == METHOD_NOT_FOUND:
+                # lifecycle.capabilities.respected, which another scenario reports.
+                continue
+            # A tool call that goes wrong may always be answered as the tool's own failure.
+            is_failure = method == "tools/call" and reply.result.get("isError") is True
+            probe.holds(
+                _INVALID_PARAMS,
+                reply.code == -32602 or is_failure,
+                f"answers {method} without parameters with {reply}, expected error -32602",
+            )
+            if reply.code == -32602 and "data" in reply.message["error"]:
+                probe.holds("errors.invalid-params.data-details", condition=True, why="")
+        await is_alive(probe, line, "requests without the parameters they need")
+
+
+def _with_parameters(facts: "ServerFacts") -> list[str]:
+    asked = {"tools": "tools/call", "resources": "resources/read", "prompts": "prompts/get"}
+    return [method for name, method in asked.items() if facts.declares(name)]
+
+
+@scenario(_NOT_FOUND, _NOT_FOUND_URI, needs="resources")
+async def reads_a_resource_that_does_not_exist(probe: "Probe") -> None:
+    async with probe.borrow() as line:
+        reply = await line.ask("resources/read", {"uri": _MISSING})
+        if reply.code == METHOD_NOT_FOUND:
+            # lifecycle.capabilities.respected, which another scenario reports.
+            for id in (_NOT_FOUND, _NOT_FOUND_URI):
+                probe.skip(id, "the server does not know resources/read")
+            return
+        if reply.is_error and not isinstance(reply.code, int):
+            # jsonrpc.error.code-integer, which the monitor reports.
+            return
+        if not probe.holds(
+            _NOT_FOUND,
+            # Later revisions settled on -32602.
+            reply.code in (-32002, -32602),
+            f"answers an unknown resource with {reply}, expected error -32002",
+        ):
+            return
+        data = reply.message["error"].get("data")
+        if isinstance(data, dict) and "uri" in data:
+            probe.holds(
+                _NOT_FOUND_URI,
+                data["uri"] == _MISSING,
+                f"names {data['uri']!r} as missing when {_MISSING!r} was asked for",
+            )
+        else:
+            probe.skip(_NOT_FOUND_URI, "the error carries no uri, which it need not")

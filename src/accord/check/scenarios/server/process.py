@@ -7,15 +7,13 @@ import msgspec
 
 from accord.check.probing.stdio import StdioCarrier
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._asking import harmless
+from accord.check.scenarios.server._requests import harmless
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from accord.check.probing.probe import Probe, ServerFacts
     from accord.trace import Record
-
-__all__: list[str] = []
 
 _STREAMS: Final = "stdio.server.reads-stdin-writes-stdout"
 _EXITS: Final = "stdio.shutdown.server-exits"

@@ -7,17 +7,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._asking import is_alive
-from accord.check.scenarios.server._calling import is_listening
-from accord.check.scenarios.server.completion import suggestions
+from accord.check.scenarios.server._requests import is_alive, is_listening
+from accord.check.scenarios.server.prompts import suggestions
 from accord.protocol import uri_template
 from accord.protocol.jsonrpc import INTERNAL_ERROR
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe, ServerFacts
     from accord.check.probing.raw_connection import RawConnection
-
-__all__: list[str] = []
 
 _READ: Final = "resources/read"
 _UPDATED: Final = "notifications/resources/updated"

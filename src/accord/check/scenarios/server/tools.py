@@ -6,16 +6,13 @@ import msgspec
 
 from accord.check.probing.probe import list_all
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._asking import is_alive
-from accord.check.scenarios.server._calling import call, call_all, has_failed, text_of
+from accord.check.scenarios.server._requests import call, call_all, has_failed, is_alive, text_of
 from accord.check.verdicts import NO_PROBE
 from accord.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe, ServerFacts
     from accord.check.probing.raw_connection import RawConnection, Reply
-
-__all__: list[str] = []
 
 _CALL: Final = "tools/call"
 _STRUCTURED: Final = "tools.structured-content.required-with-schema"

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
     from accord.check.fake_server.http_transport import RawResponse, ReceivedRequest
 
-__all__: list[str] = []
-
 _RETRY: Final = 200
 # Clocks of two processes, and timers that are rounded.
 _TOLERANCE: Final = 0.02

@@ -1,6 +1,7 @@
-"""Opening a conversation: revisions that the client cannot speak, refusals, slow answers."""
+"""How a client opens a connection and ends it."""
 
 import asyncio
+import signal
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,8 +12,6 @@ from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 
 if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
-
-__all__: list[str] = []
 
 # What a client may still say that has agreed on nothing.
 _OPENING: Final = ("initialize", "ping", "server/discover")
@@ -112,3 +111,36 @@ class OffersTheNewest(FakeServer):
             goes_on = show.is_initialized and asked in REVISIONS and asked < _NEWEST
             why = f"asks for {asked}, and goes on when the server answers with {_NEWEST}"
             show.holds("lifecycle.version.client-prefers-latest", not goes_on, why)
+
+
+_ID: Final = "stdio.shutdown.escalates"
+
+
+@client_scenario(_ID, on=("stdio",))
+class WillNotEnd(FakeServer):
+    """Goes on though its input ended, and ignores SIGTERM."""
+
+    relay_commands = ("stubborn",)
+
+    async def judge(self, show: "ClientRun") -> None:
+        if show.exit_code is None:
+            why = "the client did not end by itself"
+            show.skip(_ID, why)
+        elif show.left_servers_running:
+            told = " after SIGTERM" if signal.SIGTERM in self.signals else ""
+            show.fail(_ID, f"leaves a server running that does not end by itself{told}")
+        else:
+            why = "kills a server without SIGTERM first"
+            show.holds(_ID, signal.SIGTERM in self.signals, why)
+
+
+@client_scenario("stdio.stderr-not-an-error-signal", on=("stdio",))
+class TalksOnStderr(FakeServer):
+    """Writes errors and warnings to stderr, and means nothing by it."""
+
+    relay_commands = ("stderr ERROR: this is only a check",)
+
+    async def judge(self, show: "ClientRun") -> None:
+        if show.is_initialized and show.usual_exit_code is not None:
+            why = "fails where the server writes to stderr"
+            show.holds("stdio.stderr-not-an-error-signal", show.ended_as_usual, why)

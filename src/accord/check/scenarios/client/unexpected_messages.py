@@ -10,8 +10,6 @@ from accord.errors import RequestError
 if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
 
-__all__: list[str] = []
-
 _GARBAGE: Final[tuple[bytes, ...]] = (
     b"this is no message",
     b'{"jsonrpc": "2.0", "method":',

@@ -11,8 +11,6 @@ from accord.check.scenarios.client.questions import SAMPLING, asks_model
 if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
 
-__all__: list[str] = []
-
 _CANCELLED: Final = "notifications/cancelled"
 # An answer that takes as long as this is still being made when a cancellation arrives.
 _SLOW: Final = 0.08
