@@ -1,4 +1,4 @@
-"""One run of a client under check against an actor: what it did, how it ended."""
+"""One run of a client under check against an server: what it did, how it ended."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 class ClientRun:
-    """What happened when a client met an actor.
+    """What happened when a client met an server.
 
     Attributes:
-        actor: the server's part.
+        server: the server's part.
         transport: what was played over.
         outcomes: the verdicts.
         path: over HTTP, the path of the server.
@@ -32,8 +32,8 @@ class ClientRun:
         stderr: the last lines that it wrote.
     """
 
-    def __init__(self, actor: "FakeServer", transport: Transport, revision: RevisionId) -> None:
-        self.server = actor
+    def __init__(self, server: "FakeServer", transport: Transport, revision: RevisionId) -> None:
+        self.server = server
         self.transport = transport
         self.verdicts = VerdictCollector("client", revision)
         self.path = ""
@@ -80,7 +80,7 @@ class ClientRun:
         ]
 
     def holds(
-        self, id: str, condition: object, why: str, *, asked: "ReceivedRequest | None" = None
+        self, id: str, condition: object, why: str, *, request: "ReceivedRequest | None" = None
     ) -> bool:
         """Note whether a requirement was kept; a breach outweighs all that was kept.
 
@@ -88,11 +88,11 @@ class ClientRun:
             id: the requirement.
             condition: what must be true.
             why: what the client does if it is not.
-            asked: the HTTP request that shows it; without one, the last messages do.
+            request: the HTTP request that runs it; without one, the last messages do.
         """
         shown: list[Evidence] = []
-        if not condition and asked is not None:
-            shown = [_shown(asked)]
+        if not condition and request is not None:
+            shown = [_shown(request)]
         elif not condition and self.lines:
             shown = self.lines[-1].log.last()
         return self.verdicts.hold(id, condition, why, evidence=shown)
@@ -118,10 +118,10 @@ class ClientRun:
         self.verdicts.exclude(id, why)
 
 
-def _shown(asked: "ReceivedRequest") -> Evidence:
+def _shown(request: "ReceivedRequest") -> Evidence:
     secret = ("authorization", "cookie")
     heads = "; ".join(
-        f"{name}: {'***' if name in secret else text}" for name, text in asked.headers.items()
+        f"{name}: {'***' if name in secret else text}" for name, text in request.headers.items()
     )
-    text = f"{asked.method} {asked.path} [{heads}] {asked.body[:400].decode(errors='replace')}"
+    text = f"{request.method} {request.path} [{heads}] {request.body[:400].decode(errors='replace')}"
     return Evidence("HTTP request", "client", None, text[:1000])

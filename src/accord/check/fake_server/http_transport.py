@@ -107,7 +107,7 @@ class _Seat:
     takes_down = True
 
     def __init__(self, stage: "FakeHttpTransport", session: str | None) -> None:
-        self._stage = stage
+        self._transport = stage
         self.session = session
         self.line: RawConnection
         # The requests that wait for their answer, and the way to each of them.
@@ -132,7 +132,7 @@ class _Seat:
         await self._send_on(self.waiting.get(_key(id), self.standing), data)
 
     async def _send_on(self, stream: _Stream, data: bytes) -> None:
-        facts = HttpFacts(status=200, headers={"content-type": self._stage.content_type})
+        facts = HttpFacts(status=200, headers={"content-type": self._transport.content_type})
         self.line.log.take("server", data, facts)
         await stream.queue.put(data)
 
@@ -153,7 +153,7 @@ class _Seat:
 
 
 class FakeHttpTransport:
-    """Lets an actor play over HTTP.
+    """Lets an server play over HTTP.
 
     Attributes:
         url: where the client connects.
@@ -162,10 +162,10 @@ class FakeHttpTransport:
     """
 
     def __init__(
-        self, actor: "FakeServer", *, is_older: bool = False, patience: float = 5.0
+        self, server: "FakeServer", *, is_older: bool = False, patience: float = 5.0
     ) -> None:
-        self._actor = actor
-        self._is_older = is_older or actor.is_older
+        self._fake = server
+        self._is_older = is_older or server.is_older
         self._path = "/sse" if is_older else "/mcp"
         self._patience = patience
         self._seats: dict[str, _Seat] = {}
@@ -182,7 +182,7 @@ class FakeHttpTransport:
     @property
     def content_type(self) -> str:
         """How answers are sent."""
-        return sse.CONTENT_TYPE if self._actor.streams or self._is_older else _JSON
+        return sse.CONTENT_TYPE if self._fake.streams or self._is_older else _JSON
 
     async def __aenter__(self) -> Self:
         try:
@@ -211,7 +211,7 @@ class FakeHttpTransport:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for line in self._actor.lines:
+        for line in self._fake.lines:
             await line.close()
         for task in self._tasks:
             task.cancel()
@@ -230,7 +230,7 @@ class FakeHttpTransport:
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
         if scope["type"] != "http":
             return
-        asked = ReceivedRequest(
+        request = ReceivedRequest(
             scope["method"],
             scope["path"],
             scope["query_string"].decode("latin-1"),
@@ -238,34 +238,34 @@ class FakeHttpTransport:
             await _body(receive),
             asyncio.get_running_loop().time(),
         )
-        self.requests.append(asked)
+        self.requests.append(request)
         try:
-            await self._play(asked, receive, _noting(asked, send))
+            await self._play(request, receive, _noting(request, send))
         finally:
-            asked.ended = asyncio.get_running_loop().time()
+            request.ended = asyncio.get_running_loop().time()
 
-    async def _play(self, asked: ReceivedRequest, receive: _Receive, send: _Send) -> None:
-        answer = self._actor.http(asked)
+    async def _play(self, request: ReceivedRequest, receive: _Receive, send: _Send) -> None:
+        answer = self._fake.http(request)
         if answer is not None:
             await _answer(send, answer)
         elif self._is_older:
-            await self._older(asked, receive, send)
-        elif asked.method == "POST":
-            await self._post(asked, receive, send)
-        elif asked.method == "GET":
-            await self._get(asked, receive, send)
-        elif asked.method == "DELETE":
-            await self._delete(asked, send)
+            await self._older(request, receive, send)
+        elif request.method == "POST":
+            await self._post(request, receive, send)
+        elif request.method == "GET":
+            await self._get(request, receive, send)
+        elif request.method == "DELETE":
+            await self._delete(request, send)
         else:
             await _answer(send, RawResponse(405))
 
     # -- Streamable HTTP
 
-    async def _post(self, asked: ReceivedRequest, receive: _Receive, send: _Send) -> None:
-        message = asked.message
-        seat = self._seat(asked, opens=asked.name == "initialize")
+    async def _post(self, request: ReceivedRequest, receive: _Receive, send: _Send) -> None:
+        message = request.message
+        seat = self._seat(request, opens=request.name == "initialize")
         if seat is None:
-            status = 404 if names.SESSION in asked.headers else 400
+            status = 404 if names.SESSION in request.headers else 400
             await _answer(send, RawResponse(status))
             return
         wanted = [each for each in _single(message) if _is_request(each)]
@@ -273,22 +273,22 @@ class FakeHttpTransport:
         seat.streams[stream.name] = stream
         for each in wanted:
             seat.waiting[_key(each["id"])] = stream
-        self._hear(seat, asked)
+        self._hear(seat, request)
         if not wanted:
             await _answer(send, RawResponse(202))
             return
         more = {} if seat.session is None else {names.SESSION: seat.session}
-        if self._actor.streams:
-            await self._stream(stream, asked, receive, send, more)
+        if self._fake.streams:
+            await self._stream(stream, request, receive, send, more)
         else:
-            await self._whole(stream, asked, receive, send, more)
+            await self._whole(stream, request, receive, send, more)
         for each in wanted:
             seat.waiting.pop(_key(each["id"]), None)
 
     async def _whole(
         self,
         stream: _Stream,
-        asked: ReceivedRequest,
+        request: ReceivedRequest,
         receive: _Receive,
         send: _Send,
         headers: Mapping[str, str],
@@ -303,17 +303,17 @@ class FakeHttpTransport:
                 stream.note(data)
                 found.append(data)
         finally:
-            asked.was_left = gone.done()
+            request.was_left = gone.done()
             gone.cancel()
         body = b",".join(found)
-        if isinstance(asked.message, list):
+        if isinstance(request.message, list):
             body = b"[" + body + b"]"
         await _answer(send, RawResponse(200, {"content-type": _JSON, **headers}, body))
 
     async def _stream(
         self,
         stream: _Stream,
-        asked: ReceivedRequest,
+        request: ReceivedRequest,
         receive: _Receive,
         send: _Send,
         headers: Mapping[str, str],
@@ -332,30 +332,30 @@ class FakeHttpTransport:
                     raise _Cut
                 stream.note(data)
                 stream.count += 1
-                retry = b"" if self._actor.retry is None else b"retry: %d\n" % self._actor.retry
+                retry = b"" if self._fake.retry is None else b"retry: %d\n" % self._fake.retry
                 event = b"%sid: %s-%d\n" % (retry, stream.name.encode(), stream.count)
                 body = event + sse.encode(data)
                 await send({"type": "http.response.body", "body": body, "more_body": True})
         finally:
             self.streaming -= 1
-            asked.was_left = gone.done()
+            request.was_left = gone.done()
             gone.cancel()
         await send({"type": "http.response.body", "body": b""})
 
-    async def _get(self, asked: ReceivedRequest, receive: _Receive, send: _Send) -> None:
-        seat = self._seat(asked, opens=False)
+    async def _get(self, request: ReceivedRequest, receive: _Receive, send: _Send) -> None:
+        seat = self._seat(request, opens=False)
         if seat is None:
-            await _answer(send, RawResponse(404 if names.SESSION in asked.headers else 400))
+            await _answer(send, RawResponse(404 if names.SESSION in request.headers else 400))
             return
-        last = asked.headers.get("last-event-id", "0").partition("-")[0]
+        last = request.headers.get("last-event-id", "0").partition("-")[0]
         stream = seat.streams.get(last, seat.standing)
-        if stream is seat.standing and not self._actor.listens:
+        if stream is seat.standing and not self._fake.listens:
             await _answer(send, RawResponse(405))
         else:
-            await self._stream(stream, asked, receive, send, {})
+            await self._stream(stream, request, receive, send, {})
 
-    async def _delete(self, asked: ReceivedRequest, send: _Send) -> None:
-        seat = self._seat(asked, opens=False)
+    async def _delete(self, request: ReceivedRequest, send: _Send) -> None:
+        seat = self._seat(request, opens=False)
         if seat is not None:
             seat.line.end("the client ended the session")
             await seat.close()
@@ -366,38 +366,38 @@ class FakeHttpTransport:
         seat: _Seat = line.carrier
         self._seats.pop(seat.session or "", None)
 
-    def _seat(self, asked: ReceivedRequest, *, opens: bool) -> _Seat | None:
+    def _seat(self, request: ReceivedRequest, *, opens: bool) -> _Seat | None:
         if not opens:
-            key = asked.headers.get(names.SESSION, "")
+            key = request.headers.get(names.SESSION, "")
             seat = self._seats.get(key)
             return None if seat is None or seat.is_ended else seat
-        session = secrets.token_urlsafe(16) if self._actor.has_sessions else None
+        session = secrets.token_urlsafe(16) if self._fake.has_sessions else None
         return self._begin(session or "", _Seat(self, session))
 
     def _begin(self, key: str, seat: _Seat) -> _Seat:
         transport: Transport = "sse" if self._is_older else "http"
-        tape = MessageLog(transport, "client", is_judged=self._actor.is_judged)
+        tape = MessageLog(transport, "client", is_judged=self._fake.is_judged)
         seat.line = RawConnection(seat, tape, patience=self._patience, me="server")
-        seat.line.respond = self._actor.respond
-        self._actor.lines.append(seat.line)
+        seat.line.respond = self._fake.respond
+        self._fake.lines.append(seat.line)
         self._seats[key] = seat
         return seat
 
-    def _hear(self, seat: _Seat, asked: ReceivedRequest) -> None:
-        seat.line.hear(asked.body, HttpFacts(method=asked.method, headers=asked.headers))
-        if asked.name == "notifications/initialized":
+    def _hear(self, seat: _Seat, request: ReceivedRequest) -> None:
+        seat.line.hear(request.body, HttpFacts(method=request.method, headers=request.headers))
+        if request.name == "notifications/initialized":
             task = asyncio.get_running_loop().create_task(self._begun(seat.line))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def _begun(self, line: RawConnection) -> None:
         with contextlib.suppress(ConnectionEnded):
-            await self._actor.on_initialized(line)
+            await self._fake.on_initialized(line)
 
     # -- the older form
 
-    async def _older(self, asked: ReceivedRequest, receive: _Receive, send: _Send) -> None:
-        if asked.method == "GET" and asked.path == self._path:
+    async def _older(self, request: ReceivedRequest, receive: _Receive, send: _Send) -> None:
+        if request.method == "GET" and request.path == self._path:
             key = secrets.token_urlsafe(16)
             seat = self._begin(key, _Seat(self, key))
             await send(_head(200, {"content-type": sse.CONTENT_TYPE}))
@@ -413,22 +413,22 @@ class FakeHttpTransport:
             gone.cancel()
             seat.line.end("the client left the stream")
             return
-        key = asked.query.removeprefix("session_id=")
-        known = self._seats.get(key) if asked.path == "/messages" else None
-        if asked.method != "POST" or known is None:
+        key = request.query.removeprefix("session_id=")
+        known = self._seats.get(key) if request.path == "/messages" else None
+        if request.method != "POST" or known is None:
             # What Streamable HTTP would be: its clients are to fall back.
             await _answer(
-                send, RawResponse(self._actor.refusal if asked.path == self._path else 404)
+                send, RawResponse(self._fake.refusal if request.path == self._path else 404)
             )
             return
         await _answer(send, RawResponse(202))
-        self._hear(known, asked)
+        self._hear(known, request)
 
 
-def _noting(asked: ReceivedRequest, send: _Send) -> _Send:
+def _noting(request: ReceivedRequest, send: _Send) -> _Send:
     async def noting(message: MutableMapping[str, Any]) -> None:
         if message["type"] == "http.response.start":
-            asked.status = message["status"]
+            request.status = message["status"]
         await send(message)
 
     return noting

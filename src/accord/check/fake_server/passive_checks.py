@@ -56,45 +56,45 @@ PASSIVELY_CHECKED: Final = frozenset(
 _LISTS: Final = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 
 
-def run_passive_checks(show: ClientRun) -> None:
+def run_passive_checks(run: ClientRun) -> None:
     """Judge what can be seen in any run against a server that keeps the rules."""
-    _observe_methods(show)
-    _observe_answers(show)
-    if show.transport == "stdio":
-        _observe_lines(show)
-    elif show.transport == "sse" or show.server.is_older:
-        _observe_posts(show)
+    _observe_methods(run)
+    _observe_answers(run)
+    if run.transport == "stdio":
+        _observe_lines(run)
+    elif run.transport == "sse" or run.server.is_older:
+        _observe_posts(run)
     else:
-        _observe_http(show)
+        _observe_http(run)
 
 
 # -- messages
 
 
-def _observe_methods(show: ClientRun) -> None:
+def _observe_methods(run: ClientRun) -> None:
     for id, (method, *parameters) in _METHODS.items():
-        for message in show.received(method):
+        for message in run.received(method):
             params = _params(message)
             wrong = [each for each in parameters if not isinstance(params.get(each), str)]
-            show.holds(id, not wrong, f"sends {method} without a string as {wrong}")
-    for message in show.received("completion/complete"):
+            run.holds(id, not wrong, f"sends {method} without a string as {wrong}")
+    for message in run.received("completion/complete"):
         argument = _params(message).get("argument")
         given = argument if isinstance(argument, dict) else {}
         whole = isinstance(given.get("name"), str) and isinstance(given.get("value"), str)
         why = "sends completion/complete without the name and value of an argument"
-        show.holds("completion.complete.method", whole, why)
+        run.holds("completion.complete.method", whole, why)
     for method in _LISTS:
-        for message in show.received(method):
+        for message in run.received(method):
             # practice.list.empty-params: params that are left out say the same.
             params = message.get("params", {})
-            why = f"sends {method} with parameters that are no object"
-            show.holds("practice.list.empty-params", isinstance(params, dict), why)
+            why = f"sends {method} with parameters that are not an object"
+            run.holds("practice.list.empty-params", isinstance(params, dict), why)
 
 
-def _observe_answers(show: ClientRun) -> None:
-    for method in show.server.unanswered_methods:
+def _observe_answers(run: ClientRun) -> None:
+    for method in run.server.unanswered_methods:
         id = "ping.response.prompt" if method == "ping" else "jsonrpc.request.answered"
-        show.fail(id, f"stays connected, and does not answer {method}")
+        run.fail(id, f"stays connected and does not answer {method}")
 
 
 def _params(message: Mapping[str, Any]) -> dict[str, Any]:
@@ -105,37 +105,37 @@ def _params(message: Mapping[str, Any]) -> dict[str, Any]:
 # -- stdio
 
 
-def _observe_lines(show: ClientRun) -> None:
-    show.passes("stdio.client.launches-server")
-    odd = [each.decode(errors="replace") for each in show.server.odd]
+def _observe_lines(run: ClientRun) -> None:
+    run.passes("stdio.client.launches-server")
+    odd = [each.decode(errors="replace") for each in run.server.odd]
     unfinished = [each for each in odd if _is_whole(each)]
     glued = [each for each in odd if not _is_whole(each) and _are_several(each)]
     rest = [each for each in odd if each not in unfinished and each not in glued]
     broken = bool(rest) and _is_whole("".join(rest))
-    show.holds(
+    run.holds(
         "stdio.framing.newline-delimited",
         not (unfinished or glued),
         "writes messages without a newline after each",
     )
-    show.holds(
-        "stdio.framing.no-embedded-newline", not broken, "breaks a message into several lines"
+    run.holds(
+        "stdio.framing.no-embedded-newline", not broken, "splits a message into several lines"
     )
-    show.holds(
+    run.holds(
         "stdio.client.stdin-only-messages",
         not rest or broken,
-        f"writes what is no message: {rest[0][:200] if rest else ''}",
+        f"writes text that is not a message: {rest[0][:200] if rest else ''}",
     )
-    _observe_end(show)
+    _observe_end(run)
 
 
-def _observe_end(show: ClientRun) -> None:
+def _observe_end(run: ClientRun) -> None:
     id = "lifecycle.shutdown.stdio-close-stdin"
-    if show.exit_code is None:
-        show.skip(id, "the client did not end by itself")
+    if run.exit_code is None:
+        run.skip(id, "the client did not end by itself")
         return
-    signalled = next((each for each in show.server.events if each.startswith("signal")), None)
-    before = show.server.events[: show.server.events.index(signalled)] if signalled else []
-    show.holds(
+    signalled = next((each for each in run.server.events if each.startswith("signal")), None)
+    before = run.server.events[: run.server.events.index(signalled)] if signalled else []
+    run.holds(
         id,
         signalled is None or "input ended" in before,
         f"sends {signalled} to the server before it closes its input",
@@ -170,93 +170,93 @@ def _are_several(text: str) -> bool:
 # -- HTTP with SSE
 
 
-def _observe_posts(show: ClientRun) -> None:
-    for asked in show.requests:
-        message = asked.message
+def _observe_posts(run: ClientRun) -> None:
+    for request in run.requests:
+        message = request.message
         if not isinstance(message, dict) or "jsonrpc" not in message:
             continue
-        if asked.path == show.path and asked.name in ("initialize", "server/discover"):
+        if request.path == run.path and request.name in ("initialize", "server/discover"):
             continue  # whether the server speaks the newer form
-        show.holds(
+        run.holds(
             "sse.client.posts-to-endpoint",
-            asked.method == "POST" and asked.path == "/messages",
-            f"sends a message with {asked.method} to {asked.path}, not to the endpoint",
-            asked=asked,
+            request.method == "POST" and request.path == "/messages",
+            f"sends a message with {request.method} to {request.path}, not to the endpoint",
+            request=request,
         )
-    if show.exit_code is not None and show.is_initialized:
-        show.passes("lifecycle.shutdown.http-close")
+    if run.exit_code is not None and run.is_initialized:
+        run.passes("lifecycle.shutdown.http-close")
 
 
 # -- Streamable HTTP
 
 
-def _observe_http(show: ClientRun) -> None:
-    row = REVISIONS[show.revision]
+def _observe_http(run: ClientRun) -> None:
+    row = REVISIONS[run.revision]
     session: str | None = None
     opening: ReceivedRequest | None = None
-    for asked in show.requests:
-        if asked.path != show.path:
+    for request in run.requests:
+        if request.path != run.path:
             continue
-        _observe_head(show, asked)
-        is_opening = asked.name == "initialize"
-        if opening is not None and not is_opening and _is_after(asked, opening):
-            _observe_session(show, asked, session)
+        _observe_head(run, request)
+        is_opening = request.name == "initialize"
+        if opening is not None and not is_opening and _is_after(request, opening):
+            _observe_session(run, request, session)
             if row.version_header:
-                given = asked.headers.get("mcp-protocol-version")
-                show.holds(
+                given = request.headers.get("mcp-protocol-version")
+                run.holds(
                     "http.client.protocol-version-header",
-                    given == show.revision,
-                    f"sends {asked.method} {asked.name or ''} with the version header {given}",
-                    asked=asked,
+                    given == run.revision,
+                    f"sends {request.method} {request.name or ''} with the version header {given}",
+                    request=request,
                 )
-        if is_opening and asked.status == 200:
-            opening, session = asked, _session_of(show, asked)
-    if session is not None and not show.server.ids:
-        _observe_delete(show, session)
-    if show.most_streams > 1:
-        show.passes("http.streams.multiple")
-    if show.exit_code is not None and show.is_initialized:
-        show.passes("lifecycle.shutdown.http-close")
+        if is_opening and request.status == 200:
+            opening, session = request, _session_of(run, request)
+    if session is not None and not run.server.ids:
+        _observe_delete(run, session)
+    if run.most_streams > 1:
+        run.passes("http.streams.multiple")
+    if run.exit_code is not None and run.is_initialized:
+        run.passes("lifecycle.shutdown.http-close")
 
 
-def _is_after(asked: "ReceivedRequest", opening: "ReceivedRequest") -> bool:
+def _is_after(request: "ReceivedRequest", opening: "ReceivedRequest") -> bool:
     """Tell whether the client had the answer to initialize when it sent a request."""
-    return not opening.was_left and opening.ended is not None and asked.at >= opening.ended
+    return not opening.was_left and opening.ended is not None and request.at >= opening.ended
 
 
-def _session_of(show: ClientRun, opening: "ReceivedRequest") -> str | None:
+def _session_of(run: ClientRun, opening: "ReceivedRequest") -> str | None:
     """Return the session that an initialize request began."""
-    for line in show.lines:
+    for line in run.lines:
         for message in line.received:
             if message == opening.message:
                 return str(line.carrier.session) if line.carrier.session else None
     return None
 
 
-def _observe_head(show: ClientRun, asked: "ReceivedRequest") -> None:
-    accept = asked.headers.get("accept")
-    if asked.method == "POST":
-        show.passes("http.client.post-messages")
+def _observe_head(run: ClientRun, request: "ReceivedRequest") -> None:
+    accept = request.headers.get("accept")
+    if request.method == "POST":
+        run.passes("http.client.post-messages")
         both = accepts_type(accept, "application/json") and accepts_type(
             accept, "text/event-stream"
         )
-        show.holds(
-            "http.client.accept-both", both, f"sends a POST with Accept: {accept}", asked=asked
+        run.holds(
+            "http.client.accept-both", both, f"sends a POST with Accept: {accept}", request=request
         )
-        show.holds(
+        run.holds(
             "http.post.body-message-or-batch",
-            isinstance(asked.message, dict | list),
-            "sends a POST whose body is no message",
-            asked=asked,
+            isinstance(request.message, dict | list),
+            "sends a POST with a body that is not a message",
+            request=request,
         )
-    elif asked.method == "GET":
-        show.passes("http.get.client-may-listen")
+    elif request.method == "GET":
+        run.passes("http.get.client-may-listen")
         why = f"sends a GET with Accept: {accept}"
         listens = accepts_type(accept, "text/event-stream")
-        show.holds("http.get.accept-event-stream", listens, why, asked=asked)
-    elif asked.body and isinstance(asked.message, dict):
-        why = f"sends a message with {asked.method}"
-        show.holds("http.client.post-messages", condition=False, why=why, asked=asked)
+        run.holds("http.get.accept-event-stream", listens, why, request=request)
+    elif request.body and isinstance(request.message, dict):
+        why = f"sends a message with {request.method}"
+        run.holds("http.client.post-messages", condition=False, why=why, request=request)
 
 
 def accepts_type(accept: str | None, content_type: str) -> bool:
@@ -265,69 +265,67 @@ def accepts_type(accept: str | None, content_type: str) -> bool:
     return content_type in named
 
 
-def _observe_session(show: ClientRun, asked: "ReceivedRequest", session: str | None) -> None:
+def _observe_session(run: ClientRun, request: "ReceivedRequest", session: str | None) -> None:
     if session is None:
         return
-    given = asked.headers.get(names.SESSION)
-    kept = show.holds(
+    given = request.headers.get(names.SESSION)
+    kept = run.holds(
         "session.id.client-echo",
-        given == session or _was_session(show, given),
-        f"sends {asked.method} {asked.name or ''} with the session id {given}",
-        asked=asked,
+        given == session or _was_session(run, given),
+        f"sends {request.method} {request.name or ''} with the session id {given}",
+        request=request,
     )
     if kept:
-        show.passes("session.id.header-name")
+        run.passes("session.id.header-name")
 
 
-def _observe_delete(show: ClientRun, session: str) -> None:
+def _observe_delete(run: ClientRun, session: str) -> None:
     id = "session.end.client-delete"
-    if any(each.method == "DELETE" for each in show.requests):
-        named = [each.headers.get(names.SESSION) for each in show.requests]
-        show.holds(id, session in named, "ends a session without its id")
-    elif show.exit_code != 0 or not show.is_initialized:
-        show.skip(id, "the client did not end in an orderly way")
+    if any(each.method == "DELETE" for each in run.requests):
+        named = [each.headers.get(names.SESSION) for each in run.requests]
+        run.holds(id, session in named, "ends a session without its id")
+    elif run.exit_code != 0 or not run.is_initialized:
+        run.skip(id, "the client did not end in an orderly way")
     else:
-        show.fail(id, "ends, and leaves its session to the server")
+        run.fail(id, "ends without deleting its session")
 
 
-def _was_session(show: ClientRun, given: str | None) -> bool:
-    return any(line.carrier.session == given for line in show.lines if given)
+def _was_session(run: ClientRun, given: str | None) -> bool:
+    return any(line.carrier.session == given for line in run.lines if given)
 
 
-def _keeps_out_of_unspoken(shows: Sequence[ClientRun]) -> None:
+def _keeps_out_of_unspoken(runs: Sequence[ClientRun]) -> None:
     """lifecycle.version.client-disconnects: what it did not agree to, it left."""
-    for show in shows:
-        is_well = not show.server.ids and show.server.is_judged
-        if is_well and show.lines and not show.is_initialized and not show.was_connected:
-            show.passes("lifecycle.version.client-disconnects")
+    for run in runs:
+        is_well = not run.server.ids and run.server.is_judged
+        if is_well and run.lines and not run.is_initialized and not run.was_connected:
+            run.passes("lifecycle.version.client-disconnects")
 
 
-def _falls_back_always(shows: Sequence[ClientRun]) -> None:
+def _falls_back_always(runs: Sequence[ClientRun]) -> None:
     """http.compat.sse-fallback: on one status and not on another is half a fallback."""
-    tried = [show for show in shows if show.server.is_older]
-    fallen = [show for show in tried if any(each.method == "GET" for each in show.requests)]
-    for show in tried:
-        for id in show.server.ids:
+    tried = [run for run in runs if run.server.is_older]
+    fallen = [run for run in tried if any(each.method == "GET" for each in run.requests)]
+    for run in tried:
+        for id in run.server.ids:
             if not fallen:
-                show.not_applicable(id, "the client does not speak to servers of the older form")
+                run.not_applicable(id, "the client does not support servers with HTTP and SSE")
                 continue
-            why = f"does not fall back to HTTP with SSE on {show.server.refusal}, on others it does"
-            show.holds(id, show in fallen, why)
+            why = f"does not fall back to HTTP with SSE on status {run.server.refusal}, but on others"
+            run.holds(id, run in fallen, why)
 
 
-def _takes_both_forms(shows: Sequence[ClientRun]) -> None:
+def _takes_both_forms(runs: Sequence[ClientRun]) -> None:
     """http.client.supports-both-forms: what goes on with one form goes on with the other."""
     id = "http.client.supports-both-forms"
-    streamed = [show for show in shows if id in show.server.ids]
-    whole = [show for show in shows if not show.server.ids and not show.server.streams]
-    for show in streamed:
-        same = [each for each in whole if each.server.revision == show.server.revision]
+    streamed = [run for run in runs if id in run.server.ids]
+    whole = [run for run in runs if not run.server.ids and not run.server.streams]
+    for run in streamed:
+        same = [each for each in whole if each.server.revision == run.server.revision]
         if any(each.is_initialized for each in same):
-            show.holds(
-                id, show.is_initialized, "does not go on where answers come as event streams"
-            )
-        elif show.is_initialized:
-            show.fail(id, "does not go on where answers come as JSON")
+            run.holds(id, run.is_initialized, "does not continue when answers are event streams")
+        elif run.is_initialized:
+            run.fail(id, "does not continue when answers are JSON")
 
 
 CONCLUSIONS: Final[tuple[Callable[[Sequence[ClientRun]], None], ...]] = (

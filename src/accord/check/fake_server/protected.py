@@ -56,17 +56,17 @@ class ProtectedFakeServer(FakeServer):
         """The scheme, host and port of the server."""
         return str(self.fake_transport.origin)
 
-    def http(self, asked: "ReceivedRequest") -> RawResponse | None:
-        if asked.path in PROTECTED:
-            given = asked.headers.get("authorization", "")
+    def http(self, request: "ReceivedRequest") -> RawResponse | None:
+        if request.path in PROTECTED:
+            given = request.headers.get("authorization", "")
             scheme, _, token = given.partition(" ")
             is_known = scheme.lower() == "bearer" and token.strip() in self.tokens
             return None if is_known else self._challenge()
-        if asked.path == self.names_metadata:
+        if request.path == self.names_metadata:
             return _json(
                 {"resource": self.fake_transport.url, "authorization_servers": [self.origin]}
             )
-        if asked.path in (SERVER_METADATA, OPENID_METADATA) and self.has_metadata:
+        if request.path in (SERVER_METADATA, OPENID_METADATA) and self.has_metadata:
             return _json(self._metadata())
         answers: dict[str, Callable[[ReceivedRequest], RawResponse]] = {
             f"{self.place}/register": self._register,
@@ -74,8 +74,8 @@ class ProtectedFakeServer(FakeServer):
             f"{self.place}/token": self._token,
             "/callback-of-the-check": lambda _: RawResponse(200),
         }
-        answer = answers.get(asked.path)
-        return RawResponse(404) if answer is None else answer(asked)
+        answer = answers.get(request.path)
+        return RawResponse(404) if answer is None else answer(request)
 
     def _challenge(self) -> RawResponse:
         said = "Bearer"
@@ -95,15 +95,15 @@ class ProtectedFakeServer(FakeServer):
             "token_endpoint_auth_methods_supported": ["none", "client_secret_post"],
         }
 
-    def _register(self, asked: "ReceivedRequest") -> RawResponse:
-        told = asked.message if isinstance(asked.message, dict) else {}
+    def _register(self, request: "ReceivedRequest") -> RawResponse:
+        told = request.message if isinstance(request.message, dict) else {}
         id = secrets.token_urlsafe(8)
         uris = told.get("redirect_uris")
         self.clients[id] = [str(each) for each in uris] if isinstance(uris, list) else []
         return _json({**told, "client_id": id, "token_endpoint_auth_method": "none"}, status=201)
 
-    def _authorize(self, asked: "ReceivedRequest") -> RawResponse:
-        wanted = parse_fields(asked)
+    def _authorize(self, request: "ReceivedRequest") -> RawResponse:
+        wanted = parse_fields(request)
         code = secrets.token_urlsafe(8)
         self.codes[code] = wanted
         back = {"code": code}
@@ -113,8 +113,8 @@ class ProtectedFakeServer(FakeServer):
         join = "&" if urlsplit(target).query else "?"
         return RawResponse(302, {"location": f"{target}{join}{urlencode(back)}"})
 
-    def _token(self, asked: "ReceivedRequest") -> RawResponse:
-        wanted = parse_fields(asked)
+    def _token(self, request: "ReceivedRequest") -> RawResponse:
+        wanted = parse_fields(request)
         begun = self.codes.pop(wanted.get("code", ""), None)
         if begun is None:
             return _json({"error": "invalid_grant"}, status=400)
@@ -128,9 +128,9 @@ class ProtectedFakeServer(FakeServer):
         return _json({"access_token": token, "token_type": "Bearer", "expires_in": 3600})
 
 
-def parse_fields(asked: "ReceivedRequest") -> dict[str, str]:
+def parse_fields(request: "ReceivedRequest") -> dict[str, str]:
     """Return the fields of a form, or of a query."""
-    text = asked.query if asked.method == "GET" else asked.body.decode(errors="replace")
+    text = request.query if request.method == "GET" else request.body.decode(errors="replace")
     return {name: values[0] for name, values in parse_qs(text).items()}
 
 

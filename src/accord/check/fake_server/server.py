@@ -74,7 +74,7 @@ class FakeServer:
             `gone`.
         orders: over stdio, what each launched server is told: `stubborn`, `stderr some text`.
         odd: over stdio, what the client wrote that is no line of JSON.
-        unanswered: what the client was asked and never answered, though it stayed.
+        unanswered: what the client was request and never answered, though it stayed.
         page: how many entries a page of a list has; None for all.
         capabilities: what the server declares.
         streams: over HTTP, whether answers come as event streams.
@@ -182,9 +182,9 @@ class FakeServer:
 
     def opening(self, line: RawConnection, params: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the answer to initialize."""
-        asked = params.get("protocolVersion")
-        self.requested_revisions.append(str(asked))
-        named = REVISIONS.get(asked) if isinstance(asked, str) else None
+        request = params.get("protocolVersion")
+        self.requested_revisions.append(str(request))
+        named = REVISIONS.get(request) if isinstance(request, str) else None
         newest = BEFORE_HANDSHAKE.id
         line.revision = self.revision or (newest if named is None else named.id)
         declared = params.get("capabilities")
@@ -241,7 +241,7 @@ class FakeServer:
     ) -> Reply | None:
         """Ask the client something and wait for its answer; None where it stays and gives none.
 
-        Over HTTP it is asked on the stream of the request `beside` which it is asked.
+        Over HTTP it is request on the stream of the request `beside` which it is request.
 
         Raises:
             LineEnded: the client left.
@@ -268,13 +268,13 @@ class FakeServer:
 
     # -- HTTP
 
-    def http(self, asked: "ReceivedRequest") -> "RawResponse | None":
+    def http(self, request: "ReceivedRequest") -> "RawResponse | None":
         """Answer a raw HTTP request out of turn; None lets the conversation go on."""
         return None
 
     # -- the end
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         """Say what the client's behaviour tells about the requirements of this play."""
 
     def declares(self, line: RawConnection, capability: str) -> bool:
@@ -311,9 +311,9 @@ def client_scenario(
 ) -> Callable[[type[FakeServer]], type[FakeServer]]:
     """Register a play of a client check: an Actor that decides these requirements."""
 
-    def register(actor: type[FakeServer]) -> type[FakeServer]:
-        actor.ids, actor.on, actor.is_judged, actor.revisions = ids, on, is_judged, revisions
-        CLIENT_SCENARIOS.append(actor)
-        return actor
+    def register(server: type[FakeServer]) -> type[FakeServer]:
+        server.ids, server.on, server.is_judged, server.revisions = ids, on, is_judged, revisions
+        CLIENT_SCENARIOS.append(server)
+        return server
 
     return register

@@ -51,15 +51,15 @@ class _Seat:
 
 
 class FakeStdioTransport:
-    """Lets an actor play over the standard streams of launched bridges.
+    """Lets an server play over the standard streams of launched bridges.
 
     Attributes:
         command: what the client has to launch.
         pids: the processes that it launched.
     """
 
-    def __init__(self, actor: "FakeServer", *, patience: float = 5.0) -> None:
-        self._actor = actor
+    def __init__(self, server: "FakeServer", *, patience: float = 5.0) -> None:
+        self._fake = server
         self._patience = patience
         self._key = secrets.token_hex(8)
         self._server: asyncio.Server
@@ -77,7 +77,7 @@ class FakeStdioTransport:
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
-        for line in self._actor.lines:
+        for line in self._fake.lines:
             await line.close()
         for writer in self._controls:
             with contextlib.suppress(OSError):
@@ -114,20 +114,20 @@ class FakeStdioTransport:
             self._tasks.discard(task)
 
     async def _hear_control(self, reader: asyncio.StreamReader) -> None:
-        for command in self._actor.relay_commands:
+        for command in self._fake.relay_commands:
             self._controls[-1].write(f"{command}\n".encode())
         try:
             while line := (await reader.readline()).decode(errors="replace"):
-                self._actor.events.append(line.strip())
+                self._fake.events.append(line.strip())
         finally:
-            self._actor.events.append("gone")
+            self._fake.events.append("gone")
 
     async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        actor = self._actor
-        tape = MessageLog("stdio", "client", is_judged=actor.is_judged)
+        server = self._fake
+        tape = MessageLog("stdio", "client", is_judged=server.is_judged)
         line = RawConnection(_Seat(writer), tape, patience=self._patience, me="server")
-        line.respond = actor.respond
-        actor.lines.append(line)
+        line.respond = server.respond
+        server.lines.append(line)
         rest = b""
         while chunk := await reader.read(_CHUNK):
             *whole, rest = (rest + chunk).split(b"\n")
@@ -136,17 +136,17 @@ class FakeStdioTransport:
             if len(rest) > _LONGEST:
                 break
         if rest.strip():
-            actor.odd.append(rest)
+            server.odd.append(rest)
             self._take(line, rest)
         line.end("the client closed the server's input")
-        if "stubborn" not in actor.relay_commands:
+        if "stubborn" not in server.relay_commands:
             writer.close()  # as a server does whose input ended
 
     def _take(self, line: RawConnection, data: bytes) -> None:
         if not data.strip():
             return
         if not _is_message(data):
-            self._actor.odd.append(data)
+            self._fake.odd.append(data)
             # What is no message is judged by this alone.
             return
         line.hear(data)
@@ -157,7 +157,7 @@ class FakeStdioTransport:
 
     async def _begun(self, line: RawConnection) -> None:
         with contextlib.suppress(ConnectionEnded):
-            await self._actor.on_initialized(line)
+            await self._fake.on_initialized(line)
 
 
 def _is_message(data: bytes) -> bool:

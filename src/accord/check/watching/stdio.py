@@ -15,8 +15,8 @@ from typing import Final
 
 from accord.bindings.lines import LineReader, LineTooLong
 from accord.check.watching.watcher import Copy, Watcher
-from accord.errors import ConnectFailed
 from accord.trace import LINE_LIMIT, Party
+from accord.transports.child import spawn
 
 _CHUNK: Final = 64 * 1024
 # What is still on its way when the server has ended.
@@ -44,18 +44,13 @@ def watch_command(
     Raises:
         ConnectFailed: there is no such command.
     """
-    try:
-        process = subprocess.Popen(  # noqa: S603  # to launch this command is the purpose
-            list(command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **(env or {})},
-            bufsize=0,
-            preexec_fn=_bound_to_us(),  # noqa: PLW1509  # one call into C, which takes no lock
-        )
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise ConnectFailed(f"{command[0]} cannot be launched: {why}", command=command) from None
+    process = spawn(
+        command,
+        env={**os.environ, **(env or {})},
+        stderr=None,
+        own_group=False,
+        before_exec=_bound_to_us(),
+    )
     assert process.stdin is not None
     assert process.stdout is not None
     # Each end is let go by the thread that uses it: a number freed by another may be a file then.

@@ -43,36 +43,36 @@ class _Stuck(FakeServer):
     async def stick(self, line: RawConnection, request: dict[str, Any]) -> None:
         """Do what is done instead of answering."""
 
-    def is_cancelled(self, show: "ClientRun") -> bool:
+    def is_cancelled(self, run: "ClientRun") -> bool:
         """Tell whether the client cancelled the request."""
         id = None if self.stuck is None else self.stuck.get("id")
-        named = [each.get("params") for each in show.received(_CANCELLED)]
+        named = [each.get("params") for each in run.received(_CANCELLED)]
         return any(isinstance(each, dict) and each.get("requestId") == id for each in named)
 
-    def patient(self, show: "ClientRun") -> str:
+    def patient(self, run: "ClientRun") -> str:
         """Say that the client did not give up."""
         if self.stuck is None:
             return "the client sent no request that could be left unanswered"
-        return "the client did not give up a request before its time was over"
+        return "the client did not give up a request before the time limit of the check"
 
 
 @client_scenario("timeouts.established", "timeouts.cancel-by-notification", "http.cancel.explicit")
 class NeverAnswers(_Stuck):
     """Never answers the first request."""
 
-    async def judge(self, show: "ClientRun") -> None:
-        is_http = show.transport == "http"
-        if self.stuck is None or (show.exit_code is None and not self.is_cancelled(show)):
+    async def judge(self, run: "ClientRun") -> None:
+        is_http = run.transport == "http"
+        if self.stuck is None or (run.exit_code is None and not self.is_cancelled(run)):
             for id in self.ids:
-                show.skip(id, self.patient(show))
+                run.skip(id, self.patient(run))
             return
-        show.passes("timeouts.established")
-        told = self.is_cancelled(show)
+        run.passes("timeouts.established")
+        told = self.is_cancelled(run)
         why = f"gives up {self.stuck.get('method')} without notifications/cancelled"
         if is_http:
-            show.holds("http.cancel.explicit", told, why)
+            run.holds("http.cancel.explicit", told, why)
         if told or not is_http:
-            show.holds("timeouts.cancel-by-notification", told, why)
+            run.holds("timeouts.cancel-by-notification", told, why)
 
 
 @client_scenario("timeouts.maximum-despite-progress")
@@ -93,14 +93,14 @@ class ReportsProgressForever(_Stuck):
             await self.say(line, message, beside=request)
             await asyncio.sleep(_RATE)
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         id = "timeouts.maximum-despite-progress"
         if self.stuck is None:
-            show.skip(id, "the client asks for no progress")
-        elif self.is_cancelled(show) or show.exit_code is not None:
-            show.passes(id)
+            run.skip(id, "the client asks for no progress")
+        elif self.is_cancelled(run) or run.exit_code is not None:
+            run.passes(id)
         else:
-            show.skip(id, self.patient(show))
+            run.skip(id, self.patient(run))
 
 
 def _token(request: Mapping[str, Any]) -> Any:
@@ -143,15 +143,15 @@ class AnswersWhatWasCancelled(_Stuck):
             # That silence is the late answer's doing, not the ping's.
             self.unanswered_methods.remove("ping")
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         id = "cancellation.sender.ignores-late"
-        if show.transport == "http" and self.is_cancelled(show) and not self._has_answered:
+        if run.transport == "http" and self.is_cancelled(run) and not self._has_answered:
             # It may have gone before it was looked for: it left the answer's stream all the same.
             self.survived = True
         if self.survived is None:
-            show.skip(id, "the client cancelled nothing, or left at once")
+            run.skip(id, "the client cancelled nothing, or left at once")
         else:
-            show.holds(id, self.survived, "falls silent after a late answer")
+            run.holds(id, self.survived, "answers no further request after a late answer")
 
 
 @client_scenario("ping.timeout.may-terminate", "ping.timeout-is-failure")
@@ -161,22 +161,22 @@ class NeverAnswersPings(_Stuck):
     def is_stuck(self, request: Mapping[str, Any]) -> bool:
         return request.get("method") == "ping"
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         for id in self.ids:
             if self.stuck is None:
-                show.skip(id, "the client sends no ping")
-            elif show.exit_code not in (None, show.usual_exit_code) or self._is_last(show):
-                show.passes(id)
+                run.skip(id, "the client sends no ping")
+            elif run.exit_code not in (None, run.usual_exit_code) or self._is_last(run):
+                run.passes(id)
             else:
-                show.skip(id, "nothing shows what the client makes of it")
+                run.skip(id, "the client's reaction cannot be observed")
 
-    def _is_last(self, show: "ClientRun") -> bool:
+    def _is_last(self, run: "ClientRun") -> bool:
         """Tell whether the client left because of the ping: it sent no further request."""
-        if show.line is None or self.stuck is None or show.exit_code is None:
+        if run.line is None or self.stuck is None or run.exit_code is None:
             return False
-        place = show.line.received.index(self.stuck)
+        place = run.line.received.index(self.stuck)
         return not any(
-            "method" in each and "id" in each for each in show.line.received[place + 1 :]
+            "method" in each and "id" in each for each in run.line.received[place + 1 :]
         )
 
 
@@ -241,20 +241,22 @@ class CancelsQuestions(FakeServer):
         await self.say(line, message, beside=request)
         await self.say(line, cancelled, beside=request)
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         if self.copes is not None:
-            show.holds("cancellation.races", self.copes, "falls silent after cancelled requests")
+            run.holds(
+                "cancellation.races", self.copes, "answers no further request after cancelled ones"
+            )
         stops, silent = "cancellation.receiver.stops", "cancellation.receiver.frees-and-silent"
         if self.has_waited:
-            show.passes(stops, silent)
+            run.passes(stops, silent)
         elif self.late == "result":
-            show.fail(stops, "goes on with a sampling request that was cancelled at once")
+            run.fail(stops, "continues a sampling request that was cancelled at once")
         elif self.late == "error":
-            show.passes(stops)
-            show.fail(silent, "answers a sampling request that was cancelled at once")
+            run.passes(stops)
+            run.fail(silent, "answers a sampling request that was cancelled at once")
         else:
             for id in (stops, silent):
-                show.skip(id, "the client answers nothing that takes long enough to be cancelled")
+                run.skip(id, "the client answers nothing that takes long enough to be cancelled")
 
 
 @client_scenario(
@@ -289,10 +291,10 @@ class CancelsNothing(FakeServer):
             self.unanswered_methods.remove("ping")
             self.stray = ["nothing more"]
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         if self.stray is None:
             return
         shown = str(self.stray[0])[:200] if self.stray else ""
-        why = f"does not ignore a cancellation of nothing: {shown}"
-        show.holds("cancellation.invalid-ignored", not self.stray, why)
-        show.passes("cancellation.receiver.may-ignore")
+        why = f"does not ignore a cancellation of an unknown request: {shown}"
+        run.holds("cancellation.invalid-ignored", not self.stray, why)
+        run.passes("cancellation.receiver.may-ignore")

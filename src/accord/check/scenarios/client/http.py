@@ -63,28 +63,28 @@ class DropsStreams(FakeServer):
         self.dropped_at = asyncio.get_running_loop().time()
         line.carrier.drop(request.get("id"))
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         if self.dropped_at is None:
             return
         resumed = [
             each
-            for each in show.requests
+            for each in run.requests
             if each.method == "GET" and "last-event-id" in each.headers
         ]
         polls, any_origin = self.ids[1:3]
-        why = "does not come back for an answer whose stream broke"
+        why = "does not resume a stream that broke before the answer"
         for id in (polls, any_origin):
-            show.holds(id, resumed, why)
+            run.holds(id, resumed, why)
         if not resumed:
-            show.skip("http.sse.resume-header", "the client does not resume")
+            run.skip("http.sse.resume-header", "the client does not resume")
             return
-        show.passes("http.sse.resume-header")
+        run.passes("http.sse.resume-header")
         waited = resumed[0].at - self.dropped_at
-        show.holds(
+        run.holds(
             "http.sse.client-honours-retry",
             waited >= _RETRY / 1000 - _TOLERANCE,
-            f"comes back after {waited * 1000:.0f} ms, the server asked for {_RETRY}",
-            asked=resumed[0],
+            f"reconnects after {waited * 1000:.0f} ms, the server request for {_RETRY} ms",
+            request=resumed[0],
         )
 
 
@@ -110,14 +110,14 @@ class DropsListeners(FakeServer):
                 return
             await asyncio.sleep(_LOOK)
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         id = "http.sse.resume-header"
-        gets = [each for each in show.requests if each.method == "GET"]
+        gets = [each for each in run.requests if each.method == "GET"]
         if not self.is_dropped:
-            show.skip(id, "the client does not listen")
+            run.skip(id, "the client does not listen")
         for each in gets[1:] if self.is_dropped else ():
             why = "listens again after its stream broke, without Last-Event-ID"
-            show.holds(id, "last-event-id" in each.headers, why, asked=each)
+            run.holds(id, "last-event-id" in each.headers, why, request=each)
 
 
 @client_scenario("http.session.client-restarts-on-404", on=("http",))
@@ -126,23 +126,25 @@ class ForgetsTheSession(FakeServer):
 
     has_forgotten = False
 
-    def http(self, asked: "ReceivedRequest") -> "RawResponse | None":
-        if not self.has_forgotten and _is_work(asked) and self.lines:
+    def http(self, request: "ReceivedRequest") -> "RawResponse | None":
+        if not self.has_forgotten and _is_work(request) and self.lines:
             self.has_forgotten = True
             self.fake_transport.end_session(self.lines[0])
         return None
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         id = "http.session.client-restarts-on-404"
-        lost = next((each for each in show.requests if _is_work(each) and each.status == 404), None)
+        lost = next((each for each in run.requests if _is_work(each) and each.status == 404), None)
         if lost is None:
             return
-        later = [each for each in show.requests[show.requests.index(lost) :] if _opens(each)]
+        later = [each for each in run.requests[run.requests.index(lost) :] if _opens(each)]
         if not later:
-            show.holds(id, condition=False, why="begins no new session after 404", asked=lost)
+            run.holds(
+                id, condition=False, why="starts no new session after status 404", request=lost
+            )
             return
-        why = "opens a new session with the id of the one that is gone"
-        show.holds(id, names.SESSION not in later[0].headers, why, asked=later[0])
+        why = "opens a new session with the id of the lost one"
+        run.holds(id, names.SESSION not in later[0].headers, why, request=later[0])
 
 
 @client_scenario("pagination.no-cross-session-cursors", on=("http",), is_judged=False)
@@ -151,8 +153,8 @@ class ForgetsTheSessionBetweenPages(Pages):
 
     has_forgotten = False
 
-    def http(self, asked: "ReceivedRequest") -> "RawResponse | None":
-        message = asked.message
+    def http(self, request: "ReceivedRequest") -> "RawResponse | None":
+        message = request.message
         params = message.get("params") if isinstance(message, dict) else None
         has_cursor = isinstance(params, dict) and "cursor" in params
         if not self.has_forgotten and has_cursor and self.lines:
@@ -160,25 +162,25 @@ class ForgetsTheSessionBetweenPages(Pages):
             self.fake_transport.end_session(self.lines[0])
         return None
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         id = "pagination.no-cross-session-cursors"
         if not self.has_forgotten or len(self.lines) < 2:
-            show.skip(id, "the client had no cursor when a new session began")
+            run.skip(id, "the client had no cursor when a new session began")
         else:
             method = self.foreign[0] if self.foreign else ""
-            why = f"goes on with {method} in a new session with a cursor of the old one"
-            show.holds(id, not self.foreign, why)
+            why = f"continues {method} in a new session with a cursor of the old one"
+            run.holds(id, not self.foreign, why)
 
 
-def _is_work(asked: "ReceivedRequest") -> bool:
+def _is_work(request: "ReceivedRequest") -> bool:
     """Tell whether this is a request within a session."""
-    message = asked.message
+    message = request.message
     is_request = isinstance(message, dict) and "id" in message and "method" in message
-    return asked.method == "POST" and is_request and asked.name not in ("initialize", "ping")
+    return request.method == "POST" and is_request and request.name not in ("initialize", "ping")
 
 
-def _opens(asked: "ReceivedRequest") -> bool:
-    return asked.method == "POST" and asked.name == "initialize"
+def _opens(request: "ReceivedRequest") -> bool:
+    return request.method == "POST" and request.name == "initialize"
 
 
 # -- servers of the older form

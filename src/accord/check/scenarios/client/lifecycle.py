@@ -19,8 +19,8 @@ _LATE: Final = 0.3
 _NEWEST: Final = BEFORE_HANDSHAKE.id
 
 
-def _later(actor: FakeServer) -> list[str]:
-    methods = [str(each.get("method")) for line in actor.lines for each in line.received]
+def _later(server: FakeServer) -> list[str]:
+    methods = [str(each.get("method")) for line in server.lines for each in line.received]
     return [each for each in methods if each not in (*_OPENING, "notifications/cancelled")]
 
 
@@ -31,15 +31,15 @@ class AgreesOnNothing(FakeServer):
     def opening(self, line: RawConnection, params: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**super().opening(line, params), "protocolVersion": "1999-12-31"}
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         if not self.lines:
             return
         id, later = "lifecycle.version.client-disconnects", _later(self)
         if later:
-            show.fail(id, f"goes on with {later[0]} under a revision that does not exist")
+            run.fail(id, f"sends {later[0]} under a revision that does not exist")
         else:
-            why = "stays connected to a server whose revision does not exist"
-            show.holds(id, not show.was_connected, why)
+            why = "stays connected to a server that chose a revision that does not exist"
+            run.holds(id, not run.was_connected, why)
 
 
 @client_scenario("lifecycle.errors.handled", is_judged=False)
@@ -50,15 +50,15 @@ class RefusesToOpen(FakeServer):
         super().opening(line, params)
         raise RequestError("unsupported protocol version", code=-32602)
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         if not self.lines:
             return
         id, later = "lifecycle.errors.handled", _later(self)
         if later:
-            show.fail(id, f"goes on with {later[0]} though initialize was refused")
+            run.fail(id, f"sends {later[0]} although initialize was refused")
         else:
-            why = "neither ends nor leaves after initialize was refused"
-            show.holds(id, not show.was_connected, why)
+            why = "neither exits nor disconnects after initialize was refused"
+            run.holds(id, not run.was_connected, why)
 
 
 @client_scenario("lifecycle.initialize.client-waits")
@@ -72,9 +72,9 @@ class OpensLate(FakeServer):
             await asyncio.sleep(_LATE)
         return await super().result(line, method, params)
 
-    async def judge(self, show: "ClientRun") -> None:
-        if show.is_initialized:
-            show.passes("lifecycle.initialize.client-waits")  # unless a monitor saw otherwise
+    async def judge(self, run: "ClientRun") -> None:
+        if run.is_initialized:
+            run.passes("lifecycle.initialize.client-waits")  # unless a monitor saw otherwise
 
 
 @client_scenario("ping.response.prompt", on=("stdio", "sse"))
@@ -89,9 +89,9 @@ class PingsEarly(FakeServer):
             self.is_answered = reply is not None
         return await super().result(line, method, params)
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         if getattr(self, "is_answered", False):
-            show.passes("ping.response.prompt")
+            run.passes("ping.response.prompt")
 
 
 @client_scenario("lifecycle.version.client-prefers-latest", is_judged=False)
@@ -105,12 +105,12 @@ class OffersTheNewest(FakeServer):
         line.revision = REVISIONS[asked].id if asked in REVISIONS else line.revision
         return {**answer, "protocolVersion": _NEWEST}
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         asked = next(iter(self.requested_revisions), None)
         if asked is not None:
-            goes_on = show.is_initialized and asked in REVISIONS and asked < _NEWEST
-            why = f"asks for {asked}, and goes on when the server answers with {_NEWEST}"
-            show.holds("lifecycle.version.client-prefers-latest", not goes_on, why)
+            goes_on = run.is_initialized and asked in REVISIONS and asked < _NEWEST
+            why = f"asks for {asked}, and continues when the server answers with {_NEWEST}"
+            run.holds("lifecycle.version.client-prefers-latest", not goes_on, why)
 
 
 _ID: Final = "stdio.shutdown.escalates"
@@ -122,16 +122,16 @@ class WillNotEnd(FakeServer):
 
     relay_commands = ("stubborn",)
 
-    async def judge(self, show: "ClientRun") -> None:
-        if show.exit_code is None:
+    async def judge(self, run: "ClientRun") -> None:
+        if run.exit_code is None:
             why = "the client did not end by itself"
-            show.skip(_ID, why)
-        elif show.left_servers_running:
+            run.skip(_ID, why)
+        elif run.left_servers_running:
             told = " after SIGTERM" if signal.SIGTERM in self.signals else ""
-            show.fail(_ID, f"leaves a server running that does not end by itself{told}")
+            run.fail(_ID, f"leaves a server running that does not end by itself{told}")
         else:
             why = "kills a server without SIGTERM first"
-            show.holds(_ID, signal.SIGTERM in self.signals, why)
+            run.holds(_ID, signal.SIGTERM in self.signals, why)
 
 
 @client_scenario("stdio.stderr-not-an-error-signal", on=("stdio",))
@@ -140,7 +140,7 @@ class TalksOnStderr(FakeServer):
 
     relay_commands = ("stderr ERROR: this is only a check",)
 
-    async def judge(self, show: "ClientRun") -> None:
-        if show.is_initialized and show.usual_exit_code is not None:
-            why = "fails where the server writes to stderr"
-            show.holds("stdio.stderr-not-an-error-signal", show.ended_as_usual, why)
+    async def judge(self, run: "ClientRun") -> None:
+        if run.is_initialized and run.usual_exit_code is not None:
+            why = "fails when the server writes to stderr"
+            run.holds("stdio.stderr-not-an-error-signal", run.ended_as_usual, why)

@@ -86,28 +86,28 @@ class PagesLists(Pages):
 
     paged = ("tools/list", "resources/list", "resources/templates/list")
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         whole = [each for each, pages in self.fetched.items() if len(pages) == len(_SIZES)]
         for method, pages in self.fetched.items():
             if len(pages) > 1:
-                show.passes("pagination.cursor.continues")
+                run.passes("pagination.cursor.continues")
                 # Whoever has followed one cursor and stops at a short page took it for the last.
-                why = f"stops {method} at a page of {pages[-1]}, though more pages follow"
+                why = f"stops {method} at a page of {pages[-1]}, although more pages follow"
                 stops_short = len(pages) < len(_SIZES) and pages[-1] < _SIZES[0]
-                show.holds("pagination.page-size-not-assumed", not stops_short, why)
+                run.holds("pagination.page-size-not-assumed", not stops_short, why)
         if whole:
-            self._judge_end(show, whole)
-        _judge_exit(show, "pagination.client.both-flows", bool(self.fetched), bool(whole))
-        if show.received("completion/complete") and show.ended_as_usual:
-            show.passes("completion.client.care")
+            self._judge_end(run, whole)
+        _judge_exit(run, "pagination.client.both-flows", bool(self.fetched), bool(whole))
+        if run.received("completion/complete") and run.ended_as_usual:
+            run.passes("completion.client.care")
 
-    def _judge_end(self, show: "ClientRun", whole: list[str]) -> None:
+    def _judge_end(self, run: "ClientRun", whole: list[str]) -> None:
         for method in whole:
-            asked = [each.get("params") for each in show.received(method)]
+            asked = [each.get("params") for each in run.received(method)]
             cursors = [each.get("cursor") for each in asked if isinstance(each, dict)]
             last = [each for each in cursors if each is not None and each not in self.cursors]
-            why = f"goes on with {method} after the last page"
-            show.holds("pagination.end.no-next-cursor", not last, why)
+            why = f"continues {method} after the last page"
+            run.holds("pagination.end.no-next-cursor", not last, why)
 
 
 @client_scenario("prompts.client.handles-pagination")
@@ -116,19 +116,19 @@ class PagesPrompts(Pages):
 
     paged = ("prompts/list",)
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         pages = self.fetched.get("prompts/list", [])
-        _judge_exit(show, "prompts.client.handles-pagination", bool(pages), len(pages) > 1)
+        _judge_exit(run, "prompts.client.handles-pagination", bool(pages), len(pages) > 1)
 
 
-def _judge_exit(show: "ClientRun", id: str, has_listed: bool, has_continued: bool) -> None:  # noqa: FBT001
+def _judge_exit(run: "ClientRun", id: str, has_listed: bool, has_continued: bool) -> None:  # noqa: FBT001
     """Judge by whether pages make the client fail that does not fail otherwise."""
     if not has_listed:
-        show.skip(id, "the client lists nothing of this kind")
-    elif show.usual_exit_code == 0 and show.exit_code != 0:
-        ended = "does not end" if show.exit_code is None else f"ends with {show.exit_code}"
-        show.fail(id, f"{ended} where lists come in pages, and with 0 where they do not")
+        run.skip(id, "the client lists nothing of this kind")
+    elif run.usual_exit_code == 0 and run.exit_code != 0:
+        ended = "does not end" if run.exit_code is None else f"ends with {run.exit_code}"
+        run.fail(id, f"{ended} when lists come in pages, and with 0 when they do not")
     elif has_continued:
-        show.passes(id)
+        run.passes(id)
     else:
-        show.skip(id, "the client asks for no more than the first page")
+        run.skip(id, "the client asks for no more than the first page")

@@ -58,26 +58,26 @@ def knows_forms(line: RawConnection) -> bool:
 
 
 def can_elicit(line: RawConnection) -> bool:
-    """Tell whether the client may be asked to show a form."""
+    """Tell whether the client may be asked to run a form."""
     return knows_forms(line) and "elicitation" in line.client_capabilities
 
 
 async def asks_model(
-    actor: FakeServer, line: RawConnection, request: dict[str, Any]
+    server: FakeServer, line: RawConnection, request: dict[str, Any]
 ) -> float | None:
     """Ask the client to ask its model; returns the seconds it took, None where it did not."""
     began = asyncio.get_running_loop().time()
-    reply = await _thought(actor, line, "sampling/createMessage", SAMPLING, request)
+    reply = await _thought(server, line, "sampling/createMessage", SAMPLING, request)
     return None if reply is None or reply.is_error else asyncio.get_running_loop().time() - began
 
 
 async def _thought(
-    actor: FakeServer, line: RawConnection, method: str, params: Any, request: dict[str, Any]
+    server: FakeServer, line: RawConnection, method: str, params: Any, request: dict[str, Any]
 ) -> Reply | None:
     """Ask what a person or a model answers: to wait longer than we do is no breach."""
-    reply = await actor.ask(line, method, params, beside=request, patience=_THINKING)
+    reply = await server.ask(line, method, params, beside=request, patience=_THINKING)
     if reply is None:
-        actor.unanswered_methods.pop()
+        server.unanswered_methods.pop()
     return reply
 
 
@@ -147,51 +147,51 @@ class AsksEverything(FakeServer):
                 line, message if said is None else {**message, "params": said}, beside=request
             )
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         if self.is_pinged:
-            show.passes("ping.response.prompt")
-        self._judge_roots(show)
-        self._judge_forms(show)
-        self._judge_failures(show)
-        self._judge_reports(show)
+            run.passes("ping.response.prompt")
+        self._judge_roots(run)
+        self._judge_forms(run)
+        self._judge_failures(run)
+        self._judge_reports(run)
 
-    def _judge_failures(self, show: "ClientRun") -> None:
+    def _judge_failures(self, run: "ClientRun") -> None:
         """Take note of a client that fails by itself: nothing else makes one fail."""
         for id, reply in self.failures:
             if reply.code == -32603:
-                show.passes(id, "errors.code.internal-error")
+                run.passes(id, "errors.code.internal-error")
             elif id == "sampling.errors":
-                show.passes(id)
+                run.passes(id)
             if reply.code == -32602 and "data" in reply.message["error"]:
-                show.passes("errors.invalid-params.data-details")
+                run.passes("errors.invalid-params.data-details")
 
-    def _judge_reports(self, show: "ClientRun") -> None:
-        id, reports = "progress.rate-limited", len(show.received("notifications/progress"))
+    def _judge_reports(self, run: "ClientRun") -> None:
+        id, reports = "progress.rate-limited", len(run.received("notifications/progress"))
         if reports:
             why = f"reports progress {reports} times during one short answer"
-            show.holds(id, reports <= _MOST_REPORTS, why)
+            run.holds(id, reports <= _MOST_REPORTS, why)
         else:
-            show.skip(id, "the client reports no progress")
+            run.skip(id, "the client reports no progress")
 
-    def _judge_roots(self, show: "ClientRun") -> None:
+    def _judge_roots(self, run: "ClientRun") -> None:
         id = "roots.list-changed.sent"
-        if show.received("notifications/roots/list_changed"):
-            show.passes(id)
-        line = show.line
+        if run.received("notifications/roots/list_changed"):
+            run.passes(id)
+        line = run.line
         declared = line.client_capabilities.get("roots") if line is not None else None
         announces = isinstance(declared, dict) and declared.get("listChanged") is True
         if line is not None and not announces:
-            show.not_applicable(id, "the client does not declare roots.listChanged")
+            run.not_applicable(id, "the client does not declare roots.listChanged")
         elif len(self.roots) == 2 and self.roots[0][0] != self.roots[1][0]:
             told = self.roots[1][1] > 0
-            show.holds(id, told, "changes its roots and does not say so")
+            run.holds(id, told, "changes its roots without a notification")
 
-    def _judge_forms(self, show: "ClientRun") -> None:
+    def _judge_forms(self, run: "ClientRun") -> None:
         id = "elicitation.answers.validated"
         for form, reply in self.forms:
             if reply.result.get("action") == "accept":
                 wrong = compile_schema(form)(reply.result.get("content") or {})
-                show.holds(id, wrong is None, f"submits a form with a fault {wrong}")
+                run.holds(id, wrong is None, f"submits a form with invalid content: {wrong}")
 
 
 @client_scenario(
@@ -230,38 +230,40 @@ class AsksTheImpossible(FakeServer):
                 if reply is not None:
                     self.replies[each[0]] = reply
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         unknown = self.replies.get("unknown")
         if unknown is not None:
             id = "errors.code.method-not-found"
-            show.holds(id, unknown.code == -32601, f"answers a method it cannot know: {unknown}")
+            run.holds(id, unknown.code == -32601, f"answers an unknown method with {unknown}")
         roots = self.replies.get("roots")
         if roots is not None:
-            why = f"has no roots, and answers roots/list: {roots}"
-            show.holds("roots.errors", roots.code == -32601, why)
-        show.skip("roots.errors", "the client has roots, and nothing makes it fail")
-        self._judge_sampling(show)
-        show.skip("errors.code.internal-error", "nothing makes the client fail")
+            why = f"answers roots/list although it did not declare roots: {roots}"
+            run.holds("roots.errors", roots.code == -32601, why)
+        run.skip("roots.errors", "the client declared roots, so that no error is expected")
+        self._judge_sampling(run)
+        run.skip("errors.code.internal-error", "the check cannot make the client fail")
         for id in ("errors.code.parse-error", "errors.code.invalid-request"):
-            show.not_applicable(id, "a client is asked nothing by what is no request")
+            run.not_applicable(id, "a client cannot be asked by anything but a request")
 
-    def _judge_sampling(self, show: "ClientRun") -> None:
+    def _judge_sampling(self, run: "ClientRun") -> None:
         undeclared, senseless = self.replies.get("sampling"), self.replies.get("senseless")
         if undeclared is not None:
-            why = f"did not declare sampling, and answers: {undeclared}"
-            show.holds("sampling.errors", undeclared.is_error, why)
+            why = (
+                f"answers sampling/createMessage although it did not declare sampling: {undeclared}"
+            )
+            run.holds("sampling.errors", undeclared.is_error, why)
         if senseless is None or not senseless.is_error:
-            show.skip("errors.code.invalid-params", "the client found no fault with parameters")
+            run.skip("errors.code.invalid-params", "the client accepted invalid parameters")
             return
-        show.passes("sampling.errors")
+        run.passes("sampling.errors")
         # Faults of its own (-32603) and a user who refuses (-1) are not told apart from here.
         if senseless.code not in (-32603, -1):
-            why = f"answers parameters that make no sense: {senseless}"
+            why = f"answers invalid parameters with {senseless}"
             wrong = senseless.code in (-32601, -32700)
-            show.holds("errors.code.invalid-params", not wrong, why)
+            run.holds("errors.code.invalid-params", not wrong, why)
         error = senseless.message.get("error")
         if isinstance(error, dict) and "data" in error:
-            show.passes("errors.invalid-params.data-details")
+            run.passes("errors.invalid-params.data-details")
 
 
 @client_scenario("jsonrpc.batch.receive", revisions=revisions_of("jsonrpc.batch.receive"))
@@ -286,14 +288,14 @@ class SendsBatches(FakeServer):
                 return
             self.answered += 1
 
-    async def judge(self, show: "ClientRun") -> None:
-        if self.answered is None or not show.is_initialized:
+    async def judge(self, run: "ClientRun") -> None:
+        if self.answered is None or not run.is_initialized:
             return
-        stays = show.line is not None and (self.answered == 2 or self.is_deaf(show))
+        stays = run.line is not None and (self.answered == 2 or self.is_deaf(run))
         if stays:
             why = f"answers {self.answered} of the two pings in a batch"
-            show.holds("jsonrpc.batch.receive", self.answered == 2, why)
+            run.holds("jsonrpc.batch.receive", self.answered == 2, why)
 
-    def is_deaf(self, show: "ClientRun") -> bool:
+    def is_deaf(self, run: "ClientRun") -> bool:
         """Tell whether the client stayed, and went on after the batch it did not answer."""
-        return show.ended_as_usual or show.exit_code is None
+        return run.ended_as_usual or run.exit_code is None

@@ -41,13 +41,13 @@ class _Surprise(FakeServer):
         """Return what is said."""
         return self.said
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         id = "ping.response.prompt"
         if self.answers is None:
-            show.skip(id, "the client left")
+            run.skip(id, "the client left")
         else:
             why = f"stays connected but answers no ping after the server {self._did}"
-            show.holds(id, self.answers, why)
+            run.holds(id, self.answers, why)
 
     @property
     def _did(self) -> str:
@@ -105,10 +105,10 @@ class OffersNothing(FakeServer):
             raise RequestError(f"there is no method {method[:80]}", code=-32601)
         return await super().result(line, method, params)
 
-    async def judge(self, show: "ClientRun") -> None:
-        if show.is_initialized:
+    async def judge(self, run: "ClientRun") -> None:
+        if run.is_initialized:
             # Unless a monitor saw otherwise.
-            show.passes("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
+            run.passes("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
 
 
 @client_scenario("tools.structured-content.client-validates", is_judged=False)
@@ -131,11 +131,11 @@ class BreaksItsSchemas(FakeServer):
             return {"content": [text], "structuredContent": {"sum": "many"}, "isError": False}
         return await super().result(line, method, params)
 
-    async def judge(self, show: "ClientRun") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         id = "tools.structured-content.client-validates"
-        if not show.received("tools/call"):
-            show.skip(id, "the client calls no tool")
-        elif show.exit_code is not None and show.exit_code != show.usual_exit_code:
-            show.passes(id)
+        if not run.received("tools/call"):
+            run.skip(id, "the client calls no tool")
+        elif run.exit_code is not None and run.exit_code != run.usual_exit_code:
+            run.passes(id)
         else:
-            show.skip(id, "the client ends as usual: nothing shows whether it looked")
+            run.skip(id, "the client ends as usual, so that validation cannot be observed")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
 
 INITIALIZED: Final = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-PERMISSION: Final = "a permission of which the server made no use"
+PERMISSION: Final = "a permission that the server did not use"
 # A server behind a URL is somebody's: what a few calls do not show stays open.
 _CALLS: Final = 8
 

@@ -51,8 +51,8 @@ async def _blame_for(
         why = f"ends after {after}: {error if isinstance(error, ConnectionEnded) else line.ended}"
         probe.fail("practice.server.survives-errors", why)
         return
-    probe.fail("jsonrpc.request.answered", f"answers nothing more after {after}")
-    line.end("the server answers nothing more")
+    probe.fail("jsonrpc.request.answered", f"answers no further request after {after}")
+    line.end("the server answers no further request")
 
 
 def replies(messages: Iterable[dict[str, Any]]) -> list[Reply]:
@@ -113,7 +113,7 @@ async def answered(probe: "Probe", line: RawConnection, id: Any, what: str) -> R
         # An answer under an id that nobody used is what the monitor reports.
         alike = [each for each in replies(line.received) if str(each.message.get("id")) == str(id)]
         if len(alike) > 1:
-            probe.fail("jsonrpc.response.id-echo", f"takes id {id!r} for one of another type")
+            probe.fail("jsonrpc.response.id-echo", f"answers id {id!r} with an id of another type")
         elif _has_strayed(line):
             pass
         elif error.method in WORK_OF_AUTHORS:

@@ -146,7 +146,7 @@ async def knocks_without_a_token(probe: "Probe") -> None:
         await _judge_tokens(probe, line)
         await _judge_grant(probe, sender, published)
         for id in _CONSENTED:
-            why = "it takes scopes, users or clients that a check does not have"
+            why = "this needs scopes, users or clients that a check does not have"
             probe.skip(id, f"{NO_PROBE}: {why}")
 
 
@@ -260,7 +260,7 @@ def _judge_servers(probe: "Probe", published: Published) -> None:
             f"{where} lists no code_challenge_methods_supported in its OpenID configuration",
         )
     else:
-        probe.not_applicable("auth.pkce.as-oidc-advertises", "it is no OpenID provider")
+        probe.not_applicable("auth.pkce.as-oidc-advertises", "it is not an OpenID provider")
 
 
 def _judge_metadata(probe: "Probe", document: Mapping[str, Any], where: str) -> None:
@@ -299,11 +299,13 @@ def _is_safe(url: str) -> bool:
 async def _judge_tokens(probe: "Probe", line: RawConnection) -> None:
     opening = initialize(probe.revision)
     heard = await _knock(line, opening, token=_GARBAGE)
-    if probe.holds("auth.token.validated", not heard.is_ok, "takes a token that nobody issued"):
+    if probe.holds(
+        "auth.token.validated", not heard.is_ok, "accepts a token that was never issued"
+    ):
         probe.holds(
             "auth.token.invalid-401",
             heard.status == 401,
-            f"answers a token that nobody issued with {heard}, expected 401",
+            f"answers a token that was never issued with {heard}, expected 401",
         )
         heard = await _knock(line, request(_UNKNOWN_METHOD), token=_GARBAGE)
         probe.holds(
@@ -324,13 +326,13 @@ async def _judge_tokens(probe: "Probe", line: RawConnection) -> None:
     probe.holds(
         "tools.server.access-controlled",
         not heard.answers_to(listing["id"]) or heard.code is not None,
-        "lists its tools to strangers, although it asks for authorization",
+        "lists its tools without a token, although it requires authorization",
     )
     await _judge_query(probe, line, opening)
 
 
 async def _judge_query(probe: "Probe", line: RawConnection, opening: dict[str, Any]) -> None:
-    """Judge whether the server takes a token from the query of the URL.
+    """Judge whether the server accepts a token from the query of the URL.
 
     A URL is kept by logs along the way, so the user's token goes there only where that is allowed.
     Without it a made-up one shows whether the server looks at the query at all: it takes any token;
@@ -341,7 +343,7 @@ async def _judge_query(probe: "Probe", line: RawConnection, opening: dict[str, A
     bare = await _knock(line, opening)
     heard = await _knock(line, opening, url=_with_token(probe.subject.url, _GARBAGE))
     if heard.is_ok:
-        probe.fail(id, "takes a token that nobody issued from the query of the URL")
+        probe.fail(id, "accepts an invalid token from the query of the URL")
         return
     if _is_token_invalid(heard) and not _is_token_invalid(bare):
         probe.fail(id, "looks for a token in the query of the URL")
@@ -351,10 +353,12 @@ async def _judge_query(probe: "Probe", line: RawConnection, opening: dict[str, A
         return
     token = probe.subject.bearer
     if not token or not probe.subject.allow_token_in_query:
-        probe.skip(id, "it takes a good token in a URL: give --bearer and --allow-token-in-query")
+        probe.skip(
+            id, "this needs a valid token in a URL: give --bearer and --allow-token-in-query"
+        )
         return
     heard = await _knock(line, opening, url=_with_token(probe.subject.url, token))
-    probe.holds(id, not heard.is_ok, "takes a token from the query of the URL")
+    probe.holds(id, not heard.is_ok, "accepts a token from the query of the URL")
 
 
 def _with_token(url: str, token: str) -> str:
@@ -373,7 +377,7 @@ async def _judge_grant(probe: "Probe", sender: GuardedSender, published: Publish
     granted = probe.subject.granted
     if granted is None:
         for id in _GRANTED:
-            probe.skip(id, "it takes the OAuth flow: give --oauth")
+            probe.skip(id, "this needs the OAuth flow: give --oauth")
         return
     if granted.lifetime is not None:
         probe.holds(
@@ -385,7 +389,7 @@ async def _judge_grant(probe: "Probe", sender: GuardedSender, published: Publish
         probe.holds(
             "auth.tokens.refresh-rotated",
             granted.is_rotated,
-            "the authorization server takes the same refresh token again and again",
+            "the authorization server accepts the same refresh token repeatedly",
         )
     else:
         probe.not_applicable("auth.tokens.refresh-rotated", "no refresh token was issued")
@@ -419,9 +423,11 @@ async def _judge_redirect(
         return
     is_sent = came.headers.get("location", "").startswith(_UNTRUSTED)
     if not is_sent and came.status < 400:
-        probe.skip(id, "whether redirect URIs are compared shows only to who logs in")
+        probe.skip(id, "only a user who logs in sees whether redirect URIs are compared")
         return
-    probe.holds(id, not is_sent, "the authorization server redirects to a URI nobody registered")
+    probe.holds(
+        id, not is_sent, "the authorization server redirects to a URI that was not registered"
+    )
 
 
 # -- members
@@ -441,15 +447,15 @@ async def shows_a_session_without_its_token(probe: "Probe") -> None:
             return
         headers = _plain(line) | {"mcp-session-id": session}
         heard = await posted(line, request("ping"), headers=headers)
-        probe.holds(_INSIDE[0], not heard.is_ok, f"takes a session id in place of a token: {heard}")
+        probe.holds(
+            _INSIDE[0], not heard.is_ok, f"accepts a session id in place of a token: {heard}"
+        )
         if probe.subject.other_token is None:
-            probe.skip(_OTHERS[0], "it takes a token of another user: give --other-bearer")
+            probe.skip(_OTHERS[0], "this needs a token of another user: give --other-bearer")
             return
         headers["authorization"] = f"Bearer {probe.subject.other_token}"
         heard = await posted(line, request("ping"), headers=headers)
-        probe.holds(
-            _OTHERS[0], not heard.is_ok, f"serves a session to another than its user: {heard}"
-        )
+        probe.holds(_OTHERS[0], not heard.is_ok, f"serves a session to another user: {heard}")
 
 
 @scenario(*_FOREIGN, on=("http",), is_outside=True)
@@ -461,11 +467,11 @@ async def brings_a_token_for_another_server(probe: "Probe") -> None:
             return
         if probe.subject.foreign_token is None:
             for id in _FOREIGN:
-                probe.skip(id, "it takes a token for another server: give --foreign-bearer")
+                probe.skip(id, "this needs a token for another server: give --foreign-bearer")
             return
         heard = await _knock(line, opening, token=probe.subject.foreign_token)
         for id in _FOREIGN:
-            probe.holds(id, not heard.is_ok, "takes a token that was issued for another server")
+            probe.holds(id, not heard.is_ok, "accepts a token that was issued for another server")
 
 
 @scenario("tools.server.access-controlled", on=("sse",))

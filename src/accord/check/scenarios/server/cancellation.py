@@ -34,13 +34,13 @@ async def cancels_what_cannot_be_cancelled(probe: "Probe") -> None:
         ]
         for params in senseless:
             await line.notify(_CANCELLED, params)
-        stray = await strays(probe, line, since, "cancellations of nothing")
+        stray = await strays(probe, line, since, "cancellations of unknown requests")
         if stray is None:
             return
         probe.holds(
             "cancellation.invalid-ignored",
             not stray,
-            f"does not ignore a cancellation of nothing: {stray[0] if stray else ''}",
+            f"does not ignore a cancellation of an unknown request: {stray[0] if stray else ''}",
         )
         probe.holds("cancellation.receiver.may-ignore", condition=True, why="")
 
@@ -55,8 +55,8 @@ async def cancels_while_the_answer_is_on_its_way(probe: "Probe") -> None:
                 await line.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
             await line.ask(method)
         except (ConnectionEnded, MessageTimeout) as error:
-            probe.fail("cancellation.races", f"falls over cancelled requests: {error}")
-            line.end("the server answers nothing more")
+            probe.fail("cancellation.races", f"fails after cancelled requests: {error}")
+            line.end("the server answers no further request")
         else:
             probe.holds("cancellation.races", condition=True, why="")
 
@@ -76,8 +76,7 @@ async def cancels_a_tool_that_takes_its_time(probe: "Probe") -> None:
         name, duration = slow[0]["name"], slow[1]
         probe.fail(
             _STOPS,
-            f"goes on with a call of {name} that was cancelled, and answers it after"
-            f" {duration:.1f} s",
+            f"continues a call of {name} that was cancelled, and answers it after {duration:.1f} s",
         )
 
 
@@ -93,13 +92,13 @@ async def _cancel(
     except MessageTimeout:
         late = [each for each in line.received[heard_then:] if _is_progress(each)]
         # What was on its way when the cancellation came may still arrive.
-        probe.holds(_STOPS, len(late) < 3, f"goes on and reports progress {len(late)} times")
+        probe.holds(_STOPS, len(late) < 3, f"continues, and reports progress {len(late)} times")
         probe.holds(_SILENT, condition=True, why="")
         return True
     if reply.is_error:
         probe.holds(_STOPS, condition=True, why="")
         if _is_plain(line):
-            probe.skip(_SILENT, "over HTTP a response that is no stream has to end in some way")
+            probe.skip(_SILENT, "over HTTP a response that is not a stream must end with an answer")
         else:
             what = f"a call of {params['name']} that was cancelled, and takes {duration:.1f} s"
             probe.fail(_SILENT, f"answers {what}: {reply}")

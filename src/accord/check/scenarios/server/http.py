@@ -217,7 +217,7 @@ def _judge_listening(probe: "Probe", traffic: _Traffic) -> None:
 def _judge_broadcast(probe: "Probe", traffic: _Traffic) -> None:
     id = "http.streams.no-broadcast"
     if not traffic.listening:
-        probe.not_applicable(id, "the server has no two streams at a time")
+        probe.not_applicable(id, "the server never has two streams open")
         return
     told = [_tally(heard, is_unique=False) for heard in traffic.listening]
     common = set.intersection(*(set(each) for each in told)) if len(told) > 1 else set()
@@ -308,7 +308,7 @@ async def comes_from_a_foreign_origin(probe: "Probe") -> None:
     ids = ("http.origin.validated", "http.origin.invalid-403")
     if not is_loopback(probe.subject.url):
         for id in ids:
-            probe.skip(id, "which origins are foreign is known of servers on this machine alone")
+            probe.skip(id, "foreign origins are known for servers on this machine only")
         return
     async with probe.open(is_judged=False, begins=False) as line:
         if probe.facts.transport == "http":
@@ -344,7 +344,7 @@ async def calls_at_the_address_of_this_machine(probe: "Probe") -> None:
         writer.close()
     except (OSError, TimeoutError):
         is_open = False
-    probe.holds(id, not is_open, f"listens at {address}, not at loopback alone")
+    probe.holds(id, not is_open, f"listens at {address}, not only at loopback")
 
 
 def own_address() -> str | None:
@@ -375,7 +375,7 @@ async def closes_all_connections_and_comes_back(probe: "Probe") -> None:
                 async with exchanging(line, method="DELETE", mcp_session_id=left):
                     pass
     except (ConnectionEnded, MessageTimeout, ConnectFailed) as error:
-        probe.fail(id, f"serves nobody once connections were closed: {error}")
+        probe.fail(id, f"serves no request once connections were closed: {error}")
         return
     except AccordError as error:
         probe.skip(id, str(error))

@@ -47,7 +47,7 @@ async def opens_several_sessions(probe: "Probe") -> None:
     probe.holds(
         "session.id.visible-ascii",
         not odd,
-        f"gives the session id {odd[:1]}, expected visible ASCII characters alone",
+        f"gives the session id {odd[:1]}, expected only visible ASCII characters",
     )
     if len(ids) < _SESSIONS:
         probe.skip("session.id.secure", "the server gave few session ids")
@@ -57,7 +57,7 @@ async def opens_several_sessions(probe: "Probe") -> None:
     probe.holds(
         "session.id.secure",
         least >= _DIFFERENT,
-        f"gives session ids of which {least} characters differ from one session to another,"
+        f"gives session ids that differ in {least} characters from one session to another,"
         " expected unguessable ones",
         evidence=(),
     )
@@ -76,7 +76,7 @@ async def leaves_the_session_id_out(probe: "Probe") -> None:
             return
         heard = await posted(line, request("ping"), mcp_session_id=None)
         if heard.is_ok:
-            probe.not_applicable(id, "the server does not insist on session ids")
+            probe.not_applicable(id, "the server does not require session ids")
             return
         probe.holds(
             id,
@@ -123,7 +123,7 @@ async def takes_up_streams_again(probe: "Probe") -> None:
         if call is None or first is None:
             return
         probe.holds(
-            _PRIMING, first.is_primed, "begins a stream without an id that comes before all data"
+            _PRIMING, first.is_primed, "starts a stream without an event id before the first data"
         )
         again = _again(call)
         await posted(line, again)
@@ -246,9 +246,7 @@ async def speaks_over_two_endpoints(probe: "Probe") -> None:
             await line.ask("tools/call", {"name": tool["name"], "arguments": arguments})
         _judge_endpoint(probe, carrier)
         odd = [status for status in carrier.statuses if not 200 <= status < 300]
-        probe.holds(
-            "sse.endpoint.post", not odd, f"answers a message that was posted with status {odd[:1]}"
-        )
+        probe.holds("sse.endpoint.post", not odd, f"answers a posted message with status {odd[:1]}")
         unnamed = [each.name for each in carrier.odd if _is_message(each.data)]
         probe.holds(
             "sse.server.message-event",
@@ -259,7 +257,7 @@ async def speaks_over_two_endpoints(probe: "Probe") -> None:
         probe.holds(
             "sse.server.event-data-json",
             not broken,
-            f"sends a message event whose data is no JSON: {broken[:1]}",
+            f"sends a message event with data that is not JSON: {broken[:1]}",
         )
 
 

@@ -76,7 +76,7 @@ async def opens_with_parameters_that_are_none(probe: "Probe") -> None:
         try:
             reply = await line.ask("initialize", {"protocolVersion": 7})
         except ConnectionEnded as error:
-            probe.fail("lifecycle.errors.handled", f"ends at a malformed initialize: {error}")
+            probe.fail("lifecycle.errors.handled", f"ends after a malformed initialize: {error}")
             return
         except MessageTimeout:
             await _blame_for_silence(probe, line, "a malformed initialize")
@@ -96,7 +96,7 @@ async def asks_before_the_opening(probe: "Probe") -> None:
         try:
             is_pinged = await _comes(line, ping)
         except ConnectionEnded as error:
-            probe.fail("practice.server.survives-errors", f"ends at the first ping: {error}")
+            probe.fail("practice.server.survives-errors", f"ends after the first ping: {error}")
             return
         # A server that answers nothing until now has perhaps not started yet.
         method = harmless(probe.facts)

@@ -41,7 +41,9 @@ async def watches_the_lists_while_tools_are_called(probe: "Probe") -> None:
             if is_changed:
                 await line.collect(probe.subject.settling)
             if is_changed and is_listening(line):
-                probe.holds(id, _is_told(line, name), f"does not tell that its {name} changed")
+                probe.holds(
+                    id, _is_told(line, name), f"sends no notification although its {name} changed"
+                )
             probe.skip(id, f"the list of {name} did not change during the check")
 
 
@@ -96,7 +98,7 @@ _PAGINATION_LISTS: Final = {
     ),
     "pagination.operation.prompts-list": ("prompts", "prompts/list", "prompts"),
 }
-_ONE_PAGE: Final = "all entries stand on one page, without a cursor"
+_ONE_PAGE: Final = "all entries are on one page, without a cursor"
 _PAGES: Final = 200
 
 
@@ -135,7 +137,7 @@ async def _walk(probe: "Probe", line: "RawConnection", id: str, method: str, cur
             return False
         following = reply.result.get("nextCursor")
         if following in used or len(used) > _PAGES:
-            probe.fail(id, f"never ends {method}: the cursor {following!r:.80} comes again")
+            probe.fail(id, f"never ends {method}: the cursor {following!r:.80} is repeated")
             return False
     return probe.holds(id, condition=True, why="")
 

@@ -81,7 +81,7 @@ async def sends_notifications_that_nobody_knows(probe: "Probe") -> None:
         since = len(line.received)
         await line.notify("notifications/accord-check/unknown")
         await line.notify("accord-check/unknown", {"_meta": {"org.example/note": 1}})
-        stray = await strays(probe, line, since, "a notification that it does not know")
+        stray = await strays(probe, line, since, "an unknown notification")
         if stray is None:
             return
         probe.holds(
@@ -117,7 +117,7 @@ async def sends_a_batch(probe: "Probe") -> None:
             return
         if await _answers_batch(probe, line, "a batch"):
             # Some refuse the whole batch for one notification in it that they do not know.
-            what = "a batch with a notification that it does not know (it answers plain batches)"
+            what = "a batch with an unknown notification (it answers plain batches)"
             notice = {"jsonrpc": "2.0", "method": "notifications/accord-check/unknown"}
             await _answers_batch(probe, line, what, notice)
 
@@ -171,10 +171,10 @@ _NO_JSON: Final = (b'{"jsonrpc": "2.0", "id": 1, "method": "ping"', b"this is no
 async def sends_text_that_is_no_json(probe: "Probe") -> None:
     async with probe.borrow(is_judged=False) as line:
         for text in _NO_JSON:
-            found = await reply_of(probe, line, text, f"text that is no JSON ({text.decode()})")
+            found = await reply_of(probe, line, text, f"text that is not JSON ({text.decode()})")
             if found is None:
                 return
-            _expect(probe, line, found, _PARSE_ERROR, -32700, f"text that is no JSON ({text!r})")
+            _expect(probe, line, found, _PARSE_ERROR, -32700, f"text that is not JSON ({text!r})")
 
 
 @scenario(_INVALID_REQUEST, "practice.server.survives-errors", is_once=True)
@@ -218,7 +218,10 @@ def _expect(
 async def sends_what_must_be_ignored(probe: "Probe") -> None:
     async with probe.borrow(is_judged=False) as line:
         for what, message in (
-            ("an answer that it did not ask for", {"jsonrpc": "2.0", "id": 987654, "result": {}}),
+            (
+                "an answer to a request that it never sent",
+                {"jsonrpc": "2.0", "id": 987654, "result": {}},
+            ),
             (
                 "an error without id",
                 {"jsonrpc": "2.0", "id": None, "error": {"code": 1, "message": ""}},
@@ -230,7 +233,7 @@ async def sends_what_must_be_ignored(probe: "Probe") -> None:
             ("an id that is null", {"jsonrpc": "2.0", "id": None, "method": "ping"}),
             ("an id that is an object", {"jsonrpc": "2.0", "id": {}, "method": "ping"}),
             ("an empty batch", b"[]"),
-            ("text that is no UTF-8", b'{"jsonrpc": "2.0", "method": "\xff\xfe"}'),
+            ("text that is not UTF-8", b'{"jsonrpc": "2.0", "method": "\xff\xfe"}'),
         ):
             if await reply_of(probe, line, message, what) is None:
                 return
@@ -245,7 +248,7 @@ async def asks_for_a_method_that_does_not_exist(probe: "Probe") -> None:
             reply.code == -32601,
             f"answers an unknown method with {reply}, expected error -32601",
         )
-        await is_alive(probe, line, "a method that it does not know")
+        await is_alive(probe, line, "an unknown method")
 
 
 @scenario(_INVALID_PARAMS, "errors.invalid-params.data-details")
@@ -304,4 +307,4 @@ async def reads_a_resource_that_does_not_exist(probe: "Probe") -> None:
                 f"names {data['uri']!r} as missing when {_MISSING!r} was asked for",
             )
         else:
-            probe.skip(_NOT_FOUND_URI, "the error carries no uri, which it need not")
+            probe.skip(_NOT_FOUND_URI, "the error carries no uri, which is optional")

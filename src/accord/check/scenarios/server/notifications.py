@@ -44,7 +44,7 @@ async def sets_every_log_level(probe: "Probe") -> None:
     async with probe.open(is_judged=False) as line:
         refused = [level for level in _LEVELS if (await line.ask(_SET, {"level": level})).is_error]
         if refused:
-            probe.fail(_LEAST, f"does not take the level {refused[0]}")
+            probe.fail(_LEAST, f"does not accept the level {refused[0]}")
             return
         _, spoken = await _logged(probe, line, _LEVELS[0])
         if not spoken:
@@ -58,7 +58,7 @@ async def sets_every_log_level(probe: "Probe") -> None:
             probe.holds(
                 _LEAST,
                 below is None,
-                f"logs at {below} when {level} was set",
+                f"logs at {below} although {level} was set",
                 evidence=None
                 if below is None
                 else [*asked, *line.log.evidence_of([spoken[below]])],

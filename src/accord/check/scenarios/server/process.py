@@ -22,7 +22,7 @@ _ONLY_MESSAGES: Final = "stdio.server.stdout-only-messages"
 _NEWLINE: Final = "stdio.framing.newline-delimited"
 _NO_NEWLINE: Final = "stdio.framing.no-embedded-newline"
 _LOGS: Final = ("stdio.server.stderr-logging", "practice.stdio.log-to-stderr")
-_NO_PROCESS: Final = "the server is no process of its own"
+_NO_PROCESS: Final = "the server is not a launched process"
 # How many lines one message is looked for in.
 _SPREAD: Final = 200
 
@@ -62,7 +62,7 @@ async def closes_the_input_of_an_idle_server(probe: "Probe") -> None:
         await line.collect(probe.subject.settling)
         carrier: StdioCarrier = line.carrier
         probe.holds(
-            _EXITS, await carrier.end_input(), "goes on after its standard input was closed"
+            _EXITS, await carrier.end_input(), "keeps running after its standard input was closed"
         )
         _judge_lines(probe, line.log.records)
 
@@ -76,7 +76,7 @@ def _judge_lines(probe: "Probe", records: "Iterable[Record]") -> None:
         for start in range(min(len(texts), 20))
         for end in range(start + 2, min(len(texts), start + _SPREAD) + 1)
     )
-    probe.holds(_NO_NEWLINE, not spread, "spreads a message over several lines")
+    probe.holds(_NO_NEWLINE, not spread, "splits a message into several lines")
     joined = next((text for text in texts if _are_several(text)), None)
     probe.holds(_NEWLINE, joined is None, f"puts several messages into a line: {joined!s:.100}")
     if not texts:
@@ -118,7 +118,7 @@ async def closes_the_input_while_requests_are_in_flight(probe: "Probe") -> None:
         probe.holds(
             _EXITS,
             await carrier.end_input(),
-            "goes on after its standard input was closed while requests were in flight",
+            "keeps running after its standard input was closed while requests were in flight",
         )
 
 

@@ -42,9 +42,11 @@ async def asks_for_every_prompt(probe: "Probe") -> None:
         ]
         if all(reply.is_error for reply in found):
             for id in _OF_MESSAGES:
-                probe.skip(id, "no prompt took plain arguments" if found else "no prompt is listed")
+                probe.skip(
+                    id, "no prompt accepted plain arguments" if found else "no prompt is listed"
+                )
         for id, what in _OF_KINDS.items():
-            probe.skip(id, f"no prompt that was asked for {what}")
+            probe.skip(id, f"no prompt in the check {what}")
 
 
 async def _plain(probe: "Probe", line: "RawConnection", prompt: dict[str, Any]) -> dict[str, str]:
@@ -78,7 +80,7 @@ async def asks_for_prompts_wrongly(probe: "Probe") -> None:
                     f"answers {what} with {reply}, expected error -32602",
                 )
         probe.skip(_VALIDATED, "no prompt requires an argument")
-        await is_alive(probe, line, "prompts that were asked for wrongly")
+        await is_alive(probe, line, "invalid prompt requests")
 
 
 _COMPLETE: Final = "completion/complete"
@@ -166,7 +168,7 @@ async def asks_for_suggestions(probe: "Probe") -> None:
                 again = await line.ask(_COMPLETE, params)
                 if value in ((again.result.get("completion") or {}).get("values") or ()):
                     probe.holds(_CARE, condition=True, why="")
-        probe.skip(_CARE, "what is relevant is the server's to say")
+        probe.skip(_CARE, "only the server can say which values are relevant")
         probe.skip("completion.result.total-and-has-more", "no result has total or hasMore")
 
 
@@ -191,7 +193,7 @@ async def asks_for_suggestions_wrongly(probe: "Probe") -> None:
         argument = {"name": "accord-check", "value": ""}
         for what, reference in (
             ("an unknown prompt", {"type": "ref/prompt", "name": "accord-check-no-such-prompt"}),
-            ("a reference of no known type", {"type": "ref/accord-check", "name": "none"}),
+            ("a reference of an unknown type", {"type": "ref/accord-check", "name": "none"}),
         ):
             reply = await line.ask(_COMPLETE, {"ref": reference, "argument": argument})
             probe.holds(
@@ -199,4 +201,4 @@ async def asks_for_suggestions_wrongly(probe: "Probe") -> None:
                 reply.code == INVALID_PARAMS,
                 f"answers completion of {what} with {reply}, expected error -32602",
             )
-        await is_alive(probe, line, "completion of what does not exist")
+        await is_alive(probe, line, "completion of unknown references")

@@ -53,10 +53,10 @@ async def answers_what_the_server_asks(probe: "Probe") -> None:
             area = method.partition("/")[0]
             strange = [name for name in methods if name.startswith(f"{area}/") and name != method]
             if strange:
-                probe.fail(id, f"asks by {strange[0]}, expected {method}")
+                probe.fail(id, f"sends {strange[0]}, expected {method}")
             elif method in methods:
                 probe.holds(id, condition=True, why="")
-            probe.skip(id, f"no tool that may be called asks by {method}")
+            probe.skip(id, f"no tool that may be called sends {method}")
         for question in questions:
             _judge_question(probe, question)
         probe.skip(_MODES, "no tool that may be called asks the user")
@@ -71,7 +71,9 @@ def _judge_question(probe: "Probe", question: Mapping[str, Any]) -> None:
         probe.holds(_MODES, mode == "form", f"asks in mode {mode!r}, which was not declared")
     elif question["method"] == "sampling/createMessage":
         has_tools = "tools" in params or "toolChoice" in params
-        probe.holds(_TOOLS, not has_tools, "offers tools to a model that was declared without")
+        probe.holds(
+            _TOOLS, not has_tools, "offers tools to a client that did not declare sampling.tools"
+        )
 
 
 @scenario(_MODES)
@@ -98,7 +100,7 @@ async def declares_pages_and_no_forms(probe: "Probe") -> None:
             await call(probe, line, tool, arguments)
             asked = [each for each in line.received[since:] if each.get("method") == _ELICIT]
             for mode in map(_mode_of, asked):
-                why = f"asks in mode {mode!r} a client that declared only 'url'"
+                why = f"asks in mode {mode!r}, although the client declared only 'url'"
                 probe.holds(_MODES, mode == "url", f"{why}, in a call of {tool['name']}")
 
 
@@ -160,7 +162,7 @@ async def answers_the_server_wrongly(probe: "Probe") -> None:
             probe.holds(
                 _VALIDATED,
                 not is_taken or used is None or _OBJECTION.search(text),
-                f"takes {used!r} for what its form asks for, in a call of {tool['name']}",
+                f"accepts the invalid answer {used!r} to its form, in a call of {tool['name']}",
             )
         probe.skip(_VALIDATED, "no tool that may be called asks the user by a form")
 
@@ -212,7 +214,7 @@ async def lets_the_model_use_tools(probe: "Probe") -> None:
             await call(probe, line, tool, arguments)
         if answered:
             told = any("accord-check-1" in text for text in answered)
-            probe.holds(_TOOL_USE, told, "asks on without a result of the tool that was used")
+            probe.holds(_TOOL_USE, told, "asks again without a result of the tool that was used")
         probe.skip(_TOOL_USE, "no tool that may be called lets a model use tools")
 
 
@@ -267,7 +269,7 @@ async def leaves_questions_unanswered(probe: "Probe") -> None:
     asking = (await asking_tools(probe))[:_WAITING_TOOLS]
     if not asking:
         for id in _ALL:
-            probe.skip(id, "no tool that may be called asks something")
+            probe.skip(id, "no tool that may be called sends a request to the client")
         return
     async with probe.open() as line:
         # What a server asks at the beginning belongs to no call, and is answered.
@@ -290,9 +292,9 @@ async def leaves_questions_unanswered(probe: "Probe") -> None:
                 await line.notify(_CANCELLED, {"requestId": question.call, "reason": "a check"})
         await line.collect(probe.subject.settling)
         await _answer_late(probe, line, [each for each in questions if each.is_given_up(line)])
-    probe.skip(_ESTABLISHED, "the server waits longer for answers than a check does")
-    probe.skip(_TOLD, "the server waits longer for answers than a check does")
-    probe.skip(_MAXIMUM, "the server wants to hear of no progress, or waits longer than a check")
+    probe.skip(_ESTABLISHED, "the server waits longer for answers than the check")
+    probe.skip(_TOLD, "the server waits longer for answers than the check")
+    probe.skip(_MAXIMUM, "the server asks for no progress, or waits longer than the check")
 
 
 async def _silent(line: "RawConnection", question: dict[str, Any]) -> None:
@@ -341,20 +343,20 @@ def _judge_waiting(probe: "Probe", line: "RawConnection", question: _Question) -
     if question.token is not None:
         probe.holds(_MAXIMUM, condition=True, why="")
     method = question.message.get("method")
-    probe.holds(_TOLD, is_told, f"gives up {method} after a while and does not cancel it")
+    probe.holds(_TOLD, is_told, f"gives up {method} without cancelling it")
 
 
 async def _answer_late(probe: "Probe", line: "RawConnection", questions: list[_Question]) -> None:
     """Answer what the server gave up: nothing may come of it."""
     if not questions:
-        probe.skip(_LATE, "the server cancels nothing that it asked")
+        probe.skip(_LATE, "the server cancels none of its requests")
         return
     try:
         for question in questions:
             await line.say(answer_to(question.message, line.client_capabilities))
         await line.ask(harmless(probe.facts))
     except (ConnectionEnded, MessageTimeout) as error:
-        probe.fail(_LATE, f"falls over an answer to what it had cancelled: {error}")
-        line.end("the server answers nothing more")
+        probe.fail(_LATE, f"fails after an answer to a request that it had cancelled: {error}")
+        line.end("the server answers no further request")
     else:
         probe.holds(_LATE, condition=True, why="")

@@ -50,7 +50,7 @@ async def reads_every_resource(probe: "Probe") -> None:
         probe.skip("resources.binary.encoded", "no resource that was read is binary")
         if any(reply.code == INTERNAL_ERROR for reply in found):
             probe.holds(_INTERNAL, condition=True, why="")
-        probe.skip(_INTERNAL, "nothing fails within the server, as far as a stranger can see")
+        probe.skip(_INTERNAL, "the check cannot make the server fail internally")
 
 
 async def _expanded(probe: "Probe", line: "RawConnection", template: dict[str, Any]) -> str | None:
@@ -78,13 +78,13 @@ async def reads_what_is_no_uri(probe: "Probe") -> None:
             probe.holds(
                 _VALIDATED,
                 reply.is_error,
-                f"reads {text!r}, which is no URI, and answers {reply}",
+                f"reads {text!r}, which is not a URI, and answers {reply}",
             )
-        await is_alive(probe, line, "URIs that are none")
+        await is_alive(probe, line, "invalid URIs")
 
 
 def _has_no_resources(facts: "ServerFacts") -> str | None:
-    return None if facts.resources else "no resource is listed that could be subscribed to"
+    return None if facts.resources else "no resource is listed to subscribe to"
 
 
 @scenario(_SENT, *_OF_UPDATES, needs="resources.subscribe", when=_has_no_resources)
@@ -101,7 +101,7 @@ async def subscribes_to_resources(probe: "Probe") -> None:
         if changed and not _told(line):
             await line.collect(probe.subject.settling)
         for uri in _told(line):
-            probe.holds(_SENT, condition=True, why=f"{uri} was told of")
+            probe.holds(_SENT, condition=True, why=f"{uri} was announced")
         # Updates that name nothing, or something else, are reported by the monitor.
         is_silent = all(each.get("method") != _UPDATED for each in line.received)
         if changed and is_silent and is_listening(line):

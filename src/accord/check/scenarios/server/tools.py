@@ -66,14 +66,14 @@ async def calls_every_tool(probe: "Probe") -> None:
                 probe.holds(
                     _EXECUTION,
                     not is_told_apart or reply.code not in (INTERNAL_ERROR, -32000, 0, 1),
-                    f"answers a call of {tool['name']} that goes wrong with {reply}, expected a"
+                    f"answers a failing call of {tool['name']} with {reply}, expected a"
                     " result with isError",
                 )
             elif reply.result.get("isError") is True:
                 probe.holds(_EXECUTION, condition=True, why="")
         await _judge_structured(probe, line, made)
         for id in (_FAILURE, _JSON_FAILURE, _EXECUTION):
-            probe.skip(id, "no call of a tool goes wrong")
+            probe.skip(id, "no call of a tool fails")
 
 
 async def _judge_structured(
@@ -112,11 +112,11 @@ def _judge_failure(probe: "Probe", reply: "Reply", what: str) -> None:
     if reply.result.get("isError") is not True:
         return
     text = text_of(reply)
-    probe.holds(_FAILURE, text.strip(), f"answers {what} with isError and no text that says why")
+    probe.holds(_FAILURE, text.strip(), f"answers {what} with isError and no text that explains it")
     if _is_json(text):
         probe.holds(_JSON_FAILURE, condition=True, why="")
     else:
-        probe.skip(_JSON_FAILURE, "failures are told in plain text, which the protocol allows")
+        probe.skip(_JSON_FAILURE, "failures are reported as plain text, which the protocol allows")
 
 
 def _is_json(text: str) -> bool:
@@ -158,7 +158,10 @@ async def calls_tools_with_wrong_arguments(probe: "Probe") -> None:
         if reply.result.get("isError") is True:
             probe.holds(_WITHOUT_ARGUMENTS, condition=True, why="")
         elif reply.is_error:
-            probe.skip(_WITHOUT_ARGUMENTS, "it is told as a protocol error, as the texts list it")
+            probe.skip(
+                _WITHOUT_ARGUMENTS,
+                "it is reported as a protocol error, which the specification lists",
+            )
         await is_alive(probe, line, "calls with wrong arguments")
 
 
@@ -167,13 +170,17 @@ def _judge_refusal(probe: "Probe", reply: "Reply", what: str) -> None:
         _judge_failure(probe, reply, f"a call of {what}")
         probe.holds(_AS_RESULT_TWIN, condition=True, why="")
         probe.holds(_AS_RESULT, condition=True, why="")
-        probe.skip(_AS_PROTOCOL_ERROR, "it is told as a result, which the texts list too")
+        probe.skip(
+            _AS_PROTOCOL_ERROR, "it is reported as a result, which the specification lists too"
+        )
     elif reply.is_error:
         probe.holds(_AS_PROTOCOL_ERROR, condition=True, why="")
         probe.holds(_AS_RESULT, condition=False, why=f"answers {what} with {reply}, not a result")
-        probe.skip(_AS_RESULT_TWIN, "it is told as a protocol error, as the texts list it")
+        probe.skip(
+            _AS_RESULT_TWIN, "it is reported as a protocol error, which the specification lists"
+        )
     elif has_failed(reply):
-        probe.fail(_FAILURE, f"says in words alone that {what} failed, without isError")
+        probe.fail(_FAILURE, f"reports in text that {what} failed, without isError")
         return
     elif not probe.holds(
         _VALIDATES, condition=False, why=f"calls {what}, which its inputSchema does not allow"
@@ -227,7 +234,7 @@ async def calls_a_tool_in_other_case(probe: "Probe") -> None:
         for tool, arguments in found[:1]:
             other = str(tool["name"]).swapcase()
             reply = await line.ask(_CALL, {"name": other, "arguments": arguments})
-            probe.holds(_CASE, has_failed(reply), f"takes {other!r} for {tool['name']!r}: {reply}")
+            probe.holds(_CASE, has_failed(reply), f"treats {other!r} as {tool['name']!r}: {reply}")
 
 
 @scenario(_HEALTH, _RATE, needs="tools")
@@ -237,4 +244,4 @@ async def looks_at_the_names_of_tools(probe: "Probe") -> None:
         probe.holds(_HEALTH, condition=True, why="")
     else:
         probe.skip(_HEALTH, "no tool looks like a health check; ping serves the same purpose")
-    probe.skip(_RATE, f"{NO_PROBE}: a careful check does not reach a limit of calls")
+    probe.skip(_RATE, f"{NO_PROBE}: a careful check does not reach a rate limit")
