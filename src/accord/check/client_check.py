@@ -18,7 +18,7 @@ import msgspec
 from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.http_transport import FakeHttpTransport
 from accord.check.fake_server.passive_checks import (
-    CONCLUSIONS,
+    CROSS_RUN_CHECKS,
     PASSIVELY_CHECKED,
     run_passive_checks,
 )
@@ -135,7 +135,7 @@ async def check_client(plan: ClientPlan, *, step: OnRun | None = None) -> Report
         for actor in bad:
             known = usual.get(actor.revision, shows[0])
             group.create_task(run(actor, known.exit_code))
-    for conclude in CONCLUSIONS:
+    for conclude in CROSS_RUN_CHECKS:
         conclude(shows)
     spoken = _spoken_revisions(plan, shows)
     found = {revision: _verdicts(plan, revision, shows) for revision in spoken}

@@ -126,28 +126,28 @@ def asks_with_a_number(message: Message) -> Any:
     return {**message, "method": 7} if message.get("method") == "ping" else message
 
 
-@mutated("jsonrpc.response.id-echo", "AsksEverything")
+@mutated("jsonrpc.response.id-echo", "SendsEveryRequest")
 def answers_with_another_id(message: Message) -> Any:
     if is_result(message, "roots"):
         return message, {**message, "id": "another"}
     return message
 
 
-@mutated("jsonrpc.response.result-xor-error", "AsksEverything")
+@mutated("jsonrpc.response.result-xor-error", "SendsEveryRequest")
 def answers_both(message: Message) -> Any:
     if is_result(message, "roots"):
         message["error"] = {"code": 1, "message": "no"}
     return message
 
 
-@mutated("jsonrpc.error.code-and-message", "AsksTheImpossible")
+@mutated("jsonrpc.error.code-and-message", "SendsInvalidRequests")
 def leaves_out_the_message(message: Message) -> Any:
     if "error" in message:
         message["error"] = {"code": message["error"]["code"]}
     return message
 
 
-@mutated("jsonrpc.error.code-integer", "AsksTheImpossible", also={
+@mutated("jsonrpc.error.code-integer", "SendsInvalidRequests", also={
     "errors.code.method-not-found": "a text is no code",
 })  # fmt: skip
 def names_the_code(message: Message) -> Any:
@@ -170,7 +170,7 @@ def tells_with_an_id(message: Message) -> Any:
     return message
 
 
-@mutated("jsonrpc.request.answered", "AsksEverything")
+@mutated("jsonrpc.request.answered", "SendsEveryRequest")
 def never_lists_its_roots(message: Message) -> Any:
     return None if is_result(message, "roots") else message
 
@@ -248,7 +248,7 @@ class DeclaresNothing(Raw):
         pass
 
 
-@mutant("lifecycle.initialize.client-waits", "OpensLate", over="stdio")
+@mutant("lifecycle.initialize.client-waits", "AnswersInitializeLate", over="stdio")
 class IsImpatient(Raw):
     async def open(self) -> Message | None:
         opening = self.spawn(super().open())
@@ -259,19 +259,19 @@ class IsImpatient(Raw):
         return dict(reply) if reply else None
 
 
-@mutant("lifecycle.version.client-disconnects", "AgreesOnNothing")
+@mutant("lifecycle.version.client-disconnects", "ChoosesUnknownRevision")
 class AgreesToAnything(Raw):
     def takes(self, revision: Any) -> bool:
         return revision in (self.revision, "1999-12-31")
 
 
-@mutant("lifecycle.version.client-prefers-latest", "OffersTheNewest")
+@mutant("lifecycle.version.client-prefers-latest", "ChoosesNewestRevision")
 class AsksForLess(Raw):
     def takes(self, revision: Any) -> bool:
         return str(revision) in (self.revision, "2025-11-25")
 
 
-@mutant("lifecycle.errors.handled", "RefusesToOpen")
+@mutant("lifecycle.errors.handled", "RefusesInitialize")
 class IgnoresRefusals(Raw):
     async def open(self) -> Message | None:
         await super().open()
@@ -295,21 +295,21 @@ class AnnouncesUndeclared(Raw):
 # -- questions
 
 
-@mutated("ping.response.empty", "AsksEverything")
+@mutated("ping.response.empty", "SendsEveryRequest")
 def answers_pings_at_length(message: Message) -> Any:
     if message.get("result") == {}:
         message["result"] = {"pong": True}
     return message
 
 
-@mutant("ping.response.prompt", "AsksEverything")
+@mutant("ping.response.prompt", "SendsEveryRequest")
 class IgnoresPings(Raw):
     def heed(self, message: Message) -> None:
         if message["method"] != "ping":
             super().heed(message)
 
 
-@mutant("ping.response.prompt", "TalksNonsense")
+@mutant("ping.response.prompt", "SendsMalformedMessages")
 class IsSilencedByNonsense(Raw):
     is_silent = False
 
@@ -328,7 +328,7 @@ def answering(id: str, member: str, change: Callable[[Message], Any]) -> None:
         return message
 
     changed.__name__ = f"answers_without_{id.split('.')[-1]}"
-    mutated(id, "AsksEverything")(changed)
+    mutated(id, "SendsEveryRequest")(changed)
 
 
 def without(member: str) -> Callable[[Message], Message]:
@@ -359,7 +359,7 @@ answering(
 answering("elicitation.answers.validated", "action", lambda r: {**r, "content": {"name": 7}})
 
 
-@mutant("roots.list-changed.sent", "AsksEverything")
+@mutant("roots.list-changed.sent", "SendsEveryRequest")
 class ChangesItsRootsInSilence(Raw):
     count = 0
 
@@ -373,13 +373,13 @@ class ChangesItsRootsInSilence(Raw):
         pass
 
 
-@mutant("errors.code.method-not-found", "AsksTheImpossible")
+@mutant("errors.code.method-not-found", "SendsInvalidRequests")
 class FailsOnTheUnknown(Raw):
     def unknown(self, question: Message) -> Message:
         return {"code": -32603, "message": "internal error"}
 
 
-@mutated("errors.code.invalid-params", "AsksTheImpossible")
+@mutated("errors.code.invalid-params", "SendsInvalidRequests")
 def takes_bad_parameters_for_bad_text(message: Message) -> Any:
     if message.get("error", {}).get("code") == -32602:
         message["error"] = {"code": -32700, "message": "parse error"}
@@ -393,14 +393,14 @@ class Plain(Raw):
         pass
 
 
-@mutant("roots.errors", "AsksTheImpossible")
+@mutant("roots.errors", "SendsInvalidRequests")
 class FailsWithoutRoots(Plain):
     def unknown(self, question: Message) -> Message:
         code = -32603 if question["method"] == "roots/list" else -32601
         return {"code": code, "message": "no"}
 
 
-@mutant("sampling.errors", "AsksTheImpossible", also={
+@mutant("sampling.errors", "SendsInvalidRequests", also={
     "sampling.capability.declared": "it answers what it did not declare",
 })  # fmt: skip
 class SamplesUndeclared(Plain):
@@ -428,7 +428,7 @@ class GivesUpInSilence(HangsUp):
     pass
 
 
-@mutant("cancellation.sender.ignores-late", "AnswersWhatWasCancelled", over="stdio")
+@mutant("cancellation.sender.ignores-late", "AnswersCancelledRequests", over="stdio")
 class FallsOverLateAnswers(Raw):
     patience = 0.5
 
@@ -445,7 +445,7 @@ class FallsOverLateAnswers(Raw):
             super().hear(text)
 
 
-@mutant("cancellation.races", "CancelsQuestions")
+@mutant("cancellation.races", "CancelsItsRequests")
 class FallsOverCancellations(Raw):
     is_deaf = False
 
@@ -455,13 +455,13 @@ class FallsOverCancellations(Raw):
             super().heed(message)
 
 
-@mutant("cancellation.receiver.stops", "CancelsQuestions")
+@mutant("cancellation.receiver.stops", "CancelsItsRequests")
 class GoesOnWithWhatWasCancelled(Raw):
     def stop(self, id: Any) -> None:
         pass
 
 
-@mutant("cancellation.receiver.frees-and-silent", "CancelsQuestions")
+@mutant("cancellation.receiver.frees-and-silent", "CancelsItsRequests")
 class AnswersCancellations(Raw):
     def stop(self, id: Any) -> None:
         super().stop(id)
@@ -470,7 +470,7 @@ class AnswersCancellations(Raw):
             self.spawn(self.say({"jsonrpc": "2.0", "id": id, "error": error}))
 
 
-@mutant("cancellation.invalid-ignored", "CancelsNothing")
+@mutant("cancellation.invalid-ignored", "CancelsUnknownRequests")
 class ComplainsOfCancellations(Raw):
     def stop(self, id: Any) -> None:
         error = {"code": -32602, "message": "never asked"}
@@ -493,7 +493,7 @@ class CancelsTheUnsent(Raw):
         await self.give_up(4711)
 
 
-@mutant("cancellation.initialize.excluded", "OpensLate", over="stdio")
+@mutant("cancellation.initialize.excluded", "AnswersInitializeLate", over="stdio")
 class CancelsItsOpening(Raw):
     async def open(self) -> Message | None:
         opening = self.spawn(super().open())
@@ -522,7 +522,7 @@ class UsesATokenTwice(Raw):
         await asyncio.gather(self.ask(method, params), self.ask(method, params))
 
 
-@mutant("progress.value.increases", "AsksEverything")
+@mutant("progress.value.increases", "SendsEveryRequest")
 class ReportsTheSameAgain(Raw):
     async def result(self, method: str, params: Message) -> Message:
         if method == "sampling/createMessage" and "_meta" in params:
@@ -533,7 +533,7 @@ class ReportsTheSameAgain(Raw):
         return await super().result(method, params)
 
 
-@mutant("progress.rate-limited", "AsksEverything", over="stdio")
+@mutant("progress.rate-limited", "SendsEveryRequest", over="stdio")
 class ReportsWithoutEnd(Raw):
     async def result(self, method: str, params: Message) -> Message:
         if method == "sampling/createMessage" and "_meta" in params:
@@ -547,7 +547,7 @@ class ReportsWithoutEnd(Raw):
 # -- lists and the rest
 
 
-@mutant("pagination.client.both-flows", "PagesLists")
+@mutant("pagination.client.both-flows", "ReturnsListsInPages")
 class FailsOnPages(Raw):
     def next_cursor(self, reply: Message | None) -> Any:
         if super().next_cursor(reply) is not None:
@@ -555,12 +555,12 @@ class FailsOnPages(Raw):
         return None
 
 
-@mutant("prompts.client.handles-pagination", "PagesPrompts")
+@mutant("prompts.client.handles-pagination", "ReturnsPromptsInPages")
 class FailsOnPagesOfPrompts(FailsOnPages):
     pass
 
 
-@mutant("pagination.page-size-not-assumed", "PagesLists")
+@mutant("pagination.page-size-not-assumed", "ReturnsListsInPages")
 class StopsAtShortPages(Raw):
     def next_cursor(self, reply: Message | None) -> Any:
         result = (reply or {}).get("result", {})
@@ -568,7 +568,7 @@ class StopsAtShortPages(Raw):
         return None if len(entries) < 2 else result.get("nextCursor")
 
 
-@mutant("pagination.cursor.opaque", "PagesLists")
+@mutant("pagination.cursor.opaque", "ReturnsListsInPages")
 class BuildsCursors(Raw):
     def next_cursor(self, reply: Message | None) -> Any:
         cursor = super().next_cursor(reply)
@@ -643,7 +643,7 @@ def takes_a_key_of_the_protocol(message: Message) -> Any:
     return message
 
 
-@mutated("meta.field.more-types", "AsksEverything")
+@mutated("meta.field.more-types", "SendsEveryRequest")
 def describes_roots_with_a_list(message: Message) -> Any:
     if is_result(message, "roots"):
         roots = [{**each, "_meta": []} for each in message["result"]["roots"]]
@@ -718,7 +718,7 @@ class GivesUpWithItsSession(Raw):
         self.fail(data)
 
 
-@mutant("http.client.supports-both-forms", "AnswersInStreams")
+@mutant("http.client.supports-both-forms", "AnswersWithEventStreams")
 class ReadsNoStreams(Raw):
     async def take(self, response: Any) -> None:
         if "event-stream" in response.headers.get("Content-Type", ""):
@@ -726,13 +726,18 @@ class ReadsNoStreams(Raw):
         await super().take(response)
 
 
-@mutant("http.sse.resume-header", "DropsListeners")
+@mutant("http.sse.resume-header", "DropsGetStreams")
 class ListensAnew(Raw):
     def resuming(self, event: str) -> dict[str, str]:
         return {}
 
 
-@mutant("http.compat.sse-fallback-any-4xx", "IsOfOldWith405", "IsOfOldWith404", "IsOfOldWith400")
+@mutant(
+    "http.compat.sse-fallback-any-4xx",
+    "SpeaksOnlySseWith405",
+    "SpeaksOnlySseWith404",
+    "SpeaksOnlySseWith400",
+)
 class FallsBackOn405Alone(Raw):
     falls_back_on: ClassVar[tuple[int, ...]] = (405,)
 
@@ -753,66 +758,66 @@ class Authorizes(Raw):
         return {name: each for name, each in found.items() if name not in self.left_out_later}
 
 
-@mutant("auth.pkce.implemented", "WantsToken")
+@mutant("auth.pkce.implemented", "RequiresToken")
 class AsksWithoutChallenge(Authorizes):
     left_out = ("code_challenge", "code_challenge_method")
 
 
-@mutant("auth.resource-parameter.sent", "WantsToken")
+@mutant("auth.resource-parameter.sent", "RequiresToken")
 class AsksForAnyResource(Authorizes):
     left_out = ("resource",)
 
 
-@mutant("auth.resource.both-requests", "WantsToken")
+@mutant("auth.resource.both-requests", "RequiresToken")
 class AsksForAnyToken(Authorizes):
     left_out_later = ("resource",)
 
 
-@mutant("auth.resource.canonical", "WantsToken")
+@mutant("auth.resource.canonical", "RequiresToken")
 class AsksForAFragment(Authorizes):
     def wanted(self, client: str, verifier: str) -> dict[str, str]:
         return {**super().wanted(client, verifier), "resource": f"{self.place.url}#tools"}
 
 
-@mutant("auth.resource.most-specific", "WantsToken")
+@mutant("auth.resource.most-specific", "RequiresToken")
 class AsksForTheWholeHost(Authorizes):
     def wanted(self, client: str, verifier: str) -> dict[str, str]:
         return {**super().wanted(client, verifier), "resource": self.place.url[: -len("/mcp")]}
 
 
-@mutant("auth.redirect.localhost-or-https", "WantsToken")
+@mutant("auth.redirect.localhost-or-https", "RequiresToken")
 class IsRedirectedInTheOpen(Authorizes):
     def redirect(self) -> str:
         return "http://example.com/callback"
 
 
-@mutant("auth.redirect.registered", "WantsToken")
+@mutant("auth.redirect.registered", "RequiresToken")
 class IsRedirectedElsewhere(Authorizes):
     def wanted(self, client: str, verifier: str) -> dict[str, str]:
         redirect = "https://example.com/callback"
         return {**super().wanted(client, verifier), "redirect_uri": redirect}
 
 
-@mutant("auth.state.verified", "AnswersWithAnotherState")
+@mutant("auth.state.verified", "ReturnsAnotherState")
 class TakesAnyState(Authorizes):
     def is_ours(self, state: str, ours: str) -> bool:
         return True
 
 
-@mutant("auth.challenge.client-parses", "WantsToken")
+@mutant("auth.challenge.client-parses", "RequiresToken")
 class IgnoresTheChallenge(Authorizes):
     async def authorize(self, challenge: str) -> None:
         await super().authorize("Bearer")
 
 
-@mutant("auth.prm.client-uses", "WantsToken")
+@mutant("auth.prm.client-uses", "RequiresToken")
 class StopsAtTheMetadata(Authorizes):
     async def discover(self, challenge: str) -> Message:
         async with self.http.get(self.metadata_of(challenge)):
             raise Gone
 
 
-@mutant("auth.as-metadata.client", "WantsToken")
+@mutant("auth.as-metadata.client", "RequiresToken")
 class GuessesTheEndpoints(Authorizes):
     async def discover(self, challenge: str) -> Message:
         async with self.http.get(self.metadata_of(challenge)):
@@ -821,7 +826,7 @@ class GuessesTheEndpoints(Authorizes):
         return {f"{kind}_endpoint": f"{origin}/oauth/{name}" for kind, name in names.items()}
 
 
-@mutant("auth.every-request", "WantsToken")
+@mutant("auth.every-request", "RequiresToken")
 class ListensWithoutToken(Authorizes):
     def head(self, method: str) -> dict[str, str]:
         heads = super().head(method)
@@ -830,7 +835,7 @@ class ListensWithoutToken(Authorizes):
         return heads
 
 
-@mutant("auth.token.bearer-header", "WantsToken")
+@mutant("auth.token.bearer-header", "RequiresToken")
 class PresentsItsTokenOddly(Authorizes):
     def head(self, method: str) -> dict[str, str]:
         heads = super().head(method)
@@ -839,14 +844,14 @@ class PresentsItsTokenOddly(Authorizes):
         return heads
 
 
-@mutant("auth.token.not-in-query", "WantsToken")
+@mutant("auth.token.not-in-query", "RequiresToken")
 class ShowsItsToken(Authorizes):
     def url_of(self, method: str) -> str:
         shown = f"?access_token={self.token}" if self.token and method == "GET" else ""
         return f"{self.place.url}{shown}"
 
 
-@mutant("auth.tokens.only-own-issuer", "WantsToken")
+@mutant("auth.tokens.only-own-issuer", "RequiresToken")
 class MixesTokens(Authorizes):
     def head(self, method: str) -> dict[str, str]:
         heads = super().head(method)
@@ -859,7 +864,7 @@ class Older(Authorizes):
     revision = "2025-03-26"
 
 
-@mutant("auth.discovery.protocol-version-header", "WantsTokenOfItsOwn")
+@mutant("auth.discovery.protocol-version-header", "IssuesItsOwnTokens")
 class DiscoversWithoutARevision(Older):
     async def discover(self, challenge: str) -> Message:
         origin = self.place.url[: -len("/mcp")]
@@ -868,7 +873,7 @@ class DiscoversWithoutARevision(Older):
             return dict(await response.json())
 
 
-@mutant("auth.discovery.base-url", "WantsTokenOfItsOwn")
+@mutant("auth.discovery.base-url", "IssuesItsOwnTokens")
 class DiscoversUnderThePath(Older):
     async def discover(self, challenge: str) -> Message:
         origin = self.place.url[: -len("/mcp")]
@@ -878,7 +883,7 @@ class DiscoversUnderThePath(Older):
             raise Gone
 
 
-@mutant("auth.fallback.default-paths", "WantsTokenWithoutMetadata")
+@mutant("auth.fallback.default-paths", "RequiresTokenWithoutMetadata")
 class GuessesOtherPaths(Older):
     def defaults(self) -> dict[str, str]:
         names = {"registration": "register", "authorization": "authorize", "token": "token"}
@@ -915,7 +920,7 @@ class KillsFirst(Raw):
         await super().leave()
 
 
-@mutant("stdio.shutdown.escalates", "WillNotEnd", over="stdio")
+@mutant("stdio.shutdown.escalates", "IgnoresShutdown", over="stdio")
 class NeverInsists(Raw):
     async def leave(self) -> None:
         self.control.write(b"input ended\n")
@@ -977,7 +982,7 @@ class SaysGoodbye(Raw):
         await self.ask("shutdown")
 
 
-@mutant("roots.capability.declared", "AsksTheImpossible", also={
+@mutant("roots.capability.declared", "SendsInvalidRequests", also={
     "roots.errors": "it answers what it did not declare",
 })  # fmt: skip
 class HasUndeclaredRoots(Plain):
@@ -987,7 +992,7 @@ class HasUndeclaredRoots(Plain):
         return await super().result(method, params)
 
 
-@mutant("elicitation.capability.declared", "AsksTheImpossible")
+@mutant("elicitation.capability.declared", "SendsInvalidRequests")
 class ElicitsUndeclared(Plain):
     async def result(self, method: str, params: Message) -> Message:
         if method == "elicitation/create":
@@ -1025,7 +1030,7 @@ def reporting(id: str, *reports: Message, method: str = "notifications/progress"
             return await super().result(called, params)
 
     Reports.__name__ = f"Reports{len(MUTANTS)}"
-    mutant(id, "AsksEverything")(Reports)
+    mutant(id, "SendsEveryRequest")(Reports)
 
 
 reporting("progress.notification.progress", {"progressToken": "sampling"})
@@ -1039,7 +1044,7 @@ reporting(
 )
 
 
-@mutant("progress.notification.active-only", "AsksEverything")
+@mutant("progress.notification.active-only", "SendsEveryRequest")
 class ReportsTooLate(Raw):
     async def answer(self, question: Message) -> None:
         await super().answer(question)
@@ -1075,13 +1080,13 @@ def lists_with_a_list(message: Message) -> Any:
     return {**message, "params": []} if message.get("method") == "prompts/list" else message
 
 
-@mutant("lifecycle.capabilities.respected", "OffersNothing")
+@mutant("lifecycle.capabilities.respected", "DeclaresNoCapabilities")
 class UsesWhatIsNotOffered(Raw):
     def offers(self, capability: str) -> bool:
         return True
 
 
-@mutant("pagination.end.no-next-cursor", "PagesLists", also={
+@mutant("pagination.end.no-next-cursor", "ReturnsListsInPages", also={
     "pagination.cursor.opaque": "there is no cursor to go on with",
 })  # fmt: skip
 class GoesOnAfterTheEnd(Raw):

@@ -65,7 +65,7 @@ def test_a_client_by_the_book_raises_no_alarm(over, revision):
 
 
 def test_a_client_of_the_older_form_raises_no_alarm():
-    assert found(RawSse, "sse", ("AsksEverything", "PagesLists")) == {}
+    assert found(RawSse, "sse", ("SendsEveryRequest", "ReturnsListsInPages")) == {}
 
 
 def test_every_requirement_on_clients_has_a_mutant_or_a_reason():

@@ -63,7 +63,7 @@ def test_the_client_is_exercised_in_everything_and_breaks_nothing(over, revision
     report = checked(over, revision, is_blocking=form == "blocking")
     assert breaches(report) == {}
     # What only a client does that cannot answer.
-    failing = checked(over, revision, ("AsksEverything",), mood="failing")
+    failing = checked(over, revision, ("SendsEveryRequest",), mood="failing")
     assert breaches(failing) == {}
     left = unseen(report) & unseen(failing)
     assert left == {id for id in left if catalogue()[id].check == "human"}
@@ -82,7 +82,11 @@ def test_only_revisions_that_were_chosen_are_reported_on(caplog):
         return 0
 
     plan = ClientPlan(
-        command=["{url}"], revisions=[NEW], client=client, timeout=20, scenarios=["OffersTheNewest"]
+        command=["{url}"],
+        revisions=[NEW],
+        client=client,
+        timeout=20,
+        scenarios=["ChoosesNewestRevision"],
     )
     report = asyncio.run(check_client(plan))
     assert report.setting.revisions == (NEW,)
@@ -94,7 +98,7 @@ def test_only_revisions_that_were_chosen_are_reported_on(caplog):
 
 def test_what_takes_a_person_to_see_is_said_to_be_open(caplog):
     caplog.set_level(logging.CRITICAL)
-    report = checked("stdio", NEW, ("OffersNothing",))
+    report = checked("stdio", NEW, ("DeclaresNoCapabilities",))
     verdicts = {each.id: (each.verdict, each.message) for each in report.results}
     said = ("not-exercised", "it takes a person to see this")
     assert verdicts["tools.consent.before-invocation"] == said
@@ -102,7 +106,7 @@ def test_what_takes_a_person_to_see_is_said_to_be_open(caplog):
 
 def test_a_client_that_answers_no_questions_says_so(caplog):
     caplog.set_level(logging.CRITICAL)
-    report = checked("stdio", NEW, ("AsksTheImpossible",), mood="silent")
+    report = checked("stdio", NEW, ("SendsInvalidRequests",), mood="silent")
     verdicts = {each.id: each.verdict for each in report.results}
     assert breaches(report) == {}
     assert verdicts["roots.errors"] == verdicts["sampling.errors"] == "pass"

@@ -1,1 +1,1 @@
-"""Being the server for somebody's client: well, and badly on purpose."""
+"""Fake servers that a client under check connects to, correct ones and faulty ones."""

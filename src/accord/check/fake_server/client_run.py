@@ -1,4 +1,4 @@
-"""One run of a client under check against an server: what it did, how it ended."""
+"""One run of a client under check against a fake server."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class ClientRun:
-    """What happened when a client met an server.
+    """What a client sent to a fake server, and how it ended.
 
     Attributes:
-        server: the server's part.
-        transport: what was played over.
+        server: the fake server.
+        transport: the transport between both.
         outcomes: the verdicts.
         path: over HTTP, the path of the server.
         requests: every HTTP request of the client, in order.
         most_streams: over HTTP, how many event streams were open at the same time.
-        exit_code: how the client ended; None where it had to be stopped.
-        usual_exit: how it ends where the server does everything right.
+        exit_code: the client's exit code; None if it had to be stopped.
+        usual_exit_code: its exit code with a correct server.
         was_connected: whether a connection was still open when the client had to be stopped.
-        left_running: over stdio, whether a launched server outlived the client.
-        stderr: the last lines that it wrote.
+        left_servers_running: over stdio, whether a launched server outlived the client.
+        stderr: the last lines that the client wrote.
     """
 
     def __init__(self, server: "FakeServer", transport: Transport, revision: RevisionId) -> None:
@@ -52,26 +52,26 @@ class ClientRun:
 
     @property
     def lines(self) -> list[RawConnection]:
-        """The conversations that the client began."""
+        """The connections that the client opened."""
         return self.server.lines
 
     @property
     def line(self) -> RawConnection | None:
-        """The first conversation, None where the client began none."""
+        """The first connection; None if the client opened none."""
         return self.server.lines[0] if self.server.lines else None
 
     @property
     def is_initialized(self) -> bool:
-        """Whether the client said that it is ready."""
-        return bool(self.received("notifications/initialized"))
+        """Whether the client sent notifications/initialized."""
+        return bool(self.messages("notifications/initialized"))
 
     @property
     def ended_as_usual(self) -> bool:
-        """Whether the client ended as it does where the server does everything right."""
+        """Whether the client ended with the same exit code as with a correct server."""
         return self.exit_code is not None and self.exit_code == self.usual_exit_code
 
-    def received(self, method: str) -> list[dict[str, Any]]:
-        """Return all messages of the client with this method."""
+    def messages(self, method: str) -> list[dict[str, Any]]:
+        """Return the client's messages with this method."""
         return [
             message
             for line in self.lines
@@ -82,46 +82,48 @@ class ClientRun:
     def holds(
         self, id: str, condition: object, why: str, *, request: "ReceivedRequest | None" = None
     ) -> bool:
-        """Note whether a requirement was kept; a breach outweighs all that was kept.
+        """Record whether a requirement was met; one violation outweighs every pass.
 
         Args:
             id: the requirement.
             condition: what must be true.
-            why: what the client does if it is not.
-            request: the HTTP request that runs it; without one, the last messages do.
+            why: what the client does otherwise, without a subject.
+            request: the HTTP request that shows it; the last messages by default.
         """
-        shown: list[Evidence] = []
+        evidence: list[Evidence] = []
         if not condition and request is not None:
-            shown = [_shown(request)]
+            evidence = [_evidence_of(request)]
         elif not condition and self.lines:
-            shown = self.lines[-1].log.last()
-        return self.verdicts.hold(id, condition, why, evidence=shown)
+            evidence = self.lines[-1].log.last()
+        return self.verdicts.hold(id, condition, why, evidence=evidence)
 
     def fail(self, id: str, why: str) -> None:
-        """Note that a requirement was broken."""
+        """Record that a requirement was violated."""
         self.holds(id, condition=False, why=why)
 
     def passes(self, *ids: str) -> None:
-        """Note that requirements were kept."""
+        """Record that requirements were met."""
         for id in ids:
             self.holds(id, condition=True, why="")
 
     def skip(self, id: str, why: str) -> None:
-        """Note that a requirement could not be put to the test, and why."""
+        """Record why a requirement could not be tested."""
         self.verdicts.skip(id, why)
 
     def not_applicable(self, id: str, why: str) -> None:
-        """Note that a requirement does not concern this client, and why."""
+        """Record why a requirement does not apply to this client."""
         known = self.verdicts.found.get(id)
         if known is not None and known.verdict == "not-exercised":
             del self.verdicts.found[id]
         self.verdicts.exclude(id, why)
 
 
-def _shown(request: "ReceivedRequest") -> Evidence:
+def _evidence_of(request: "ReceivedRequest") -> Evidence:
     secret = ("authorization", "cookie")
     heads = "; ".join(
         f"{name}: {'***' if name in secret else text}" for name, text in request.headers.items()
     )
-    text = f"{request.method} {request.path} [{heads}] {request.body[:400].decode(errors='replace')}"
+    text = (
+        f"{request.method} {request.path} [{heads}] {request.body[:400].decode(errors='replace')}"
+    )
     return Evidence("HTTP request", "client", None, text[:1000])

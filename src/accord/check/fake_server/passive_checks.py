@@ -57,41 +57,41 @@ _LISTS: Final = ("tools/list", "resources/list", "resources/templates/list", "pr
 
 
 def run_passive_checks(run: ClientRun) -> None:
-    """Judge what can be seen in any run against a server that keeps the rules."""
-    _observe_methods(run)
-    _observe_answers(run)
+    """Judge what every run against a correct server shows."""
+    _check_methods(run)
+    _check_answers(run)
     if run.transport == "stdio":
-        _observe_lines(run)
+        _check_lines(run)
     elif run.transport == "sse" or run.server.is_older:
-        _observe_posts(run)
+        _check_posts(run)
     else:
-        _observe_http(run)
+        _check_http(run)
 
 
 # -- messages
 
 
-def _observe_methods(run: ClientRun) -> None:
+def _check_methods(run: ClientRun) -> None:
     for id, (method, *parameters) in _METHODS.items():
-        for message in run.received(method):
+        for message in run.messages(method):
             params = _params(message)
             wrong = [each for each in parameters if not isinstance(params.get(each), str)]
             run.holds(id, not wrong, f"sends {method} without a string as {wrong}")
-    for message in run.received("completion/complete"):
+    for message in run.messages("completion/complete"):
         argument = _params(message).get("argument")
         given = argument if isinstance(argument, dict) else {}
         whole = isinstance(given.get("name"), str) and isinstance(given.get("value"), str)
         why = "sends completion/complete without the name and value of an argument"
         run.holds("completion.complete.method", whole, why)
     for method in _LISTS:
-        for message in run.received(method):
-            # practice.list.empty-params: params that are left out say the same.
+        for message in run.messages(method):
+            # practice.list.empty-params: leaving params out means the same.
             params = message.get("params", {})
             why = f"sends {method} with parameters that are not an object"
             run.holds("practice.list.empty-params", isinstance(params, dict), why)
 
 
-def _observe_answers(run: ClientRun) -> None:
+def _check_answers(run: ClientRun) -> None:
     for method in run.server.unanswered_methods:
         id = "ping.response.prompt" if method == "ping" else "jsonrpc.request.answered"
         run.fail(id, f"stays connected and does not answer {method}")
@@ -105,7 +105,7 @@ def _params(message: Mapping[str, Any]) -> dict[str, Any]:
 # -- stdio
 
 
-def _observe_lines(run: ClientRun) -> None:
+def _check_lines(run: ClientRun) -> None:
     run.passes("stdio.client.launches-server")
     odd = [each.decode(errors="replace") for each in run.server.odd]
     unfinished = [each for each in odd if _is_whole(each)]
@@ -125,10 +125,10 @@ def _observe_lines(run: ClientRun) -> None:
         not rest or broken,
         f"writes text that is not a message: {rest[0][:200] if rest else ''}",
     )
-    _observe_end(run)
+    _check_end(run)
 
 
-def _observe_end(run: ClientRun) -> None:
+def _check_end(run: ClientRun) -> None:
     id = "lifecycle.shutdown.stdio-close-stdin"
     if run.exit_code is None:
         run.skip(id, "the client did not end by itself")
@@ -150,7 +150,7 @@ def _is_whole(text: str) -> bool:
 
 
 def _are_several(text: str) -> bool:
-    """Tell whether this is one JSON object after another."""
+    """Return whether a text is several JSON objects in a row."""
     from json import JSONDecodeError, JSONDecoder
 
     place, found = 0, 0
@@ -170,13 +170,13 @@ def _are_several(text: str) -> bool:
 # -- HTTP with SSE
 
 
-def _observe_posts(run: ClientRun) -> None:
+def _check_posts(run: ClientRun) -> None:
     for request in run.requests:
         message = request.message
         if not isinstance(message, dict) or "jsonrpc" not in message:
             continue
         if request.path == run.path and request.name in ("initialize", "server/discover"):
-            continue  # whether the server speaks the newer form
+            continue  # the client tries Streamable HTTP first
         run.holds(
             "sse.client.posts-to-endpoint",
             request.method == "POST" and request.path == "/messages",
@@ -190,17 +190,17 @@ def _observe_posts(run: ClientRun) -> None:
 # -- Streamable HTTP
 
 
-def _observe_http(run: ClientRun) -> None:
+def _check_http(run: ClientRun) -> None:
     row = REVISIONS[run.revision]
     session: str | None = None
     opening: ReceivedRequest | None = None
     for request in run.requests:
         if request.path != run.path:
             continue
-        _observe_head(run, request)
+        _check_head(run, request)
         is_opening = request.name == "initialize"
         if opening is not None and not is_opening and _is_after(request, opening):
-            _observe_session(run, request, session)
+            _check_session(run, request, session)
             if row.version_header:
                 given = request.headers.get("mcp-protocol-version")
                 run.holds(
@@ -212,7 +212,7 @@ def _observe_http(run: ClientRun) -> None:
         if is_opening and request.status == 200:
             opening, session = request, _session_of(run, request)
     if session is not None and not run.server.ids:
-        _observe_delete(run, session)
+        _check_delete(run, session)
     if run.most_streams > 1:
         run.passes("http.streams.multiple")
     if run.exit_code is not None and run.is_initialized:
@@ -220,12 +220,12 @@ def _observe_http(run: ClientRun) -> None:
 
 
 def _is_after(request: "ReceivedRequest", opening: "ReceivedRequest") -> bool:
-    """Tell whether the client had the answer to initialize when it sent a request."""
+    """Return whether the client had the answer to initialize when it sent a request."""
     return not opening.was_left and opening.ended is not None and request.at >= opening.ended
 
 
 def _session_of(run: ClientRun, opening: "ReceivedRequest") -> str | None:
-    """Return the session that an initialize request began."""
+    """Return the session that an initialize request opened."""
     for line in run.lines:
         for message in line.received:
             if message == opening.message:
@@ -233,7 +233,7 @@ def _session_of(run: ClientRun, opening: "ReceivedRequest") -> str | None:
     return None
 
 
-def _observe_head(run: ClientRun, request: "ReceivedRequest") -> None:
+def _check_head(run: ClientRun, request: "ReceivedRequest") -> None:
     accept = request.headers.get("accept")
     if request.method == "POST":
         run.passes("http.client.post-messages")
@@ -260,12 +260,12 @@ def _observe_head(run: ClientRun, request: "ReceivedRequest") -> None:
 
 
 def accepts_type(accept: str | None, content_type: str) -> bool:
-    """Tell whether an Accept header names a type; a range such as `*/*` does not name it."""
+    """Return whether an Accept header names a type; a range such as `*/*` does not."""
     named = {part.partition(";")[0].strip().lower() for part in (accept or "").split(",")}
     return content_type in named
 
 
-def _observe_session(run: ClientRun, request: "ReceivedRequest", session: str | None) -> None:
+def _check_session(run: ClientRun, request: "ReceivedRequest", session: str | None) -> None:
     if session is None:
         return
     given = request.headers.get(names.SESSION)
@@ -279,7 +279,7 @@ def _observe_session(run: ClientRun, request: "ReceivedRequest", session: str | 
         run.passes("session.id.header-name")
 
 
-def _observe_delete(run: ClientRun, session: str) -> None:
+def _check_delete(run: ClientRun, session: str) -> None:
     id = "session.end.client-delete"
     if any(each.method == "DELETE" for each in run.requests):
         named = [each.headers.get(names.SESSION) for each in run.requests]
@@ -294,16 +294,16 @@ def _was_session(run: ClientRun, given: str | None) -> bool:
     return any(line.carrier.session == given for line in run.lines if given)
 
 
-def _keeps_out_of_unspoken(runs: Sequence[ClientRun]) -> None:
-    """lifecycle.version.client-disconnects: what it did not agree to, it left."""
+def _check_disconnects(runs: Sequence[ClientRun]) -> None:
+    """lifecycle.version.client-disconnects: it left servers with an unknown revision."""
     for run in runs:
-        is_well = not run.server.ids and run.server.is_judged
-        if is_well and run.lines and not run.is_initialized and not run.was_connected:
+        is_correct = not run.server.ids and run.server.is_judged
+        if is_correct and run.lines and not run.is_initialized and not run.was_connected:
             run.passes("lifecycle.version.client-disconnects")
 
 
-def _falls_back_always(runs: Sequence[ClientRun]) -> None:
-    """http.compat.sse-fallback: on one status and not on another is half a fallback."""
+def _check_fallback(runs: Sequence[ClientRun]) -> None:
+    """http.compat.sse-fallback: a client that falls back does so on every status."""
     tried = [run for run in runs if run.server.is_older]
     fallen = [run for run in tried if any(each.method == "GET" for each in run.requests)]
     for run in tried:
@@ -311,12 +311,14 @@ def _falls_back_always(runs: Sequence[ClientRun]) -> None:
             if not fallen:
                 run.not_applicable(id, "the client does not support servers with HTTP and SSE")
                 continue
-            why = f"does not fall back to HTTP with SSE on status {run.server.refusal}, but on others"
+            why = (
+                f"does not fall back to HTTP with SSE on status {run.server.refusal}, but on others"
+            )
             run.holds(id, run in fallen, why)
 
 
-def _takes_both_forms(runs: Sequence[ClientRun]) -> None:
-    """http.client.supports-both-forms: what goes on with one form goes on with the other."""
+def _check_both_forms(runs: Sequence[ClientRun]) -> None:
+    """http.client.supports-both-forms: it continues with JSON and with event streams."""
     id = "http.client.supports-both-forms"
     streamed = [run for run in runs if id in run.server.ids]
     whole = [run for run in runs if not run.server.ids and not run.server.streams]
@@ -328,8 +330,8 @@ def _takes_both_forms(runs: Sequence[ClientRun]) -> None:
             run.fail(id, "does not continue when answers are JSON")
 
 
-CONCLUSIONS: Final[tuple[Callable[[Sequence[ClientRun]], None], ...]] = (
-    _keeps_out_of_unspoken,
-    _falls_back_always,
-    _takes_both_forms,
+CROSS_RUN_CHECKS: Final[tuple[Callable[[Sequence[ClientRun]], None], ...]] = (
+    _check_disconnects,
+    _check_fallback,
+    _check_both_forms,
 )

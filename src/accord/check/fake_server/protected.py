@@ -1,4 +1,4 @@
-"""A protected server and its authorization server, on one stage, without a person or a browser."""
+"""A protected fake server with its authorization server, which needs no user."""
 
 import base64
 import hashlib
@@ -18,22 +18,21 @@ from accord.check.fake_server.server import FakeServer
 if TYPE_CHECKING:
     from accord.check.fake_server.http_transport import ReceivedRequest
 
-# The places of both forms of HTTP.
+# The paths of both HTTP transports.
 PROTECTED: Final = ("/mcp", "/sse", "/messages")
 SERVER_METADATA: Final = "/.well-known/oauth-authorization-server"
 OPENID_METADATA: Final = "/.well-known/openid-configuration"
 
 
 class ProtectedFakeServer(FakeServer):
-    """Lets in who has a token, and plays the authorization server that gives one.
+    """Requires a token, and is the authorization server that issues it.
 
     Attributes:
-        names_metadata: where the metadata of the resource is, as the challenge says; None where
-            there is none at all.
-        has_metadata: whether the authorization server describes itself.
-        place: where its endpoints are, before their names.
-        tokens: those that were given out.
-        state: what comes back in place of the client's state; None for the right one.
+        names_metadata: the path of the resource metadata in the challenge; None for no metadata.
+        has_metadata: whether the authorization server publishes metadata.
+        place: the path before the names of its endpoints.
+        tokens: the issued tokens.
+        state: returned in place of the client's state; None returns the right one.
     """
 
     env: ClassVar[Mapping[str, str]] = {
@@ -96,11 +95,13 @@ class ProtectedFakeServer(FakeServer):
         }
 
     def _register(self, request: "ReceivedRequest") -> RawResponse:
-        told = request.message if isinstance(request.message, dict) else {}
+        metadata = request.message if isinstance(request.message, dict) else {}
         id = secrets.token_urlsafe(8)
-        uris = told.get("redirect_uris")
+        uris = metadata.get("redirect_uris")
         self.clients[id] = [str(each) for each in uris] if isinstance(uris, list) else []
-        return _json({**told, "client_id": id, "token_endpoint_auth_method": "none"}, status=201)
+        return _json(
+            {**metadata, "client_id": id, "token_endpoint_auth_method": "none"}, status=201
+        )
 
     def _authorize(self, request: "ReceivedRequest") -> RawResponse:
         wanted = parse_fields(request)
@@ -129,7 +130,7 @@ class ProtectedFakeServer(FakeServer):
 
 
 def parse_fields(request: "ReceivedRequest") -> dict[str, str]:
-    """Return the fields of a form, or of a query."""
+    """Return the fields of a form or a query."""
     text = request.query if request.method == "GET" else request.body.decode(errors="replace")
     return {name: values[0] for name, values in parse_qs(text).items()}
 

@@ -1,4 +1,4 @@
-"""A server that plays a part for a client under check: by the book, until a play overrides it."""
+"""The fake server of a client check: correct, until a scenario overrides something."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,10 @@ TOOLS: Final[tuple[Mapping[str, Any], ...]] = (
 )
 RESOURCES: Final = ({"uri": "play://note", "name": "note", "mimeType": "text/plain"},)
 PROMPTS: Final = (
-    {"name": "greet", "arguments": [{"name": "name", "description": "who", "required": False}]},
+    {
+        "name": "greet",
+        "arguments": [{"name": "name", "description": "the name to greet", "required": False}],
+    },
 )
 LISTS: Final[Mapping[str, tuple[str, tuple[Mapping[str, Any], ...]]]] = {
     "tools/list": ("tools", TOOLS),
@@ -58,31 +61,31 @@ LISTS: Final[Mapping[str, tuple[str, tuple[Mapping[str, Any], ...]]]] = {
 
 
 class FakeServer:
-    """A server in a play; by itself it does everything right.
+    """A correct server; scenarios of a client check are its subclasses.
 
     Args:
-        revision: what it agrees to, whatever the client asks for; None takes what the client asks.
+        revision: the revision it agrees to; None agrees to the one the client asks for.
 
     Attributes:
-        ids: the requirements that the play decides.
-        on: the transports on which it can be played.
-        lines: the conversations that clients began, in order.
-        is_judged: whether a monitor judges the client; not where the play breaks rules itself.
-        revisions: those that it can be played under; empty for all.
-        env: variables for the client in this play.
+        ids: the requirements that the scenario decides.
+        on: the transports on which it can run.
+        lines: the connections that clients opened, in order.
+        is_judged: whether a monitor judges the client; False if the scenario itself breaks rules.
+        revisions: the revisions under which it can run; empty for all.
+        env: variables for the client.
         events: over stdio, what happened to the launched servers: `input ended`, `signal 15`,
             `gone`.
-        orders: over stdio, what each launched server is told: `stubborn`, `stderr some text`.
-        odd: over stdio, what the client wrote that is no line of JSON.
-        unanswered: what the client was request and never answered, though it stayed.
+        relay_commands: over stdio, commands for each relay: `stubborn`, `stderr some text`.
+        odd: over stdio, the lines of the client that are not JSON.
+        unanswered_methods: requests that a connected client never answered.
         page: how many entries a page of a list has; None for all.
         capabilities: what the server declares.
-        streams: over HTTP, whether answers come as event streams.
+        streams: over HTTP, whether answers are event streams.
         listens: over HTTP, whether a GET is answered with a stream.
         retry: over HTTP, the milliseconds of the `retry` field of events.
         has_sessions: over HTTP, whether there are session ids.
-        is_older: over HTTP, whether it speaks the older form though it need not.
-        refusal: how the older form answers what belongs to the newer one.
+        is_older: over HTTP, whether it speaks only HTTP with SSE.
+        refusal: the status with which it then refuses Streamable HTTP.
     """
 
     ids: ClassVar[tuple[str, ...]] = ()
@@ -114,16 +117,16 @@ class FakeServer:
         self.odd: list[bytes] = []
         self.unanswered_methods: list[str] = []
         self.requested_revisions: list[str] = []
-        self._staged: set[RawConnection] = set()
+        self._started_lines: set[RawConnection] = set()
 
     @property
     def signals(self) -> list[int]:
-        """The signals that launched servers got."""
+        """The signals that launched relays received."""
         return [int(each.split()[1]) for each in self.events if each.startswith("signal")]
 
     @property
     def has_ended_input(self) -> bool:
-        """Whether the client closed the input of a launched server."""
+        """Whether the client closed the input of a launched relay."""
         return "input ended" in self.events
 
     @property
@@ -139,10 +142,13 @@ class FakeServer:
         id, method = request.get("id"), str(request.get("method"))
         params = request.get("params")
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": id}
-        if method not in ("initialize", "ping", "server/discover") and line not in self._staged:
-            self._staged.add(line)
+        if (
+            method not in ("initialize", "ping", "server/discover")
+            and line not in self._started_lines
+        ):
+            self._started_lines.add(line)
             with contextlib.suppress(ConnectionEnded, MessageTimeout):
-                await _ready(line)
+                await _wait_until_initialized(line)
                 await self.before_first_answer(line, request)
         try:
             result = await self.result(line, method, params if isinstance(params, dict) else {})
@@ -160,10 +166,10 @@ class FakeServer:
         """Return the result of a request; None leaves it unanswered.
 
         Raises:
-            RequestError: it is answered with an error.
+            RequestError: the answer is an error.
         """
         if method == "initialize":
-            return self.opening(line, params)
+            return self.initialize_result(line, params)
         if method in LISTS:
             return self.list_page(method, params)
         if method == "tools/call":
@@ -180,7 +186,9 @@ class FakeServer:
             return {}
         raise RequestError(f"there is no method {method[:80]}", code=-32601)
 
-    def opening(self, line: RawConnection, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def initialize_result(
+        self, line: RawConnection, params: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         """Return the answer to initialize."""
         request = params.get("protocolVersion")
         self.requested_revisions.append(str(request))
@@ -199,7 +207,7 @@ class FakeServer:
         """Return a page of a list.
 
         Raises:
-            RequestError: the cursor is not one of ours.
+            RequestError: the cursor is unknown.
         """
         member, entries = LISTS[method]
         if self.page is None:
@@ -225,10 +233,10 @@ class FakeServer:
         return {"content": [{"type": "text", "text": text}], "isError": False}
 
     async def on_initialized(self, line: RawConnection) -> None:
-        """Do what the play has to do once the client is ready; called once for each line."""
+        """Run the part of a scenario that follows initialization; called once per connection."""
 
     async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
-        """Do what the play has to do while the client waits for its first real answer."""
+        """Run the part of a scenario during which the client waits for its first result."""
 
     async def ask(
         self,
@@ -239,12 +247,12 @@ class FakeServer:
         beside: Mapping[str, Any] | None = None,
         patience: float | None = None,
     ) -> Reply | None:
-        """Ask the client something and wait for its answer; None where it stays and gives none.
+        """Send a request to the client and wait; None if it stays connected without an answer.
 
-        Over HTTP it is request on the stream of the request `beside` which it is request.
+        Over HTTP it travels on the stream of the client's request `beside`.
 
         Raises:
-            LineEnded: the client left.
+            ConnectionEnded: the client disconnected.
         """
         id = f"ask-{next_id()}"
         message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
@@ -260,7 +268,7 @@ class FakeServer:
     async def say(
         self, line: RawConnection, message: Any, *, beside: Mapping[str, Any] | None
     ) -> None:
-        """Say something, over HTTP on the stream of a request that waits for its answer."""
+        """Send a message, over HTTP on the stream of a request that waits for its answer."""
         if beside is not None and self.streams and hasattr(line.carrier, "send_beside"):
             await line.carrier.send_beside(beside.get("id"), message)
         else:
@@ -269,31 +277,31 @@ class FakeServer:
     # -- HTTP
 
     def http(self, request: "ReceivedRequest") -> "RawResponse | None":
-        """Answer a raw HTTP request out of turn; None lets the conversation go on."""
+        """Return a raw response to an HTTP request; None leaves it to the conversation."""
         return None
 
     # -- the end
 
     async def judge(self, run: "ClientRun") -> None:
-        """Say what the client's behaviour tells about the requirements of this play."""
+        """Record verdicts on the requirements of this scenario."""
 
     def declares(self, line: RawConnection, capability: str) -> bool:
-        """Tell whether the client declared a capability on this line."""
+        """Return whether the client declared a capability."""
         return capability in line.client_capabilities
 
 
 CLIENT_SCENARIOS: Final[list[type[FakeServer]]] = []
 
 
-async def _ready(line: RawConnection) -> None:
-    """Wait until the client has said that it is ready; some requests overtake that."""
+async def _wait_until_initialized(line: RawConnection) -> None:
+    """Wait for notifications/initialized, which some requests overtake."""
     with contextlib.suppress(MessageTimeout):
         await line.until(
             lambda message: message.get("method") == "notifications/initialized",
             "the client's readiness",
             patience=1.0,
         )
-    # What the client does at the same time, such as opening a stream, is done first.
+    # Let the client finish what it does at the same time, such as opening a stream.
     await asyncio.sleep(0)
 
 
@@ -309,7 +317,7 @@ def client_scenario(
     is_judged: bool = True,
     revisions: tuple[RevisionId, ...] = (),
 ) -> Callable[[type[FakeServer]], type[FakeServer]]:
-    """Register a play of a client check: an Actor that decides these requirements."""
+    """Register a scenario of a client check: a fake server that decides these requirements."""
 
     def register(server: type[FakeServer]) -> type[FakeServer]:
         server.ids, server.on, server.is_judged, server.revisions = ids, on, is_judged, revisions

@@ -1,4 +1,4 @@
-"""The stage for clients that launch their server: a port that the launched bridge connects to."""
+"""The transport for clients that launch their server: a port to which the relay connects."""
 
 import asyncio
 import contextlib
@@ -20,22 +20,22 @@ _LONGEST: Final = 64 * 1024 * 1024
 _CLOSING: Final = 1.0
 
 
-class _Seat:
-    """One launched server: the bytes of its standard streams."""
+class _RelayConnection:
+    """The standard streams of one launched relay."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
         self.stays = False
 
     async def open(self, line: RawConnection) -> None:
-        """Nothing to do: the client has connected."""
+        """Do nothing: the client has connected."""
 
     async def send(self, data: bytes) -> None:
-        """Send a message and the end of its line."""
+        """Send a message and a newline."""
         await self.write(data + b"\n")
 
     async def write(self, data: bytes) -> None:
-        """Send bytes as they are."""
+        """Send bytes unchanged."""
         try:
             self._writer.write(data)
             await self._writer.drain()
@@ -43,7 +43,7 @@ class _Seat:
             raise ConnectionEnded("the client no longer reads") from None
 
     async def close(self) -> None:
-        """End the server's output, and with it the server."""
+        """Close the relay's output, which ends the relay."""
         self._writer.close()
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(_CLOSING):
@@ -51,11 +51,11 @@ class _Seat:
 
 
 class FakeStdioTransport:
-    """Lets an server play over the standard streams of launched bridges.
+    """Connects a fake server to launched relays.
 
     Attributes:
-        command: what the client has to launch.
-        pids: the processes that it launched.
+        command: the command that the client has to launch.
+        pids: the launched processes.
     """
 
     def __init__(self, server: "FakeServer", *, patience: float = 5.0) -> None:
@@ -89,7 +89,7 @@ class FakeStdioTransport:
             await asyncio.wait(self._tasks, timeout=_CLOSING)
 
     def tell(self, command: str) -> None:
-        """Tell the launched servers something: `stubborn`, `exit 3`, `stderr some text`."""
+        """Send a command to the launched relays: `stubborn`, `exit 3`, `stderr some text`."""
         for writer in self._controls:
             with contextlib.suppress(OSError):
                 writer.write(f"{command}\n".encode())
@@ -125,7 +125,7 @@ class FakeStdioTransport:
     async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server = self._fake
         tape = MessageLog("stdio", "client", is_judged=server.is_judged)
-        line = RawConnection(_Seat(writer), tape, patience=self._patience, me="server")
+        line = RawConnection(_RelayConnection(writer), tape, patience=self._patience, me="server")
         line.respond = server.respond
         server.lines.append(line)
         rest = b""
@@ -140,14 +140,14 @@ class FakeStdioTransport:
             self._take(line, rest)
         line.end("the client closed the server's input")
         if "stubborn" not in server.relay_commands:
-            writer.close()  # as a server does whose input ended
+            writer.close()  # as a server does after its input ended
 
     def _take(self, line: RawConnection, data: bytes) -> None:
         if not data.strip():
             return
         if not _is_message(data):
             self._fake.odd.append(data)
-            # What is no message is judged by this alone.
+            # Only `odd` shows lines that are not messages.
             return
         line.hear(data)
         if line.received and line.received[-1].get("method") == "notifications/initialized":

@@ -4,19 +4,21 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from accord.bindings.lines import LineReader, LineTooLong
 from accord.check.watching.watcher import Copy, Watcher
 from accord.trace import LINE_LIMIT, Party
 from accord.transports.child import spawn
+
+if TYPE_CHECKING:
+    import subprocess
 
 _CHUNK: Final = 64 * 1024
 # What is still on its way when the server has ended.

@@ -155,10 +155,14 @@ def _judge_use(run: "ClientRun", server: ProtectedFakeServer) -> None:
             continue
         scheme, _, token = given.partition(" ")
         why = f"presents a token with the scheme {scheme}"
-        if not run.holds("auth.token.bearer-header", scheme.lower() == "bearer", why, request=request):
+        if not run.holds(
+            "auth.token.bearer-header", scheme.lower() == "bearer", why, request=request
+        ):
             continue
         why = "sends a token that the server's authorization server did not issue"
-        run.holds("auth.tokens.only-own-issuer", token.strip() in server.tokens, why, request=request)
+        run.holds(
+            "auth.tokens.only-own-issuer", token.strip() in server.tokens, why, request=request
+        )
         run.passes("auth.every-request")
 
 
@@ -175,7 +179,7 @@ def _exclude(run: "ClientRun", why: str) -> None:
     "auth.as-metadata.client",
     on=("http", "sse"),
 )
-class WantsToken(ProtectedFakeServer):
+class RequiresToken(ProtectedFakeServer):
     """Wants a token, and says where its metadata is."""
 
     async def judge(self, run: "ClientRun") -> None:
@@ -189,7 +193,7 @@ class WantsToken(ProtectedFakeServer):
         id = "auth.challenge.client-parses"
         if run.holds(id, named, why):
             found = _discovered(run) or _asked(run, "authorize")
-            why = "fetches the metadata of the server and ignores the authorization server that it names"
+            why = "fetches the metadata and ignores the authorization server in it"
             run.holds("auth.prm.client-uses", found, why)
         if _asked(run, "authorize"):
             why = "asks for authorization without the metadata of the authorization server"
@@ -205,7 +209,7 @@ class WantsToken(ProtectedFakeServer):
     on=("http", "sse"),
     revisions=revisions_of("auth.discovery.base-url"),
 )
-class WantsTokenOfItsOwn(ProtectedFakeServer):
+class IssuesItsOwnTokens(ProtectedFakeServer):
     """Wants a token, and is its own authorization server, as in 2025-03-26."""
 
     names_metadata = None
@@ -239,7 +243,7 @@ class WantsTokenOfItsOwn(ProtectedFakeServer):
     on=("http", "sse"),
     revisions=revisions_of("auth.discovery.base-url"),
 )
-class WantsTokenWithoutMetadata(ProtectedFakeServer):
+class RequiresTokenWithoutMetadata(ProtectedFakeServer):
     """Wants a token, and describes neither itself nor its authorization server."""
 
     names_metadata = None
@@ -264,7 +268,7 @@ class WantsTokenWithoutMetadata(ProtectedFakeServer):
 
 
 @client_scenario("auth.state.verified", on=("http", "sse"))
-class AnswersWithAnotherState(ProtectedFakeServer):
+class ReturnsAnotherState(ProtectedFakeServer):
     """Sends the client back with a state that is not its own."""
 
     state = "not-the-state-of-the-client"

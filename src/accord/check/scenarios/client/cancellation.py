@@ -22,7 +22,7 @@ _RATE: Final = 0.05
 _FOREVER: Final = 120.0
 
 
-class _Stuck(FakeServer):
+class _LeavesRequestUnanswered(FakeServer):
     """Leaves one request without an answer."""
 
     def __init__(self, revision: Any = None) -> None:
@@ -46,7 +46,7 @@ class _Stuck(FakeServer):
     def is_cancelled(self, run: "ClientRun") -> bool:
         """Tell whether the client cancelled the request."""
         id = None if self.stuck is None else self.stuck.get("id")
-        named = [each.get("params") for each in run.received(_CANCELLED)]
+        named = [each.get("params") for each in run.messages(_CANCELLED)]
         return any(isinstance(each, dict) and each.get("requestId") == id for each in named)
 
     def patient(self, run: "ClientRun") -> str:
@@ -57,7 +57,7 @@ class _Stuck(FakeServer):
 
 
 @client_scenario("timeouts.established", "timeouts.cancel-by-notification", "http.cancel.explicit")
-class NeverAnswers(_Stuck):
+class NeverAnswers(_LeavesRequestUnanswered):
     """Never answers the first request."""
 
     async def judge(self, run: "ClientRun") -> None:
@@ -76,7 +76,7 @@ class NeverAnswers(_Stuck):
 
 
 @client_scenario("timeouts.maximum-despite-progress")
-class ReportsProgressForever(_Stuck):
+class ReportsProgressForever(_LeavesRequestUnanswered):
     """Reports progress, and never an answer."""
 
     streams = True
@@ -110,7 +110,7 @@ def _token(request: Mapping[str, Any]) -> Any:
 
 
 @client_scenario("cancellation.sender.ignores-late")
-class AnswersWhatWasCancelled(_Stuck):
+class AnswersCancelledRequests(_LeavesRequestUnanswered):
     """Answers a request after the client cancelled it."""
 
     streams = True
@@ -155,7 +155,7 @@ class AnswersWhatWasCancelled(_Stuck):
 
 
 @client_scenario("ping.timeout.may-terminate", "ping.timeout-is-failure")
-class NeverAnswersPings(_Stuck):
+class NeverAnswersPings(_LeavesRequestUnanswered):
     """Never answers a ping."""
 
     def is_stuck(self, request: Mapping[str, Any]) -> bool:
@@ -175,9 +175,7 @@ class NeverAnswersPings(_Stuck):
         if run.line is None or self.stuck is None or run.exit_code is None:
             return False
         place = run.line.received.index(self.stuck)
-        return not any(
-            "method" in each and "id" in each for each in run.line.received[place + 1 :]
-        )
+        return not any("method" in each and "id" in each for each in run.line.received[place + 1 :])
 
 
 # -- the server cancels
@@ -186,7 +184,7 @@ class NeverAnswersPings(_Stuck):
 @client_scenario(
     "cancellation.races", "cancellation.receiver.stops", "cancellation.receiver.frees-and-silent"
 )
-class CancelsQuestions(FakeServer):
+class CancelsItsRequests(FakeServer):
     """Asks, and takes it back at once."""
 
     streams = True
@@ -262,7 +260,7 @@ class CancelsQuestions(FakeServer):
 @client_scenario(
     "cancellation.invalid-ignored", "cancellation.receiver.may-ignore", is_judged=False
 )
-class CancelsNothing(FakeServer):
+class CancelsUnknownRequests(FakeServer):
     """Cancels what was never asked, in words that make no sense."""
 
     streams = True

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.bindings import headers as names
 from accord.check.fake_server.server import FakeServer, client_scenario
 from accord.check.probing.raw_connection import RawConnection
-from accord.check.scenarios.client.lists import Pages
+from accord.check.scenarios.client.lists import PagedLists
 
 if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
@@ -26,14 +26,14 @@ _LOG: Final = {
 
 
 @client_scenario("http.client.supports-both-forms", on=("http",))
-class AnswersInStreams(FakeServer):
+class AnswersWithEventStreams(FakeServer):
     """Answers everything with event streams."""
 
     streams = True
 
 
 @client_scenario(on=("http",))
-class RefusesListening(FakeServer):
+class RefusesGetStreams(FakeServer):
     """Offers no stream for listening."""
 
     listens = False
@@ -89,7 +89,7 @@ class DropsStreams(FakeServer):
 
 
 @client_scenario("http.sse.resume-header", on=("http",))
-class DropsListeners(FakeServer):
+class DropsGetStreams(FakeServer):
     """Breaks the connection of a client that listens."""
 
     retry = 20
@@ -148,7 +148,7 @@ class ForgetsTheSession(FakeServer):
 
 
 @client_scenario("pagination.no-cross-session-cursors", on=("http",), is_judged=False)
-class ForgetsTheSessionBetweenPages(Pages):
+class ForgetsTheSessionBetweenPages(PagedLists):
     """Forgets the session when the client asks for the second page of a list."""
 
     has_forgotten = False
@@ -186,21 +186,21 @@ def _opens(request: "ReceivedRequest") -> bool:
 # -- servers of the older form
 
 
-class _Older(FakeServer):
+class _SpeaksOnlySse(FakeServer):
     is_older = True
 
 
 @client_scenario(
     "http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",)
 )
-class IsOfOldWith405(_Older):
+class SpeaksOnlySseWith405(_SpeaksOnlySse):
     """Speaks the older form alone, and refuses the newer one with 405."""
 
 
 @client_scenario(
     "http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",)
 )
-class IsOfOldWith404(_Older):
+class SpeaksOnlySseWith404(_SpeaksOnlySse):
     """Speaks the older form alone, and refuses the newer one with 404."""
 
     refusal = 404
@@ -209,7 +209,7 @@ class IsOfOldWith404(_Older):
 @client_scenario(
     "http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",)
 )
-class IsOfOldWith400(_Older):
+class SpeaksOnlySseWith400(_SpeaksOnlySse):
     """Speaks the older form alone, and refuses the newer one with 400."""
 
     refusal = 400

@@ -25,11 +25,13 @@ def _later(server: FakeServer) -> list[str]:
 
 
 @client_scenario("lifecycle.version.client-disconnects", is_judged=False)
-class AgreesOnNothing(FakeServer):
+class ChoosesUnknownRevision(FakeServer):
     """Answers initialize with a revision that does not exist."""
 
-    def opening(self, line: RawConnection, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        return {**super().opening(line, params), "protocolVersion": "1999-12-31"}
+    def initialize_result(
+        self, line: RawConnection, params: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        return {**super().initialize_result(line, params), "protocolVersion": "1999-12-31"}
 
     async def judge(self, run: "ClientRun") -> None:
         if not self.lines:
@@ -43,11 +45,13 @@ class AgreesOnNothing(FakeServer):
 
 
 @client_scenario("lifecycle.errors.handled", is_judged=False)
-class RefusesToOpen(FakeServer):
+class RefusesInitialize(FakeServer):
     """Answers initialize with an error."""
 
-    def opening(self, line: RawConnection, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        super().opening(line, params)
+    def initialize_result(
+        self, line: RawConnection, params: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        super().initialize_result(line, params)
         raise RequestError("unsupported protocol version", code=-32602)
 
     async def judge(self, run: "ClientRun") -> None:
@@ -62,7 +66,7 @@ class RefusesToOpen(FakeServer):
 
 
 @client_scenario("lifecycle.initialize.client-waits")
-class OpensLate(FakeServer):
+class AnswersInitializeLate(FakeServer):
     """Takes its time to answer initialize."""
 
     async def result(
@@ -78,7 +82,7 @@ class OpensLate(FakeServer):
 
 
 @client_scenario("ping.response.prompt", on=("stdio", "sse"))
-class PingsEarly(FakeServer):
+class PingsBeforeInitialize(FakeServer):
     """Pings before it answers initialize."""
 
     async def result(
@@ -95,12 +99,14 @@ class PingsEarly(FakeServer):
 
 
 @client_scenario("lifecycle.version.client-prefers-latest", is_judged=False)
-class OffersTheNewest(FakeServer):
+class ChoosesNewestRevision(FakeServer):
     """Answers initialize with the newest revision, whatever the client asks for."""
 
-    def opening(self, line: RawConnection, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def initialize_result(
+        self, line: RawConnection, params: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         asked = str(params.get("protocolVersion"))
-        answer = super().opening(line, params)
+        answer = super().initialize_result(line, params)
         # Judged by what the client asked for: whether it should have asked for more.
         line.revision = REVISIONS[asked].id if asked in REVISIONS else line.revision
         return {**answer, "protocolVersion": _NEWEST}
@@ -117,7 +123,7 @@ _ID: Final = "stdio.shutdown.escalates"
 
 
 @client_scenario(_ID, on=("stdio",))
-class WillNotEnd(FakeServer):
+class IgnoresShutdown(FakeServer):
     """Goes on though its input ended, and ignores SIGTERM."""
 
     relay_commands = ("stubborn",)
@@ -135,7 +141,7 @@ class WillNotEnd(FakeServer):
 
 
 @client_scenario("stdio.stderr-not-an-error-signal", on=("stdio",))
-class TalksOnStderr(FakeServer):
+class WritesToStderr(FakeServer):
     """Writes errors and warnings to stderr, and means nothing by it."""
 
     relay_commands = ("stderr ERROR: this is only a check",)

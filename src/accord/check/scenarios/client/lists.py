@@ -29,7 +29,7 @@ _MORE: Final[Mapping[str, tuple[dict[str, Any], ...]]] = {
 _SIZES: Final = (2, 1, 0, 1)
 
 
-class Pages(FakeServer):
+class PagedLists(FakeServer):
     """Answers lists in pages, the first of two entries, then one, none, and one."""
 
     paged: tuple[str, ...] = tuple(_MORE)
@@ -81,7 +81,7 @@ class Pages(FakeServer):
     "pagination.page-size-not-assumed",
     "completion.client.care",
 )
-class PagesLists(Pages):
+class ReturnsListsInPages(PagedLists):
     """Answers lists of tools and resources in pages of several sizes, one of them empty."""
 
     paged = ("tools/list", "resources/list", "resources/templates/list")
@@ -98,12 +98,12 @@ class PagesLists(Pages):
         if whole:
             self._judge_end(run, whole)
         _judge_exit(run, "pagination.client.both-flows", bool(self.fetched), bool(whole))
-        if run.received("completion/complete") and run.ended_as_usual:
+        if run.messages("completion/complete") and run.ended_as_usual:
             run.passes("completion.client.care")
 
     def _judge_end(self, run: "ClientRun", whole: list[str]) -> None:
         for method in whole:
-            asked = [each.get("params") for each in run.received(method)]
+            asked = [each.get("params") for each in run.messages(method)]
             cursors = [each.get("cursor") for each in asked if isinstance(each, dict)]
             last = [each for each in cursors if each is not None and each not in self.cursors]
             why = f"continues {method} after the last page"
@@ -111,7 +111,7 @@ class PagesLists(Pages):
 
 
 @client_scenario("prompts.client.handles-pagination")
-class PagesPrompts(Pages):
+class ReturnsPromptsInPages(PagedLists):
     """Answers the list of prompts in pages."""
 
     paged = ("prompts/list",)

@@ -87,7 +87,7 @@ async def _thought(
     "elicitation.answers.validated",
     "progress.rate-limited",
 )
-class AsksEverything(FakeServer):
+class SendsEveryRequest(FakeServer):
     """Asks all that a server may ask, and tells all that it may tell."""
 
     streams = True
@@ -166,7 +166,7 @@ class AsksEverything(FakeServer):
                 run.passes("errors.invalid-params.data-details")
 
     def _judge_reports(self, run: "ClientRun") -> None:
-        id, reports = "progress.rate-limited", len(run.received("notifications/progress"))
+        id, reports = "progress.rate-limited", len(run.messages("notifications/progress"))
         if reports:
             why = f"reports progress {reports} times during one short answer"
             run.holds(id, reports <= _MOST_REPORTS, why)
@@ -175,7 +175,7 @@ class AsksEverything(FakeServer):
 
     def _judge_roots(self, run: "ClientRun") -> None:
         id = "roots.list-changed.sent"
-        if run.received("notifications/roots/list_changed"):
+        if run.messages("notifications/roots/list_changed"):
             run.passes(id)
         line = run.line
         declared = line.client_capabilities.get("roots") if line is not None else None
@@ -204,7 +204,7 @@ class AsksEverything(FakeServer):
     "roots.errors",
     "sampling.errors",
 )
-class AsksTheImpossible(FakeServer):
+class SendsInvalidRequests(FakeServer):
     """Asks for what does not exist, was not declared, or makes no sense."""
 
     streams = True

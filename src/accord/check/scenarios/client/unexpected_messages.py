@@ -22,7 +22,7 @@ _GARBAGE: Final[tuple[bytes, ...]] = (
 )
 
 
-class _Surprise(FakeServer):
+class _UnexpectedMessages(FakeServer):
     """Says something odd, and then pings."""
 
     streams = True
@@ -55,14 +55,14 @@ class _Surprise(FakeServer):
 
 
 @client_scenario("ping.response.prompt", is_judged=False)
-class TalksNonsense(_Surprise):
+class SendsMalformedMessages(_UnexpectedMessages):
     """Sends text that is no message, and messages with faults."""
 
     said = _GARBAGE
 
 
 @client_scenario("ping.response.prompt", is_judged=False)
-class AnswersUnasked(_Surprise):
+class SendsUnrequestedAnswers(_UnexpectedMessages):
     """Sends answers to requests that were never sent, and one answer twice."""
 
     def odd_words(self, line: RawConnection) -> tuple[Any, ...]:
@@ -93,7 +93,7 @@ class AnswersWithErrors(FakeServer):
 
 
 @client_scenario("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
-class OffersNothing(FakeServer):
+class DeclaresNoCapabilities(FakeServer):
     """Declares no capability, and has none."""
 
     capabilities: Mapping[str, Any] = {}
@@ -112,7 +112,7 @@ class OffersNothing(FakeServer):
 
 
 @client_scenario("tools.structured-content.client-validates", is_judged=False)
-class BreaksItsSchemas(FakeServer):
+class ReturnsInvalidStructuredContent(FakeServer):
     """Returns structured results that do not fit their schemas."""
 
     async def result(
@@ -133,7 +133,7 @@ class BreaksItsSchemas(FakeServer):
 
     async def judge(self, run: "ClientRun") -> None:
         id = "tools.structured-content.client-validates"
-        if not run.received("tools/call"):
+        if not run.messages("tools/call"):
             run.skip(id, "the client calls no tool")
         elif run.exit_code is not None and run.exit_code != run.usual_exit_code:
             run.passes(id)
