@@ -119,7 +119,7 @@ def test_scenarios_that_decide_nothing_asked_for_are_not_run():
         await check_server(in_process(), plan, step=lambda stage: tried.append(stage.scenario))
 
     asyncio.run(run())
-    assert tried == ["sends text that is no json", ""]
+    assert tried == ["sends text that is not json", ""]
 
 
 @pytest.mark.parametrize("name", [each.name for each in SCENARIOS if each.is_once])

@@ -6,7 +6,7 @@ import msgspec
 
 from accord.check.trace_check import replay
 from accord.check.watching import watcher as watching
-from accord.check.watching.watcher import Copy, Watcher, merged
+from accord.check.watching.watcher import Copy, Watcher, merge_reports
 from accord.trace import read
 from check.watching.between import INITIALIZE, LIST, OPENED, READY, line
 
@@ -25,10 +25,10 @@ def test_conversations_are_judged_apart_and_reported_as_one():
     watcher.close()
     first, second = watcher.reports()
     assert (first.has_failed, second.has_failed) == (False, True)
-    whole = merged([first, second])
+    whole = merge_reports([first, second])
     assert whole.has_failed
     assert len(whole.violations) == len(second.violations)
-    assert merged([first]) is first
+    assert merge_reports([first]) is first
 
 
 SCHEMA = {

@@ -56,7 +56,7 @@ _LOOPBACK_ORIGIN: Final = re.compile(
 )
 
 
-class _Asked(msgspec.Struct):
+class _ProxiedRequest(msgspec.Struct):
     method: str = ""
 
 
@@ -78,7 +78,7 @@ class HttpProxy:
         self._watcher = watcher
         self._more = {name.lower(): text for name, text in (headers or {}).items()}
         self._session: ClientSession | None = None
-        self._conversations = _Conversations(watcher)
+        self._conversations = _ConversationIndex(watcher)
         self._count = 0
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
@@ -110,7 +110,7 @@ class HttpProxy:
         import aiohttp
 
         self._count += 1
-        headers = _joined(scope["headers"])
+        headers = _join_headers(scope["headers"])
         refusal = _check_source(headers)
         if refusal:
             await _refuse(send, refusal, 403)
@@ -123,7 +123,7 @@ class HttpProxy:
         self._conversations.assign(tap, query, body, str(scope.get("client")))
         tap.request(body)
         loop = asyncio.get_running_loop()
-        gone = loop.create_task(_gone(receive))
+        gone = loop.create_task(_wait_for_disconnect(receive))
         work = loop.create_task(self._exchange(scope, query, body, send, tap))
         try:
             await asyncio.wait({gone, work}, return_when=asyncio.FIRST_COMPLETED)
@@ -150,7 +150,7 @@ class HttpProxy:
             response = await self._session.request(
                 scope["method"],
                 _exact(f"{self._origin}{path}{'?' if query else ''}{query}"),
-                headers=self._forwarded(scope["headers"]),
+                headers=self._forward_headers(scope["headers"]),
                 data=body or None,
                 allow_redirects=False,
             )
@@ -163,21 +163,21 @@ class HttpProxy:
             # Not given back for further use: what was left unread would be taken for an answer.
             response.close()
 
-    def _forwarded(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+    def _forward_headers(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
         """Return the headers of a request as they came, but for those of the connection."""
         pairs = [(name.decode("latin-1"), text.decode("latin-1")) for name, text in headers]
-        listed = _listed(text for name, text in pairs if name == "connection")
+        listed = _connection_headers(text for name, text in pairs if name == "connection")
         left_out = {*_HOP, *listed, *self._more, "content-length", "host"}
         kept = [(name, text) for name, text in pairs if name not in left_out]
         return [("host", self._host), *kept, *self._more.items()]
 
     async def _answer(self, response: "ClientResponse", send: _Send, tap: "_Tap") -> None:
         tap.response(response)
-        left_out = {*_HOP, *_listed(response.headers.getall("connection", []))}
+        left_out = {*_HOP, *_connection_headers(response.headers.getall("connection", []))}
         head = [(name.lower(), text) for name, text in response.raw_headers]
         head = [each for each in head if each[0].decode("latin-1") not in left_out]
         await send({"type": "http.response.start", "status": response.status, "headers": head})
-        opening = self._opening(tap) if tap.method == "GET" and tap.is_stream else None
+        opening = self._make_opening(tap) if tap.method == "GET" and tap.is_stream else None
         while chunk := await response.content.readany():
             if opening is not None:
                 chunk = opening.take(chunk)
@@ -192,7 +192,7 @@ class HttpProxy:
         tap.end()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _opening(self, tap: "_Tap") -> "_Opening":
+    def _make_opening(self, tap: "_Tap") -> "_FirstEvent":
         def told(event: Event | None) -> bytes | None:
             place = None
             if event is not None and event.name == "endpoint":
@@ -201,7 +201,7 @@ class HttpProxy:
             tap.begin()
             return None if place is None else self._inside(place)
 
-        return _Opening(told)
+        return _FirstEvent(told)
 
     def _inside(self, place: str) -> bytes | None:
         """Return the origin to cut out of an endpoint, so that the client stays on this side."""
@@ -213,7 +213,7 @@ class HttpProxy:
         return f"{scheme}://{rest.partition('/')[0]}".encode()
 
 
-class _Opening:
+class _FirstEvent:
     """The first event of a stream, held back until it is whole: it may name an endpoint."""
 
     def __init__(self, told: Callable[[Event | None], bytes | None]) -> None:
@@ -235,7 +235,7 @@ class _Opening:
         return out if origin is None else out.replace(origin, b"", 1)
 
 
-class _Conversations:
+class _ConversationIndex:
     """Which conversation a request belongs to: its session, else what it has in common."""
 
     def __init__(self, watcher: Watcher) -> None:
@@ -393,7 +393,7 @@ class _Tap:
         self._take("server", body if body.strip() and is_message else None, self._facts)
 
 
-def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+def _join_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Return headers by name; one that came several times is one list, as HTTP has it."""
     made: dict[str, str] = {}
     for name, text in headers:
@@ -432,7 +432,7 @@ def _place(url: str) -> tuple[str | None, int | None]:
     return parts.hostname, port or (443 if parts.scheme == "https" else 80)
 
 
-def _listed(texts: Iterable[str]) -> set[str]:
+def _connection_headers(texts: Iterable[str]) -> set[str]:
     """Return the headers that a Connection header claims for this connection alone."""
     return {name.strip().lower() for text in texts for name in text.split(",")}
 
@@ -441,7 +441,7 @@ def _is_opening(body: bytes) -> bool:
     if b'"initialize"' not in body:
         return False
     try:
-        return msgspec.json.decode(body, type=_Asked).method == "initialize"
+        return msgspec.json.decode(body, type=_ProxiedRequest).method == "initialize"
     except (msgspec.DecodeError, RecursionError):
         return False
 
@@ -475,7 +475,7 @@ async def _body(receive: _Receive) -> bytes | None:
             return b"".join(parts)
 
 
-async def _gone(receive: _Receive) -> None:
+async def _wait_for_disconnect(receive: _Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

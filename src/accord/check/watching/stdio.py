@@ -51,7 +51,7 @@ def watch_command(
         env={**os.environ, **(env or {})},
         stderr=None,
         own_group=False,
-        before_exec=_bound_to_us(),
+        before_exec=_die_with_parent(),
     )
     assert process.stdin is not None
     assert process.stdout is not None
@@ -59,9 +59,9 @@ def watch_command(
     server_in, server_out = os.dup(process.stdin.fileno()), os.dup(process.stdout.fileno())
     process.stdin.close()
     process.stdout.close()
-    to_server = _Pump(stdin, server_in, _Ear("client", watcher))
-    to_host = _Pump(server_out, stdout, _Ear("server", watcher))
-    with _passed_on(process) as awaited:
+    to_server = _Pump(stdin, server_in, _LineCopier("client", watcher))
+    to_host = _Pump(server_out, stdout, _LineCopier("server", watcher))
+    with _forward_signals(process) as awaited:
         to_server.start()
         to_host.start()
         code = awaited()
@@ -69,7 +69,7 @@ def watch_command(
     return code
 
 
-def _bound_to_us() -> Callable[[], object] | None:
+def _die_with_parent() -> Callable[[], object] | None:
     """Return what a new process calls so that it is killed where we are; None where it cannot be.
 
     A host that loses patience kills what it launched: that would leave the server behind.
@@ -82,7 +82,7 @@ def _bound_to_us() -> Callable[[], object] | None:
     return partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
-class _Ear:
+class _LineCopier:
     """Cuts what passes into lines and hands copies of them over."""
 
     def __init__(self, sender: Party, watcher: Watcher) -> None:
@@ -107,7 +107,7 @@ class _Ear:
 class _Pump(threading.Thread):
     """Passes bytes on until either side ends, and then lets the other side see that."""
 
-    def __init__(self, source: int, sink: int, ear: _Ear) -> None:
+    def __init__(self, source: int, sink: int, ear: _LineCopier) -> None:
         super().__init__(name="accord-watch", daemon=True)
         self._source = source
         self._sink = sink
@@ -160,7 +160,7 @@ def _leave(file: int, mode: int) -> None:
 
 
 @contextmanager
-def _passed_on(process: "subprocess.Popen[bytes]") -> Iterator[Callable[[], int]]:
+def _forward_signals(process: "subprocess.Popen[bytes]") -> Iterator[Callable[[], int]]:
     """Pass signals on to the server: how they end it is its own affair. Yields the wait for it."""
 
     def pass_on(number: int, _frame: FrameType | None = None) -> None:
@@ -175,8 +175,8 @@ def _passed_on(process: "subprocess.Popen[bytes]") -> Iterator[Callable[[], int]
     before = {number: signal.signal(number, pass_on) for number in numbers}
     try:
         if hasattr(signal, "sigtimedwait"):
-            with _held({*numbers, signal.SIGCHLD}) as held:
-                yield lambda: _awaited(process, held, pass_on)
+            with _block_signals({*numbers, signal.SIGCHLD}) as held:
+                yield lambda: _wait_for_exit(process, held, pass_on)
         else:
             yield process.wait
     finally:
@@ -185,7 +185,7 @@ def _passed_on(process: "subprocess.Popen[bytes]") -> Iterator[Callable[[], int]
 
 
 @contextmanager
-def _held(numbers: set[int]) -> Iterator[set[int]]:
+def _block_signals(numbers: set[int]) -> Iterator[set[int]]:
     """Hold signals back for whoever waits for them; threads that start meanwhile get none."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
@@ -194,7 +194,7 @@ def _held(numbers: set[int]) -> Iterator[set[int]]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _awaited(
+def _wait_for_exit(
     process: "subprocess.Popen[bytes]", held: set[int], pass_on: Callable[[int], None]
 ) -> int:
     """Wait for the server's end, and pass on the signals that came to us alone."""

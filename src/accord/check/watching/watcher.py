@@ -54,7 +54,7 @@ class Copy(msgspec.Struct):
     transport: Transport = "stdio"
 
 
-class _Conversation:
+class _WatchedConversation:
     """One conversation: its monitor, its findings, its recording."""
 
     def __init__(self, file: IO[bytes] | None) -> None:
@@ -90,7 +90,7 @@ class Watcher:
         self._found = found
         self._recording = recording
         self._start = monotonic()
-        self._conversations: dict[str, _Conversation] = {}
+        self._conversations: dict[str, _WatchedConversation] = {}
         self._waiting: deque[Copy] = deque()
         self._gaps: set[str] = set()
         self.trouble = ""
@@ -201,7 +201,7 @@ class Watcher:
             if len(self._conversations) >= _CONVERSATIONS_MOST:
                 self.drop(copy.conversation)
                 return
-            conversation = _Conversation(self._next_file())
+            conversation = _WatchedConversation(self._next_file())
             self._conversations[copy.conversation] = conversation
         conversation.count += 1
         record = _record(copy, conversation.count)
@@ -215,7 +215,7 @@ class Watcher:
                 self._end_recording(conversation, error)
 
     def _end_recording(
-        self, conversation: _Conversation, error: OSError | ValueError | None = None
+        self, conversation: _WatchedConversation, error: OSError | ValueError | None = None
     ) -> None:
         """Close a recording; a full disk ends it, and not the conversation."""
         file, conversation.file = conversation.file, None
@@ -228,7 +228,7 @@ class Watcher:
             why = getattr(error, "strerror", None) or str(error)
             self.trouble = f"the recording ended early: {why}"
 
-    def _tell(self, conversation: _Conversation, violations: Iterable[Violation]) -> None:
+    def _tell(self, conversation: _WatchedConversation, violations: Iterable[Violation]) -> None:
         told = conversation.masks.told
         for found in violations:
             evidence = None if found.evidence is None else told(found.evidence)
@@ -275,7 +275,7 @@ def _record(copy: Copy, number: int) -> Record:
     )
 
 
-def _report(target: str, conversation: _Conversation) -> Report:
+def _report(target: str, conversation: _WatchedConversation) -> Report:
     monitor = conversation.monitor
     judged_by = monitor.conversation.current.id
     return build_report(
@@ -302,7 +302,7 @@ def _without_secrets(verdict: Verdict, masks: Masks) -> Verdict:
     return replace(verdict, message=masks.told(verdict.message), evidence=evidence)
 
 
-def merged(reports: list[Report]) -> Report:
+def merge_reports(reports: list[Report]) -> Report:
     """Make one report of several conversations: the worst verdict on each requirement counts."""
     first = reports[0]
     if len(reports) == 1:

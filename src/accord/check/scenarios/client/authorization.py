@@ -36,18 +36,18 @@ _FLOW: Final = (
 _NOT_AT_ALL: Final = "the client does not ask for authorization, which is optional"
 
 
-def _sought(run: "ClientRun") -> bool:
+def _tried_authorization(run: "ClientRun") -> bool:
     """Tell whether the client did anything about being refused."""
     return any(each.path not in PROTECTED for each in run.requests)
 
 
-def _asked(run: "ClientRun", name: str) -> list["ReceivedRequest"]:
+def _requests_to(run: "ClientRun", name: str) -> list["ReceivedRequest"]:
     server = run.server
     place = server.place if isinstance(server, ProtectedFakeServer) else ""
     return [each for each in run.requests if each.path == f"{place}/{name}"]
 
 
-def _discovered(run: "ClientRun") -> list["ReceivedRequest"]:
+def _metadata_requests(run: "ClientRun") -> list["ReceivedRequest"]:
     return [
         each
         for each in run.requests
@@ -58,7 +58,7 @@ def _discovered(run: "ClientRun") -> list["ReceivedRequest"]:
 
 def _judge_flow(run: "ClientRun", *, knows_resource: bool) -> None:
     """Judge the requests for authorization and for a token, and how the token is used."""
-    authorize, token = _asked(run, "authorize"), _asked(run, "token")
+    authorize, token = _requests_to(run, "authorize"), _requests_to(run, "token")
     for request in authorize:
         _judge_authorize(run, request)
     for request in token:
@@ -139,7 +139,7 @@ def _judge_resource(
 
 
 def _judge_use(run: "ClientRun", server: ProtectedFakeServer) -> None:
-    since = run.requests.index(_asked(run, "token")[0])
+    since = run.requests.index(_requests_to(run, "token")[0])
     later = [each for each in run.requests[since:] if each.path in PROTECTED]
     for request in run.requests:
         in_query = any(token in request.query for token in server.tokens)
@@ -183,7 +183,7 @@ class RequiresToken(ProtectedFakeServer):
     """Wants a token, and says where its metadata is."""
 
     async def judge(self, run: "ClientRun") -> None:
-        if not _sought(run):
+        if not _tried_authorization(run):
             _exclude(run, _NOT_AT_ALL)
             return
         run.passes("auth.challenge.client-reacts")
@@ -192,12 +192,12 @@ class RequiresToken(ProtectedFakeServer):
         why = "does not fetch the metadata that the challenge names"
         id = "auth.challenge.client-parses"
         if run.holds(id, named, why):
-            found = _discovered(run) or _asked(run, "authorize")
+            found = _metadata_requests(run) or _requests_to(run, "authorize")
             why = "fetches the metadata and ignores the authorization server in it"
             run.holds("auth.prm.client-uses", found, why)
-        if _asked(run, "authorize"):
+        if _requests_to(run, "authorize"):
             why = "asks for authorization without the metadata of the authorization server"
-            run.holds("auth.as-metadata.client", _discovered(run), why)
+            run.holds("auth.as-metadata.client", _metadata_requests(run), why)
         _judge_flow(run, knows_resource=True)
 
 
@@ -215,10 +215,10 @@ class IssuesItsOwnTokens(ProtectedFakeServer):
     names_metadata = None
 
     async def judge(self, run: "ClientRun") -> None:
-        if not _sought(run):
+        if not _tried_authorization(run):
             _exclude(run, _NOT_AT_ALL)
             return
-        found = _discovered(run)
+        found = _metadata_requests(run)
         roots = [each for each in found if each.path == SERVER_METADATA]
         if found:
             why = f"looks for metadata at {found[0].path} alone, not at the root"
@@ -230,7 +230,7 @@ class IssuesItsOwnTokens(ProtectedFakeServer):
                 why = "looks for metadata without MCP-Protocol-Version"
                 id = "auth.discovery.protocol-version-header"
                 run.holds(id, given, why, request=request)
-        if _asked(run, "register"):
+        if _requests_to(run, "register"):
             run.passes("auth.dcr.implementations")
         _judge_flow(run, knows_resource=False)
 
@@ -253,7 +253,7 @@ class RequiresTokenWithoutMetadata(ProtectedFakeServer):
     async def judge(self, run: "ClientRun") -> None:
         tried = {each.path for each in run.requests if each.path not in PROTECTED}
         tried -= {path for path in tried if "/.well-known/" in path}
-        if not _sought(run):
+        if not _tried_authorization(run):
             _exclude(run, _NOT_AT_ALL)
         elif tried:
             for name in ("register", "authorize", "token"):
@@ -275,11 +275,11 @@ class ReturnsAnotherState(ProtectedFakeServer):
 
     async def judge(self, run: "ClientRun") -> None:
         id = "auth.state.verified"
-        authorize = _asked(run, "authorize")
+        authorize = _requests_to(run, "authorize")
         if not authorize:
             run.not_applicable(id, _NOT_AT_ALL)
         elif "state" not in parse_fields(authorize[0]):
             run.holds(id, condition=False, why="asks for authorization without a state")
         else:
             why = "accepts a code that arrived with a different state"
-            run.holds(id, not _asked(run, "token"), why)
+            run.holds(id, not _requests_to(run, "token"), why)

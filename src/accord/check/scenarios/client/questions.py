@@ -67,11 +67,11 @@ async def asks_model(
 ) -> float | None:
     """Ask the client to ask its model; returns the seconds it took, None where it did not."""
     began = asyncio.get_running_loop().time()
-    reply = await _thought(server, line, "sampling/createMessage", SAMPLING, request)
+    reply = await _ask_slowly(server, line, "sampling/createMessage", SAMPLING, request)
     return None if reply is None or reply.is_error else asyncio.get_running_loop().time() - began
 
 
-async def _thought(
+async def _ask_slowly(
     server: FakeServer, line: RawConnection, method: str, params: Any, request: dict[str, Any]
 ) -> Reply | None:
     """Ask what a person or a model answers: to wait longer than we do is no breach."""
@@ -104,12 +104,12 @@ class SendsEveryRequest(FakeServer):
         self.is_pinged = await self.ask(line, "ping", beside=request) is not None
         await self._list_roots(line, request)
         if self.declares(line, "sampling"):
-            reply = await _thought(self, line, "sampling/createMessage", SAMPLING, request)
+            reply = await _ask_slowly(self, line, "sampling/createMessage", SAMPLING, request)
             if reply is not None and reply.is_error:
                 self.failures.append(("sampling.errors", reply))
         for form in FORMS if can_elicit(line) else ():
             params = {"message": "Please fill this in.", "requestedSchema": form}
-            reply = await _thought(self, line, "elicitation/create", params, request)
+            reply = await _ask_slowly(self, line, "elicitation/create", params, request)
             if reply is not None:
                 self.forms.append((form, reply))
         await self._list_roots(line, request)

@@ -39,7 +39,7 @@ def initialize(revision: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def conversing(
+async def open_unjudged(
     probe: "Probe", *, revision: str | None = None, headers: Mapping[str, str] | None = None
 ) -> AsyncIterator[RawConnection]:
     """Open a conversation that is not judged and in which nobody listens yet.
@@ -122,7 +122,7 @@ def guarded_sender(url: str, seconds: float) -> GuardedSender:
     return GuardedSender(AddressPolicy.beside(url, trust=[_root(url)]), seconds=seconds)
 
 
-def quoted_place(named: Any) -> str:
+def quote_url(named: Any) -> str:
     """Return a URL that another service named, as a report may quote it."""
     is_url = isinstance(named, str) and named.lower().startswith(("http://", "https://"))
     return shown_url(named) if is_url else "something that is not a URL"
@@ -145,7 +145,7 @@ async def discover(
         url: of the server.
         challenges: of its refusal.
     """
-    asker = _Asker(sender, line, url)
+    asker = _DocumentFetcher(sender, line, url)
     named = [each.resource_metadata for each in challenges if each.resource_metadata]
     resource = await asker.first([*named, *_well_known(url, _RESOURCE)])
     listed = (resource or {}).get("authorization_servers")
@@ -168,7 +168,7 @@ async def discover(
     )
 
 
-class _Asker:
+class _DocumentFetcher:
     """Asks for documents; keeps those of the server itself, and why others were not asked for."""
 
     def __init__(self, sender: GuardedSender, line: RawConnection, url: str) -> None:
@@ -185,7 +185,7 @@ class _Asker:
                 response = await self._sender.send(request)
             except NoResponse as error:
                 if error.is_refused:
-                    self.refused = self.refused or f"{quoted_place(url)} was not asked: {error}"
+                    self.refused = self.refused or f"{quote_url(url)} was not asked: {error}"
                 continue
             document = response.object()
             if response.status == 200 and document is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _LISTS = {"tools": "tools/list", "resources": "resources/list", "prompts": "prompts/list"}
 
 
-def harmless(facts: "ServerFacts") -> str:
+def harmless_method(facts: "ServerFacts") -> str:
     """Return a request that this server must answer at any time and that changes nothing.
 
     A list if there is one: whoever is deaf to pings alone is not deaf.
@@ -32,7 +32,7 @@ async def is_alive(
 ) -> bool:
     """Ask something harmless; a server that no longer answers gets its verdict."""
     try:
-        await line.ask(harmless(probe.facts), id=id)
+        await line.ask(harmless_method(probe.facts), id=id)
     except (ConnectionEnded, MessageTimeout) as error:
         await _blame_for(probe, line, after, error)
         return False
@@ -60,7 +60,9 @@ def replies(messages: Iterable[dict[str, Any]]) -> list[Reply]:
     return [Reply(each) for each in messages if "method" not in each]
 
 
-async def strays(probe: "Probe", line: RawConnection, since: int, after: str) -> list[Reply] | None:
+async def unexpected_answers(
+    probe: "Probe", line: RawConnection, since: int, after: str
+) -> list[Reply] | None:
     """Return answers since then to what must not be answered; None where the server is gone."""
     asked = next_id()
     if not await is_alive(probe, line, after, id=asked):
@@ -75,7 +77,7 @@ async def strays(probe: "Probe", line: RawConnection, since: int, after: str) ->
     return stray
 
 
-async def reply_of(
+async def send_and_wait(
     probe: "Probe", line: RawConnection, message: Any, what: str
 ) -> list[Reply] | None:
     """Send what may be no message at all; returns what answers it, None where the server is gone.
@@ -86,7 +88,7 @@ async def reply_of(
     await line.say(message)
     asked = next_id()
     try:
-        await line.begin(harmless(probe.facts), id=asked)
+        await line.begin(harmless_method(probe.facts), id=asked)
         await line.reply_to(asked)
     except (ConnectionEnded, MessageTimeout) as error:
         await _blame_for(probe, line, what, error)
@@ -100,7 +102,7 @@ async def reply_of(
     return found
 
 
-async def answered(probe: "Probe", line: RawConnection, id: Any, what: str) -> Reply | None:
+async def wait_for_answer(probe: "Probe", line: RawConnection, id: Any, what: str) -> Reply | None:
     """Wait for the answer to a request; silence becomes a verdict, None is returned then.
 
     Where a handler of the server's author is at work, silence is left open: it may still be.
@@ -143,7 +145,7 @@ async def call(
 ) -> Reply | None:
     """Call a tool; silence becomes a verdict, None is returned then."""
     id = await line.begin("tools/call", {"name": tool["name"], "arguments": arguments})
-    return await answered(probe, line, id, f"a call of {tool['name']}")
+    return await wait_for_answer(probe, line, id, f"a call of {tool['name']}")
 
 
 async def call_all(probe: "Probe", line: RawConnection) -> list[tuple[dict[str, Any], Reply]]:
@@ -177,7 +179,7 @@ async def call_together(probe: "Probe", line: RawConnection) -> None:
         for tool, arguments in probe.facts.callable_tools()
     ]
     for tool, id in calls:
-        await answered(probe, line, id, f"a call of {tool['name']}")
+        await wait_for_answer(probe, line, id, f"a call of {tool['name']}")
 
 
 def text_of(reply: Reply) -> str:

@@ -17,13 +17,13 @@ from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._http_requests import (
     Published,
-    conversing,
     discover,
     end_session,
     guarded_sender,
     initialize,
     is_oauth,
-    quoted_place,
+    open_unjudged,
+    quote_url,
     request,
 )
 from accord.check.verdicts import NO_PROBE
@@ -96,7 +96,7 @@ def _plain(line: RawConnection) -> dict[str, str]:
     return made
 
 
-async def _knock(
+async def _post_with_token(
     line: RawConnection, message: Any, *, token: str | None = None, **settings: Any
 ) -> Heard:
     """Post a message as a stranger, or with this token."""
@@ -113,7 +113,7 @@ def _challenges(heard: Heard) -> list[AuthChallenge]:
     return [] if value is None else parse_challenges([value])
 
 
-def _exempt(probe: "Probe", why: str) -> None:
+def _exclude_all(probe: "Probe", why: str) -> None:
     for id in (*_OUTSIDE, *_SERVERS, *_INSIDE, *_OTHERS, *_FOREIGN, *_CONSENTED):
         if catalogue()[id].holds_in(probe.revision):
             probe.not_applicable(id, why)
@@ -123,11 +123,11 @@ def _exempt(probe: "Probe", why: str) -> None:
 
 
 @scenario(*_OUTSIDE, *_SERVERS, *_CONSENTED, on=("http",), is_outside=True)
-async def knocks_without_a_token(probe: "Probe") -> None:
+async def sends_requests_without_a_token(probe: "Probe") -> None:
     async with probe.open(is_judged=False, begins=False) as line:
-        heard = await _knock(line, initialize(probe.revision))
+        heard = await _post_with_token(line, initialize(probe.revision))
         if heard.is_ok:
-            _exempt(probe, _OPEN)
+            _exclude_all(probe, _OPEN)
             return
         _judge_refusal(probe, heard)
         if heard.status != 401:
@@ -137,7 +137,7 @@ async def knocks_without_a_token(probe: "Probe") -> None:
         published = await discover(sender, line, probe.subject.url, challenges)
         if not is_oauth(challenges, published):
             probe.fail("auth.http.oauth-flow", f"asks for {challenges[0].scheme}, not for OAuth")
-            _exempt(probe, "the server does not use OAuth")
+            _exclude_all(probe, "the server does not use OAuth")
             return
         probe.holds("auth.http.oauth-flow", condition=True, why="")
         _judge_challenge(probe, bearer_challenge([heard.headers.get("www-authenticate", "")]))
@@ -194,7 +194,7 @@ def _judge_resource(probe: "Probe", published: Published) -> None:
         document is not None and _is_same_place(document.get("resource"), probe.subject.url),
         "publishes no protected resource metadata"
         if document is None
-        else f"publishes metadata of {quoted_place(document.get('resource'))}, not of itself",
+        else f"publishes metadata of {quote_url(document.get('resource'))}, not of itself",
     ):
         return
     assert document is not None
@@ -234,7 +234,7 @@ def _judge_servers(probe: "Probe", published: Published) -> None:
     if not published.issuers and not published.metadata:
         for id in _SERVERS:
             probe.skip(id, "the server names no authorization server")
-    where = ", ".join(map(quoted_place, published.issuers)) or "the server itself"
+    where = ", ".join(map(quote_url, published.issuers)) or "the server itself"
     has_rfc8414, has_openid = published.metadata is not None, published.openid is not None
     if not has_rfc8414 and not has_openid and published.refused:
         for id in _SERVERS:
@@ -280,7 +280,7 @@ def _judge_metadata(probe: "Probe", document: Mapping[str, Any], where: str) -> 
         f"{where} does not support client id metadata documents",
     )
     bare = [
-        f"{name} {quoted_place(document[name])}"
+        f"{name} {quote_url(document[name])}"
         for name in ("authorization_endpoint", "token_endpoint", "registration_endpoint")
         if isinstance(document.get(name), str) and not _is_safe(document[name])
     ]
@@ -298,7 +298,7 @@ def _is_safe(url: str) -> bool:
 
 async def _judge_tokens(probe: "Probe", line: RawConnection) -> None:
     opening = initialize(probe.revision)
-    heard = await _knock(line, opening, token=_GARBAGE)
+    heard = await _post_with_token(line, opening, token=_GARBAGE)
     if probe.holds(
         "auth.token.validated", not heard.is_ok, "accepts a token that was never issued"
     ):
@@ -307,7 +307,7 @@ async def _judge_tokens(probe: "Probe", line: RawConnection) -> None:
             heard.status == 401,
             f"answers a token that was never issued with {heard}, expected 401",
         )
-        heard = await _knock(line, request(_UNKNOWN_METHOD), token=_GARBAGE)
+        heard = await _post_with_token(line, request(_UNKNOWN_METHOD), token=_GARBAGE)
         probe.holds(
             "auth.tokens.validated-first",
             not heard.is_ok and heard.code not in (-32601, -32602),
@@ -322,7 +322,7 @@ async def _judge_tokens(probe: "Probe", line: RawConnection) -> None:
         f"answers a malformed Authorization header with {heard}, expected 400 or 401",
     )
     listing = request("tools/list")
-    heard = await _knock(line, listing)
+    heard = await _post_with_token(line, listing)
     probe.holds(
         "tools.server.access-controlled",
         not heard.answers_to(listing["id"]) or heard.code is not None,
@@ -340,8 +340,8 @@ async def _judge_query(probe: "Probe", line: RawConnection, opening: dict[str, A
     refuses such a request as malformed, whatever the token is (400, RFC 6750 section 3.1).
     """
     id = "auth.role.resource-server"
-    bare = await _knock(line, opening)
-    heard = await _knock(line, opening, url=_with_token(probe.subject.url, _GARBAGE))
+    bare = await _post_with_token(line, opening)
+    heard = await _post_with_token(line, opening, url=_with_token(probe.subject.url, _GARBAGE))
     if heard.is_ok:
         probe.fail(id, "accepts an invalid token from the query of the URL")
         return
@@ -357,7 +357,7 @@ async def _judge_query(probe: "Probe", line: RawConnection, opening: dict[str, A
             id, "this needs a valid token in a URL: give --bearer and --allow-token-in-query"
         )
         return
-    heard = await _knock(line, opening, url=_with_token(probe.subject.url, token))
+    heard = await _post_with_token(line, opening, url=_with_token(probe.subject.url, token))
     probe.holds(id, not heard.is_ok, "accepts a token from the query of the URL")
 
 
@@ -434,11 +434,11 @@ async def _judge_redirect(
 
 
 @scenario(*_INSIDE, *_OTHERS, on=("http",))
-async def shows_a_session_without_its_token(probe: "Probe") -> None:
-    async with conversing(probe) as line:
-        bare = await _knock(line, initialize(probe.revision))
+async def uses_a_session_without_its_token(probe: "Probe") -> None:
+    async with open_unjudged(probe) as line:
+        bare = await _post_with_token(line, initialize(probe.revision))
         if bare.is_ok:
-            _exempt(probe, _OPEN)
+            _exclude_all(probe, _OPEN)
             return
         session = line.carrier.session
         if session is None:
@@ -459,17 +459,17 @@ async def shows_a_session_without_its_token(probe: "Probe") -> None:
 
 
 @scenario(*_FOREIGN, on=("http",), is_outside=True)
-async def brings_a_token_for_another_server(probe: "Probe") -> None:
+async def sends_a_token_for_another_server(probe: "Probe") -> None:
     async with probe.open(is_judged=False, begins=False) as line:
         opening = initialize(probe.revision)
-        if (await _knock(line, opening)).is_ok:
-            _exempt(probe, _OPEN)
+        if (await _post_with_token(line, opening)).is_ok:
+            _exclude_all(probe, _OPEN)
             return
         if probe.subject.foreign_token is None:
             for id in _FOREIGN:
                 probe.skip(id, "this needs a token for another server: give --foreign-bearer")
             return
-        heard = await _knock(line, opening, token=probe.subject.foreign_token)
+        heard = await _post_with_token(line, opening, token=probe.subject.foreign_token)
         for id in _FOREIGN:
             probe.holds(id, not heard.is_ok, "accepts a token that was issued for another server")
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._requests import harmless, is_alive, strays
+from accord.check.scenarios.server._requests import harmless_method, is_alive, unexpected_answers
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
@@ -20,9 +20,9 @@ _TOOLS: Final = 12
 
 
 @scenario("cancellation.invalid-ignored", "cancellation.receiver.may-ignore", is_once=True)
-async def cancels_what_cannot_be_cancelled(probe: "Probe") -> None:
+async def cancels_unknown_requests(probe: "Probe") -> None:
     async with probe.borrow(is_judged=False) as line:
-        method = harmless(probe.facts)
+        method = harmless_method(probe.facts)
         done = await line.ask(method)
         since = len(line.received)
         senseless: list[Any] = [
@@ -34,7 +34,7 @@ async def cancels_what_cannot_be_cancelled(probe: "Probe") -> None:
         ]
         for params in senseless:
             await line.notify(_CANCELLED, params)
-        stray = await strays(probe, line, since, "cancellations of unknown requests")
+        stray = await unexpected_answers(probe, line, since, "cancellations of unknown requests")
         if stray is None:
             return
         probe.holds(
@@ -48,7 +48,7 @@ async def cancels_what_cannot_be_cancelled(probe: "Probe") -> None:
 @scenario("cancellation.races", is_once=True)
 async def cancels_while_the_answer_is_on_its_way(probe: "Probe") -> None:
     async with probe.open() as line:
-        method = harmless(probe.facts)
+        method = harmless_method(probe.facts)
         try:
             for _ in range(10):
                 id = await line.begin(method)
@@ -84,7 +84,7 @@ async def _cancel(
     probe: "Probe", line: "RawConnection", params: dict[str, Any], duration: float
 ) -> bool:
     """Cancel a call and judge what comes of it; False where it seems to go on as if not."""
-    id, left = await _begun(line, params, duration)
+    id, left = await _begin_call(line, params, duration)
     await line.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
     heard_then, began = len(line.received), asyncio.get_running_loop().time()
     try:
@@ -111,7 +111,7 @@ async def _cancel(
     return True
 
 
-async def _begun(
+async def _begin_call(
     line: "RawConnection", params: dict[str, Any], duration: float
 ) -> tuple[Any, float]:
     """Begin a call; returns its id once it is under way, and how long it should still take."""

@@ -18,13 +18,13 @@ from accord.check.scenarios.server._http_requests import (
     INITIALIZED,
     PERMISSION,
     calls,
-    conversing,
     end_session,
     initialize,
     is_loopback,
+    open_unjudged,
     request,
 )
-from accord.check.scenarios.server._requests import harmless
+from accord.check.scenarios.server._requests import harmless_method
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.revisions import REVISIONS
 
@@ -43,7 +43,7 @@ _DIALLING: Final = 1.0
 
 
 @scenario("http.post.accepted-202", "http.post.refused-status", on=("http",))
-async def posts_what_needs_no_answer(probe: "Probe") -> None:
+async def posts_messages_without_an_answer(probe: "Probe") -> None:
     nothing = {"jsonrpc": "2.0", "id": "accord-check-nobody-asked", "result": {}}
     malformed = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": {}}}
     async with probe.open(is_judged=False, begins=False) as line:
@@ -105,11 +105,11 @@ class _Traffic(msgspec.Struct):
 )
 async def reads_all_streams_of_a_session(probe: "Probe") -> None:
     traffic = _Traffic()
-    async with conversing(probe) as line, AsyncExitStack() as stack:
+    async with open_unjudged(probe) as line, AsyncExitStack() as stack:
         await _listen(probe, line, stack, traffic)
         if probe.facts.declares("logging"):
             await posted(line, request("logging/setLevel", {"level": "debug"}))
-        for message in [request("ping"), request(harmless(probe.facts)), *calls(probe)]:
+        for message in [request("ping"), request(harmless_method(probe.facts)), *calls(probe)]:
             await _post(probe, line, message, traffic)
         if REVISIONS[probe.revision].batching:
             await _post(probe, line, [request("ping"), request("ping")], traffic)
@@ -278,8 +278,8 @@ async def calls_several_tools_at_once(probe: "Probe") -> None:
 
 
 @scenario("http.version-header.bad-400", on=("http",))
-async def names_a_version_that_does_not_exist(probe: "Probe") -> None:
-    async with conversing(probe) as line:
+async def sends_an_unknown_version_header(probe: "Probe") -> None:
+    async with open_unjudged(probe) as line:
         for version in (_UNKNOWN_VERSION, "accord-check"):
             heard = await posted(line, request("ping"), mcp_protocol_version=version)
             probe.holds(
@@ -290,9 +290,9 @@ async def names_a_version_that_does_not_exist(probe: "Probe") -> None:
 
 
 @scenario("http.version-header.default-2025-03-26", on=("http",))
-async def names_no_version(probe: "Probe") -> None:
+async def sends_no_version_header(probe: "Probe") -> None:
     id = "http.version-header.default-2025-03-26"
-    async with conversing(probe, revision=_UNNAMED) as line:
+    async with open_unjudged(probe, revision=_UNNAMED) as line:
         if line.revision != _UNNAMED:
             probe.not_applicable(id, f"the server does not speak {_UNNAMED}")
             return
@@ -304,7 +304,7 @@ async def names_no_version(probe: "Probe") -> None:
 
 
 @scenario("http.origin.validated", "http.origin.invalid-403", on=("http", "sse"))
-async def comes_from_a_foreign_origin(probe: "Probe") -> None:
+async def sends_a_foreign_origin(probe: "Probe") -> None:
     ids = ("http.origin.validated", "http.origin.invalid-403")
     if not is_loopback(probe.subject.url):
         for id in ids:
@@ -327,7 +327,7 @@ async def comes_from_a_foreign_origin(probe: "Probe") -> None:
 
 
 @scenario("http.server.bind-localhost", on=("http", "sse"))
-async def calls_at_the_address_of_this_machine(probe: "Probe") -> None:
+async def connects_to_the_address_of_this_machine(probe: "Probe") -> None:
     id = "http.server.bind-localhost"
     if not probe.subject.is_launched:
         probe.skip(id, "the check did not launch the server itself")
@@ -362,7 +362,7 @@ def own_address() -> str | None:
 
 
 @scenario("lifecycle.shutdown.http-close", on=("http", "sse"))
-async def closes_all_connections_and_comes_back(probe: "Probe") -> None:
+async def reconnects_after_closing_all_connections(probe: "Probe") -> None:
     id = "lifecycle.shutdown.http-close"
     async with probe.open(is_judged=False) as line:
         left = getattr(line.carrier, "session", None)

@@ -12,8 +12,8 @@ from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import Heard, exchanging, posted
 from accord.check.probing.raw_connection import RawConnection, next_id
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._http_requests import PERMISSION, calls, conversing, request
-from accord.check.scenarios.server._requests import harmless
+from accord.check.scenarios.server._http_requests import PERMISSION, calls, open_unjudged, request
+from accord.check.scenarios.server._requests import harmless_method
 
 if TYPE_CHECKING:
     from accord.check.probing.http import SseCarrier
@@ -34,7 +34,7 @@ _STATELESS: Final = "the server gives no session ids"
 )
 async def opens_several_sessions(probe: "Probe") -> None:
     async with AsyncExitStack() as stack:
-        lines = [await stack.enter_async_context(conversing(probe)) for _ in range(_SESSIONS)]
+        lines = [await stack.enter_async_context(open_unjudged(probe)) for _ in range(_SESSIONS)]
         ids = [line.carrier.session for line in lines if line.carrier.session is not None]
     if not ids:
         probe.not_applicable("session.id.assigned-at-initialize", PERMISSION)
@@ -68,9 +68,9 @@ def _differences(one: str, other: str) -> int:
 
 
 @scenario("session.id.missing-400", on=("http",))
-async def leaves_the_session_id_out(probe: "Probe") -> None:
+async def omits_the_session_id(probe: "Probe") -> None:
     id = "session.id.missing-400"
-    async with conversing(probe) as line:
+    async with open_unjudged(probe) as line:
         if line.carrier.session is None:
             probe.not_applicable(id, _STATELESS)
             return
@@ -89,7 +89,7 @@ async def leaves_the_session_id_out(probe: "Probe") -> None:
 async def uses_a_session_that_was_ended(probe: "Probe") -> None:
     id = "session.end.terminated-404"
     probe.not_applicable("session.end.server-may-terminate", PERMISSION)
-    async with conversing(probe) as line:
+    async with open_unjudged(probe) as line:
         if line.carrier.session is None:
             probe.not_applicable(id, _STATELESS)
             return
@@ -117,17 +117,17 @@ _TRIES: Final = 3
 
 
 @scenario(*_IDS, on=("http",))
-async def takes_up_streams_again(probe: "Probe") -> None:
-    async with conversing(probe) as line:
-        call, first = await _streaming(probe, line)
+async def resumes_streams(probe: "Probe") -> None:
+    async with open_unjudged(probe) as line:
+        call, first = await _find_streaming_call(probe, line)
         if call is None or first is None:
             return
         probe.holds(
             _PRIMING, first.is_primed, "starts a stream without an event id before the first data"
         )
-        again = _again(call)
+        again = _repeat_call(call)
         await posted(line, again)
-        resumed = await _resumed(line, first.ids[0], call["id"], probe.subject.settling)
+        resumed = await _resume(line, first.ids[0], call["id"], probe.subject.settling)
         if not resumed.is_stream:
             for id in (_REPLAY, _NAMES, _CANCEL):
                 probe.not_applicable(id, f"the server replays nothing: {resumed}")
@@ -144,7 +144,7 @@ async def takes_up_streams_again(probe: "Probe") -> None:
         await _judge_disconnect(probe, line)
 
 
-async def _streaming(
+async def _find_streaming_call(
     probe: "Probe", line: RawConnection
 ) -> tuple[dict[str, Any] | None, Heard | None]:
     """Find a call that is answered with a stream whose events have ids, several if there is one."""
@@ -167,14 +167,14 @@ async def _streaming(
     return None, None
 
 
-def _again(call: dict[str, Any]) -> dict[str, Any]:
+def _repeat_call(call: dict[str, Any]) -> dict[str, Any]:
     """Return the same call under another id and another token."""
     token = f"accord-check-{next_id()}"
     params = call["params"] | {"_meta": {"progressToken": token}}
     return call | {"id": next_id(), "params": params}
 
 
-async def _resumed(line: RawConnection, last: str, id: Any, patience: float) -> Heard:
+async def _resume(line: RawConnection, last: str, id: Any, patience: float) -> Heard:
     """Take up a stream after an event and read until the answer, or for so long."""
     for _ in range(_TRIES):
         async with exchanging(line, method="GET", accept=CONTENT_TYPE, last_event_id=last) as heard:
@@ -202,10 +202,10 @@ def _of(heard: Heard, call: dict[str, Any]) -> list[Any]:
 
 
 async def _judge_strangers(probe: "Probe", call: dict[str, Any], first: Heard) -> None:
-    async with conversing(probe) as line:
+    async with open_unjudged(probe) as line:
         if line.carrier.session is None:
             return
-        heard = await _resumed(line, first.ids[0], call["id"], probe.subject.settling)
+        heard = await _resume(line, first.ids[0], call["id"], probe.subject.settling)
         stray = _of(heard, call)
         probe.holds(_REPLAY, not stray, f"replays messages of another session: {stray[:1]}")
 
@@ -218,7 +218,7 @@ async def _judge_disconnect(probe: "Probe", line: RawConnection) -> None:
             await heard.until(lambda heard: bool(heard.ids), line.patience)
             if not heard.ids or heard.answers_to(call["id"]):
                 continue
-        resumed = await _resumed(line, heard.ids[-1], call["id"], line.patience)
+        resumed = await _resume(line, heard.ids[-1], call["id"], line.patience)
         probe.holds(
             _CANCEL,
             resumed.answers_to(call["id"]),
@@ -241,7 +241,7 @@ async def speaks_over_two_endpoints(probe: "Probe") -> None:
         carrier: SseCarrier = line.carrier
         probe.holds("sse.endpoint.stream", condition=True, why="")
         await line.ask("ping")
-        await line.ask(harmless(probe.facts))
+        await line.ask(harmless_method(probe.facts))
         for tool, arguments in probe.facts.callable_tools()[:3]:
             await line.ask("tools/call", {"name": tool["name"], "arguments": arguments})
         _judge_endpoint(probe, carrier)

@@ -34,7 +34,7 @@ async def watches_the_lists_while_tools_are_called(probe: "Probe") -> None:
         await line.collect(probe.subject.settling)
         for name in wanted:
             id = f"{name}.list-changed.sent"
-            if _is_told(line, name):
+            if _is_announced(line, name):
                 probe.holds(id, condition=True, why="")
                 continue
             is_changed = await list_all(line, _LISTS[name], name) != before[name]
@@ -42,18 +42,20 @@ async def watches_the_lists_while_tools_are_called(probe: "Probe") -> None:
                 await line.collect(probe.subject.settling)
             if is_changed and is_listening(line):
                 probe.holds(
-                    id, _is_told(line, name), f"sends no notification although its {name} changed"
+                    id,
+                    _is_announced(line, name),
+                    f"sends no notification although its {name} changed",
                 )
             probe.skip(id, f"the list of {name} did not change during the check")
 
 
-def _is_told(line: "RawConnection", name: str) -> bool:
+def _is_announced(line: "RawConnection", name: str) -> bool:
     wanted = f"notifications/{name}/list_changed"
     return any(each.get("method") == wanted for each in line.received)
 
 
 @scenario(_RESPECTED)
-async def uses_what_was_declared(probe: "Probe") -> None:
+async def calls_declared_methods(probe: "Probe") -> None:
     declared = [name for name in _LISTS if probe.facts.declares(name)]
     asked: list[tuple[str, str, dict[str, str]]] = [(name, _LISTS[name], {}) for name in declared]
     if "resources" in declared:
@@ -71,7 +73,7 @@ async def uses_what_was_declared(probe: "Probe") -> None:
 
 
 @scenario(*(f"{name}.capability.declared" for name in _LISTS))
-async def asks_for_lists_that_were_not_declared(probe: "Probe") -> None:
+async def lists_without_the_capability(probe: "Probe") -> None:
     undeclared = [name for name in _LISTS if not probe.facts.declares(name)]
     if not undeclared:
         return
@@ -119,8 +121,8 @@ async def walks_all_pages(probe: "Probe") -> None:
                 probe.skip(id, _ONE_PAGE)
                 continue
             if await _walk(probe, line, id, method, cursor):
-                await _turn_back(probe, line, method, member, cursor)
-                await _make_one_up(probe, method)
+                await _repeat_page(probe, line, method, member, cursor)
+                await _try_unknown_cursor(probe, method)
         for id in (_STABLE, _BAD, _NEXT):
             probe.skip(id, _ONE_PAGE)
 
@@ -142,7 +144,7 @@ async def _walk(probe: "Probe", line: "RawConnection", id: str, method: str, cur
     return probe.holds(id, condition=True, why="")
 
 
-async def _turn_back(
+async def _repeat_page(
     probe: "Probe", line: "RawConnection", method: str, member: str, cursor: str
 ) -> None:
     # Lists may change in between: what is unstable is so twice.
@@ -156,7 +158,7 @@ async def _turn_back(
             return
 
 
-async def _make_one_up(probe: "Probe", method: str) -> None:
+async def _try_unknown_cursor(probe: "Probe", method: str) -> None:
     async with probe.borrow(is_judged=False) as line:
         reply = await line.ask(method, {"cursor": "accord-check-no-such-cursor"})
         probe.holds(

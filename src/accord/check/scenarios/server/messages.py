@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.check.probing.raw_connection import MessageTimeout, next_id
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import (
-    answered,
-    harmless,
+    harmless_method,
     is_alive,
     replies,
-    reply_of,
-    strays,
+    send_and_wait,
+    unexpected_answers,
+    wait_for_answer,
 )
 from accord.protocol.jsonrpc import METHOD_NOT_FOUND
 from accord.protocol.revisions import REVISIONS
@@ -45,29 +45,29 @@ async def uses_ids_of_all_kinds(probe: "Probe") -> None:
         # One value as a number and as a string are two ids, and may be in flight together.
         ids: list[Any] = [number, str(number), "accord-check", "ä €", 2**53 - 1, -number, 0]
         for id in ids:
-            await line.start(harmless(probe.facts), id=id)
+            await line.start(harmless_method(probe.facts), id=id)
         for id in ids:
-            await answered(probe, line, id, harmless(probe.facts))
+            await wait_for_answer(probe, line, id, harmless_method(probe.facts))
 
 
 @scenario("jsonrpc.request.answered")
-async def uses_the_ids_of_another_conversation(probe: "Probe") -> None:
-    method = harmless(probe.facts)
+async def reuses_ids_of_another_connection(probe: "Probe") -> None:
+    method = harmless_method(probe.facts)
     async with probe.borrow() as one, probe.borrow() as other:
         id = next_id()
         await one.begin(method, id=id)
         await other.begin(method, id=id)
-        await answered(probe, one, id, method)
-        await answered(probe, other, id, method)
+        await wait_for_answer(probe, one, id, method)
+        await wait_for_answer(probe, other, id, method)
 
 
 @scenario("jsonrpc.request.answered")
-async def asks_many_things_at_once(probe: "Probe") -> None:
-    method = harmless(probe.facts)
+async def sends_many_requests_at_once(probe: "Probe") -> None:
+    method = harmless_method(probe.facts)
     async with probe.borrow() as line:
         ids = [await line.start(method) for _ in range(_MANY)]
         for id in ids:
-            if await answered(probe, line, id, f"one of {_MANY} requests at once") is None:
+            if await wait_for_answer(probe, line, id, f"one of {_MANY} requests at once") is None:
                 return
         await line.collect(probe.subject.settling)
         for id in ids:
@@ -76,12 +76,12 @@ async def asks_many_things_at_once(probe: "Probe") -> None:
 
 
 @scenario("jsonrpc.notification.not-answered")
-async def sends_notifications_that_nobody_knows(probe: "Probe") -> None:
+async def sends_unknown_notifications(probe: "Probe") -> None:
     async with probe.borrow() as line:
         since = len(line.received)
         await line.notify("notifications/accord-check/unknown")
         await line.notify("accord-check/unknown", {"_meta": {"org.example/note": 1}})
-        stray = await strays(probe, line, since, "an unknown notification")
+        stray = await unexpected_answers(probe, line, since, "an unknown notification")
         if stray is None:
             return
         probe.holds(
@@ -93,7 +93,7 @@ async def sends_notifications_that_nobody_knows(probe: "Probe") -> None:
 
 @scenario("jsonrpc.request.answered", on=("stdio",), is_once=True)
 async def sends_large_and_deep_messages(probe: "Probe") -> None:
-    method = harmless(probe.facts)
+    method = harmless_method(probe.facts)
     nested: Any = 1
     for _ in range(_DEEP):
         nested = [nested]
@@ -104,7 +104,7 @@ async def sends_large_and_deep_messages(probe: "Probe") -> None:
             ("odd", "\u2028\x00\U0001f30d"),
         ):
             id = await line.begin(method, {"_meta": {"org.example/note": value}})
-            if await answered(probe, line, id, f"a {what} request") is None:
+            if await wait_for_answer(probe, line, id, f"a {what} request") is None:
                 return
 
 
@@ -112,8 +112,8 @@ async def sends_large_and_deep_messages(probe: "Probe") -> None:
 async def sends_a_batch(probe: "Probe") -> None:
     async with probe.open(is_judged=REVISIONS[probe.revision].batching) as line:
         if not REVISIONS[probe.revision].batching:
-            batch = _batch(harmless(probe.facts), next_id(), f"batch-{next_id()}")
-            await reply_of(probe, line, batch, "a batch, which its revision does not have")
+            batch = _batch(harmless_method(probe.facts), next_id(), f"batch-{next_id()}")
+            await send_and_wait(probe, line, batch, "a batch, which its revision does not have")
             return
         if await _answers_batch(probe, line, "a batch"):
             # Some refuse the whole batch for one notification in it that they do not know.
@@ -134,13 +134,13 @@ async def _answers_batch(
     probe: "Probe", line: "RawConnection", what: str, *between: dict[str, Any]
 ) -> bool:
     one, other = next_id(), f"batch-{next_id()}"
-    batch = _batch(harmless(probe.facts), one, other, *between)
+    batch = _batch(harmless_method(probe.facts), one, other, *between)
     # Once something later is answered, what is still missing does not come.
-    found = await reply_of(probe, line, batch, what)
+    found = await send_and_wait(probe, line, batch, what)
     if found is None:
         return False
     came = [each.message.get("id") for each in found]
-    missing = [id for id in (one, other) if id not in came and not await _comes(line, id)]
+    missing = [id for id in (one, other) if id not in came and not await _arrives(line, id)]
     return probe.holds(
         "jsonrpc.batch.receive",
         not missing,
@@ -148,7 +148,7 @@ async def _answers_batch(
     )
 
 
-async def _comes(line: "RawConnection", id: Any) -> bool:
+async def _arrives(line: "RawConnection", id: Any) -> bool:
     try:
         await line.reply_to(id, patience=_LATE)
     except MessageTimeout:
@@ -168,26 +168,28 @@ _NO_JSON: Final = (b'{"jsonrpc": "2.0", "id": 1, "method": "ping"', b"this is no
 
 
 @scenario(_PARSE_ERROR, "practice.server.survives-errors", is_once=True)
-async def sends_text_that_is_no_json(probe: "Probe") -> None:
+async def sends_text_that_is_not_json(probe: "Probe") -> None:
     async with probe.borrow(is_judged=False) as line:
         for text in _NO_JSON:
-            found = await reply_of(probe, line, text, f"text that is not JSON ({text.decode()})")
+            found = await send_and_wait(
+                probe, line, text, f"text that is not JSON ({text.decode()})"
+            )
             if found is None:
                 return
             _expect(probe, line, found, _PARSE_ERROR, -32700, f"text that is not JSON ({text!r})")
 
 
 @scenario(_INVALID_REQUEST, "practice.server.survives-errors", is_once=True)
-async def sends_json_that_is_no_request(probe: "Probe") -> None:
+async def sends_json_that_is_not_a_request(probe: "Probe") -> None:
     async with probe.borrow(is_judged=False) as line:
-        for what, message in _senseless():
-            found = await reply_of(probe, line, message, what)
+        for what, message in _invalid_messages():
+            found = await send_and_wait(probe, line, message, what)
             if found is None:
                 return
             _expect(probe, line, found, _INVALID_REQUEST, -32600, what)
 
 
-def _senseless() -> list[tuple[str, Any]]:
+def _invalid_messages() -> list[tuple[str, Any]]:
     return [
         ("a request of JSON-RPC 1.0", {"jsonrpc": "1.0", "id": next_id(), "method": "ping"}),
         ("a request without jsonrpc", {"id": next_id(), "method": "ping"}),
@@ -215,7 +217,7 @@ def _expect(
 
 
 @scenario("practice.server.survives-errors", is_once=True)
-async def sends_what_must_be_ignored(probe: "Probe") -> None:
+async def sends_messages_that_must_be_ignored(probe: "Probe") -> None:
     async with probe.borrow(is_judged=False) as line:
         for what, message in (
             (
@@ -235,12 +237,12 @@ async def sends_what_must_be_ignored(probe: "Probe") -> None:
             ("an empty batch", b"[]"),
             ("text that is not UTF-8", b'{"jsonrpc": "2.0", "method": "\xff\xfe"}'),
         ):
-            if await reply_of(probe, line, message, what) is None:
+            if await send_and_wait(probe, line, message, what) is None:
                 return
 
 
 @scenario("errors.code.method-not-found")
-async def asks_for_a_method_that_does_not_exist(probe: "Probe") -> None:
+async def calls_an_unknown_method(probe: "Probe") -> None:
     async with probe.borrow() as line:
         reply = await line.ask("accord-check/no-such-method", {})
         probe.holds(
@@ -252,7 +254,7 @@ async def asks_for_a_method_that_does_not_exist(probe: "Probe") -> None:
 
 
 @scenario(_INVALID_PARAMS, "errors.invalid-params.data-details")
-async def asks_without_the_parameters_needed(probe: "Probe") -> None:
+async def omits_required_parameters(probe: "Probe") -> None:
     methods = _with_parameters(probe.facts)
     if not methods:
         probe.skip(_INVALID_PARAMS, "no method that the server declared needs parameters")
@@ -281,7 +283,7 @@ def _with_parameters(facts: "ServerFacts") -> list[str]:
 
 
 @scenario(_NOT_FOUND, _NOT_FOUND_URI, needs="resources")
-async def reads_a_resource_that_does_not_exist(probe: "Probe") -> None:
+async def reads_an_unknown_resource(probe: "Probe") -> None:
     async with probe.borrow() as line:
         reply = await line.ask("resources/read", {"uri": _MISSING})
         if reply.code == METHOD_NOT_FOUND:

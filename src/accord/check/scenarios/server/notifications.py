@@ -4,7 +4,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._requests import answered, call_together, is_alive
+from accord.check.scenarios.server._requests import call_together, is_alive, wait_for_answer
 from accord.protocol.jsonrpc import INVALID_PARAMS
 from accord.types import LoggingLevel
 
@@ -46,13 +46,13 @@ async def sets_every_log_level(probe: "Probe") -> None:
         if refused:
             probe.fail(_LEAST, f"does not accept the level {refused[0]}")
             return
-        _, spoken = await _logged(probe, line, _LEVELS[0])
+        _, spoken = await _collect_levels(probe, line, _LEVELS[0])
         if not spoken:
             probe.skip(_LEAST, "the server logs nothing while its tools are called")
             return
         middle = _LEVELS[min(_LEVELS.index(level) for level in spoken) + 1 :][:1]
         for level in dict.fromkeys((*middle, _LEVELS[-1])):
-            asked, spoken = await _logged(probe, line, level)
+            asked, spoken = await _collect_levels(probe, line, level)
             lesser = _LEVELS[: _LEVELS.index(level)]
             below = next((each for each in lesser if each in spoken), None)
             probe.holds(
@@ -65,7 +65,7 @@ async def sets_every_log_level(probe: "Probe") -> None:
             )
 
 
-async def _logged(
+async def _collect_levels(
     probe: "Probe", line: "RawConnection", level: str
 ) -> "tuple[list[Evidence], dict[str, Any]]":
     """Return the messages that come while tools are called under this level, one of each level.
@@ -86,7 +86,7 @@ async def _logged(
 
 
 @scenario(_INVALID, needs="logging")
-async def sets_a_level_that_does_not_exist(probe: "Probe") -> None:
+async def sets_an_unknown_log_level(probe: "Probe") -> None:
     async with probe.borrow(is_judged=False) as line:
         reply = await line.ask(_SET, {"level": "accord-check"})
         probe.holds(
@@ -128,7 +128,7 @@ async def asks_for_progress(probe: "Probe") -> None:
                     },
                 )
         for token, id in wanted.items():
-            await answered(probe, line, id, f"a call with the progress token {token!r}")
+            await wait_for_answer(probe, line, id, f"a call with the progress token {token!r}")
         # What is reported after the answer comes soon after it.
         await line.collect(probe.subject.settling)
         reports = [each for each in line.received if each.get("method") == _PROGRESS]
@@ -150,7 +150,7 @@ async def asks_for_no_progress(probe: "Probe") -> None:
     async with probe.borrow() as line:
         for tool, arguments in probe.facts.callable_tools():
             id = await line.begin("tools/call", {"name": tool["name"], "arguments": arguments})
-            await answered(probe, line, id, f"a call of {tool['name']}")
+            await wait_for_answer(probe, line, id, f"a call of {tool['name']}")
         await line.collect(probe.subject.settling)
         uninvited = [each for each in line.received if each.get("method") == _PROGRESS]
         if probe.facts.callable_tools():

@@ -7,7 +7,7 @@ import msgspec
 
 from accord.check.probing.stdio import StdioCarrier
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._requests import harmless
+from accord.check.scenarios.server._requests import harmless_method
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -27,7 +27,7 @@ _NO_PROCESS: Final = "the server is not a launched process"
 _SPREAD: Final = 200
 
 
-def _launched(probe: "Probe", *ids: str) -> bool:
+def _not_launched(probe: "Probe", *ids: str) -> bool:
     if isinstance(probe.line.carrier, StdioCarrier):
         return True
     for id in ids:
@@ -36,15 +36,15 @@ def _launched(probe: "Probe", *ids: str) -> bool:
 
 
 @scenario(_STREAMS, on=("stdio",), is_once=True)
-async def looks_where_answers_come_from(probe: "Probe") -> None:
+async def reads_answers_from_stdout(probe: "Probe") -> None:
     # A server that answers anywhere else cannot be checked at all, and is told so.
-    if _launched(probe, _STREAMS) and probe.line.opening:
+    if _not_launched(probe, _STREAMS) and probe.line.opening:
         probe.holds(_STREAMS, condition=True, why="")
 
 
 @scenario(*_LOGS, on=("stdio",))
-async def looks_at_the_log(probe: "Probe") -> None:
-    if not _launched(probe, *_LOGS):
+async def reads_stderr(probe: "Probe") -> None:
+    if not _not_launched(probe, *_LOGS):
         return
     if probe.facts.is_logging:
         for id in _LOGS:
@@ -55,10 +55,10 @@ async def looks_at_the_log(probe: "Probe") -> None:
 
 @scenario(_ONLY_MESSAGES, _NEWLINE, _NO_NEWLINE, _EXITS, on=("stdio",), is_once=True)
 async def closes_the_input_of_an_idle_server(probe: "Probe") -> None:
-    if not _launched(probe, _EXITS):
+    if not _not_launched(probe, _EXITS):
         return
     async with probe.open() as line:
-        await line.ask(harmless(probe.facts))
+        await line.ask(harmless_method(probe.facts))
         await line.collect(probe.subject.settling)
         carrier: StdioCarrier = line.carrier
         probe.holds(
@@ -109,7 +109,7 @@ def _are_several(text: str) -> bool:
 
 @scenario(_EXITS, on=("stdio",), is_once=True)
 async def closes_the_input_while_requests_are_in_flight(probe: "Probe") -> None:
-    if not _launched(probe, _EXITS):
+    if not _not_launched(probe, _EXITS):
         return
     async with probe.open() as line:
         for method, params in _busy(probe.facts):
@@ -127,24 +127,24 @@ def _busy(facts: "ServerFacts") -> "list[tuple[str, Any]]":
         ("tools/call", {"name": tool["name"], "arguments": arguments})
         for tool, arguments in facts.callable_tools()[:4]
     ]
-    return [(harmless(facts), {}), *called]
+    return [(harmless_method(facts), {}), *called]
 
 
 @scenario(_SIGNALS, on=("stdio",), is_once=True)
-async def sends_it_the_signal_to_terminate(probe: "Probe") -> None:
-    await _signalled(probe, signal.SIGTERM)
+async def sends_sigterm(probe: "Probe") -> None:
+    await _send_signal(probe, signal.SIGTERM)
 
 
 @scenario(_SIGNALS, on=("stdio",), is_once=True)
-async def sends_it_the_signal_to_interrupt(probe: "Probe") -> None:
-    await _signalled(probe, signal.SIGINT)
+async def sends_sigint(probe: "Probe") -> None:
+    await _send_signal(probe, signal.SIGINT)
 
 
-async def _signalled(probe: "Probe", number: signal.Signals) -> None:
-    if not _launched(probe, _SIGNALS):
+async def _send_signal(probe: "Probe", number: signal.Signals) -> None:
+    if not _not_launched(probe, _SIGNALS):
         return
     async with probe.open() as line:
-        await line.ask(harmless(probe.facts))
+        await line.ask(harmless_method(probe.facts))
         code = await line.carrier.exit_after(number)
         how = "does not end" if code is None else f"ends with status {code}"
         probe.holds(_SIGNALS, code == 0, f"{how} after {number.name}, expected status 0")

@@ -54,13 +54,13 @@ async def _plain(probe: "Probe", line: "RawConnection", prompt: dict[str, Any]) 
     made: dict[str, str] = {}
     for name in arguments_of(prompt, only_required=True):
         reference = {"type": "ref/prompt", "name": str(prompt.get("name"))}
-        found = await suggestions(probe, line, reference, name, made)
+        found = await complete_argument(probe, line, reference, name, made)
         made[name] = found[0] if found else "1"
     return made
 
 
 @scenario(_CODES, _VALIDATED, needs="prompts")
-async def asks_for_prompts_wrongly(probe: "Probe") -> None:
+async def sends_invalid_prompt_requests(probe: "Probe") -> None:
     async with probe.borrow() as line:
         reply = await line.ask(_GET, {"name": "accord-check-no-such-prompt"})
         probe.holds(
@@ -95,13 +95,13 @@ _OF_RESULTS: Final = (
 _ASKED_AT_MOST: Final = 10
 
 
-def may_complete(facts: "ServerFacts") -> bool:
+def can_complete(facts: "ServerFacts") -> bool:
     """Tell whether the server may be asked; before there was a capability, anybody may be."""
     return facts.declares("completions") or not catalogue()[_DECLARED].holds_in(facts.revision)
 
 
 def _cannot_complete(facts: "ServerFacts") -> str | None:
-    if not may_complete(facts):
+    if not can_complete(facts):
         return "the server did not declare completions"
     return None if _references(facts) else "no prompt or template has anything to complete"
 
@@ -133,7 +133,7 @@ def _references(facts: "ServerFacts") -> list[tuple[dict[str, str], str]]:
     return found
 
 
-async def suggestions(
+async def complete_argument(
     probe: "Probe",
     line: "RawConnection",
     reference: dict[str, str],
@@ -141,7 +141,7 @@ async def suggestions(
     known: Mapping[str, str],
 ) -> list[str]:
     """Ask for values of an argument; empty where the server suggests none."""
-    if not may_complete(probe.facts):
+    if not can_complete(probe.facts):
         return []
     params: dict[str, Any] = {"ref": reference, "argument": {"name": name, "value": ""}}
     if known and catalogue()["completion.request.context"].holds_in(probe.revision):
@@ -153,7 +153,7 @@ async def suggestions(
 
 
 @scenario(*_OF_RESULTS, _CARE, when=_cannot_complete)
-async def asks_for_suggestions(probe: "Probe") -> None:
+async def completes_arguments(probe: "Probe") -> None:
     async with probe.borrow() as line:
         for reference, name in _references(probe.facts)[:_ASKED_AT_MOST]:
             argument = {"name": name, "value": ""}
@@ -173,8 +173,8 @@ async def asks_for_suggestions(probe: "Probe") -> None:
 
 
 @scenario(_DECLARED)
-async def asks_for_suggestions_that_were_not_declared(probe: "Probe") -> None:
-    if may_complete(probe.facts):
+async def completes_without_the_capability(probe: "Probe") -> None:
+    if can_complete(probe.facts):
         return
     # Asking is against the rules, so that only what comes of it can be judged.
     async with probe.borrow(is_judged=False) as line:
@@ -188,7 +188,7 @@ async def asks_for_suggestions_that_were_not_declared(probe: "Probe") -> None:
 
 
 @scenario(_COMPLETION_CODES, needs="completions")
-async def asks_for_suggestions_wrongly(probe: "Probe") -> None:
+async def sends_invalid_completion_requests(probe: "Probe") -> None:
     async with probe.borrow(is_judged=False) as line:
         argument = {"name": "accord-check", "value": ""}
         for what, reference in (

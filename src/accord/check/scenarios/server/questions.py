@@ -13,7 +13,7 @@ from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import (
     asking_tools,
     call,
-    harmless,
+    harmless_method,
     is_alive,
     replies,
     text_of,
@@ -43,7 +43,7 @@ _OBJECTION: Final = re.compile(
 
 
 @scenario(*_METHODS, _MODES, _TOOLS)
-async def answers_what_the_server_asks(probe: "Probe") -> None:
+async def answers_requests_of_the_server(probe: "Probe") -> None:
     async with probe.borrow() as line:
         for tool, arguments in probe.facts.callable_tools():
             await call(probe, line, tool, arguments)
@@ -77,7 +77,7 @@ def _judge_question(probe: "Probe", question: Mapping[str, Any]) -> None:
 
 
 @scenario(_MODES)
-async def declares_pages_and_no_forms(probe: "Probe") -> None:
+async def declares_url_elicitation_only(probe: "Probe") -> None:
     if not probe.facts.is_asking:
         probe.skip(_MODES, "no tool that may be called asks the user")
         return
@@ -110,11 +110,11 @@ def _mode_of(question: Mapping[str, Any]) -> Any:
 
 
 @scenario("practice.server.survives-errors")
-async def refuses_what_the_server_asks(probe: "Probe") -> None:
+async def refuses_requests_of_the_server(probe: "Probe") -> None:
     asking = await asking_tools(probe)
     if not asking:
         return
-    for respond in (_refusing("decline"), _refusing("cancel"), _failing):
+    for respond in (_refuse_with("decline"), _refuse_with("cancel"), _answer_with_error):
         async with probe.borrow() as line:
             line.respond = respond
             for tool, arguments in asking:
@@ -122,7 +122,7 @@ async def refuses_what_the_server_asks(probe: "Probe") -> None:
             await is_alive(probe, line, "questions that were refused")
 
 
-def _refusing(action: str) -> "Respond":
+def _refuse_with(action: str) -> "Respond":
     async def respond(line: "RawConnection", question: dict[str, Any]) -> None:
         answer = answer_to(question, line.client_capabilities)
         if question.get("method") == _ELICIT:
@@ -132,13 +132,13 @@ def _refusing(action: str) -> "Respond":
     return respond
 
 
-async def _failing(line: "RawConnection", question: dict[str, Any]) -> None:
+async def _answer_with_error(line: "RawConnection", question: dict[str, Any]) -> None:
     error = {"code": -1, "message": "refused by the user"}
     await line.say({"jsonrpc": "2.0", "id": question.get("id"), "error": error})
 
 
 @scenario(_VALIDATED)
-async def answers_the_server_wrongly(probe: "Probe") -> None:
+async def sends_invalid_answers(probe: "Probe") -> None:
     refutable: list[Any] = []
 
     async def respond(line: "RawConnection", question: dict[str, Any]) -> None:
@@ -265,7 +265,7 @@ class _Question(msgspec.Struct):
 
 
 @scenario(*_ALL)
-async def leaves_questions_unanswered(probe: "Probe") -> None:
+async def leaves_requests_of_the_server_unanswered(probe: "Probe") -> None:
     asking = (await asking_tools(probe))[:_WAITING_TOOLS]
     if not asking:
         for id in _ALL:
@@ -278,7 +278,7 @@ async def leaves_questions_unanswered(probe: "Probe") -> None:
         questions: list[_Question] = []
         for tool, arguments in asking:
             try:
-                found = await _asked(line, str(tool["name"]), arguments)
+                found = await _requests_to(line, str(tool["name"]), arguments)
             except MessageTimeout:
                 # It may let all calls wait for the answer that it does not get.
                 break
@@ -302,7 +302,9 @@ async def _silent(line: "RawConnection", question: dict[str, Any]) -> None:
         await line.say(answer_to(question, line.client_capabilities))
 
 
-async def _asked(line: "RawConnection", tool: str, arguments: dict[str, Any]) -> _Question | None:
+async def _requests_to(
+    line: "RawConnection", tool: str, arguments: dict[str, Any]
+) -> _Question | None:
     """Call a tool and return what it asks; None where it asks nothing this time.
 
     Raises:
@@ -354,7 +356,7 @@ async def _answer_late(probe: "Probe", line: "RawConnection", questions: list[_Q
     try:
         for question in questions:
             await line.say(answer_to(question.message, line.client_capabilities))
-        await line.ask(harmless(probe.facts))
+        await line.ask(harmless_method(probe.facts))
     except (ConnectionEnded, MessageTimeout) as error:
         probe.fail(_LATE, f"fails after an answer to a request that it had cancelled: {error}")
         line.end("the server answers no further request")

@@ -8,7 +8,7 @@ import msgspec
 
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import is_alive, is_listening
-from accord.check.scenarios.server.prompts import suggestions
+from accord.check.scenarios.server.prompts import complete_argument
 from accord.protocol import uri_template
 from accord.protocol.jsonrpc import INTERNAL_ERROR
 
@@ -40,7 +40,7 @@ async def reads_every_resource(probe: "Probe") -> None:
     async with probe.borrow() as line:
         uris = [str(each.get("uri")) for each in probe.facts.resources[:_READ_AT_MOST]]
         for template in probe.facts.templates[:_READ_AT_MOST]:
-            uri = await _expanded(probe, line, template)
+            uri = await _expand(probe, line, template)
             if uri is not None:
                 uris.append(uri)
         found = [await line.ask(_READ, {"uri": uri}) for uri in uris]
@@ -53,7 +53,7 @@ async def reads_every_resource(probe: "Probe") -> None:
         probe.skip(_INTERNAL, "the check cannot make the server fail internally")
 
 
-async def _expanded(probe: "Probe", line: "RawConnection", template: dict[str, Any]) -> str | None:
+async def _expand(probe: "Probe", line: "RawConnection", template: dict[str, Any]) -> str | None:
     """Fill a template in, with what the server suggests where it does."""
     text = template.get("uriTemplate")
     if not isinstance(text, str):
@@ -63,7 +63,7 @@ async def _expanded(probe: "Probe", line: "RawConnection", template: dict[str, A
         values: dict[str, str] = {}
         for name in parsed.variables:
             reference = {"type": "ref/resource", "uri": text}
-            found = await suggestions(probe, line, reference, name, values)
+            found = await complete_argument(probe, line, reference, name, values)
             values[name] = found[0] if found else "1"
         return parsed.expand(values)
     except ValueError:
@@ -71,7 +71,7 @@ async def _expanded(probe: "Probe", line: "RawConnection", template: dict[str, A
 
 
 @scenario(_VALIDATED, needs="resources")
-async def reads_what_is_no_uri(probe: "Probe") -> None:
+async def reads_invalid_uris(probe: "Probe") -> None:
     async with probe.borrow(is_judged=False) as line:
         for text in _NO_URIS:
             reply = await line.ask(_READ, {"uri": text})
@@ -98,9 +98,9 @@ async def subscribes_to_resources(probe: "Probe") -> None:
                 watched[uri] = [await _contents(line, uri) for _ in range(3)]
         await line.collect(probe.subject.settling)
         changed = [uri for uri in watched if await _has_changed(line, uri, watched[uri])]
-        if changed and not _told(line):
+        if changed and not _updates(line):
             await line.collect(probe.subject.settling)
-        for uri in _told(line):
+        for uri in _updates(line):
             probe.holds(_SENT, condition=True, why=f"{uri} was announced")
         # Updates that name nothing, or something else, are reported by the monitor.
         is_silent = all(each.get("method") != _UPDATED for each in line.received)
@@ -125,6 +125,6 @@ async def _has_changed(line: "RawConnection", uri: str, before: list[str]) -> bo
     return not is_made_by_reading and await _contents(line, uri) != before[-1]
 
 
-def _told(line: "RawConnection") -> list[str]:
+def _updates(line: "RawConnection") -> list[str]:
     found = [each.get("params") for each in line.received if each.get("method") == _UPDATED]
     return [str(params.get("uri")) for params in found if isinstance(params, dict)]

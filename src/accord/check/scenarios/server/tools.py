@@ -141,7 +141,7 @@ async def calls_tools_with_wrong_arguments(probe: "Probe") -> None:
     tried = [
         (tool, wrong)
         for tool, args in probe.facts.callable_tools()[:_WRONGED]
-        for wrong in _wrong(tool, args)
+        for wrong in _wrong_arguments(tool, args)
     ]
     if not tried:
         for id in (_VALIDATES, _VALIDATES_TWIN, _WITHOUT_ARGUMENTS):
@@ -191,7 +191,7 @@ def _judge_refusal(probe: "Probe", reply: "Reply", what: str) -> None:
     probe.holds(_VALIDATES_TWIN, condition=True, why="")
 
 
-def _wrong(tool: dict[str, Any], arguments: dict[str, Any]) -> list[dict[str, Any]]:
+def _wrong_arguments(tool: dict[str, Any], arguments: dict[str, Any]) -> list[dict[str, Any]]:
     """Return arguments without one that is required, and with one of another type."""
     schema = tool.get("inputSchema")
     schema = schema if isinstance(schema, dict) else {}
@@ -210,7 +210,7 @@ def _wrong(tool: dict[str, Any], arguments: dict[str, Any]) -> list[dict[str, An
 
 
 @scenario(_UNKNOWN, "practice.server.survives-errors", needs="tools")
-async def calls_a_tool_that_does_not_exist(probe: "Probe") -> None:
+async def calls_an_unknown_tool(probe: "Probe") -> None:
     async with probe.borrow() as line:
         reply = await line.ask(_CALL, {"name": "accord-check-no-such-tool", "arguments": {}})
         probe.holds(
@@ -238,7 +238,7 @@ async def calls_a_tool_in_other_case(probe: "Probe") -> None:
 
 
 @scenario(_HEALTH, _RATE, needs="tools")
-async def looks_at_the_names_of_tools(probe: "Probe") -> None:
+async def looks_for_a_health_check(probe: "Probe") -> None:
     names = [str(tool.get("name")).lower() for tool in probe.facts.tools]
     if any(word in name for name in names for word in _HEALTH_WORDS):
         probe.holds(_HEALTH, condition=True, why="")
