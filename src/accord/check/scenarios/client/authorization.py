@@ -37,7 +37,7 @@ _NOT_AT_ALL: Final = "the client does not ask for authorization, which is option
 
 
 def _tried_authorization(run: "ClientRun") -> bool:
-    """Tell whether the client did anything about being refused."""
+    """Return whether the client did anything about being refused."""
     return any(each.path not in PROTECTED for each in run.requests)
 
 
@@ -98,7 +98,7 @@ def _judge_authorize(run: "ClientRun", request: "ReceivedRequest") -> None:
 
 
 def _is_loopback_of(uri: str, known: list[str]) -> bool:
-    """Tell whether a redirect differs from a registered one by the port of a loopback alone."""
+    """Return whether a redirect differs from a registered one by the port of a loopback alone."""
     parts = urlsplit(uri)
     return any(
         urlsplit(each)._replace(netloc="") == parts._replace(netloc="")

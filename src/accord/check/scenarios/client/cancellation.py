@@ -30,7 +30,7 @@ class _LeavesRequestUnanswered(FakeServer):
         self.stuck: dict[str, Any] | None = None
 
     def is_stuck(self, request: Mapping[str, Any]) -> bool:
-        """Tell whether this is the request to leave unanswered."""
+        """Return whether this is the request to leave unanswered."""
         return request.get("method") not in ("initialize", "ping", "server/discover")
 
     async def respond(self, line: RawConnection, request: dict[str, Any]) -> None:
@@ -44,7 +44,7 @@ class _LeavesRequestUnanswered(FakeServer):
         """Do what is done instead of answering."""
 
     def is_cancelled(self, run: "ClientRun") -> bool:
-        """Tell whether the client cancelled the request."""
+        """Return whether the client cancelled the request."""
         id = None if self.stuck is None else self.stuck.get("id")
         named = [each.get("params") for each in run.messages(_CANCELLED)]
         return any(isinstance(each, dict) and each.get("requestId") == id for each in named)
@@ -171,7 +171,7 @@ class NeverAnswersPings(_LeavesRequestUnanswered):
                 run.skip(id, "the client's reaction cannot be observed")
 
     def _is_last(self, run: "ClientRun") -> bool:
-        """Tell whether the client left because of the ping: it sent no further request."""
+        """Return whether the client left because of the ping: it sent no further request."""
         if run.line is None or self.stuck is None or run.exit_code is None:
             return False
         place = run.line.received.index(self.stuck)

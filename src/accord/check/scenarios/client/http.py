@@ -173,7 +173,7 @@ class ForgetsTheSessionBetweenPages(PagedLists):
 
 
 def _is_work(request: "ReceivedRequest") -> bool:
-    """Tell whether this is a request within a session."""
+    """Return whether this is a request within a session."""
     message = request.message
     is_request = isinstance(message, dict) and "id" in message and "method" in message
     return request.method == "POST" and is_request and request.name not in ("initialize", "ping")

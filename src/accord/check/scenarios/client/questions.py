@@ -52,13 +52,13 @@ _MOST_REPORTS: Final = 200
 
 
 def knows_forms(line: RawConnection) -> bool:
-    """Tell whether the revision of a line has forms at all."""
+    """Return whether the revision of a line has forms at all."""
     row = catalogue()["elicitation.capability.declared"]
     return line.revision is not None and row.holds_in(line.revision)
 
 
 def can_elicit(line: RawConnection) -> bool:
-    """Tell whether the client may be asked to run a form."""
+    """Return whether the client may be asked to run a form."""
     return knows_forms(line) and "elicitation" in line.client_capabilities
 
 
@@ -297,5 +297,5 @@ class SendsBatches(FakeServer):
             run.holds("jsonrpc.batch.receive", self.answered == 2, why)
 
     def is_deaf(self, run: "ClientRun") -> bool:
-        """Tell whether the client stayed, and went on after the batch it did not answer."""
+        """Return whether the client stayed, and went on after the batch it did not answer."""
         return run.ended_as_usual or run.exit_code is None

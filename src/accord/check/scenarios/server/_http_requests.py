@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 INITIALIZED: Final = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 PERMISSION: Final = "a permission that the server did not use"
-# A server behind a URL is somebody's: what a few calls do not show stays open.
+# Other people may use a server behind a URL: a check makes only a few calls.
 _CALLS: Final = 8
 
 
 def request(method: str, params: Any = None) -> dict[str, Any]:
-    """Return a request with an id of its own."""
+    """Return a request with a new id."""
     message: dict[str, Any] = {"jsonrpc": "2.0", "id": next_id(), "method": method}
     return message if params is None else message | {"params": params}
 
 
 def initialize(revision: str) -> dict[str, Any]:
-    """Return the request that opens a conversation, of a client that can do nothing."""
+    """Return an initialize request of a client without capabilities."""
     params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": CLIENT_INFO}
     return request("initialize", params)
 
@@ -42,12 +42,12 @@ def initialize(revision: str) -> dict[str, Any]:
 async def open_unjudged(
     probe: "Probe", *, revision: str | None = None, headers: Mapping[str, str] | None = None
 ) -> AsyncIterator[RawConnection]:
-    """Open a conversation that is not judged and in which nobody listens yet.
+    """Open a connection that is not judged and does not listen by GET yet.
 
-    The client declares nothing, so that no tool asks it anything: nobody would answer.
+    The client declares no capabilities, so that no tool sends it a request.
 
     Raises:
-        AccordError: the server opens none.
+        AccordError: the server refuses to open one.
     """
     async with probe.open(is_judged=False, begins=False, headers=headers) as line:
         reply = await line.initialize(
@@ -70,18 +70,18 @@ def calls(probe: "Probe") -> list[dict[str, Any]]:
 
 
 async def end_session(line: RawConnection, heard: Heard) -> None:
-    """End the session that a raw request has opened, if it has."""
+    """End the session that a raw request opened, if there is one."""
     given = heard.headers.get("mcp-session-id")
     if given is not None:
         proof = line.proof
         async with exchanging(line, method="DELETE", mcp_session_id=given):
             pass
-        # What is judged next is the request that opened it.
+        # The next verdict is about the request that opened it.
         line.proof = proof
 
 
 def is_loopback(url: str) -> bool:
-    """Tell whether a URL leads to this machine."""
+    """Return whether a URL leads to this machine."""
     host = urlsplit(url).hostname or ""
     if host == "localhost":
         return True
@@ -94,19 +94,19 @@ def is_loopback(url: str) -> bool:
 _RESOURCE: Final = "oauth-protected-resource"
 _SERVER: Final = "oauth-authorization-server"
 _OPENID: Final = "openid-configuration"
-# A server that names more is not asked about all of them.
+# A server may name any number; only the first ones are tried.
 _ISSUERS: Final = 3
 
 
 class Published(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found.
+    """The metadata that a server and its authorization server publish.
 
     Attributes:
         resource: metadata of the protected resource (RFC 9728).
         issuers: the authorization servers that it names.
         metadata: of the first of them that has any (RFC 8414).
         openid: its OpenID configuration.
-        refused: why a place that was named was not asked; empty where all were.
+        refused: why a URL was not fetched; empty if all were.
     """
 
     resource: Mapping[str, Any] | None = None
@@ -117,19 +117,19 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def guarded_sender(url: str, seconds: float) -> GuardedSender:
-    """Return what asks the places that a server at this URL names."""
-    # The server's own origin was named by the user, also where it has no TLS.
+    """Return a sender for the URLs that a server at this URL names."""
+    # The user named the server's own origin, even without TLS.
     return GuardedSender(AddressPolicy.beside(url, trust=[_root(url)]), seconds=seconds)
 
 
 def quote_url(named: Any) -> str:
-    """Return a URL that another service named, as a report may quote it."""
+    """Return a URL from another service as a report may quote it."""
     is_url = isinstance(named, str) and named.lower().startswith(("http://", "https://"))
     return shown_url(named) if is_url else "something that is not a URL"
 
 
 def is_oauth(challenges: Sequence[AuthChallenge], published: Published) -> bool:
-    """Tell whether a server that answers 401 wants OAuth: it does unless it says otherwise."""
+    """Return whether a server that answers 401 uses OAuth; it does unless it says otherwise."""
     schemes = {each.scheme for each in challenges}
     return not schemes or "bearer" in schemes or published.resource is not None
 
@@ -137,11 +137,11 @@ def is_oauth(challenges: Sequence[AuthChallenge], published: Published) -> bool:
 async def discover(
     sender: GuardedSender, line: RawConnection, url: str, challenges: Sequence[AuthChallenge]
 ) -> Published:
-    """Look where a client would look, in that order.
+    """Fetch metadata from the URLs that a client would try, in that order.
 
     Args:
-        sender: asks the places that are named.
-        line: keeps what the server itself publishes.
+        sender: fetches the URLs that the server names.
+        line: records what the server itself publishes.
         url: of the server.
         challenges: of its refusal.
     """
@@ -169,7 +169,7 @@ async def discover(
 
 
 class _DocumentFetcher:
-    """Asks for documents; keeps those of the server itself, and why others were not asked for."""
+    """Fetches documents; records those of the server itself, and why others were not fetched."""
 
     def __init__(self, sender: GuardedSender, line: RawConnection, url: str) -> None:
         self.refused = ""
@@ -178,7 +178,7 @@ class _DocumentFetcher:
         self._origin = _root(url)
 
     async def first(self, urls: Sequence[str]) -> Mapping[str, Any] | None:
-        """Return the first document that is there."""
+        """Return the first document that exists."""
         for url in urls:
             request = HttpRequest(method="GET", url=url, headers={"accept": "application/json"})
             try:
@@ -194,7 +194,7 @@ class _DocumentFetcher:
         return None
 
     def _keep(self, request: HttpRequest, response: HttpResponse) -> None:
-        # What another service answers is not the server's, and no business of a report.
+        # A report shows only answers of the server under check, not of other services.
         if _root(response.url) == self._origin:
             tape = self._line.log
             tape.take("client", b"", HttpFacts(method="GET", headers=request.headers))
@@ -203,7 +203,7 @@ class _DocumentFetcher:
 
 
 def _well_known(url: str, name: str) -> list[str]:
-    """Return the places of a document: inserted before the path, appended to it, at the root."""
+    """Return the well-known URLs of a document: before the path, after it, and at the root."""
     parts = urlsplit(url)
     path = parts.path.rstrip("/")
     places = [f"/.well-known/{name}{path}"]

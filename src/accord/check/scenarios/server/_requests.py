@@ -20,9 +20,9 @@ _LISTS = {"tools": "tools/list", "resources": "resources/list", "prompts": "prom
 
 
 def harmless_method(facts: "ServerFacts") -> str:
-    """Return a request that this server must answer at any time and that changes nothing.
+    """Return a method that the server must answer at any time and that changes nothing.
 
-    A list if there is one: whoever is deaf to pings alone is not deaf.
+    A list method if there is one: a server that ignores only pings still answers.
     """
     return next((method for name, method in _LISTS.items() if facts.declares(name)), "ping")
 
@@ -30,7 +30,7 @@ def harmless_method(facts: "ServerFacts") -> str:
 async def is_alive(
     probe: "Probe", line: RawConnection, after: str, *, id: int | None = None
 ) -> bool:
-    """Ask something harmless; a server that no longer answers gets its verdict."""
+    """Send a harmless request; record a verdict if the server no longer answers."""
     try:
         await line.ask(harmless_method(probe.facts), id=id)
     except (ConnectionEnded, MessageTimeout) as error:
@@ -43,9 +43,9 @@ async def is_alive(
 async def _blame_for(
     probe: "Probe", line: RawConnection, after: str, error: ConnectionEnded | MessageTimeout
 ) -> None:
-    """Make a verdict of a server that ended after something, or answers nothing more."""
+    """Record a verdict on a server that ended or stopped answering."""
     if isinstance(error, MessageTimeout):
-        # A process that is about to end answers nothing either.
+        # A process that is about to end does not answer either.
         await line.collect(probe.subject.leaving)
     if line.ended is not None:
         why = f"ends after {after}: {error if isinstance(error, ConnectionEnded) else line.ended}"
@@ -56,20 +56,20 @@ async def _blame_for(
 
 
 def replies(messages: Iterable[dict[str, Any]]) -> list[Reply]:
-    """Return those messages that answer something."""
+    """Return the messages that are answers."""
     return [Reply(each) for each in messages if "method" not in each]
 
 
 async def unexpected_answers(
     probe: "Probe", line: RawConnection, since: int, after: str
 ) -> list[Reply] | None:
-    """Return answers since then to what must not be answered; None where the server is gone."""
+    """Return answers to messages that need none; None if the server has ended."""
     asked = next_id()
     if not await is_alive(probe, line, after, id=asked):
         return None
     await line.collect(probe.subject.settling)
     found = [each for each in replies(line.received[since:]) if each.message.get("id") != asked]
-    # Over HTTP a notification may be refused with a status, and an error without id beside it.
+    # Over HTTP a notification may be refused with a status and an error without id.
     is_http = line.log.transport == "http"
     stray = [each for each in found if not is_http or each.message.get("id") is not None]
     if stray:
@@ -80,9 +80,9 @@ async def unexpected_answers(
 async def send_and_wait(
     probe: "Probe", line: RawConnection, message: Any, what: str
 ) -> list[Reply] | None:
-    """Send what may be no message at all; returns what answers it, None where the server is gone.
+    """Send a message, valid or not, and return its answer; None if the server has ended.
 
-    Whether an answer comes is seen once something harmless that was sent later is answered.
+    No answer is expected any more once a later harmless request is answered.
     """
     since = len(line.received)
     await line.say(message)
@@ -103,16 +103,16 @@ async def send_and_wait(
 
 
 async def wait_for_answer(probe: "Probe", line: RawConnection, id: Any, what: str) -> Reply | None:
-    """Wait for the answer to a request; silence becomes a verdict, None is returned then.
+    """Wait for the answer to a request; without one, record a verdict and return None.
 
-    Where a handler of the server's author is at work, silence is left open: it may still be.
+    Calls into the author's own handlers get no verdict: they may still be running.
     """
     try:
         reply = await line.reply_to(id, what=what)
     except MessageTimeout as error:
         if not error.has_started:
             raise
-        # An answer under an id that nobody used is what the monitor reports.
+        # The monitor reports an answer under an unknown id.
         alike = [each for each in replies(line.received) if str(each.message.get("id")) == str(id)]
         if len(alike) > 1:
             probe.fail("jsonrpc.response.id-echo", f"answers id {id!r} with an id of another type")
@@ -143,13 +143,13 @@ _WORDS_OF_FAILURE: Final = re.compile(
 async def call(
     probe: "Probe", line: RawConnection, tool: dict[str, Any], arguments: dict[str, Any]
 ) -> Reply | None:
-    """Call a tool; silence becomes a verdict, None is returned then."""
+    """Call a tool; without an answer, record a verdict and return None."""
     id = await line.begin("tools/call", {"name": tool["name"], "arguments": arguments})
     return await wait_for_answer(probe, line, id, f"a call of {tool['name']}")
 
 
 async def call_all(probe: "Probe", line: RawConnection) -> list[tuple[dict[str, Any], Reply]]:
-    """Call every tool that may be called, one after the other; returns those that answered."""
+    """Call every tool that may be called, one by one; return those that answered."""
     made = []
     for tool, arguments in probe.facts.callable_tools():
         reply = await call(probe, line, tool, arguments)
@@ -159,7 +159,7 @@ async def call_all(probe: "Probe", line: RawConnection) -> list[tuple[dict[str, 
 
 
 async def asking_tools(probe: "Probe") -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Find the tools that ask something of the client."""
+    """Return the tools that send requests to the client."""
     found: list[tuple[dict[str, Any], dict[str, Any]]] = []
     if not probe.facts.is_asking:
         return found
@@ -191,12 +191,12 @@ def text_of(reply: Reply) -> str:
 
 
 def has_failed(reply: Reply) -> bool:
-    """Tell whether a tool says that it failed, be it in words alone."""
+    """Return whether a tool reports a failure, even in its text alone."""
     if reply.is_error or reply.result.get("isError") is True:
         return True
     return _WORDS_OF_FAILURE.search(text_of(reply)) is not None
 
 
 def is_listening(line: RawConnection) -> bool:
-    """Tell whether the server can send what answers no request."""
+    """Return whether the server can send messages apart from answers."""
     return getattr(line.carrier, "listens", True) is not False

@@ -1,6 +1,6 @@
-"""Authorization: what a server says to strangers, and whether tokens are looked at.
+"""Authorization: answers to requests without a token, metadata, and checks of tokens.
 
-Only servers that refuse a request without a token are judged; the others ask for none.
+Only servers that refuse a request without a token are judged.
 """
 
 from collections.abc import Mapping
@@ -76,9 +76,9 @@ _GRANTED: Final = (
     "auth.tokens.refresh-rotated",
 )
 _UNTRUSTED: Final = "https://accord-check.example/callback"
-# The text has no number; what is good for longer than a day is not short-lived.
+# The specification names no number; a token for more than a day is not short-lived.
 _DAY: Final = 24 * 3600.0
-# It takes a person who consents, or scopes that nobody here knows.
+# These need a user who consents, or scopes that a check does not know.
 _CONSENTED: Final = tuple(
     id
     for id, row in catalogue().items()
@@ -89,7 +89,7 @@ _CONSENTED: Final = tuple(
 
 
 def _plain(line: RawConnection) -> dict[str, str]:
-    """Return the headers of a stranger."""
+    """Return the headers of a request without a token."""
     made = {"content-type": CONTENT_JSON, "accept": ACCEPT}
     if line.carrier.version is not None:
         made["mcp-protocol-version"] = line.carrier.version
@@ -99,7 +99,7 @@ def _plain(line: RawConnection) -> dict[str, str]:
 async def _post_with_token(
     line: RawConnection, message: Any, *, token: str | None = None, **settings: Any
 ) -> Heard:
-    """Post a message as a stranger, or with this token."""
+    """Post a message without a token, or with this one."""
     headers = _plain(line)
     if token is not None:
         headers["authorization"] = f"Bearer {token}"
@@ -119,7 +119,7 @@ def _exclude_all(probe: "Probe", why: str) -> None:
             probe.not_applicable(id, why)
 
 
-# -- strangers
+# -- without a token
 
 
 @scenario(*_OUTSIDE, *_SERVERS, *_CONSENTED, on=("http",), is_outside=True)
@@ -153,7 +153,7 @@ async def sends_requests_without_a_token(probe: "Probe") -> None:
 def _judge_refusal(probe: "Probe", heard: Heard) -> None:
     id = "auth.server.401-when-required"
     if not probe.facts.locked and not probe.subject.headers:
-        # It lets us in and refuses us without a reason that we know.
+        # It accepts the token and refuses the request for an unknown reason.
         return
     probe.holds(
         id, heard.status == 401, f"answers a request without a token with {heard}, expected 401"
@@ -168,7 +168,7 @@ def _judge_challenge(probe: "Probe", bearer: AuthChallenge | None) -> None:
     )
     if bearer is None:
         return
-    # Where a server has no scopes there are none to name: only what is named shows that it has.
+    # A server without scopes has none to name.
     if bearer.scopes:
         probe.holds("auth.scope.challenge-has-scope", condition=True, why="")
         probe.holds(
@@ -215,7 +215,7 @@ def _judge_resource(probe: "Probe", published: Published) -> None:
 
 
 def _is_same_place(resource: Any, url: str) -> bool:
-    """Tell whether a resource is the server at a URL, or what it is part of."""
+    """Return whether a resource is the server at a URL, or contains it."""
     if not isinstance(resource, str):
         return False
     try:
@@ -230,7 +230,7 @@ def _is_same_place(resource: Any, url: str) -> bool:
 
 
 def _judge_servers(probe: "Probe", published: Published) -> None:
-    """Judge what the authorization server publishes."""
+    """Judge the metadata of the authorization server."""
     if not published.issuers and not published.metadata:
         for id in _SERVERS:
             probe.skip(id, "the server names no authorization server")
@@ -292,7 +292,7 @@ def _is_safe(url: str) -> bool:
         parts = urlsplit(url)
     except ValueError:
         return False
-    # Nobody listens in between a machine and itself.
+    # Loopback connections cannot be overheard.
     return parts.scheme == "https" or (parts.hostname in {"localhost", "127.0.0.1", "::1"})
 
 
@@ -334,10 +334,10 @@ async def _judge_tokens(probe: "Probe", line: RawConnection) -> None:
 async def _judge_query(probe: "Probe", line: RawConnection, opening: dict[str, Any]) -> None:
     """Judge whether the server accepts a token from the query of the URL.
 
-    A URL is kept by logs along the way, so the user's token goes there only where that is allowed.
-    Without it a made-up one shows whether the server looks at the query at all: it takes any token;
-    or answers that this one is invalid, which it does not say to a request without a token; or
-    refuses such a request as malformed, whatever the token is (400, RFC 6750 section 3.1).
+    Logs keep URLs, so the user's token is sent there only if that is allowed. Otherwise an invalid
+    token shows whether the server reads the query: it accepts any token; or it answers that this
+    one is invalid, which it does not say to a request without a token; or it refuses the request
+    as malformed (400, RFC 6750 section 3.1).
     """
     id = "auth.role.resource-server"
     bare = await _post_with_token(line, opening)
@@ -368,7 +368,7 @@ def _with_token(url: str, token: str) -> str:
 
 
 def _is_token_invalid(heard: Heard) -> bool:
-    """Tell whether a refusal says that the token is wrong (RFC 6750 section 3.1)."""
+    """Return whether a refusal says that the token is invalid (RFC 6750 section 3.1)."""
     bearer = bearer_challenge([heard.headers.get("www-authenticate", "")])
     return bearer is not None and bearer.error == "invalid_token"
 
@@ -430,7 +430,7 @@ async def _judge_redirect(
     )
 
 
-# -- members
+# -- with a token
 
 
 @scenario(*_INSIDE, *_OTHERS, on=("http",))

@@ -1,4 +1,4 @@
-"""Cancelling: in time, too late, what never was, and in words that make no sense."""
+"""Cancellations: in time, too late, of unknown requests, and malformed ones."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _CANCELLED: Final = "notifications/cancelled"
 _STOPS: Final = "cancellation.receiver.stops"
 _SILENT: Final = "cancellation.receiver.frees-and-silent"
-# A tool that takes as long as this is still at work when a cancellation arrives.
+# A tool that takes this long is still running when a cancellation arrives.
 _SLOW: Final = 0.08
 _TOOLS: Final = 12
 
@@ -69,7 +69,7 @@ async def cancels_a_tool_that_takes_its_time(probe: "Probe") -> None:
             for id in (_STOPS, _SILENT):
                 probe.skip(id, "no tool that may be called takes long enough to be cancelled")
             return
-        # What was too late once, on a busy machine, is tried again.
+        # On a busy machine the first cancellation may be too late.
         if await _cancel(probe, line, *slow) or await _cancel(probe, line, *slow):
             await is_alive(probe, line, "a cancellation")
             return
@@ -83,7 +83,7 @@ async def cancels_a_tool_that_takes_its_time(probe: "Probe") -> None:
 async def _cancel(
     probe: "Probe", line: "RawConnection", params: dict[str, Any], duration: float
 ) -> bool:
-    """Cancel a call and judge what comes of it; False where it seems to go on as if not."""
+    """Cancel a call and judge the result; False if the call seems to continue."""
     id, left = await _begin_call(line, params, duration)
     await line.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
     heard_then, began = len(line.received), asyncio.get_running_loop().time()
@@ -91,7 +91,7 @@ async def _cancel(
         reply = await line.reply_to(id, patience=2 * duration + probe.subject.settling)
     except MessageTimeout:
         late = [each for each in line.received[heard_then:] if _is_progress(each)]
-        # What was on its way when the cancellation came may still arrive.
+        # Messages sent before the cancellation may still arrive.
         probe.holds(_STOPS, len(late) < 3, f"continues, and reports progress {len(late)} times")
         probe.holds(_SILENT, condition=True, why="")
         return True
@@ -103,7 +103,7 @@ async def _cancel(
             what = f"a call of {params['name']} that was cancelled, and takes {duration:.1f} s"
             probe.fail(_SILENT, f"answers {what}: {reply}")
     elif asyncio.get_running_loop().time() - began < left / 2:
-        # It may have been done before it saw the cancellation.
+        # The call may have ended before the cancellation arrived.
         for requirement in (_STOPS, _SILENT):
             probe.skip(requirement, "the tool was quicker than its cancellation")
     else:
@@ -114,17 +114,17 @@ async def _cancel(
 async def _begin_call(
     line: "RawConnection", params: dict[str, Any], duration: float
 ) -> tuple[Any, float]:
-    """Begin a call; returns its id once it is under way, and how long it should still take."""
+    """Begin a call; return its id once it runs, and how long it should still take."""
     if line.log.transport != "http":
         return await line.begin("tools/call", params), duration
-    # The answer may be all that shows that the call came in, and the cancellation overtake it.
+    # Only the answer may show that the call arrived, and the cancellation may overtake it.
     id = await line.start("tools/call", params)
     await line.collect(duration / 2)
     return id, duration / 2
 
 
 def _is_plain(line: "RawConnection") -> bool:
-    """Tell whether the last answer was the whole of an HTTP response."""
+    """Return whether the last answer was a plain JSON response."""
     if line.log.transport != "http":
         return False
     last = next((each for each in reversed(line.log.records) if each.sender == "server"), None)
@@ -136,7 +136,7 @@ def _is_progress(message: dict[str, Any]) -> bool:
 
 
 async def _slowest(probe: "Probe", line: "RawConnection") -> tuple[dict[str, Any], float] | None:
-    """Return how to call the tool that takes longest, and how long it takes."""
+    """Return the parameters and the duration of the slowest call."""
     found: tuple[dict[str, Any], float] | None = None
     for number, (tool, arguments) in enumerate(probe.facts.callable_tools()[:_TOOLS]):
         params = {
@@ -146,7 +146,7 @@ async def _slowest(probe: "Probe", line: "RawConnection") -> tuple[dict[str, Any
         }
         duration = await _duration(line, params)
         if duration >= _SLOW:
-            # The first call of all may be slow for reasons of its own.
+            # The first call may be slow for other reasons.
             duration = min(duration, await _duration(line, params))
         if duration >= _SLOW and (found is None or duration > found[1]):
             found = params, duration
@@ -154,7 +154,7 @@ async def _slowest(probe: "Probe", line: "RawConnection") -> tuple[dict[str, Any
 
 
 async def _duration(line: "RawConnection", params: dict[str, Any]) -> float:
-    """Call a tool and return how long it takes, 0 where it is refused."""
+    """Call a tool and return the seconds it takes, 0 if it is refused."""
     began = asyncio.get_running_loop().time()
     reply = await line.ask("tools/call", params)
     return 0.0 if reply.is_error else asyncio.get_running_loop().time() - began

@@ -1,4 +1,4 @@
-"""Streamable HTTP: statuses, content types, streams, the version header and who may call."""
+"""Streamable HTTP: statuses, content types, streams, the version header, origins and addresses."""
 
 import asyncio
 import socket
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 _FOREIGN: Final = "http://accord-check.example"
 _UNKNOWN_VERSION: Final = "1999-12-31"
-# Without the header a request is taken as of the first revision that has Streamable HTTP.
+# Without the header a request counts as of the first revision with Streamable HTTP.
 _UNNAMED: Final = next(row.id for row in REVISIONS.values() if row.streamable_http)
 _ANY_ADDRESS: Final = ("192.0.2.1", 9)
 _DIALLING: Final = 1.0
 
 
-# -- what is accepted, and how
+# -- accepted messages
 
 
 @scenario("http.post.accepted-202", "http.post.refused-status", on=("http",))
@@ -76,7 +76,7 @@ def _judge_acceptance(probe: "Probe", heard: Heard, what: str) -> None:
 
 
 class _Traffic(msgspec.Struct):
-    """What was heard in one session: of posts, and by listening."""
+    """The responses of one session, to POST and to GET."""
 
     posts: list[tuple[Any, Heard]] = []
     listening: list[Heard] = []
@@ -140,7 +140,7 @@ async def _listen(
     if not heard.is_stream:
         return
     traffic.listening.append(heard)
-    # Some servers let a session listen only once: the refusal is theirs to make.
+    # Some servers allow one GET stream per session.
     other = await stack.enter_async_context(exchanging(line, method="GET", accept=CONTENT_TYPE))
     if other.is_stream:
         traffic.listening.append(other)
@@ -180,7 +180,7 @@ def _judge_stream(probe: "Probe", message: Any, heard: Heard) -> None:
     counts = {id: len(heard.answers_to(id)) for id in ids}
     if not all(counts.values()):
         if not heard.has_ended:
-            return  # silence, of which other scenarios make a verdict
+            return  # no answer: other scenarios report that
         why = f"ends the stream of {what} before its response"
         probe.fail("http.sse.not-closed-before-response", why)
         probe.holds("http.sse.retry-before-close", heard.retry, f"{why} and sends no retry field")
@@ -221,7 +221,7 @@ def _judge_broadcast(probe: "Probe", traffic: _Traffic) -> None:
         return
     told = [_tally(heard, is_unique=False) for heard in traffic.listening]
     common = set.intersection(*(set(each) for each in told)) if len(told) > 1 else set()
-    # Equal messages may be two of a kind, one for each stream; as many of each kind are no chance.
+    # Equal messages may be one per stream; as many of each kind on both are not a coincidence.
     twice = [text for text in common if all(each[text] == told[0][text] for each in told)]
     for _, heard in traffic.streams:
         own = _tally(heard, is_unique=True)
@@ -230,7 +230,7 @@ def _judge_broadcast(probe: "Probe", traffic: _Traffic) -> None:
 
 
 def _tally(heard: Heard, *, is_unique: bool) -> Counter[str]:
-    """Count what a stream carries that is no answer, or only what can exist but once."""
+    """Count the messages of a stream apart from answers, or only those that are unique."""
     return Counter(
         msgspec.json.encode(each).decode()
         for each in heard.messages
@@ -266,7 +266,7 @@ async def calls_several_tools_at_once(probe: "Probe") -> None:
     if not wanted:
         probe.skip("http.post.related-requests-on-stream", "no tool may be called")
         return
-    # What comes on which stream is judged by the monitor.
+    # The monitor judges which message belongs on which stream.
     async with probe.open(capabilities={}) as line:
         for message in wanted:
             await line.say(message)
@@ -300,7 +300,7 @@ async def sends_no_version_header(probe: "Probe") -> None:
         probe.holds(id, heard.is_ok, f"answers a request without MCP-Protocol-Version with {heard}")
 
 
-# -- who may call
+# -- origins and addresses
 
 
 @scenario("http.origin.validated", "http.origin.invalid-403", on=("http", "sse"))
@@ -348,7 +348,7 @@ async def connects_to_the_address_of_this_machine(probe: "Probe") -> None:
 
 
 def own_address() -> str | None:
-    """Return the address that others see of this machine; nothing is sent."""
+    """Return the address of this machine in its network; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probing:
         try:
             probing.connect(_ANY_ADDRESS)
@@ -366,7 +366,7 @@ async def reconnects_after_closing_all_connections(probe: "Probe") -> None:
     id = "lifecycle.shutdown.http-close"
     async with probe.open(is_judged=False) as line:
         left = getattr(line.carrier, "session", None)
-        # Without a word: closing is all there is.
+        # Close without any message: over HTTP that ends a session.
         line.carrier.session = None
     try:
         async with probe.open(is_judged=False) as line:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
 
 _SESSIONS: Final = 3
-# Of two unguessable ids nearly all characters differ; of counters and clocks a few do.
+# Two unguessable ids differ in nearly all characters; counters and clocks in a few.
 _DIFFERENT: Final = 8
 _STATELESS: Final = "the server gives no session ids"
 
@@ -53,7 +53,7 @@ async def opens_several_sessions(probe: "Probe") -> None:
         probe.skip("session.id.secure", "the server gave few session ids")
         return
     least = min(_differences(one, other) for one, other in combinations(ids, 2))
-    # The ids themselves stay out of reports: some of them may still be in use.
+    # Reports do not show the ids: some sessions may still be open.
     probe.holds(
         "session.id.secure",
         least >= _DIFFERENT,
@@ -111,7 +111,7 @@ _NAMES: Final = "http.sse.event-id-names-stream"
 _CANCEL: Final = "http.disconnect.not-cancel"
 _PRIMING: Final = "http.sse.priming-event"
 _IDS: Final = (_REPLAY, _NAMES, _CANCEL, _PRIMING)
-# What was left a moment ago may still count as connected.
+# The server may not have noticed the disconnection yet.
 _BUSY: Final = 409
 _TRIES: Final = 3
 
@@ -132,7 +132,7 @@ async def resumes_streams(probe: "Probe") -> None:
             for id in (_REPLAY, _NAMES, _CANCEL):
                 probe.not_applicable(id, f"the server replays nothing: {resumed}")
             return
-        # Where the only event is the last one, all that follows is of other streams.
+        # After the only event, everything that follows belongs to other streams.
         stray = _of(resumed, again)
         probe.holds(_REPLAY, not stray, f"replays messages of another stream: {stray[:1]}")
         if not resumed.answers_to(call["id"]):
@@ -147,7 +147,7 @@ async def resumes_streams(probe: "Probe") -> None:
 async def _find_streaming_call(
     probe: "Probe", line: RawConnection
 ) -> tuple[dict[str, Any] | None, Heard | None]:
-    """Find a call that is answered with a stream whose events have ids, several if there is one."""
+    """Find a call that is answered by a stream of events with ids, several if possible."""
     has_streamed = False
     single: tuple[dict[str, Any], Heard] | None = None
     for call in calls(probe):
@@ -168,14 +168,14 @@ async def _find_streaming_call(
 
 
 def _repeat_call(call: dict[str, Any]) -> dict[str, Any]:
-    """Return the same call under another id and another token."""
+    """Return the same call with another id and progress token."""
     token = f"accord-check-{next_id()}"
     params = call["params"] | {"_meta": {"progressToken": token}}
     return call | {"id": next_id(), "params": params}
 
 
 async def _resume(line: RawConnection, last: str, id: Any, patience: float) -> Heard:
-    """Take up a stream after an event and read until the answer, or for so long."""
+    """Resume a stream after an event and read until the answer, or for this time."""
     for _ in range(_TRIES):
         async with exchanging(line, method="GET", accept=CONTENT_TYPE, last_event_id=last) as heard:
             if heard.status == _BUSY:
@@ -189,7 +189,7 @@ async def _resume(line: RawConnection, last: str, id: Any, patience: float) -> H
 
 
 def _of(heard: Heard, call: dict[str, Any]) -> list[Any]:
-    """Return what a stream carries that belongs to a call."""
+    """Return the messages of a stream that belong to a call."""
     token = call["params"]["_meta"]["progressToken"]
     progress = [
         each

@@ -1,4 +1,4 @@
-"""Opening a conversation: which revision is agreed on, and with whom."""
+"""Initialization: revisions, capabilities, and requests out of order."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -91,14 +91,14 @@ async def sends_invalid_initialize_parameters(probe: "Probe") -> None:
 @scenario("jsonrpc.request.answered", "ping.response.prompt", on=("stdio", "sse"), is_once=True)
 async def sends_requests_before_initialize(probe: "Probe") -> None:
     async with probe.open(begins=False, is_judged=False) as line:
-        # Whether they are refused is left to the server; that they are answered is not.
+        # The server may refuse them, but must answer.
         ping = await line.begin("ping")
         try:
             is_pinged = await _arrives(line, ping)
         except ConnectionEnded as error:
             probe.fail("practice.server.survives-errors", f"ends after the first ping: {error}")
             return
-        # A server that answers nothing until now has perhaps not started yet.
+        # A server that has not answered anything may still be starting.
         method = harmless_method(probe.facts)
         id = await line.begin(method) if method != "ping" else None
         await line.initialize(probe.revision)
@@ -118,10 +118,10 @@ async def _arrives(line: "RawConnection", id: Any, patience: float | None = None
 
 
 async def _blame_for_silence(probe: "Probe", line: "RawConnection", what: str) -> None:
-    """Make a verdict of a first request without answer, unless the server has not started.
+    """Record a verdict on a first request without an answer, unless the server is starting.
 
     Raises:
-        MessageTimeout: it answers a plain initialize no sooner.
+        MessageTimeout: it does not answer a valid initialize either.
     """
     await line.initialize(probe.revision)
     probe.fail("jsonrpc.request.answered", f"leaves {what} unanswered")
@@ -158,5 +158,5 @@ async def declares_no_capabilities(probe: "Probe") -> None:
         for tool, arguments in tools:
             id = await line.begin("tools/call", {"name": tool["name"], "arguments": arguments})
             await wait_for_answer(probe, line, id, f"a call of {tool['name']}")
-        # A question would be reported by the monitor.
+        # The monitor would report a request to the client.
         probe.holds("lifecycle.capabilities.respected", condition=True, why="")

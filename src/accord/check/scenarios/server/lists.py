@@ -77,7 +77,7 @@ async def lists_without_the_capability(probe: "Probe") -> None:
     undeclared = [name for name in _LISTS if not probe.facts.declares(name)]
     if not undeclared:
         return
-    # Asking is against the rules, so that only what comes of it can be judged.
+    # The request itself breaks the rules, so that only the answer is judged.
     async with probe.borrow(is_judged=False) as line:
         for name in undeclared:
             reply = await line.ask(_LISTS[name])
@@ -128,7 +128,7 @@ async def walks_all_pages(probe: "Probe") -> None:
 
 
 async def _walk(probe: "Probe", line: "RawConnection", id: str, method: str, cursor: str) -> bool:
-    """Follow cursors to the end; tells whether there is one."""
+    """Follow cursors; return whether they end."""
     used: list[str] = []
     following: Any = cursor
     while isinstance(following, str):
@@ -147,7 +147,7 @@ async def _walk(probe: "Probe", line: "RawConnection", id: str, method: str, cur
 async def _repeat_page(
     probe: "Probe", line: "RawConnection", method: str, member: str, cursor: str
 ) -> None:
-    # Lists may change in between: what is unstable is so twice.
+    # Lists may change in between: only a second difference counts.
     for is_last in (False, True):
         one, other = [await line.ask(method, {"cursor": cursor}) for _ in range(2)]
         is_same = one.result.get(member) == other.result.get(member) and not other.is_error

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from accord.check.probing.probe import Probe, ServerFacts
     from accord.check.probing.raw_connection import RawConnection, Reply
 
-# More than a pipe or a line buffer of usual size holds, and less than any sensible limit.
+# More than a usual pipe or line buffer (64 KiB) holds, less than any sensible limit.
 _LARGE: Final = 256 * 1024
 _DEEP: Final = 40
 _MANY: Final = 20
-# Seconds after which an answer is missing, where a later request was answered.
+# Seconds after which an answer is missing once a later request was answered.
 _LATE: Final = 1.0
 
 
@@ -42,7 +42,7 @@ async def pings(probe: "Probe") -> None:
 async def uses_ids_of_all_kinds(probe: "Probe") -> None:
     async with probe.borrow() as line:
         number = next_id()
-        # One value as a number and as a string are two ids, and may be in flight together.
+        # A number and its text are two ids, which may be in flight together.
         ids: list[Any] = [number, str(number), "accord-check", "ä €", 2**53 - 1, -number, 0]
         for id in ids:
             await line.start(harmless_method(probe.facts), id=id)
@@ -116,7 +116,7 @@ async def sends_a_batch(probe: "Probe") -> None:
             await send_and_wait(probe, line, batch, "a batch, which its revision does not have")
             return
         if await _answers_batch(probe, line, "a batch"):
-            # Some refuse the whole batch for one notification in it that they do not know.
+            # Some servers refuse a whole batch because of one unknown notification.
             what = "a batch with an unknown notification (it answers plain batches)"
             notice = {"jsonrpc": "2.0", "method": "notifications/accord-check/unknown"}
             await _answers_batch(probe, line, what, notice)
@@ -135,7 +135,7 @@ async def _answers_batch(
 ) -> bool:
     one, other = next_id(), f"batch-{next_id()}"
     batch = _batch(harmless_method(probe.facts), one, other, *between)
-    # Once something later is answered, what is still missing does not come.
+    # Once a later request is answered, a missing answer will not come.
     found = await send_and_wait(probe, line, batch, what)
     if found is None:
         return False
@@ -202,7 +202,7 @@ def _invalid_messages() -> list[tuple[str, Any]]:
 def _expect(
     probe: "Probe", line: "RawConnection", found: "list[Reply]", id: str, code: int, what: str
 ) -> None:
-    # Over HTTP the status alone may be the refusal.
+    # Over HTTP the status alone may refuse it.
     statuses = getattr(line.carrier, "statuses", ())
     is_refused = any(status not in _OK for status in statuses[-2:])
     found = [each for each in found if "jsonrpc" in each.message]
@@ -265,7 +265,7 @@ async def omits_required_parameters(probe: "Probe") -> None:
             if reply.code == METHOD_NOT_FOUND:
                 # lifecycle.capabilities.respected, which another scenario reports.
                 continue
-            # A tool call that goes wrong may always be answered as the tool's own failure.
+            # A failing tool call may always be answered with isError.
             is_failure = method == "tools/call" and reply.result.get("isError") is True
             probe.holds(
                 _INVALID_PARAMS,

@@ -40,7 +40,7 @@ async def asks_for_all_log_messages(probe: "Probe") -> None:
 
 @scenario(_LEAST, needs="logging", is_once=True)
 async def sets_every_log_level(probe: "Probe") -> None:
-    # The monitor would report the same under another name.
+    # The monitor would report the same under another id.
     async with probe.open(is_judged=False) as line:
         refused = [level for level in _LEVELS if (await line.ask(_SET, {"level": level})).is_error]
         if refused:
@@ -68,9 +68,9 @@ async def sets_every_log_level(probe: "Probe") -> None:
 async def _collect_levels(
     probe: "Probe", line: "RawConnection", level: str
 ) -> "tuple[list[Evidence], dict[str, Any]]":
-    """Return the messages that come while tools are called under this level, one of each level.
+    """Return one log message of each level from calls of all tools under this level.
 
-    The exchange that set the level comes first, as evidence.
+    The exchange that set the level is returned first, as evidence.
     """
     reply = await line.ask(_SET, {"level": level})
     since = len(line.received)
@@ -98,7 +98,7 @@ async def sets_an_unknown_log_level(probe: "Probe") -> None:
 
 
 _PROGRESS: Final = "notifications/progress"
-# Nobody can read more than this in a second.
+# More than a user can read in a second.
 _MOST: Final = 200
 _REPORTED: Final = (
     "progress.notification.token",
@@ -129,7 +129,7 @@ async def asks_for_progress(probe: "Probe") -> None:
                 )
         for token, id in wanted.items():
             await wait_for_answer(probe, line, id, f"a call with the progress token {token!r}")
-        # What is reported after the answer comes soon after it.
+        # Reports after the answer arrive soon after it.
         await line.collect(probe.subject.settling)
         reports = [each for each in line.received if each.get("method") == _PROGRESS]
         if not reports:

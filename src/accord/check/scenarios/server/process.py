@@ -1,4 +1,4 @@
-"""A launched server as a process: what it writes where, how it ends, how it takes signals."""
+"""A launched server as a process: its output, its exit, and signals."""
 
 import signal
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +23,7 @@ _NEWLINE: Final = "stdio.framing.newline-delimited"
 _NO_NEWLINE: Final = "stdio.framing.no-embedded-newline"
 _LOGS: Final = ("stdio.server.stderr-logging", "practice.stdio.log-to-stderr")
 _NO_PROCESS: Final = "the server is not a launched process"
-# How many lines one message is looked for in.
+# A message is searched in this many lines at most.
 _SPREAD: Final = 200
 
 
@@ -37,7 +37,7 @@ def _not_launched(probe: "Probe", *ids: str) -> bool:
 
 @scenario(_STREAMS, on=("stdio",), is_once=True)
 async def reads_answers_from_stdout(probe: "Probe") -> None:
-    # A server that answers anywhere else cannot be checked at all, and is told so.
+    # A server that answers anywhere else cannot be checked at all.
     if _not_launched(probe, _STREAMS) and probe.line.opening:
         probe.holds(_STREAMS, condition=True, why="")
 
@@ -68,7 +68,7 @@ async def closes_the_input_of_an_idle_server(probe: "Probe") -> None:
 
 
 def _judge_lines(probe: "Probe", records: "Iterable[Record]") -> None:
-    """Say what is wrong with lines that are no messages; the monitor says that they are none."""
+    """Judge lines that are not messages for their framing; the monitor reports the lines."""
     lines = [each for each in records if each.sender == "server"]
     texts = [each.raw for each in lines if each.raw is not None and each.raw.strip()]
     spread = any(
@@ -91,7 +91,7 @@ def _is_message(text: str) -> bool:
 
 
 def _are_several(text: str) -> bool:
-    """Tell whether a line is messages one after the other."""
+    """Return whether a line is several messages in a row."""
     import json
 
     decoder, place, count = json.JSONDecoder(), 0, 0

@@ -50,7 +50,7 @@ async def asks_for_every_prompt(probe: "Probe") -> None:
 
 
 async def _plain(probe: "Probe", line: "RawConnection", prompt: dict[str, Any]) -> dict[str, str]:
-    """Return arguments for a prompt: what the server suggests, else plain text."""
+    """Return arguments for a prompt: suggestions of the server, or plain text."""
     made: dict[str, str] = {}
     for name in arguments_of(prompt, only_required=True):
         reference = {"type": "ref/prompt", "name": str(prompt.get("name"))}
@@ -96,7 +96,7 @@ _ASKED_AT_MOST: Final = 10
 
 
 def can_complete(facts: "ServerFacts") -> bool:
-    """Tell whether the server may be asked; before there was a capability, anybody may be."""
+    """Return whether the server may be asked; revisions without the capability allow it."""
     return facts.declares("completions") or not catalogue()[_DECLARED].holds_in(facts.revision)
 
 
@@ -117,7 +117,7 @@ def arguments_of(prompt: Mapping[str, Any], *, only_required: bool = False) -> l
 
 
 def _references(facts: "ServerFacts") -> list[tuple[dict[str, str], str]]:
-    """Return what may be completed: a reference, and the name of an argument."""
+    """Return pairs of a reference and the name of an argument that may be completed."""
     found = [
         ({"type": "ref/prompt", "name": str(prompt.get("name"))}, name)
         for prompt in facts.prompts
@@ -140,7 +140,7 @@ async def complete_argument(
     name: str,
     known: Mapping[str, str],
 ) -> list[str]:
-    """Ask for values of an argument; empty where the server suggests none."""
+    """Return the server's suggestions for an argument."""
     if not can_complete(probe.facts):
         return []
     params: dict[str, Any] = {"ref": reference, "argument": {"name": name, "value": ""}}
@@ -176,7 +176,7 @@ async def completes_arguments(probe: "Probe") -> None:
 async def completes_without_the_capability(probe: "Probe") -> None:
     if can_complete(probe.facts):
         return
-    # Asking is against the rules, so that only what comes of it can be judged.
+    # The request itself breaks the rules, so that only the answer is judged.
     async with probe.borrow(is_judged=False) as line:
         for reference, name in _references(probe.facts)[:_ASKED_AT_MOST]:
             params = {"ref": reference, "argument": {"name": name, "value": ""}}

@@ -35,7 +35,7 @@ _VALIDATED: Final = "elicitation.answers.validated"
 _MODES: Final = "elicitation.mode.supported-only"
 _TOOLS: Final = "sampling.tools.not-without-capability"
 _TOOL_USE: Final = "sampling.tool-use.server-answers-all"
-# An answer that a form refuses: a text where it asks for something else, a number for a text.
+# Answers that a form refuses: a text for other types, a number for a text.
 _WRONG: Final = ("accord-check-wrong", 918273645)
 _OBJECTION: Final = re.compile(
     r"error|invalid|expected|must|fail|not a|wrong answer", re.IGNORECASE
@@ -168,7 +168,7 @@ async def sends_invalid_answers(probe: "Probe") -> None:
 
 
 def _wrong_content(question: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return an answer that the schema of a form refuses; None where none is known."""
+    """Return an answer that the schema of a form refuses; None if none is known."""
     params = question.get("params")
     schema = params.get("requestedSchema") if isinstance(params, dict) else None
     properties = schema.get("properties") if isinstance(schema, dict) else None
@@ -185,7 +185,7 @@ def _is_refused(schema: Any, value: Any) -> bool:
     try:
         return compile_schema(schema)(value) is not None
     except ValueError:
-        # What a schema means that is none is not known; the monitor reports it.
+        # The monitor reports an invalid schema.
         return False
 
 
@@ -224,18 +224,18 @@ _TOLD: Final = "timeouts.cancel-by-notification"
 _MAXIMUM: Final = "timeouts.maximum-despite-progress"
 _LATE: Final = "cancellation.sender.ignores-late"
 _ALL: Final = (_ESTABLISHED, _TOLD, _MAXIMUM, _LATE)
-# So many tools show how a server waits.
+# This many tools show how a server waits.
 _WAITING_TOOLS: Final = 4
-# How often the time to settle is waited for: long enough for who is impatient, no more.
+# How many settling times are waited for: enough for an impatient server.
 _WAITS: Final = 4
 
 
 class _Question(msgspec.Struct):
-    """A question that stays unanswered for a while.
+    """A request of the server that stays unanswered for a while.
 
     Attributes:
-        call: the id of the call during which it was asked.
-        message: the question.
+        call: the id of the tool call during which it was sent.
+        message: the request.
         waits: how many times the settling time passed without an answer of that call.
     """
 
@@ -245,13 +245,13 @@ class _Question(msgspec.Struct):
 
     @property
     def token(self) -> Any:
-        """The token under which the server wants to hear of progress."""
+        """The progress token of the request."""
         params = self.message.get("params")
         meta = params.get("_meta") if isinstance(params, dict) else None
         return meta.get("progressToken") if isinstance(meta, dict) else None
 
     def is_given_up(self, line: "RawConnection") -> bool:
-        """Tell whether the server said that it needs no answer any more."""
+        """Return whether the server cancelled the request."""
         return any(
             each.get("method") == _CANCELLED
             and isinstance(params := each.get("params"), dict)
@@ -260,7 +260,7 @@ class _Question(msgspec.Struct):
         )
 
     def is_over(self, line: "RawConnection") -> bool:
-        """Tell whether the call was answered all the same."""
+        """Return whether the call was answered anyway."""
         return any(each.message.get("id") == self.call for each in replies(line.received))
 
 
@@ -272,7 +272,7 @@ async def leaves_requests_of_the_server_unanswered(probe: "Probe") -> None:
             probe.skip(id, "no tool that may be called sends a request to the client")
         return
     async with probe.open() as line:
-        # What a server asks at the beginning belongs to no call, and is answered.
+        # Requests at the beginning belong to no call, and are answered.
         await line.collect(probe.subject.settling)
         line.respond = _silent
         questions: list[_Question] = []
@@ -280,7 +280,7 @@ async def leaves_requests_of_the_server_unanswered(probe: "Probe") -> None:
             try:
                 found = await _requests_to(line, str(tool["name"]), arguments)
             except MessageTimeout:
-                # It may let all calls wait for the answer that it does not get.
+                # The server may hold all calls until it gets its answer.
                 break
             if found is not None:
                 questions.append(found)
@@ -305,10 +305,10 @@ async def _silent(line: "RawConnection", question: dict[str, Any]) -> None:
 async def _requests_to(
     line: "RawConnection", tool: str, arguments: dict[str, Any]
 ) -> _Question | None:
-    """Call a tool and return what it asks; None where it asks nothing this time.
+    """Call a tool and return its request to the client; None if it sends none.
 
     Raises:
-        Silence: it neither asks nor is done.
+        MessageTimeout: it neither sends a request nor ends.
     """
     since = len(line.received)
     call = await line.start("tools/call", {"name": tool, "arguments": arguments})
@@ -325,7 +325,7 @@ async def _requests_to(
 
 
 async def _wait(probe: "Probe", line: "RawConnection", questions: list[_Question]) -> None:
-    """Let the time pass in which an impatient server gives up; tell it of progress if it wants."""
+    """Wait until an impatient server gives up; send progress if it asked for that."""
     for step in range(_WAITS):
         for question in questions:
             if question.token is not None:
@@ -349,7 +349,7 @@ def _judge_waiting(probe: "Probe", line: "RawConnection", question: _Question) -
 
 
 async def _answer_late(probe: "Probe", line: "RawConnection", questions: list[_Question]) -> None:
-    """Answer what the server gave up: nothing may come of it."""
+    """Answer requests that the server gave up: it must ignore the answers."""
     if not questions:
         probe.skip(_LATE, "the server cancels none of its requests")
         return

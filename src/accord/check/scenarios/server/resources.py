@@ -1,4 +1,4 @@
-"""Resources: each kind is read, templates are filled in, changes are waited for."""
+"""Resources: reading, templates, subscriptions."""
 
 import re
 from itertools import pairwise
@@ -31,7 +31,7 @@ _OF_CONTENTS: Final = (
 _OF_UPDATES: Final = ("resources.updated.uri-param", "resources.updated.subscribers-only")
 _READ_AT_MOST: Final = 10
 _NO_URIS: Final = ("accord check: no uri", "::", "http://[accord-check", "desk//\\no\\scheme")
-# What passes by itself is no change of a resource: clock times, and moments as numbers.
+# Timestamps change by themselves, which does not count as a change of a resource.
 _TIME: Final = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?|\d{10,}(?:\.\d+)?")
 
 
@@ -54,7 +54,7 @@ async def reads_every_resource(probe: "Probe") -> None:
 
 
 async def _expand(probe: "Probe", line: "RawConnection", template: dict[str, Any]) -> str | None:
-    """Fill a template in, with what the server suggests where it does."""
+    """Expand a template with suggestions of the server, or plain values."""
     text = template.get("uriTemplate")
     if not isinstance(text, str):
         return None
@@ -102,7 +102,7 @@ async def subscribes_to_resources(probe: "Probe") -> None:
             await line.collect(probe.subject.settling)
         for uri in _updates(line):
             probe.holds(_SENT, condition=True, why=f"{uri} was announced")
-        # Updates that name nothing, or something else, are reported by the monitor.
+        # The monitor reports updates without a uri, or with another one.
         is_silent = all(each.get("method") != _UPDATED for each in line.received)
         if changed and is_silent and is_listening(line):
             probe.fail(_SENT, f"sends no update although {changed[0]!r} changed")
@@ -110,7 +110,7 @@ async def subscribes_to_resources(probe: "Probe") -> None:
             probe.skip(id, "no resource with a subscription changed during the check")
         for uri in watched:
             await line.ask("resources/unsubscribe", {"uri": uri})
-        # The monitor reports updates that come now.
+        # The monitor reports updates that arrive now.
         await line.collect(probe.subject.settling)
 
 
@@ -120,7 +120,7 @@ async def _contents(line: "RawConnection", uri: str) -> str:
 
 
 async def _has_changed(line: "RawConnection", uri: str, before: list[str]) -> bool:
-    """Tell whether a resource changed meanwhile, and not just because it was read."""
+    """Return whether a resource changed, and not only because it was read."""
     is_made_by_reading = all(one != other for one, other in pairwise(before))
     return not is_made_by_reading and await _contents(line, uri) != before[-1]
 

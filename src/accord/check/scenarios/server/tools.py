@@ -1,4 +1,4 @@
-"""Tools: calls with plain arguments, with wrong ones, and of tools that do not exist."""
+"""Tools: calls with valid arguments, with invalid ones, and of unknown tools."""
 
 from typing import TYPE_CHECKING, Any, Final
 
@@ -32,7 +32,7 @@ _HEALTH: Final = "practice.tools.health-check"
 _RATE: Final = "tools.server.rate-limited"
 
 _HEALTH_WORDS: Final = ("health", "status", "ping", "alive", "diagnos", "version")
-# Wrong calls of so many tools show how the server takes them.
+# Invalid calls of this many tools show how the server handles them.
 _WRONGED: Final = 8
 
 
@@ -55,13 +55,13 @@ def _none_may_be_called(facts: "ServerFacts") -> str | None:
 )
 async def calls_every_tool(probe: "Probe") -> None:
     async with probe.borrow() as line:
-        # The monitor holds results to the schemas that it saw on this line.
+        # The monitor compares results with the schemas that it saw on this connection.
         await list_all(line, "tools/list", "tools")
         made = await call_all(probe, line)
         for tool, reply in made:
             _judge_failure(probe, reply, f"a call of {tool['name']}")
             if reply.is_error:
-                # Valid for the schema is not yet valid for the tool.
+                # A tool may refuse arguments that its schema allows.
                 is_told_apart = reply.code != INVALID_PARAMS
                 probe.holds(
                     _EXECUTION,
@@ -90,7 +90,7 @@ async def _judge_structured(
         for id in (_STRUCTURED, _CONFORMS):
             probe.skip(id, "no tool that may be called has an outputSchema and succeeds")
         return
-    # Where somebody else changed the list meanwhile, the monitor forgot the schemas.
+    # If the list changed meanwhile, the monitor has dropped the schemas.
     for tool, arguments in probe.facts.callable_tools():
         if tool["name"] in due and not _was_held_to_schemas(line):
             await list_all(line, "tools/list", "tools")
@@ -108,7 +108,7 @@ def _was_held_to_schemas(line: "RawConnection") -> bool:
 
 
 def _judge_failure(probe: "Probe", reply: "Reply", what: str) -> None:
-    """Judge how a failure is told, where it is told as a result."""
+    """Judge how a failure is reported as a result."""
     if reply.result.get("isError") is not True:
         return
     text = text_of(reply)
@@ -192,7 +192,7 @@ def _judge_refusal(probe: "Probe", reply: "Reply", what: str) -> None:
 
 
 def _wrong_arguments(tool: dict[str, Any], arguments: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return arguments without one that is required, and with one of another type."""
+    """Return arguments without a required one, and with one of another type."""
     schema = tool.get("inputSchema")
     schema = schema if isinstance(schema, dict) else {}
     required = schema.get("required")
@@ -215,7 +215,7 @@ async def calls_an_unknown_tool(probe: "Probe") -> None:
         reply = await line.ask(_CALL, {"name": "accord-check-no-such-tool", "arguments": {}})
         probe.holds(
             _UNKNOWN,
-            # In words of the specification an unknown tool is a protocol error.
+            # The specification calls an unknown tool a protocol error.
             reply.is_error,
             f"answers a call of an unknown tool with {reply}, expected error -32602",
         )
