@@ -314,7 +314,7 @@ class IsSilencedByNonsense(Raw):
     is_silent = False
 
     def hear(self, text: Any) -> None:
-        self.is_silent = self.is_silent or text == b"this is no message"
+        self.is_silent = self.is_silent or text == b"this is not a message"
         if not self.is_silent or b'"result"' in text:
             super().hear(text)
 
@@ -1149,8 +1149,8 @@ UNBREAKABLE: dict[str, str] = {
     "cancellation.receiver.may-ignore": "a permission",
     "completion.client.care": "nothing shows it but a client that goes on",
     "errors.code.internal-error": "what made a client fail is not seen",
-    "errors.code.invalid-request": "a client is asked nothing by what is no request",
-    "errors.code.parse-error": "a client is asked nothing by what is no request",
+    "errors.code.invalid-request": "a client cannot be asked by anything but a request",
+    "errors.code.parse-error": "a client cannot be asked by anything but a request",
     "errors.invalid-params.data-details": "a permission",
     "http.get.client-may-listen": "a permission",
     "http.streams.multiple": "a permission",

@@ -139,7 +139,10 @@ def test_a_command_that_is_not_there_is_said_so():
     process = launched("--", "accord-no-such-command")
     out, err = process.communicate(timeout=LONG)
     assert (process.returncode, out) == (2, b"")
-    assert b"accord-no-such-command cannot be launched: No such file" in err
+    assert (
+        b"accord-no-such-command: could not be started: 'accord-no-such-command' was not found"
+        in err
+    )
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1"])

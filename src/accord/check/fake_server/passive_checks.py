@@ -30,6 +30,7 @@ PASSIVELY_CHECKED: Final = frozenset(
     {
         *_METHODS,
         "http.client.accept-both",
+        "http.client.supports-both-forms",
         "http.client.post-messages",
         "http.client.protocol-version-header",
         "http.get.accept-event-stream",
@@ -38,6 +39,7 @@ PASSIVELY_CHECKED: Final = frozenset(
         "http.streams.multiple",
         "jsonrpc.request.answered",
         "lifecycle.shutdown.http-close",
+        "lifecycle.version.client-disconnects",
         "lifecycle.shutdown.stdio-close-stdin",
         "ping.response.prompt",
         "practice.list.empty-params",

@@ -69,7 +69,7 @@ class FakeStdioTransport:
         self.command: list[str] = []
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         port = self._server.sockets[0].getsockname()[1]
         # By its path and without site-packages: clients wait for it to start.
         self.command = [sys.executable, "-I", "-S", stdio_relay.__file__, str(port), self._key]
@@ -94,7 +94,7 @@ class FakeStdioTransport:
             with contextlib.suppress(OSError):
                 writer.write(f"{command}\n".encode())
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -151,11 +151,11 @@ class FakeStdioTransport:
             return
         line.hear(data)
         if line.received and line.received[-1].get("method") == "notifications/initialized":
-            task = asyncio.get_running_loop().create_task(self._begun(line))
+            task = asyncio.get_running_loop().create_task(self._run_scenario(line))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
-    async def _begun(self, line: RawConnection) -> None:
+    async def _run_scenario(self, line: RawConnection) -> None:
         with contextlib.suppress(ConnectionEnded):
             await self._fake.on_initialized(line)
 

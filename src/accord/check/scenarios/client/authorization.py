@@ -1,4 +1,4 @@
-"""Protected servers: how a client finds out whom to ask for a token, asks, and uses it."""
+"""Protected servers: how a client finds their authorization server, gets a token and uses it."""
 
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -37,7 +37,7 @@ _NOT_AT_ALL: Final = "the client does not ask for authorization, which is option
 
 
 def _tried_authorization(run: "ClientRun") -> bool:
-    """Return whether the client did anything about being refused."""
+    """Return whether the client tried to get authorization."""
     return any(each.path not in PROTECTED for each in run.requests)
 
 
@@ -82,7 +82,7 @@ def _judge_authorize(run: "ClientRun", request: "ReceivedRequest") -> None:
     if uri is None:
         return
     parts = urlsplit(uri)
-    # Loopback addresses are what localhost means, and schemes of native apps are no http.
+    # Loopback addresses mean localhost, and native apps use schemes other than http.
     is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
     why = f"asks to be redirected to {uri}"
     is_fine = parts.scheme == "https" or is_local or parts.scheme not in ("http", "")
@@ -98,7 +98,7 @@ def _judge_authorize(run: "ClientRun", request: "ReceivedRequest") -> None:
 
 
 def _is_loopback_of(uri: str, known: list[str]) -> bool:
-    """Return whether a redirect differs from a registered one by the port of a loopback alone."""
+    """Return whether a redirect differs from a registered one only by a loopback port."""
     parts = urlsplit(uri)
     return any(
         urlsplit(each)._replace(netloc="") == parts._replace(netloc="")
@@ -180,7 +180,7 @@ def _exclude(run: "ClientRun", why: str) -> None:
     on=("http", "sse"),
 )
 class RequiresToken(ProtectedFakeServer):
-    """Wants a token, and says where its metadata is."""
+    """Requires a token, and names its metadata."""
 
     async def judge(self, run: "ClientRun") -> None:
         if not _tried_authorization(run):
@@ -188,7 +188,7 @@ class RequiresToken(ProtectedFakeServer):
             return
         run.passes("auth.challenge.client-reacts")
         named = any(each.path == self.names_metadata for each in run.requests)
-        # Clients of 2025-03-26 know nothing of that metadata; the rows begin later.
+        # Clients of 2025-03-26 do not know that metadata; the requirements begin later.
         why = "does not fetch the metadata that the challenge names"
         id = "auth.challenge.client-parses"
         if run.holds(id, named, why):
@@ -210,7 +210,7 @@ class RequiresToken(ProtectedFakeServer):
     revisions=revisions_of("auth.discovery.base-url"),
 )
 class IssuesItsOwnTokens(ProtectedFakeServer):
-    """Wants a token, and is its own authorization server, as in 2025-03-26."""
+    """Requires a token, and is its own authorization server, as in 2025-03-26."""
 
     names_metadata = None
 
@@ -223,7 +223,7 @@ class IssuesItsOwnTokens(ProtectedFakeServer):
         if found:
             why = f"looks for metadata at {found[0].path} alone, not at the root"
             run.holds("auth.discovery.base-url", roots, why, request=found[0])
-        # Only who request for this revision knew that it would be agreed on.
+        # Only a client that asked for this revision knew that it would be agreed on.
         if self.requested_revisions and self.requested_revisions[0] in self.revisions:
             for request in roots:
                 given = request.headers.get("mcp-protocol-version")
@@ -244,7 +244,7 @@ class IssuesItsOwnTokens(ProtectedFakeServer):
     revisions=revisions_of("auth.discovery.base-url"),
 )
 class RequiresTokenWithoutMetadata(ProtectedFakeServer):
-    """Wants a token, and describes neither itself nor its authorization server."""
+    """Requires a token, and publishes no metadata."""
 
     names_metadata = None
     has_metadata = False
@@ -269,7 +269,7 @@ class RequiresTokenWithoutMetadata(ProtectedFakeServer):
 
 @client_scenario("auth.state.verified", on=("http", "sse"))
 class ReturnsAnotherState(ProtectedFakeServer):
-    """Sends the client back with a state that is not its own."""
+    """Redirects the client with a state that it did not send."""
 
     state = "not-the-state-of-the-client"
 

@@ -1,4 +1,4 @@
-"""Answers that come late or never, and cancellations of both sides."""
+"""Late and missing answers, and cancellations of both parties."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
 
 _CANCELLED: Final = "notifications/cancelled"
-# An answer that takes as long as this is still being made when a cancellation arrives.
+# An answer that takes this long is not ready when a cancellation arrives.
 _SLOW: Final = 0.08
 _SURELY_SLOW: Final = 1.0
 _AGAIN: Final = 2
@@ -23,7 +23,7 @@ _FOREVER: Final = 120.0
 
 
 class _LeavesRequestUnanswered(FakeServer):
-    """Leaves one request without an answer."""
+    """Leaves one request unanswered."""
 
     def __init__(self, revision: Any = None) -> None:
         super().__init__(revision)
@@ -41,7 +41,7 @@ class _LeavesRequestUnanswered(FakeServer):
             await super().respond(line, request)
 
     async def stick(self, line: RawConnection, request: dict[str, Any]) -> None:
-        """Do what is done instead of answering."""
+        """Run instead of answering."""
 
     def is_cancelled(self, run: "ClientRun") -> bool:
         """Return whether the client cancelled the request."""
@@ -50,7 +50,7 @@ class _LeavesRequestUnanswered(FakeServer):
         return any(isinstance(each, dict) and each.get("requestId") == id for each in named)
 
     def patient(self, run: "ClientRun") -> str:
-        """Say that the client did not give up."""
+        """Record that the client did not give up."""
         if self.stuck is None:
             return "the client sent no request that could be left unanswered"
         return "the client did not give up a request before the time limit of the check"
@@ -77,7 +77,7 @@ class NeverAnswers(_LeavesRequestUnanswered):
 
 @client_scenario("timeouts.maximum-despite-progress")
 class ReportsProgressForever(_LeavesRequestUnanswered):
-    """Reports progress, and never an answer."""
+    """Reports progress and never answers."""
 
     streams = True
 
@@ -125,7 +125,7 @@ class AnswersCancelledRequests(_LeavesRequestUnanswered):
             lambda message: message.get("method") == _CANCELLED, "a cancellation", patience=_FOREVER
         )
         if line.log.transport == "http":
-            # Time to leave the stream on which the answer would come.
+            # Time for the client to leave the stream of the answer.
             for _ in range(_LOOKS):
                 if not line.carrier.is_waited_for(request.get("id")):
                     self.survived = True
@@ -137,16 +137,16 @@ class AnswersCancelledRequests(_LeavesRequestUnanswered):
         self._has_answered = True
         await line.say(answer)
         if line.log.transport == "http" and not self.fake_transport.streaming:
-            return  # there is no way to ask whether it survived
+            return  # a disconnected client cannot be pinged
         self.survived = await self.ask(line, "ping") is not None
         if not self.survived:
-            # That silence is the late answer's doing, not the ping's.
+            # The late answer caused the silence, not the ping.
             self.unanswered_methods.remove("ping")
 
     async def judge(self, run: "ClientRun") -> None:
         id = "cancellation.sender.ignores-late"
         if run.transport == "http" and self.is_cancelled(run) and not self._has_answered:
-            # It may have gone before it was looked for: it left the answer's stream all the same.
+            # It may have disconnected earlier; it left the stream of the answer in any case.
             self.survived = True
         if self.survived is None:
             run.skip(id, "the client cancelled nothing, or left at once")
@@ -171,7 +171,7 @@ class NeverAnswersPings(_LeavesRequestUnanswered):
                 run.skip(id, "the client's reaction cannot be observed")
 
     def _is_last(self, run: "ClientRun") -> bool:
-        """Return whether the client left because of the ping: it sent no further request."""
+        """Return whether the client sent no further request after the ping."""
         if run.line is None or self.stuck is None or run.exit_code is None:
             return False
         place = run.line.received.index(self.stuck)
@@ -185,7 +185,7 @@ class NeverAnswersPings(_LeavesRequestUnanswered):
     "cancellation.races", "cancellation.receiver.stops", "cancellation.receiver.frees-and-silent"
 )
 class CancelsItsRequests(FakeServer):
-    """Asks, and takes it back at once."""
+    """Sends requests and cancels them at once."""
 
     streams = True
 
@@ -207,7 +207,7 @@ class CancelsItsRequests(FakeServer):
                 await self._cancel_sampling(line, request, seconds)
 
     async def _time_sampling(self, line: RawConnection, request: dict[str, Any]) -> float | None:
-        """Return how long the client takes to answer, on a busy machine the least of some times."""
+        """Return the shortest time in which the client answers, of several tries."""
         seconds = await asks_model(self, line, request)
         for _ in range(_AGAIN):
             if seconds is None or not _SLOW <= seconds < _SURELY_SLOW:
@@ -261,7 +261,7 @@ class CancelsItsRequests(FakeServer):
     "cancellation.invalid-ignored", "cancellation.receiver.may-ignore", is_judged=False
 )
 class CancelsUnknownRequests(FakeServer):
-    """Cancels what was never asked, in words that make no sense."""
+    """Cancels unknown requests, with malformed notifications."""
 
     streams = True
 

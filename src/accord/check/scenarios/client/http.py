@@ -1,4 +1,4 @@
-"""Streamable HTTP: both forms of answers, broken streams, lost sessions, servers of old."""
+"""Streamable HTTP: JSON and streams, broken streams, lost sessions, fallback to SSE."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from accord.check.fake_server.http_transport import RawResponse, ReceivedRequest
 
 _RETRY: Final = 200
-# Clocks of two processes, and timers that are rounded.
+# Two processes read two clocks, and timers are rounded.
 _TOLERANCE: Final = 0.02
 # A client that listens opens its stream about when it sends its first request.
 _LOOK: Final = 0.02
@@ -34,7 +34,7 @@ class AnswersWithEventStreams(FakeServer):
 
 @client_scenario(on=("http",))
 class RefusesGetStreams(FakeServer):
-    """Offers no stream for listening."""
+    """Offers no stream by GET."""
 
     listens = False
 
@@ -47,7 +47,7 @@ class RefusesGetStreams(FakeServer):
     on=("http",),
 )
 class DropsStreams(FakeServer):
-    """Breaks the connection before it answers; the answer waits for a client that resumes."""
+    """Drops the connection before it answers; a client that resumes gets the answer."""
 
     streams = True
     retry = _RETRY
@@ -58,7 +58,7 @@ class DropsStreams(FakeServer):
 
     async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
         await self.say(line, _LOG, beside=request)
-        # Once the event has left.
+        # Give the event time to be sent.
         await asyncio.sleep(0.05)
         self.dropped_at = asyncio.get_running_loop().time()
         line.carrier.drop(request.get("id"))
@@ -83,14 +83,14 @@ class DropsStreams(FakeServer):
         run.holds(
             "http.sse.client-honours-retry",
             waited >= _RETRY / 1000 - _TOLERANCE,
-            f"reconnects after {waited * 1000:.0f} ms, the server request for {_RETRY} ms",
+            f"reconnects after {waited * 1000:.0f} ms, the server asked for {_RETRY} ms",
             request=resumed[0],
         )
 
 
 @client_scenario("http.sse.resume-header", on=("http",))
 class DropsGetStreams(FakeServer):
-    """Breaks the connection of a client that listens."""
+    """Drops the GET stream of a client."""
 
     retry = 20
 
@@ -105,7 +105,7 @@ class DropsGetStreams(FakeServer):
                 await asyncio.sleep(0.05)
                 line.carrier.drop()
                 self.is_dropped = True
-                # As long as a client that comes back at once takes to do so.
+                # Time for a client that reconnects at once.
                 await asyncio.sleep(0.3)
                 return
             await asyncio.sleep(_LOOK)
@@ -183,7 +183,7 @@ def _opens(request: "ReceivedRequest") -> bool:
     return request.method == "POST" and request.name == "initialize"
 
 
-# -- servers of the older form
+# -- servers with only HTTP and SSE
 
 
 class _SpeaksOnlySse(FakeServer):
@@ -194,14 +194,14 @@ class _SpeaksOnlySse(FakeServer):
     "http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",)
 )
 class SpeaksOnlySseWith405(_SpeaksOnlySse):
-    """Speaks the older form alone, and refuses the newer one with 405."""
+    """Speaks only HTTP with SSE, and refuses Streamable HTTP with 405."""
 
 
 @client_scenario(
     "http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",)
 )
 class SpeaksOnlySseWith404(_SpeaksOnlySse):
-    """Speaks the older form alone, and refuses the newer one with 404."""
+    """Speaks only HTTP with SSE, and refuses Streamable HTTP with 404."""
 
     refusal = 404
 
@@ -210,6 +210,6 @@ class SpeaksOnlySseWith404(_SpeaksOnlySse):
     "http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",)
 )
 class SpeaksOnlySseWith400(_SpeaksOnlySse):
-    """Speaks the older form alone, and refuses the newer one with 400."""
+    """Speaks only HTTP with SSE, and refuses Streamable HTTP with 400."""
 
     refusal = 400

@@ -13,7 +13,7 @@ from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
 
-# What a client may still say that has agreed on nothing.
+# A client without an agreed revision may still send these.
 _OPENING: Final = ("initialize", "ping", "server/discover")
 _LATE: Final = 0.3
 _NEWEST: Final = BEFORE_HANDSHAKE.id
@@ -67,7 +67,7 @@ class RefusesInitialize(FakeServer):
 
 @client_scenario("lifecycle.initialize.client-waits")
 class AnswersInitializeLate(FakeServer):
-    """Takes its time to answer initialize."""
+    """Answers initialize late."""
 
     async def result(
         self, line: RawConnection, method: str, params: dict[str, Any]
@@ -78,7 +78,7 @@ class AnswersInitializeLate(FakeServer):
 
     async def judge(self, run: "ClientRun") -> None:
         if run.is_initialized:
-            run.passes("lifecycle.initialize.client-waits")  # unless a monitor saw otherwise
+            run.passes("lifecycle.initialize.client-waits")  # unless a monitor found a violation
 
 
 @client_scenario("ping.response.prompt", on=("stdio", "sse"))
@@ -107,7 +107,7 @@ class ChoosesNewestRevision(FakeServer):
     ) -> Mapping[str, Any]:
         asked = str(params.get("protocolVersion"))
         answer = super().initialize_result(line, params)
-        # Judged by what the client asked for: whether it should have asked for more.
+        # Judged by the revision that the client asked for.
         line.revision = REVISIONS[asked].id if asked in REVISIONS else line.revision
         return {**answer, "protocolVersion": _NEWEST}
 
@@ -124,7 +124,7 @@ _ID: Final = "stdio.shutdown.escalates"
 
 @client_scenario(_ID, on=("stdio",))
 class IgnoresShutdown(FakeServer):
-    """Goes on though its input ended, and ignores SIGTERM."""
+    """Keeps running after its input was closed, and ignores SIGTERM."""
 
     relay_commands = ("stubborn",)
 
@@ -142,7 +142,7 @@ class IgnoresShutdown(FakeServer):
 
 @client_scenario("stdio.stderr-not-an-error-signal", on=("stdio",))
 class WritesToStderr(FakeServer):
-    """Writes errors and warnings to stderr, and means nothing by it."""
+    """Writes harmless errors and warnings to stderr."""
 
     relay_commands = ("stderr ERROR: this is only a check",)
 

@@ -1,4 +1,4 @@
-"""Lists in pages of every size, and completions that are only a part."""
+"""Lists in pages of different sizes, and incomplete completions."""
 
 import secrets
 from collections.abc import Mapping
@@ -36,9 +36,9 @@ class PagedLists(FakeServer):
 
     def __init__(self, revision: Any = None) -> None:
         super().__init__(revision)
-        # Of each cursor: whose it is, which list, which page.
+        # For each cursor: its connection, list and page.
         self.cursors: dict[str, tuple[RawConnection, str, int]] = {}
-        # Of each list: how many entries each page had that the client got.
+        # For each list: the sizes of the pages that the client fetched.
         self.fetched: dict[str, list[int]] = {}
         self.foreign: list[str] = []
         self.needless: list[str] = []
@@ -91,7 +91,7 @@ class ReturnsListsInPages(PagedLists):
         for method, pages in self.fetched.items():
             if len(pages) > 1:
                 run.passes("pagination.cursor.continues")
-                # Whoever has followed one cursor and stops at a short page took it for the last.
+                # A client that followed a cursor and stops here took a short page for the last.
                 why = f"stops {method} at a page of {pages[-1]}, although more pages follow"
                 stops_short = len(pages) < len(_SIZES) and pages[-1] < _SIZES[0]
                 run.holds("pagination.page-size-not-assumed", not stops_short, why)
@@ -122,7 +122,7 @@ class ReturnsPromptsInPages(PagedLists):
 
 
 def _judge_exit(run: "ClientRun", id: str, has_listed: bool, has_continued: bool) -> None:  # noqa: FBT001
-    """Judge by whether pages make the client fail that does not fail otherwise."""
+    """Judge whether a client that succeeds without pages fails with them."""
     if not has_listed:
         run.skip(id, "the client lists nothing of this kind")
     elif run.usual_exit_code == 0 and run.exit_code != 0:

@@ -1,4 +1,4 @@
-"""What a server may ask a client, and what it may not."""
+"""Requests to a client: valid ones, undeclared ones, and malformed ones."""
 
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
@@ -45,9 +45,9 @@ FORMS: Final[tuple[dict[str, Any], ...]] = (
         "required": ["age", "share", "agreed", "colour"],
     },
 )
-# What takes a person or a model has more time than what a program answers.
+# Seconds for answers of a person or a model, which take longer than those of a program.
 _THINKING: Final = 20.0
-# Nobody can read more than this during one answer.
+# More reports than a user can read during one answer.
 _MOST_REPORTS: Final = 200
 
 
@@ -58,14 +58,14 @@ def knows_forms(line: RawConnection) -> bool:
 
 
 def can_elicit(line: RawConnection) -> bool:
-    """Return whether the client may be asked to run a form."""
+    """Return whether the client may be asked to show a form."""
     return knows_forms(line) and "elicitation" in line.client_capabilities
 
 
 async def asks_model(
     server: FakeServer, line: RawConnection, request: dict[str, Any]
 ) -> float | None:
-    """Ask the client to ask its model; returns the seconds it took, None where it did not."""
+    """Send a sampling request; return the seconds it took, None without a result."""
     began = asyncio.get_running_loop().time()
     reply = await _ask_slowly(server, line, "sampling/createMessage", SAMPLING, request)
     return None if reply is None or reply.is_error else asyncio.get_running_loop().time() - began
@@ -74,7 +74,7 @@ async def asks_model(
 async def _ask_slowly(
     server: FakeServer, line: RawConnection, method: str, params: Any, request: dict[str, Any]
 ) -> Reply | None:
-    """Ask what a person or a model answers: to wait longer than we do is no breach."""
+    """Send a request that a person or a model answers: a late answer is not a violation."""
     reply = await server.ask(line, method, params, beside=request, patience=_THINKING)
     if reply is None:
         server.unanswered_methods.pop()
@@ -88,7 +88,7 @@ async def _ask_slowly(
     "progress.rate-limited",
 )
 class SendsEveryRequest(FakeServer):
-    """Asks all that a server may ask, and tells all that it may tell."""
+    """Sends every request and notification that a server may send."""
 
     streams = True
 
@@ -156,7 +156,7 @@ class SendsEveryRequest(FakeServer):
         self._judge_reports(run)
 
     def _judge_failures(self, run: "ClientRun") -> None:
-        """Take note of a client that fails by itself: nothing else makes one fail."""
+        """Record errors of the client itself: a check cannot cause them."""
         for id, reply in self.failures:
             if reply.code == -32603:
                 run.passes(id, "errors.code.internal-error")
@@ -205,7 +205,7 @@ class SendsEveryRequest(FakeServer):
     "sampling.errors",
 )
 class SendsInvalidRequests(FakeServer):
-    """Asks for what does not exist, was not declared, or makes no sense."""
+    """Sends unknown, undeclared and malformed requests."""
 
     streams = True
 
@@ -256,7 +256,7 @@ class SendsInvalidRequests(FakeServer):
             run.skip("errors.code.invalid-params", "the client accepted invalid parameters")
             return
         run.passes("sampling.errors")
-        # Faults of its own (-32603) and a user who refuses (-1) are not told apart from here.
+        # From here, internal errors (-32603) and refusals of the user (-1) look the same.
         if senseless.code not in (-32603, -1):
             why = f"answers invalid parameters with {senseless}"
             wrong = senseless.code in (-32601, -32700)
@@ -297,5 +297,5 @@ class SendsBatches(FakeServer):
             run.holds("jsonrpc.batch.receive", self.answered == 2, why)
 
     def is_deaf(self, run: "ClientRun") -> bool:
-        """Return whether the client stayed, and went on after the batch it did not answer."""
+        """Return whether the client stayed connected although it did not answer the batch."""
         return run.ended_as_usual or run.exit_code is None

@@ -1,4 +1,4 @@
-"""What a client does not expect: text that is no message, answers to nothing, faulty results."""
+"""Unexpected messages: malformed text, unrequested answers, errors, invalid results."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
 
 _GARBAGE: Final[tuple[bytes, ...]] = (
-    b"this is no message",
+    b"this is not a message",
     b'{"jsonrpc": "2.0", "method":',
     b"42",
     b"[]",
@@ -23,7 +23,7 @@ _GARBAGE: Final[tuple[bytes, ...]] = (
 
 
 class _UnexpectedMessages(FakeServer):
-    """Says something odd, and then pings."""
+    """Sends unexpected messages, and then pings."""
 
     streams = True
     said: tuple[Any, ...] = ()
@@ -33,12 +33,12 @@ class _UnexpectedMessages(FakeServer):
         self.answers: bool | None = None
 
     async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
-        for each in self.odd_words(line):
+        for each in self.unexpected_messages(line):
             await self.say(line, each, beside=request)
         self.answers = await self.ask(line, "ping", beside=request) is not None
 
-    def odd_words(self, line: RawConnection) -> tuple[Any, ...]:
-        """Return what is said."""
+    def unexpected_messages(self, line: RawConnection) -> tuple[Any, ...]:
+        """Return the messages to send."""
         return self.said
 
     async def judge(self, run: "ClientRun") -> None:
@@ -56,7 +56,7 @@ class _UnexpectedMessages(FakeServer):
 
 @client_scenario("ping.response.prompt", is_judged=False)
 class SendsMalformedMessages(_UnexpectedMessages):
-    """Sends text that is no message, and messages with faults."""
+    """Sends text that is not a message, and malformed messages."""
 
     said = _GARBAGE
 
@@ -65,7 +65,7 @@ class SendsMalformedMessages(_UnexpectedMessages):
 class SendsUnrequestedAnswers(_UnexpectedMessages):
     """Sends answers to requests that were never sent, and one answer twice."""
 
-    def odd_words(self, line: RawConnection) -> tuple[Any, ...]:
+    def unexpected_messages(self, line: RawConnection) -> tuple[Any, ...]:
         opening = next((each for each in line.received if each.get("method") == "initialize"), {})
         error = {"code": -32603, "message": "a check"}
         return (
@@ -78,7 +78,7 @@ class SendsUnrequestedAnswers(_UnexpectedMessages):
 
 @client_scenario()
 class AnswersWithErrors(FakeServer):
-    """Answers with errors: failed tools, resources that are not there, prompts that fail."""
+    """Answers with errors: failed tools, missing resources, failed prompts."""
 
     async def result(
         self, line: RawConnection, method: str, params: dict[str, Any]
@@ -94,7 +94,7 @@ class AnswersWithErrors(FakeServer):
 
 @client_scenario("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
 class DeclaresNoCapabilities(FakeServer):
-    """Declares no capability, and has none."""
+    """Declares no capabilities."""
 
     capabilities: Mapping[str, Any] = {}
 
@@ -107,13 +107,13 @@ class DeclaresNoCapabilities(FakeServer):
 
     async def judge(self, run: "ClientRun") -> None:
         if run.is_initialized:
-            # Unless a monitor saw otherwise.
+            # Unless a monitor found a violation.
             run.passes("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
 
 
 @client_scenario("tools.structured-content.client-validates", is_judged=False)
 class ReturnsInvalidStructuredContent(FakeServer):
-    """Returns structured results that do not fit their schemas."""
+    """Returns structured results that do not match their schemas."""
 
     async def result(
         self, line: RawConnection, method: str, params: dict[str, Any]

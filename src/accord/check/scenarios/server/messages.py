@@ -164,7 +164,11 @@ _NOT_FOUND_URI: Final = "errors.resource-not-found.data-uri"
 _MISSING: Final = "accord-check://no/such/resource"
 _OK: Final = range(200, 300)
 
-_NO_JSON: Final = (b'{"jsonrpc": "2.0", "id": 1, "method": "ping"', b"this is no JSON", b"{'a': 1}")
+_NO_JSON: Final = (
+    b'{"jsonrpc": "2.0", "id": 1, "method": "ping"',
+    b"this is not JSON",
+    b"{'a': 1}",
+)
 
 
 @scenario(_PARSE_ERROR, "practice.server.survives-errors", is_once=True)
