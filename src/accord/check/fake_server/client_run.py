@@ -1,12 +1,12 @@
 """One run of a client under check against a fake server."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.verdicts import VerdictCollector
 from accord.protocol.monitor import Evidence
 from accord.trace import Transport
-from accord.types import RevisionId
+from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ class ClientRun:
         """Whether the client ended with the same exit code as with a correct server."""
         return self.exit_code is not None and self.exit_code == self.usual_exit_code
 
-    def messages(self, method: str) -> list[dict[str, Any]]:
+    def messages(self, method: str) -> list[JsonObject]:
         """Return the client's messages with this method."""
         return [
             message

@@ -15,6 +15,7 @@ from accord.check.probing.message_log import MessageLog
 from accord.check.probing.raw_connection import ConnectionEnded, RawConnection
 from accord.errors import MissingExtra
 from accord.trace import HttpFacts, Transport
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from socket import socket
@@ -483,7 +484,7 @@ async def _next_message(
     return None
 
 
-def _head(status: int, headers: Mapping[str, str]) -> dict[str, Any]:
+def _head(status: int, headers: Mapping[str, str]) -> JsonObject:
     shown = [(name.lower().encode(), text.encode("latin-1")) for name, text in headers.items()]
     return {"type": "http.response.start", "status": status, "headers": shown}
 

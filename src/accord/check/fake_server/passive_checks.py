@@ -8,6 +8,7 @@ import msgspec
 from accord.bindings import headers as names
 from accord.check.fake_server.client_run import ClientRun
 from accord.protocol.revisions import REVISIONS
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.fake_server.http_transport import ReceivedRequest
@@ -99,7 +100,7 @@ def _check_answers(run: ClientRun) -> None:
         run.fail(id, f"stays connected and does not answer {method}")
 
 
-def _params(message: Mapping[str, Any]) -> dict[str, Any]:
+def _params(message: Mapping[str, Any]) -> JsonObject:
     params = message.get("params")
     return params if isinstance(params, dict) else {}
 

@@ -14,6 +14,7 @@ import msgspec
 from accord.check.fake_server import browser
 from accord.check.fake_server.http_transport import RawResponse
 from accord.check.fake_server.server import FakeServer
+from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.check.fake_server.http_transport import ReceivedRequest
@@ -43,7 +44,7 @@ class ProtectedFakeServer(FakeServer):
     place = "/oauth"
     state: str | None = None
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
         self.tokens: set[str] = set()
         self.clients: dict[str, list[str]] = {}
@@ -82,7 +83,7 @@ class ProtectedFakeServer(FakeServer):
             said += f' resource_metadata="{self.origin}{self.names_metadata}"'
         return RawResponse(401, {"www-authenticate": said})
 
-    def _metadata(self) -> dict[str, Any]:
+    def _metadata(self) -> JsonObject:
         return {
             "issuer": self.origin,
             "authorization_endpoint": f"{self.origin}{self.place}/authorize",

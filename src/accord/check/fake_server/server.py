@@ -16,7 +16,7 @@ from accord.errors import RequestError
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 from accord.trace import Transport
-from accord.types import RevisionId
+from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
@@ -137,11 +137,11 @@ class FakeServer:
 
     # -- the conversation
 
-    async def respond(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def respond(self, line: RawConnection, request: JsonObject) -> None:
         """Answer a request of the client."""
         id, method = request.get("id"), str(request.get("method"))
         params = request.get("params")
-        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": id}
+        answer: JsonObject = {"jsonrpc": "2.0", "id": id}
         if (
             method not in ("initialize", "ping", "server/discover")
             and line not in self._started_lines
@@ -161,7 +161,7 @@ class FakeServer:
         await line.say(answer)
 
     async def result(
-        self, line: RawConnection, method: str, params: dict[str, Any]
+        self, line: RawConnection, method: str, params: JsonObject
     ) -> Mapping[str, Any] | None:
         """Return the result of a request; None leaves it unanswered.
 
@@ -203,7 +203,7 @@ class FakeServer:
             "serverInfo": {"name": "accord-check", "version": "1"},
         }
 
-    def list_page(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    def list_page(self, method: str, params: Mapping[str, Any]) -> JsonObject:
         """Return a page of a list.
 
         Raises:
@@ -216,7 +216,7 @@ class FakeServer:
         if not isinstance(cursor, str) or not cursor.removeprefix("page-").isdigit():
             raise RequestError("unknown cursor", code=-32602)
         begin = int(cursor.removeprefix("page-")) * self.page
-        found: dict[str, Any] = {member: list(entries[begin : begin + self.page])}
+        found: JsonObject = {member: list(entries[begin : begin + self.page])}
         if begin + self.page < len(entries):
             found["nextCursor"] = f"page-{begin // self.page + 1}"
         return found
@@ -235,7 +235,7 @@ class FakeServer:
     async def on_initialized(self, line: RawConnection) -> None:
         """Run the part of a scenario that follows initialization; called once per connection."""
 
-    async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
         """Run the part of a scenario during which the client waits for its first result."""
 
     async def ask(
@@ -255,7 +255,7 @@ class FakeServer:
             ConnectionEnded: the client disconnected.
         """
         id = f"ask-{next_id()}"
-        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
+        message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": method}
         if params is not None:
             message["params"] = params
         await self.say(line, message, beside=beside)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.check.fake_server.server import FakeServer, client_scenario
 from accord.check.probing.raw_connection import MessageTimeout, RawConnection
 from accord.check.scenarios.client.questions import SAMPLING, asks_model
+from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
@@ -25,22 +26,22 @@ _FOREVER: Final = 120.0
 class _LeavesRequestUnanswered(FakeServer):
     """Leaves one request unanswered."""
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
-        self.stuck: dict[str, Any] | None = None
+        self.stuck: JsonObject | None = None
 
     def is_stuck(self, request: Mapping[str, Any]) -> bool:
         """Return whether this is the request to leave unanswered."""
         return request.get("method") not in ("initialize", "ping", "server/discover")
 
-    async def respond(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def respond(self, line: RawConnection, request: JsonObject) -> None:
         if self.stuck is None and self.is_stuck(request):
             self.stuck = request
             await self.stick(line, request)
         else:
             await super().respond(line, request)
 
-    async def stick(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def stick(self, line: RawConnection, request: JsonObject) -> None:
         """Run instead of answering."""
 
     def is_cancelled(self, run: "ClientRun") -> bool:
@@ -84,7 +85,7 @@ class ReportsProgressForever(_LeavesRequestUnanswered):
     def is_stuck(self, request: Mapping[str, Any]) -> bool:
         return super().is_stuck(request) and _token(request) is not None
 
-    async def stick(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def stick(self, line: RawConnection, request: JsonObject) -> None:
         for number in range(int(_FOREVER / _RATE)):
             if any(each.get("method") == _CANCELLED for each in line.received):
                 return
@@ -115,12 +116,12 @@ class AnswersCancelledRequests(_LeavesRequestUnanswered):
 
     streams = True
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
         self.survived: bool | None = None
         self._has_answered = False
 
-    async def stick(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def stick(self, line: RawConnection, request: JsonObject) -> None:
         await line.until(
             lambda message: message.get("method") == _CANCELLED, "a cancellation", patience=_FOREVER
         )
@@ -189,13 +190,13 @@ class CancelsItsRequests(FakeServer):
 
     streams = True
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
         self.copes: bool | None = None
         self.late: str | None = None
         self.has_waited = False
 
-    async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
         for number in range(5):
             await self._ask_and_cancel(line, request, f"taken-back-{number}", "ping", None)
         self.copes = await self.ask(line, "ping", beside=request) is not None
@@ -206,7 +207,7 @@ class CancelsItsRequests(FakeServer):
             if seconds is not None and seconds >= _SLOW:
                 await self._cancel_sampling(line, request, seconds)
 
-    async def _time_sampling(self, line: RawConnection, request: dict[str, Any]) -> float | None:
+    async def _time_sampling(self, line: RawConnection, request: JsonObject) -> float | None:
         """Return the shortest time in which the client answers, of several tries."""
         seconds = await asks_model(self, line, request)
         for _ in range(_AGAIN):
@@ -217,7 +218,7 @@ class CancelsItsRequests(FakeServer):
         return seconds
 
     async def _cancel_sampling(
-        self, line: RawConnection, request: dict[str, Any], seconds: float
+        self, line: RawConnection, request: JsonObject, seconds: float
     ) -> None:
         id = "taken-back-sampling"
         await self._ask_and_cancel(line, request, id, "sampling/createMessage", SAMPLING)
@@ -229,9 +230,9 @@ class CancelsItsRequests(FakeServer):
             self.late = "error" if reply.is_error else "result"
 
     async def _ask_and_cancel(
-        self, line: RawConnection, request: dict[str, Any], id: str, method: str, params: Any
+        self, line: RawConnection, request: JsonObject, id: str, method: str, params: Any
     ) -> None:
-        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
+        message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": method}
         if params is not None:
             message["params"] = params
         told = {"requestId": id, "reason": "a check"}
@@ -265,11 +266,11 @@ class CancelsUnknownRequests(FakeServer):
 
     streams = True
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
         self.stray: list[Any] | None = None
 
-    async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
         done = await self.ask(line, "ping", beside=request)
         since = len(line.received)
         senseless: list[Any] = [

@@ -1,12 +1,13 @@
 """Streamable HTTP: JSON and streams, broken streams, lost sessions, fallback to SSE."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from accord.bindings import headers as names
 from accord.check.fake_server.server import FakeServer, client_scenario
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios.client.lists import PagedLists
+from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
@@ -52,11 +53,11 @@ class DropsStreams(FakeServer):
     streams = True
     retry = _RETRY
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
         self.dropped_at: float | None = None
 
-    async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
         await self.say(line, _LOG, beside=request)
         # Give the event time to be sent.
         await asyncio.sleep(0.05)
@@ -94,11 +95,11 @@ class DropsGetStreams(FakeServer):
 
     retry = 20
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
         self.is_dropped = False
 
-    async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
         for _ in range(_LOOKS):
             if self.fake_transport.streaming:
                 await line.say(_LOG)

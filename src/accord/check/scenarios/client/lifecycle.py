@@ -9,6 +9,7 @@ from accord.check.fake_server.server import FakeServer, client_scenario
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import RequestError
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
@@ -70,7 +71,7 @@ class AnswersInitializeLate(FakeServer):
     """Answers initialize late."""
 
     async def result(
-        self, line: RawConnection, method: str, params: dict[str, Any]
+        self, line: RawConnection, method: str, params: JsonObject
     ) -> Mapping[str, Any] | None:
         if method == "initialize":
             await asyncio.sleep(_LATE)
@@ -86,7 +87,7 @@ class PingsBeforeInitialize(FakeServer):
     """Pings before it answers initialize."""
 
     async def result(
-        self, line: RawConnection, method: str, params: dict[str, Any]
+        self, line: RawConnection, method: str, params: JsonObject
     ) -> Mapping[str, Any] | None:
         if method == "initialize":
             reply = await self.ask(line, "ping")

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.check.fake_server.server import LISTS, FakeServer, client_scenario
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import RequestError
+from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
 
-_MORE: Final[Mapping[str, tuple[dict[str, Any], ...]]] = {
+_MORE: Final[Mapping[str, tuple[JsonObject, ...]]] = {
     "tools/list": tuple(
         {"name": name, "description": "Do nothing.", "inputSchema": {"type": "object"}}
         for name in ("third", "fourth")
@@ -34,7 +35,7 @@ class PagedLists(FakeServer):
 
     paged: tuple[str, ...] = tuple(_MORE)
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
         # For each cursor: its connection, list and page.
         self.cursors: dict[str, tuple[RawConnection, str, int]] = {}
@@ -44,7 +45,7 @@ class PagedLists(FakeServer):
         self.needless: list[str] = []
 
     async def result(
-        self, line: RawConnection, method: str, params: dict[str, Any]
+        self, line: RawConnection, method: str, params: JsonObject
     ) -> Mapping[str, Any] | None:
         if method in self.paged:
             return self.page_of(line, method, params.get("cursor"))
@@ -52,7 +53,7 @@ class PagedLists(FakeServer):
             return {"completion": {"values": ["one"], "total": 1000, "hasMore": True}}
         return await super().result(line, method, params)
 
-    def page_of(self, line: RawConnection, method: str, cursor: Any) -> dict[str, Any]:
+    def page_of(self, line: RawConnection, method: str, cursor: Any) -> JsonObject:
         """Return a page, and the cursor of the next one."""
         number = 0
         if cursor is not None:
@@ -65,7 +66,7 @@ class PagedLists(FakeServer):
         member, entries = LISTS[method]
         entries = (*entries, *_MORE[method])
         begin = sum(_SIZES[:number])
-        page: dict[str, Any] = {member: list(entries[begin : begin + _SIZES[number]])}
+        page: JsonObject = {member: list(entries[begin : begin + _SIZES[number]])}
         pages = self.fetched.setdefault(method, [])
         pages[:] = [*([] if number == 0 else pages), _SIZES[number]]
         if number + 1 < len(_SIZES):

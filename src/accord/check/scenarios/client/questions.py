@@ -7,17 +7,18 @@ from accord.check.fake_server.server import FakeServer, client_scenario, revisio
 from accord.check.probing.raw_connection import MessageTimeout, RawConnection, Reply
 from accord.protocol.catalogue import catalogue
 from accord.protocol.json_schema import compile_schema
+from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
 
-SAMPLING: Final[dict[str, Any]] = {
+SAMPLING: Final[JsonObject] = {
     "messages": [{"role": "user", "content": {"type": "text", "text": "Say hello."}}],
     "maxTokens": 10,
     "_meta": {"progressToken": "sampling"},
 }
 _TEXT: Final = {"type": "string", "title": "Name", "description": "Any name."}
-FORMS: Final[tuple[dict[str, Any], ...]] = (
+FORMS: Final[tuple[JsonObject, ...]] = (
     {"type": "object", "properties": {"name": _TEXT}, "required": ["name"]},
     {
         "type": "object",
@@ -62,9 +63,7 @@ def can_elicit(line: RawConnection) -> bool:
     return knows_forms(line) and "elicitation" in line.client_capabilities
 
 
-async def asks_model(
-    server: FakeServer, line: RawConnection, request: dict[str, Any]
-) -> float | None:
+async def asks_model(server: FakeServer, line: RawConnection, request: JsonObject) -> float | None:
     """Send a sampling request; return the seconds it took, None without a result."""
     began = asyncio.get_running_loop().time()
     reply = await _ask_slowly(server, line, "sampling/createMessage", SAMPLING, request)
@@ -72,7 +71,7 @@ async def asks_model(
 
 
 async def _ask_slowly(
-    server: FakeServer, line: RawConnection, method: str, params: Any, request: dict[str, Any]
+    server: FakeServer, line: RawConnection, method: str, params: Any, request: JsonObject
 ) -> Reply | None:
     """Send a request that a person or a model answers: a late answer is not a violation."""
     reply = await server.ask(line, method, params, beside=request, patience=_THINKING)
@@ -92,14 +91,14 @@ class SendsEveryRequest(FakeServer):
 
     streams = True
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
         self.is_pinged = False
         self.failures: list[tuple[str, Reply]] = []
         self.roots: list[Any] = []
-        self.forms: list[tuple[dict[str, Any], Reply]] = []
+        self.forms: list[tuple[JsonObject, Reply]] = []
 
-    async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
         await self._tell(line, request)
         self.is_pinged = await self.ask(line, "ping", beside=request) is not None
         await self._list_roots(line, request)
@@ -114,7 +113,7 @@ class SendsEveryRequest(FakeServer):
                 self.forms.append((form, reply))
         await self._list_roots(line, request)
 
-    async def _list_roots(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def _list_roots(self, line: RawConnection, request: JsonObject) -> None:
         if self.declares(line, "roots"):
             reply = await self.ask(line, "roots/list", beside=request)
             if reply is not None and reply.is_error:
@@ -127,7 +126,7 @@ class SendsEveryRequest(FakeServer):
                 )
                 self.roots.append((reply.result.get("roots"), changes))
 
-    async def _tell(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def _tell(self, line: RawConnection, request: JsonObject) -> None:
         params = request.get("params")
         meta = params.get("_meta") if isinstance(params, dict) else None
         token = meta.get("progressToken") if isinstance(meta, dict) else None
@@ -209,11 +208,11 @@ class SendsInvalidRequests(FakeServer):
 
     streams = True
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
         self.replies: dict[str, Reply] = {}
 
-    async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
         asked: tuple[tuple[str, str, Any] | None, ...] = (
             ("unknown", "accord-check/nothing", {}),
             ("roots", "roots/list", None) if not self.declares(line, "roots") else None,
@@ -272,11 +271,11 @@ class SendsBatches(FakeServer):
 
     streams = True
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
         self.answered: int | None = None
 
-    async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
         ids = ("batch-1", "batch-2")
         batch = [{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in ids]
         await self.say(line, batch, beside=request)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.check.fake_server.server import LISTS, FakeServer, client_scenario
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import RequestError
+from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
@@ -28,11 +29,11 @@ class _UnexpectedMessages(FakeServer):
     streams = True
     said: tuple[Any, ...] = ()
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
         self.answers: bool | None = None
 
-    async def before_first_answer(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
         for each in self.unexpected_messages(line):
             await self.say(line, each, beside=request)
         self.answers = await self.ask(line, "ping", beside=request) is not None
@@ -81,7 +82,7 @@ class AnswersWithErrors(FakeServer):
     """Answers with errors: failed tools, missing resources, failed prompts."""
 
     async def result(
-        self, line: RawConnection, method: str, params: dict[str, Any]
+        self, line: RawConnection, method: str, params: JsonObject
     ) -> Mapping[str, Any] | None:
         if method == "tools/call":
             return {"content": [{"type": "text", "text": "it failed"}], "isError": True}
@@ -99,7 +100,7 @@ class DeclaresNoCapabilities(FakeServer):
     capabilities: Mapping[str, Any] = {}
 
     async def result(
-        self, line: RawConnection, method: str, params: dict[str, Any]
+        self, line: RawConnection, method: str, params: JsonObject
     ) -> Mapping[str, Any] | None:
         if method not in ("initialize", "ping"):
             raise RequestError(f"there is no method {method[:80]}", code=-32601)
@@ -116,7 +117,7 @@ class ReturnsInvalidStructuredContent(FakeServer):
     """Returns structured results that do not match their schemas."""
 
     async def result(
-        self, line: RawConnection, method: str, params: dict[str, Any]
+        self, line: RawConnection, method: str, params: JsonObject
     ) -> Mapping[str, Any] | None:
         schema = {
             "type": "object",

@@ -16,6 +16,7 @@ from accord.check.probing.exchange import Heard, exchanging, posted
 from accord.check.probing.raw_connection import CLIENT_INFO, RawConnection, next_id
 from accord.errors import AccordError
 from accord.trace import HttpFacts
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
@@ -26,13 +27,13 @@ PERMISSION: Final = "a permission that the server did not use"
 _CALLS: Final = 8
 
 
-def request(method: str, params: Any = None) -> dict[str, Any]:
+def request(method: str, params: Any = None) -> JsonObject:
     """Return a request with a new id."""
-    message: dict[str, Any] = {"jsonrpc": "2.0", "id": next_id(), "method": method}
+    message: JsonObject = {"jsonrpc": "2.0", "id": next_id(), "method": method}
     return message if params is None else message | {"params": params}
 
 
-def initialize(revision: str) -> dict[str, Any]:
+def initialize(revision: str) -> JsonObject:
     """Return an initialize request of a client without capabilities."""
     params = {"protocolVersion": revision, "capabilities": {}, "clientInfo": CLIENT_INFO}
     return request("initialize", params)
@@ -59,7 +60,7 @@ async def open_unjudged(
         yield line
 
 
-def calls(probe: "Probe") -> list[dict[str, Any]]:
+def calls(probe: "Probe") -> list[JsonObject]:
     """Return calls of tools that may be called, each with a token for progress."""
     made = []
     for tool, arguments in probe.facts.callable_tools()[:_CALLS]:

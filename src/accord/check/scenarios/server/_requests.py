@@ -12,6 +12,7 @@ from accord.check.probing.raw_connection import (
     next_id,
 )
 from accord.check.scenarios._scenario import WORK_OF_AUTHORS
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe, ServerFacts
@@ -55,7 +56,7 @@ async def _blame_for(
     line.end("the server answers no further request")
 
 
-def replies(messages: Iterable[dict[str, Any]]) -> list[Reply]:
+def replies(messages: Iterable[JsonObject]) -> list[Reply]:
     """Return the messages that are answers."""
     return [Reply(each) for each in messages if "method" not in each]
 
@@ -141,14 +142,14 @@ _WORDS_OF_FAILURE: Final = re.compile(
 
 
 async def call(
-    probe: "Probe", line: RawConnection, tool: dict[str, Any], arguments: dict[str, Any]
+    probe: "Probe", line: RawConnection, tool: JsonObject, arguments: JsonObject
 ) -> Reply | None:
     """Call a tool; without an answer, record a verdict and return None."""
     id = await line.begin("tools/call", {"name": tool["name"], "arguments": arguments})
     return await wait_for_answer(probe, line, id, f"a call of {tool['name']}")
 
 
-async def call_all(probe: "Probe", line: RawConnection) -> list[tuple[dict[str, Any], Reply]]:
+async def call_all(probe: "Probe", line: RawConnection) -> list[tuple[JsonObject, Reply]]:
     """Call every tool that may be called, one by one; return those that answered."""
     made = []
     for tool, arguments in probe.facts.callable_tools():
@@ -158,9 +159,9 @@ async def call_all(probe: "Probe", line: RawConnection) -> list[tuple[dict[str, 
     return made
 
 
-async def asking_tools(probe: "Probe") -> list[tuple[dict[str, Any], dict[str, Any]]]:
+async def asking_tools(probe: "Probe") -> list[tuple[JsonObject, JsonObject]]:
     """Return the tools that send requests to the client."""
-    found: list[tuple[dict[str, Any], dict[str, Any]]] = []
+    found: list[tuple[JsonObject, JsonObject]] = []
     if not probe.facts.is_asking:
         return found
     async with probe.borrow() as line:

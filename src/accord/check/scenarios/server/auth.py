@@ -28,6 +28,7 @@ from accord.check.scenarios.server._http_requests import (
 )
 from accord.check.verdicts import NO_PROBE
 from accord.protocol.catalogue import catalogue
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
@@ -331,7 +332,7 @@ async def _judge_tokens(probe: "Probe", line: RawConnection) -> None:
     await _judge_query(probe, line, opening)
 
 
-async def _judge_query(probe: "Probe", line: RawConnection, opening: dict[str, Any]) -> None:
+async def _judge_query(probe: "Probe", line: RawConnection, opening: JsonObject) -> None:
     """Judge whether the server accepts a token from the query of the URL.
 
     Logs keep URLs, so the user's token is sent there only if that is allowed. Otherwise an invalid

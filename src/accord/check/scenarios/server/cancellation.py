@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import harmless_method, is_alive, unexpected_answers
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
@@ -81,7 +82,7 @@ async def cancels_a_tool_that_takes_its_time(probe: "Probe") -> None:
 
 
 async def _cancel(
-    probe: "Probe", line: "RawConnection", params: dict[str, Any], duration: float
+    probe: "Probe", line: "RawConnection", params: JsonObject, duration: float
 ) -> bool:
     """Cancel a call and judge the result; False if the call seems to continue."""
     id, left = await _begin_call(line, params, duration)
@@ -112,7 +113,7 @@ async def _cancel(
 
 
 async def _begin_call(
-    line: "RawConnection", params: dict[str, Any], duration: float
+    line: "RawConnection", params: JsonObject, duration: float
 ) -> tuple[Any, float]:
     """Begin a call; return its id once it runs, and how long it should still take."""
     if line.log.transport != "http":
@@ -131,13 +132,13 @@ def _is_plain(line: "RawConnection") -> bool:
     return last is not None and last.http is not None and last.http.stream is None
 
 
-def _is_progress(message: dict[str, Any]) -> bool:
+def _is_progress(message: JsonObject) -> bool:
     return message.get("method") == "notifications/progress"
 
 
-async def _slowest(probe: "Probe", line: "RawConnection") -> tuple[dict[str, Any], float] | None:
+async def _slowest(probe: "Probe", line: "RawConnection") -> tuple[JsonObject, float] | None:
     """Return the parameters and the duration of the slowest call."""
-    found: tuple[dict[str, Any], float] | None = None
+    found: tuple[JsonObject, float] | None = None
     for number, (tool, arguments) in enumerate(probe.facts.callable_tools()[:_TOOLS]):
         params = {
             "name": tool["name"],
@@ -153,7 +154,7 @@ async def _slowest(probe: "Probe", line: "RawConnection") -> tuple[dict[str, Any
     return found
 
 
-async def _duration(line: "RawConnection", params: dict[str, Any]) -> float:
+async def _duration(line: "RawConnection", params: JsonObject) -> float:
     """Call a tool and return the seconds it takes, 0 if it is refused."""
     began = asyncio.get_running_loop().time()
     reply = await line.ask("tools/call", params)

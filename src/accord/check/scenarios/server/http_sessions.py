@@ -14,6 +14,7 @@ from accord.check.probing.raw_connection import RawConnection, next_id
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._http_requests import PERMISSION, calls, open_unjudged, request
 from accord.check.scenarios.server._requests import harmless_method
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.probing.http import SseCarrier
@@ -146,10 +147,10 @@ async def resumes_streams(probe: "Probe") -> None:
 
 async def _find_streaming_call(
     probe: "Probe", line: RawConnection
-) -> tuple[dict[str, Any] | None, Heard | None]:
+) -> tuple[JsonObject | None, Heard | None]:
     """Find a call that is answered by a stream of events with ids, several if possible."""
     has_streamed = False
-    single: tuple[dict[str, Any], Heard] | None = None
+    single: tuple[JsonObject, Heard] | None = None
     for call in calls(probe):
         heard = await posted(line, call)
         has_streamed = has_streamed or heard.is_stream
@@ -167,7 +168,7 @@ async def _find_streaming_call(
     return None, None
 
 
-def _repeat_call(call: dict[str, Any]) -> dict[str, Any]:
+def _repeat_call(call: JsonObject) -> JsonObject:
     """Return the same call with another id and progress token."""
     token = f"accord-check-{next_id()}"
     params = call["params"] | {"_meta": {"progressToken": token}}
@@ -188,7 +189,7 @@ async def _resume(line: RawConnection, last: str, id: Any, patience: float) -> H
     return heard
 
 
-def _of(heard: Heard, call: dict[str, Any]) -> list[Any]:
+def _of(heard: Heard, call: JsonObject) -> list[Any]:
     """Return the messages of a stream that belong to a call."""
     token = call["params"]["_meta"]["progressToken"]
     progress = [
@@ -201,7 +202,7 @@ def _of(heard: Heard, call: dict[str, Any]) -> list[Any]:
     return heard.answers_to(call["id"]) + progress
 
 
-async def _judge_strangers(probe: "Probe", call: dict[str, Any], first: Heard) -> None:
+async def _judge_strangers(probe: "Probe", call: JsonObject, first: Heard) -> None:
     async with open_unjudged(probe) as line:
         if line.carrier.session is None:
             return

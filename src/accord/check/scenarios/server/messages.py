@@ -14,6 +14,7 @@ from accord.check.scenarios.server._requests import (
 )
 from accord.protocol.jsonrpc import METHOD_NOT_FOUND
 from accord.protocol.revisions import REVISIONS
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe, ServerFacts
@@ -122,7 +123,7 @@ async def sends_a_batch(probe: "Probe") -> None:
             await _answers_batch(probe, line, what, notice)
 
 
-def _batch(method: str, one: Any, other: Any, *between: dict[str, Any]) -> list[dict[str, Any]]:
+def _batch(method: str, one: Any, other: Any, *between: JsonObject) -> list[JsonObject]:
     return [
         {"jsonrpc": "2.0", "id": one, "method": method},
         *between,
@@ -131,7 +132,7 @@ def _batch(method: str, one: Any, other: Any, *between: dict[str, Any]) -> list[
 
 
 async def _answers_batch(
-    probe: "Probe", line: "RawConnection", what: str, *between: dict[str, Any]
+    probe: "Probe", line: "RawConnection", what: str, *between: JsonObject
 ) -> bool:
     one, other = next_id(), f"batch-{next_id()}"
     batch = _batch(harmless_method(probe.facts), one, other, *between)

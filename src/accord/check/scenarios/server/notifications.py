@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import call_together, is_alive, wait_for_answer
 from accord.protocol.jsonrpc import INVALID_PARAMS
-from accord.types import LoggingLevel
+from accord.types import JsonObject, LoggingLevel
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
@@ -67,7 +67,7 @@ async def sets_every_log_level(probe: "Probe") -> None:
 
 async def _collect_levels(
     probe: "Probe", line: "RawConnection", level: str
-) -> "tuple[list[Evidence], dict[str, Any]]":
+) -> "tuple[list[Evidence], JsonObject]":
     """Return one log message of each level from calls of all tools under this level.
 
     The exchange that set the level is returned first, as evidence.
@@ -76,7 +76,7 @@ async def _collect_levels(
     since = len(line.received)
     await call_together(probe, line)
     await line.collect(probe.subject.settling)
-    found: dict[str, Any] = {}
+    found: JsonObject = {}
     for each in line.received[since:]:
         params = each.get("params")
         if each.get("method") == "notifications/message" and isinstance(params, dict):

@@ -8,6 +8,7 @@ from accord.check.scenarios.server._requests import is_alive
 from accord.protocol import uri_template
 from accord.protocol.catalogue import catalogue
 from accord.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe, ServerFacts
@@ -49,7 +50,7 @@ async def asks_for_every_prompt(probe: "Probe") -> None:
             probe.skip(id, f"no prompt in the check {what}")
 
 
-async def _plain(probe: "Probe", line: "RawConnection", prompt: dict[str, Any]) -> dict[str, str]:
+async def _plain(probe: "Probe", line: "RawConnection", prompt: JsonObject) -> dict[str, str]:
     """Return arguments for a prompt: suggestions of the server, or plain text."""
     made: dict[str, str] = {}
     for name in arguments_of(prompt, only_required=True):
@@ -143,7 +144,7 @@ async def complete_argument(
     """Return the server's suggestions for an argument."""
     if not can_complete(probe.facts):
         return []
-    params: dict[str, Any] = {"ref": reference, "argument": {"name": name, "value": ""}}
+    params: JsonObject = {"ref": reference, "argument": {"name": name, "value": ""}}
     if known and catalogue()["completion.request.context"].holds_in(probe.revision):
         params["context"] = {"arguments": dict(known)}
     reply = await line.ask(_COMPLETE, params)

@@ -20,6 +20,7 @@ from accord.check.scenarios.server._requests import (
 )
 from accord.protocol.json_schema import compile_schema
 from accord.protocol.jsonrpc import INVALID_PARAMS
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
@@ -82,7 +83,7 @@ async def declares_url_elicitation_only(probe: "Probe") -> None:
         probe.skip(_MODES, "no tool that may be called asks the user")
         return
 
-    async def respond(line: "RawConnection", question: dict[str, Any]) -> None:
+    async def respond(line: "RawConnection", question: JsonObject) -> None:
         answer = answer_to(question, line.client_capabilities)
         if question.get("method") == _ELICIT:
             if _mode_of(question) == "url":
@@ -123,7 +124,7 @@ async def refuses_requests_of_the_server(probe: "Probe") -> None:
 
 
 def _refuse_with(action: str) -> "Respond":
-    async def respond(line: "RawConnection", question: dict[str, Any]) -> None:
+    async def respond(line: "RawConnection", question: JsonObject) -> None:
         answer = answer_to(question, line.client_capabilities)
         if question.get("method") == _ELICIT:
             answer["result"] = {"action": action}
@@ -132,7 +133,7 @@ def _refuse_with(action: str) -> "Respond":
     return respond
 
 
-async def _answer_with_error(line: "RawConnection", question: dict[str, Any]) -> None:
+async def _answer_with_error(line: "RawConnection", question: JsonObject) -> None:
     error = {"code": -1, "message": "refused by the user"}
     await line.say({"jsonrpc": "2.0", "id": question.get("id"), "error": error})
 
@@ -141,7 +142,7 @@ async def _answer_with_error(line: "RawConnection", question: dict[str, Any]) ->
 async def sends_invalid_answers(probe: "Probe") -> None:
     refutable: list[Any] = []
 
-    async def respond(line: "RawConnection", question: dict[str, Any]) -> None:
+    async def respond(line: "RawConnection", question: JsonObject) -> None:
         answer = answer_to(question, line.client_capabilities)
         wrong = _wrong_content(question)
         if wrong is not None:
@@ -167,7 +168,7 @@ async def sends_invalid_answers(probe: "Probe") -> None:
         probe.skip(_VALIDATED, "no tool that may be called asks the user by a form")
 
 
-def _wrong_content(question: Mapping[str, Any]) -> dict[str, Any] | None:
+def _wrong_content(question: Mapping[str, Any]) -> JsonObject | None:
     """Return an answer that the schema of a form refuses; None if none is known."""
     params = question.get("params")
     schema = params.get("requestedSchema") if isinstance(params, dict) else None
@@ -194,7 +195,7 @@ async def lets_the_model_use_tools(probe: "Probe") -> None:
     used: list[str] = []
     answered: list[str] = []
 
-    async def respond(line: "RawConnection", question: dict[str, Any]) -> None:
+    async def respond(line: "RawConnection", question: JsonObject) -> None:
         answer = answer_to(question, line.client_capabilities)
         params = question.get("params")
         tools = params.get("tools") if isinstance(params, dict) else None
@@ -240,7 +241,7 @@ class _Question(msgspec.Struct):
     """
 
     call: Any
-    message: dict[str, Any]
+    message: JsonObject
     waits: int = 0
 
     @property
@@ -297,14 +298,12 @@ async def leaves_requests_of_the_server_unanswered(probe: "Probe") -> None:
     probe.skip(_MAXIMUM, "the server asks for no progress, or waits longer than the check")
 
 
-async def _silent(line: "RawConnection", question: dict[str, Any]) -> None:
+async def _silent(line: "RawConnection", question: JsonObject) -> None:
     if question.get("method") == "ping":
         await line.say(answer_to(question, line.client_capabilities))
 
 
-async def _requests_to(
-    line: "RawConnection", tool: str, arguments: dict[str, Any]
-) -> _Question | None:
+async def _requests_to(line: "RawConnection", tool: str, arguments: JsonObject) -> _Question | None:
     """Call a tool and return its request to the client; None if it sends none.
 
     Raises:
@@ -313,7 +312,7 @@ async def _requests_to(
     since = len(line.received)
     call = await line.start("tools/call", {"name": tool, "arguments": arguments})
 
-    def is_next(message: dict[str, Any]) -> bool:
+    def is_next(message: JsonObject) -> bool:
         if "method" in message:
             return "id" in message and message["method"] != "ping"
         return bool(message.get("id") == call)

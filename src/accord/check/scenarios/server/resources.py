@@ -2,7 +2,7 @@
 
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -11,6 +11,7 @@ from accord.check.scenarios.server._requests import is_alive, is_listening
 from accord.check.scenarios.server.prompts import complete_argument
 from accord.protocol import uri_template
 from accord.protocol.jsonrpc import INTERNAL_ERROR
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe, ServerFacts
@@ -53,7 +54,7 @@ async def reads_every_resource(probe: "Probe") -> None:
         probe.skip(_INTERNAL, "the check cannot make the server fail internally")
 
 
-async def _expand(probe: "Probe", line: "RawConnection", template: dict[str, Any]) -> str | None:
+async def _expand(probe: "Probe", line: "RawConnection", template: JsonObject) -> str | None:
     """Expand a template with suggestions of the server, or plain values."""
     text = template.get("uriTemplate")
     if not isinstance(text, str):

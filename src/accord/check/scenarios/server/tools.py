@@ -1,6 +1,6 @@
 """Tools: calls with valid arguments, with invalid ones, and of unknown tools."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -9,6 +9,7 @@ from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import call, call_all, has_failed, is_alive, text_of
 from accord.check.verdicts import NO_PROBE
 from accord.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe, ServerFacts
@@ -77,7 +78,7 @@ async def calls_every_tool(probe: "Probe") -> None:
 
 
 async def _judge_structured(
-    probe: "Probe", line: "RawConnection", made: "list[tuple[dict[str, Any], Reply]]"
+    probe: "Probe", line: "RawConnection", made: "list[tuple[JsonObject, Reply]]"
 ) -> None:
     due = {
         str(tool["name"]): reply
@@ -191,7 +192,7 @@ def _judge_refusal(probe: "Probe", reply: "Reply", what: str) -> None:
     probe.holds(_VALIDATES_TWIN, condition=True, why="")
 
 
-def _wrong_arguments(tool: dict[str, Any], arguments: dict[str, Any]) -> list[dict[str, Any]]:
+def _wrong_arguments(tool: JsonObject, arguments: JsonObject) -> list[JsonObject]:
     """Return arguments without a required one, and with one of another type."""
     schema = tool.get("inputSchema")
     schema = schema if isinstance(schema, dict) else {}
@@ -199,7 +200,7 @@ def _wrong_arguments(tool: dict[str, Any], arguments: dict[str, Any]) -> list[di
     properties = schema.get("properties")
     if not isinstance(required, list) or not isinstance(properties, dict):
         return []
-    made: list[dict[str, Any]] = []
+    made: list[JsonObject] = []
     for name in required[:1]:
         made.append({key: value for key, value in arguments.items() if key != name})
         rule = properties.get(name)
