@@ -127,7 +127,7 @@ class _HttpSession:
         stream = self.waiting.get(_key(message.get("id"))) if is_answer else None
         await self._send_on(stream or self.standing, data)
 
-    async def send_beside(self, id: Any, message: Any) -> None:
+    async def send_beside(self, id: object, message: object) -> None:
         """Send a message on the stream of a request that waits for its answer."""
         data = message if isinstance(message, bytes) else msgspec.json.encode(message)
         await self._send_on(self.waiting.get(_key(id), self.standing), data)
@@ -137,11 +137,11 @@ class _HttpSession:
         self.line.log.take("server", data, facts)
         await stream.queue.put(data)
 
-    def is_waited_for(self, id: Any) -> bool:
+    def is_waited_for(self, id: object) -> bool:
         """Return whether a request still has a stream for its answer."""
         return _key(id) in self.waiting
 
-    def drop(self, id: Any = None) -> None:
+    def drop(self, id: object = None) -> None:
         """Break the connection of a request's stream, or of the standing one."""
         stream = self.standing if id is None else self.waiting.get(_key(id), self.standing)
         stream.queue.put_nowait(_DROP)
@@ -269,7 +269,7 @@ class FakeHttpTransport:
             status = 404 if names.SESSION in request.headers else 400
             await _answer(send, RawResponse(status))
             return
-        wanted = [each for each in _as_list(message) if _is_request(each)]
+        wanted = _requests_in(message)
         stream = _Stream(str(next(self._names)), {_key(each["id"]) for each in wanted})
         http_session.streams[stream.name] = stream
         for each in wanted:
@@ -439,7 +439,7 @@ def _record_status(request: ReceivedRequest, send: _Send) -> _Send:
     return record
 
 
-def _key(id: Any) -> Any:
+def _key(id: object) -> Any:
     return (type(id).__name__, id) if isinstance(id, int | str) else None
 
 
@@ -450,12 +450,10 @@ def _decode(data: bytes) -> Any:
         return None
 
 
-def _as_list(message: Any) -> list[Any]:
-    return message if isinstance(message, list) else [message]
-
-
-def _is_request(message: Any) -> bool:
-    return isinstance(message, dict) and "method" in message and "id" in message
+def _requests_in(message: object) -> list[JsonObject]:
+    """Return the requests of a message or a batch."""
+    found = message if isinstance(message, list) else [message]
+    return [each for each in found if isinstance(each, dict) and {"method", "id"} <= {*each}]
 
 
 async def _body(receive: _Receive) -> bytes:

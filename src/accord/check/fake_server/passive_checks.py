@@ -1,7 +1,7 @@
 """Checks on the traffic of every run, and on several runs of a client together."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -100,7 +100,7 @@ def _check_answers(run: ClientRun) -> None:
         run.fail(id, f"stays connected and does not answer {method}")
 
 
-def _params(message: Mapping[str, Any]) -> JsonObject:
+def _params(message: Mapping[str, object]) -> JsonObject:
     params = message.get("params")
     return params if isinstance(params, dict) else {}
 

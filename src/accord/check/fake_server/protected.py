@@ -6,7 +6,7 @@ import secrets
 import shlex
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import msgspec
@@ -136,5 +136,5 @@ def parse_fields(request: "ReceivedRequest") -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(text).items()}
 
 
-def _json(value: Any, *, status: int = 200) -> RawResponse:
+def _json(value: object, *, status: int = 200) -> RawResponse:
     return RawResponse(status, {"content-type": "application/json"}, msgspec.json.encode(value))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
     from accord.check.fake_server.http_transport import RawResponse, ReceivedRequest
 
-TOOLS: Final[tuple[Mapping[str, Any], ...]] = (
+TOOLS: Final[tuple[Mapping[str, object], ...]] = (
     {
         "name": "echo",
         "description": "Say the same again.",
@@ -49,7 +49,7 @@ PROMPTS: Final = (
         "arguments": [{"name": "name", "description": "the name to greet", "required": False}],
     },
 )
-LISTS: Final[Mapping[str, tuple[str, tuple[Mapping[str, Any], ...]]]] = {
+LISTS: Final[Mapping[str, tuple[str, tuple[Mapping[str, object], ...]]]] = {
     "tools/list": ("tools", TOOLS),
     "resources/list": ("resources", RESOURCES),
     "resources/templates/list": (
@@ -95,7 +95,7 @@ class FakeServer:
     env: ClassVar[Mapping[str, str]] = {}
     relay_commands: tuple[str, ...] = ()
     page: int | None = None
-    capabilities: Mapping[str, Any] = {
+    capabilities: Mapping[str, object] = {
         "tools": {"listChanged": True},
         "resources": {"subscribe": True, "listChanged": True},
         "prompts": {"listChanged": True},
@@ -162,7 +162,7 @@ class FakeServer:
 
     async def result(
         self, line: RawConnection, method: str, params: JsonObject
-    ) -> Mapping[str, Any] | None:
+    ) -> Mapping[str, object] | None:
         """Return the result of a request; None leaves it unanswered.
 
         Raises:
@@ -187,8 +187,8 @@ class FakeServer:
         raise RequestError(f"there is no method {method[:80]}", code=-32601)
 
     def initialize_result(
-        self, line: RawConnection, params: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
+        self, line: RawConnection, params: Mapping[str, object]
+    ) -> Mapping[str, object]:
         """Return the answer to initialize."""
         request = params.get("protocolVersion")
         self.requested_revisions.append(str(request))
@@ -203,7 +203,7 @@ class FakeServer:
             "serverInfo": {"name": "accord-check", "version": "1"},
         }
 
-    def list_page(self, method: str, params: Mapping[str, Any]) -> JsonObject:
+    def list_page(self, method: str, params: Mapping[str, object]) -> JsonObject:
         """Return a page of a list.
 
         Raises:
@@ -222,8 +222,8 @@ class FakeServer:
         return found
 
     async def call(
-        self, line: RawConnection, params: Mapping[str, Any]
-    ) -> Mapping[str, Any] | None:
+        self, line: RawConnection, params: Mapping[str, object]
+    ) -> Mapping[str, object] | None:
         """Return the result of a tool call."""
         arguments = params.get("arguments")
         arguments = arguments if isinstance(arguments, dict) else {}
@@ -242,9 +242,9 @@ class FakeServer:
         self,
         line: RawConnection,
         method: str,
-        params: Any = None,
+        params: object = None,
         *,
-        beside: Mapping[str, Any] | None = None,
+        beside: Mapping[str, object] | None = None,
         patience: float | None = None,
     ) -> Reply | None:
         """Send a request to the client and wait; None if it stays connected without an answer.
@@ -266,7 +266,7 @@ class FakeServer:
             return None
 
     async def say(
-        self, line: RawConnection, message: Any, *, beside: Mapping[str, Any] | None
+        self, line: RawConnection, message: object, *, beside: Mapping[str, object] | None
     ) -> None:
         """Send a message, over HTTP on the stream of a request that waits for its answer."""
         if beside is not None and self.streams and hasattr(line.carrier, "send_beside"):

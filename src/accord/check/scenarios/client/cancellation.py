@@ -30,7 +30,7 @@ class _LeavesRequestUnanswered(FakeServer):
         super().__init__(revision)
         self.stuck: JsonObject | None = None
 
-    def is_stuck(self, request: Mapping[str, Any]) -> bool:
+    def is_stuck(self, request: Mapping[str, object]) -> bool:
         """Return whether this is the request to leave unanswered."""
         return request.get("method") not in ("initialize", "ping", "server/discover")
 
@@ -82,7 +82,7 @@ class ReportsProgressForever(_LeavesRequestUnanswered):
 
     streams = True
 
-    def is_stuck(self, request: Mapping[str, Any]) -> bool:
+    def is_stuck(self, request: Mapping[str, object]) -> bool:
         return super().is_stuck(request) and _token(request) is not None
 
     async def stick(self, line: RawConnection, request: JsonObject) -> None:
@@ -104,7 +104,7 @@ class ReportsProgressForever(_LeavesRequestUnanswered):
             run.skip(id, self.patient(run))
 
 
-def _token(request: Mapping[str, Any]) -> Any:
+def _token(request: Mapping[str, object]) -> Any:
     params = request.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     return meta.get("progressToken") if isinstance(meta, dict) else None
@@ -159,7 +159,7 @@ class AnswersCancelledRequests(_LeavesRequestUnanswered):
 class NeverAnswersPings(_LeavesRequestUnanswered):
     """Never answers a ping."""
 
-    def is_stuck(self, request: Mapping[str, Any]) -> bool:
+    def is_stuck(self, request: Mapping[str, object]) -> bool:
         return request.get("method") == "ping"
 
     async def judge(self, run: "ClientRun") -> None:
@@ -230,7 +230,7 @@ class CancelsItsRequests(FakeServer):
             self.late = "error" if reply.is_error else "result"
 
     async def _ask_and_cancel(
-        self, line: RawConnection, request: JsonObject, id: str, method: str, params: Any
+        self, line: RawConnection, request: JsonObject, id: str, method: str, params: object
     ) -> None:
         message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": method}
         if params is not None:
@@ -268,12 +268,12 @@ class CancelsUnknownRequests(FakeServer):
 
     def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
-        self.stray: list[Any] | None = None
+        self.stray: list[object] | None = None
 
     async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
         done = await self.ask(line, "ping", beside=request)
         since = len(line.received)
-        senseless: list[Any] = [
+        senseless: list[object] = [
             {"requestId": "never-asked"},
             {"requestId": None if done is None else done.message.get("id")},
             {"reason": "a check"},

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from accord.check.fake_server.server import FakeServer, client_scenario
 from accord.check.probing.raw_connection import RawConnection
@@ -30,8 +30,8 @@ class ChoosesUnknownRevision(FakeServer):
     """Answers initialize with a revision that does not exist."""
 
     def initialize_result(
-        self, line: RawConnection, params: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
+        self, line: RawConnection, params: Mapping[str, object]
+    ) -> Mapping[str, object]:
         return {**super().initialize_result(line, params), "protocolVersion": "1999-12-31"}
 
     async def judge(self, run: "ClientRun") -> None:
@@ -50,8 +50,8 @@ class RefusesInitialize(FakeServer):
     """Answers initialize with an error."""
 
     def initialize_result(
-        self, line: RawConnection, params: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
+        self, line: RawConnection, params: Mapping[str, object]
+    ) -> Mapping[str, object]:
         super().initialize_result(line, params)
         raise RequestError("unsupported protocol version", code=-32602)
 
@@ -72,7 +72,7 @@ class AnswersInitializeLate(FakeServer):
 
     async def result(
         self, line: RawConnection, method: str, params: JsonObject
-    ) -> Mapping[str, Any] | None:
+    ) -> Mapping[str, object] | None:
         if method == "initialize":
             await asyncio.sleep(_LATE)
         return await super().result(line, method, params)
@@ -88,7 +88,7 @@ class PingsBeforeInitialize(FakeServer):
 
     async def result(
         self, line: RawConnection, method: str, params: JsonObject
-    ) -> Mapping[str, Any] | None:
+    ) -> Mapping[str, object] | None:
         if method == "initialize":
             reply = await self.ask(line, "ping")
             self.is_answered = reply is not None
@@ -104,8 +104,8 @@ class ChoosesNewestRevision(FakeServer):
     """Answers initialize with the newest revision, whatever the client asks for."""
 
     def initialize_result(
-        self, line: RawConnection, params: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
+        self, line: RawConnection, params: Mapping[str, object]
+    ) -> Mapping[str, object]:
         asked = str(params.get("protocolVersion"))
         answer = super().initialize_result(line, params)
         # Judged by the revision that the client asked for.

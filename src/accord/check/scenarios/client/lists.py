@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from accord.check.fake_server.server import LISTS, FakeServer, client_scenario
 from accord.check.probing.raw_connection import RawConnection
@@ -46,14 +46,14 @@ class PagedLists(FakeServer):
 
     async def result(
         self, line: RawConnection, method: str, params: JsonObject
-    ) -> Mapping[str, Any] | None:
+    ) -> Mapping[str, object] | None:
         if method in self.paged:
             return self.page_of(line, method, params.get("cursor"))
         if method == "completion/complete":
             return {"completion": {"values": ["one"], "total": 1000, "hasMore": True}}
         return await super().result(line, method, params)
 
-    def page_of(self, line: RawConnection, method: str, cursor: Any) -> JsonObject:
+    def page_of(self, line: RawConnection, method: str, cursor: object) -> JsonObject:
         """Return a page, and the cursor of the next one."""
         number = 0
         if cursor is not None:

@@ -71,7 +71,7 @@ async def asks_model(server: FakeServer, line: RawConnection, request: JsonObjec
 
 
 async def _ask_slowly(
-    server: FakeServer, line: RawConnection, method: str, params: Any, request: JsonObject
+    server: FakeServer, line: RawConnection, method: str, params: object, request: JsonObject
 ) -> Reply | None:
     """Send a request that a person or a model answers: a late answer is not a violation."""
     reply = await server.ask(line, method, params, beside=request, patience=_THINKING)
@@ -95,7 +95,7 @@ class SendsEveryRequest(FakeServer):
         super().__init__(revision)
         self.is_pinged = False
         self.failures: list[tuple[str, Reply]] = []
-        self.roots: list[Any] = []
+        self.roots: list[tuple[object, int]] = []
         self.forms: list[tuple[JsonObject, Reply]] = []
 
     async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:

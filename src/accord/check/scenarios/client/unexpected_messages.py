@@ -1,7 +1,7 @@
 """Unexpected messages: malformed text, unrequested answers, errors, invalid results."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from accord.check.fake_server.server import LISTS, FakeServer, client_scenario
 from accord.check.probing.raw_connection import RawConnection
@@ -27,7 +27,7 @@ class _UnexpectedMessages(FakeServer):
     """Sends unexpected messages, and then pings."""
 
     streams = True
-    said: tuple[Any, ...] = ()
+    said: tuple[object, ...] = ()
 
     def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
@@ -38,7 +38,7 @@ class _UnexpectedMessages(FakeServer):
             await self.say(line, each, beside=request)
         self.answers = await self.ask(line, "ping", beside=request) is not None
 
-    def unexpected_messages(self, line: RawConnection) -> tuple[Any, ...]:
+    def unexpected_messages(self, line: RawConnection) -> tuple[object, ...]:
         """Return the messages to send."""
         return self.said
 
@@ -66,7 +66,7 @@ class SendsMalformedMessages(_UnexpectedMessages):
 class SendsUnrequestedAnswers(_UnexpectedMessages):
     """Sends answers to requests that were never sent, and one answer twice."""
 
-    def unexpected_messages(self, line: RawConnection) -> tuple[Any, ...]:
+    def unexpected_messages(self, line: RawConnection) -> tuple[object, ...]:
         opening = next((each for each in line.received if each.get("method") == "initialize"), {})
         error = {"code": -32603, "message": "a check"}
         return (
@@ -83,7 +83,7 @@ class AnswersWithErrors(FakeServer):
 
     async def result(
         self, line: RawConnection, method: str, params: JsonObject
-    ) -> Mapping[str, Any] | None:
+    ) -> Mapping[str, object] | None:
         if method == "tools/call":
             return {"content": [{"type": "text", "text": "it failed"}], "isError": True}
         if method == "resources/read":
@@ -97,11 +97,11 @@ class AnswersWithErrors(FakeServer):
 class DeclaresNoCapabilities(FakeServer):
     """Declares no capabilities."""
 
-    capabilities: Mapping[str, Any] = {}
+    capabilities: Mapping[str, object] = {}
 
     async def result(
         self, line: RawConnection, method: str, params: JsonObject
-    ) -> Mapping[str, Any] | None:
+    ) -> Mapping[str, object] | None:
         if method not in ("initialize", "ping"):
             raise RequestError(f"there is no method {method[:80]}", code=-32601)
         return await super().result(line, method, params)
@@ -118,7 +118,7 @@ class ReturnsInvalidStructuredContent(FakeServer):
 
     async def result(
         self, line: RawConnection, method: str, params: JsonObject
-    ) -> Mapping[str, Any] | None:
+    ) -> Mapping[str, object] | None:
         schema = {
             "type": "object",
             "properties": {"sum": {"type": "number"}},

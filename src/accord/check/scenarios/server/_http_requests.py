@@ -3,7 +3,7 @@
 import ipaddress
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -27,7 +27,7 @@ PERMISSION: Final = "a permission that the server did not use"
 _CALLS: Final = 8
 
 
-def request(method: str, params: Any = None) -> JsonObject:
+def request(method: str, params: object = None) -> JsonObject:
     """Return a request with a new id."""
     message: JsonObject = {"jsonrpc": "2.0", "id": next_id(), "method": method}
     return message if params is None else message | {"params": params}
@@ -110,10 +110,10 @@ class Published(msgspec.Struct, frozen=True, kw_only=True):
         refused: why a URL was not fetched; empty if all were.
     """
 
-    resource: Mapping[str, Any] | None = None
+    resource: Mapping[str, object] | None = None
     issuers: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] | None = None
-    openid: Mapping[str, Any] | None = None
+    metadata: Mapping[str, object] | None = None
+    openid: Mapping[str, object] | None = None
     refused: str = ""
 
 
@@ -123,10 +123,11 @@ def guarded_sender(url: str, seconds: float) -> GuardedSender:
     return GuardedSender(AddressPolicy.beside(url, trust=[_root(url)]), seconds=seconds)
 
 
-def quote_url(named: Any) -> str:
+def quote_url(named: object) -> str:
     """Return a URL from another service as a report may quote it."""
-    is_url = isinstance(named, str) and named.lower().startswith(("http://", "https://"))
-    return shown_url(named) if is_url else "something that is not a URL"
+    if isinstance(named, str) and named.lower().startswith(("http://", "https://")):
+        return shown_url(named)
+    return "something that is not a URL"
 
 
 def is_oauth(challenges: Sequence[AuthChallenge], published: Published) -> bool:
@@ -178,7 +179,7 @@ class _DocumentFetcher:
         self._line = line
         self._origin = _root(url)
 
-    async def first(self, urls: Sequence[str]) -> Mapping[str, Any] | None:
+    async def first(self, urls: Sequence[str]) -> Mapping[str, object] | None:
         """Return the first document that exists."""
         for url in urls:
             request = HttpRequest(method="GET", url=url, headers={"accept": "application/json"})

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from accord.check.probing.raw_connection import (
     ConnectionEnded,
@@ -79,7 +79,7 @@ async def unexpected_answers(
 
 
 async def send_and_wait(
-    probe: "Probe", line: RawConnection, message: Any, what: str
+    probe: "Probe", line: RawConnection, message: object, what: str
 ) -> list[Reply] | None:
     """Send a message, valid or not, and return its answer; None if the server has ended.
 
@@ -103,7 +103,9 @@ async def send_and_wait(
     return found
 
 
-async def wait_for_answer(probe: "Probe", line: RawConnection, id: Any, what: str) -> Reply | None:
+async def wait_for_answer(
+    probe: "Probe", line: RawConnection, id: object, what: str
+) -> Reply | None:
     """Wait for the answer to a request; without one, record a verdict and return None.
 
     Calls into the author's own handlers get no verdict: they may still be running.

@@ -98,7 +98,7 @@ def _plain(line: RawConnection) -> dict[str, str]:
 
 
 async def _post_with_token(
-    line: RawConnection, message: Any, *, token: str | None = None, **settings: Any
+    line: RawConnection, message: object, *, token: str | None = None, **settings: Any
 ) -> Heard:
     """Post a message without a token, or with this one."""
     headers = _plain(line)
@@ -264,7 +264,7 @@ def _judge_servers(probe: "Probe", published: Published) -> None:
         probe.not_applicable("auth.pkce.as-oidc-advertises", "it is not an OpenID provider")
 
 
-def _judge_metadata(probe: "Probe", document: Mapping[str, Any], where: str) -> None:
+def _judge_metadata(probe: "Probe", document: Mapping[str, object], where: str) -> None:
     methods = document.get("code_challenge_methods_supported")
     for id in ("auth.oauth21.authorization-server", "auth.oauth21.implementations"):
         probe.holds(
@@ -283,7 +283,7 @@ def _judge_metadata(probe: "Probe", document: Mapping[str, Any], where: str) -> 
     bare = [
         f"{name} {quote_url(document[name])}"
         for name in ("authorization_endpoint", "token_endpoint", "registration_endpoint")
-        if isinstance(document.get(name), str) and not _is_safe(document[name])
+        if isinstance(document.get(name), str) and not _is_safe(str(document[name]))
     ]
     probe.holds("auth.https.endpoints", not bare, f"{where} has endpoints without TLS: {bare[:1]}")
 

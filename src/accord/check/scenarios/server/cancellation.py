@@ -26,7 +26,7 @@ async def cancels_unknown_requests(probe: "Probe") -> None:
         method = harmless_method(probe.facts)
         done = await line.ask(method)
         since = len(line.received)
-        senseless: list[Any] = [
+        senseless: list[object] = [
             {"requestId": "accord-check-never-sent", "reason": "a check"},
             {"requestId": done.message["id"]},
             {"reason": "a check"},

@@ -27,6 +27,7 @@ from accord.check.scenarios.server._http_requests import (
 from accord.check.scenarios.server._requests import harmless_method
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.revisions import REVISIONS
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
@@ -146,7 +147,9 @@ async def _listen(
         traffic.listening.append(other)
 
 
-async def _post(probe: "Probe", line: RawConnection, message: Any, traffic: _Traffic) -> None:
+async def _post(
+    probe: "Probe", line: RawConnection, message: JsonObject | list[JsonObject], traffic: _Traffic
+) -> None:
     ids = _ids_of(message)
     async with exchanging(line, message) as heard:
         await heard.until(lambda heard: all(heard.answers_to(id) for id in ids), line.patience)
@@ -154,7 +157,7 @@ async def _post(probe: "Probe", line: RawConnection, message: Any, traffic: _Tra
     traffic.posts.append((message, heard))
 
 
-def _ids_of(message: Any) -> list[Any]:
+def _ids_of(message: JsonObject | list[JsonObject]) -> list[object]:
     return [each["id"] for each in (message if isinstance(message, list) else [message])]
 
 
@@ -175,7 +178,7 @@ def _judge_answers(probe: "Probe", traffic: _Traffic) -> None:
         _judge_stream(probe, message, heard)
 
 
-def _judge_stream(probe: "Probe", message: Any, heard: Heard) -> None:
+def _judge_stream(probe: "Probe", message: JsonObject | list[JsonObject], heard: Heard) -> None:
     ids, what = _ids_of(message), _what(message)
     counts = {id: len(heard.answers_to(id)) for id in ids}
     if not all(counts.values()):
@@ -252,7 +255,7 @@ def _judge_event_ids(probe: "Probe", traffic: _Traffic) -> None:
     )
 
 
-def _what(message: Any) -> str:
+def _what(message: JsonObject | list[JsonObject]) -> str:
     if isinstance(message, list):
         return "a batch"
     params = message.get("params")

@@ -3,7 +3,7 @@
 import contextlib
 from contextlib import AsyncExitStack
 from itertools import combinations
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -175,7 +175,7 @@ def _repeat_call(call: JsonObject) -> JsonObject:
     return call | {"id": next_id(), "params": params}
 
 
-async def _resume(line: RawConnection, last: str, id: Any, patience: float) -> Heard:
+async def _resume(line: RawConnection, last: str, id: object, patience: float) -> Heard:
     """Resume a stream after an event and read until the answer, or for this time."""
     for _ in range(_TRIES):
         async with exchanging(line, method="GET", accept=CONTENT_TYPE, last_event_id=last) as heard:
@@ -189,7 +189,7 @@ async def _resume(line: RawConnection, last: str, id: Any, patience: float) -> H
     return heard
 
 
-def _of(heard: Heard, call: JsonObject) -> list[Any]:
+def _of(heard: Heard, call: JsonObject) -> list[JsonObject]:
     """Return the messages of a stream that belong to a call."""
     token = call["params"]["_meta"]["progressToken"]
     progress = [

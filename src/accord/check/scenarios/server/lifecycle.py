@@ -1,6 +1,6 @@
 """Initialization: revisions, capabilities, and requests out of order."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
 from accord.check.scenarios._scenario import scenario
@@ -109,7 +109,7 @@ async def sends_requests_before_initialize(probe: "Probe") -> None:
         await is_alive(probe, line, "requests before initialize")
 
 
-async def _arrives(line: "RawConnection", id: Any, patience: float | None = None) -> bool:
+async def _arrives(line: "RawConnection", id: object, patience: float | None = None) -> bool:
     try:
         await line.reply_to(id, patience=patience)
     except MessageTimeout:

@@ -44,7 +44,7 @@ async def uses_ids_of_all_kinds(probe: "Probe") -> None:
     async with probe.borrow() as line:
         number = next_id()
         # A number and its text are two ids, which may be in flight together.
-        ids: list[Any] = [number, str(number), "accord-check", "ä €", 2**53 - 1, -number, 0]
+        ids: list[object] = [number, str(number), "accord-check", "ä €", 2**53 - 1, -number, 0]
         for id in ids:
             await line.start(harmless_method(probe.facts), id=id)
         for id in ids:
@@ -149,7 +149,7 @@ async def _answers_batch(
     )
 
 
-async def _arrives(line: "RawConnection", id: Any) -> bool:
+async def _arrives(line: "RawConnection", id: object) -> bool:
     try:
         await line.reply_to(id, patience=_LATE)
     except MessageTimeout:

@@ -1,7 +1,7 @@
 """Prompts, and completion of their arguments."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import is_alive
@@ -107,7 +107,7 @@ def _cannot_complete(facts: "ServerFacts") -> str | None:
     return None if _references(facts) else "no prompt or template has anything to complete"
 
 
-def arguments_of(prompt: Mapping[str, Any], *, only_required: bool = False) -> list[str]:
+def arguments_of(prompt: Mapping[str, object], *, only_required: bool = False) -> list[str]:
     """Return the names of a prompt's arguments."""
     listed = prompt.get("arguments")
     return [

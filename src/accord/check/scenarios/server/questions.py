@@ -64,7 +64,7 @@ async def answers_requests_of_the_server(probe: "Probe") -> None:
         probe.skip(_TOOLS, "no tool that may be called asks for a model")
 
 
-def _judge_question(probe: "Probe", question: Mapping[str, Any]) -> None:
+def _judge_question(probe: "Probe", question: Mapping[str, object]) -> None:
     params = question.get("params")
     params = params if isinstance(params, dict) else {}
     if question["method"] == _ELICIT:
@@ -105,7 +105,7 @@ async def declares_url_elicitation_only(probe: "Probe") -> None:
                 probe.holds(_MODES, mode == "url", f"{why}, in a call of {tool['name']}")
 
 
-def _mode_of(question: Mapping[str, Any]) -> Any:
+def _mode_of(question: Mapping[str, object]) -> Any:
     params = question.get("params")
     return params.get("mode", "form") if isinstance(params, dict) else "form"
 
@@ -140,7 +140,7 @@ async def _answer_with_error(line: "RawConnection", question: JsonObject) -> Non
 
 @scenario(_VALIDATED)
 async def sends_invalid_answers(probe: "Probe") -> None:
-    refutable: list[Any] = []
+    refutable: list[object] = []
 
     async def respond(line: "RawConnection", question: JsonObject) -> None:
         answer = answer_to(question, line.client_capabilities)
@@ -168,7 +168,7 @@ async def sends_invalid_answers(probe: "Probe") -> None:
         probe.skip(_VALIDATED, "no tool that may be called asks the user by a form")
 
 
-def _wrong_content(question: Mapping[str, Any]) -> JsonObject | None:
+def _wrong_content(question: Mapping[str, object]) -> JsonObject | None:
     """Return an answer that the schema of a form refuses; None if none is known."""
     params = question.get("params")
     schema = params.get("requestedSchema") if isinstance(params, dict) else None
@@ -182,7 +182,7 @@ def _wrong_content(question: Mapping[str, Any]) -> JsonObject | None:
     return content if _is_refused(schema, content) else None
 
 
-def _is_refused(schema: Any, value: Any) -> bool:
+def _is_refused(schema: Any, value: object) -> bool:
     try:
         return compile_schema(schema)(value) is not None
     except ValueError:
