@@ -129,9 +129,7 @@ def test_a_batch_with_an_unknown_notification_is_told_apart_from_batches():
     report = check(foreign("plain"), MIDDLE, only=["jsonrpc.batch"])
     told = by_id(report)["jsonrpc.batch.receive"]
     assert told.verdict == "fail"
-    assert "a batch with a notification that it does not know (it answers plain batches)" in (
-        told.message
-    )
+    assert "a batch with an unknown notification (it answers plain batches)" in (told.message)
 
 
 # -- copies

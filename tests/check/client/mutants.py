@@ -148,7 +148,7 @@ def leaves_out_the_message(message: Message) -> Any:
 
 
 @mutated("jsonrpc.error.code-integer", "SendsInvalidRequests", also={
-    "errors.code.method-not-found": "a text is no code",
+    "errors.code.method-not-found": "a text is not a code",
 })  # fmt: skip
 def names_the_code(message: Message) -> Any:
     if "error" in message and message["error"]["code"] == -32601:
@@ -478,7 +478,7 @@ class ComplainsOfCancellations(Raw):
 
 
 @mutant("cancellation.request-id.present", "NeverAnswers", also={
-    "http.cancel.explicit": "a cancellation of nothing is none",
+    "http.cancel.explicit": "a cancellation without an id is invalid",
 })  # fmt: skip
 class CancelsSomething(Raw):
     patience = 0.5
@@ -688,7 +688,7 @@ class PutsMessages(Raw):
 
 
 @mutant("http.post.body-message-or-batch", also={
-    "jsonrpc.message.version-2-0": "what is no message is none of JSON-RPC either",
+    "jsonrpc.message.version-2-0": "text that is not a message is not JSON-RPC either",
 })  # fmt: skip
 class PostsForms(Raw):
     revision = "2025-03-26"
@@ -1166,17 +1166,17 @@ UNBREAKABLE: dict[str, str] = {
     "ping.request.either-party": "a permission",
     "ping.timeout-is-failure": "what a client makes of it is seen only where it leaves",
     "ping.timeout.may-terminate": "a permission",
-    "progress.notification.method-name": "what has another name is no progress",
+    "progress.notification.method-name": "a notification with another name is not progress",
     "progress.stops-after-completion": "progress.notification.active-only says the same",
-    "progress.token.in-meta": "a token elsewhere is none",
-    "prompts.list.method": "what has another name is no list",
-    "resources.list.method": "what has another name is no list",
-    "resources.templates.method": "what has another name is no list",
-    "tools.list.method": "what has another name is no list",
+    "progress.token.in-meta": "a token elsewhere is not a progress token",
+    "prompts.list.method": "a request with another name is not a list request",
+    "resources.list.method": "a request with another name is not a list request",
+    "resources.templates.method": "a request with another name is not a list request",
+    "tools.list.method": "a request with another name is not a list request",
     "session.id.header-name": "session.id.client-echo says the same",
-    "stdio.client.launches-server": "who does not launch it does not reach it",
-    "timeouts.established": "a long time is not told from none",
-    "timeouts.maximum-despite-progress": "a long time is not told from none",
+    "stdio.client.launches-server": "a client that does not launch it does not reach it",
+    "timeouts.established": "a long time cannot be distinguished from never",
+    "timeouts.maximum-despite-progress": "a long time cannot be distinguished from never",
     "tools.structured-content.client-validates": "seen only where a client fails by it",
 }
 """What no client can be seen to break, and why."""

@@ -1,4 +1,4 @@
-"""Clients that break one requirement are caught by just that one.
+"""A client that violates one requirement is reported for just that one.
 
 They run in this process, in virtual time: waiting costs nothing, and load changes nothing.
 """
@@ -59,12 +59,12 @@ def test_a_mutant_is_caught_in_real_time(name):
 
 @pytest.mark.parametrize("over", ["http", "stdio"])
 @pytest.mark.parametrize("revision", ["2025-03-26", "2025-06-18"])
-def test_a_client_by_the_book_raises_no_alarm(over, revision):
+def test_a_correct_client_raises_no_alarm(over, revision):
     kind = type("ByTheBook", (Raw,), {"revision": revision})
     assert found(kind, over) == {}
 
 
-def test_a_client_of_the_older_form_raises_no_alarm():
+def test_a_correct_client_over_sse_raises_no_alarm():
     assert found(RawSse, "sse", ("SendsEveryRequest", "ReturnsListsInPages")) == {}
 
 

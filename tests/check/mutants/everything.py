@@ -128,7 +128,7 @@ async def find_suitcase(
 
 @server.tool(title="Resolve", annotations=READS)
 async def resolve(riddle: Annotated[str, Meta(description="what to think about")]) -> str:
-    """Resolve a riddle: fails in a way that nobody foresaw."""
+    """Resolve a riddle: fails in an unexpected way."""
     raise LookupError(riddle)
 
 
@@ -237,7 +237,7 @@ async def hours() -> str:
 
 @server.resource("desk://lost", title="Lost", mime_type="text/plain")
 async def lost() -> str:
-    """What was lost: cannot be read, for a reason that nobody foresaw."""
+    """What was lost: cannot be read, for an unexpected reason."""
     raise LookupError("the drawer is stuck")
 
 

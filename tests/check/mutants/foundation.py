@@ -26,7 +26,7 @@ from check.mutants.everything import server as everything
 
 Message: TypeAlias = dict[str, Any]
 Sent: TypeAlias = "Message | bytes | list[Message | bytes] | None"
-"""What goes on: a message, bytes that are none, several of them, or nothing."""
+"""What is passed on: a message, raw bytes, several of them, or nothing."""
 
 Change: TypeAlias = Callable[[Message, Message], Sent]
 """A message of the server, and the request that it answers or else an empty object."""
@@ -219,7 +219,7 @@ def interloper(
     also: dict[str, str] | None = None,
     only: Sequence[str] = (),
 ) -> Callable[[Callable[[Between], None]], Callable[[Between], None]]:
-    """Register a server behind somebody who hooks into both ways; told of every new line."""
+    """Register a server with a hook into both directions, called for every new connection."""
 
     def register(hook: Callable[[Between], None]) -> Callable[[Between], None]:
         _register(id, hook, in_memory(hook), revision=revision, also=also, only=only)
@@ -269,7 +269,7 @@ def saying(*messages: Any, after: str = "notifications/initialized") -> Callable
 
 
 def params_of(message: Message) -> dict[str, Any]:
-    """Return the parameters of a message, empty where there are none that are an object."""
+    """Return the parameters of a message, empty if there is no object."""
     params = message.get("params")
     return params if isinstance(params, dict) else {}
 

@@ -20,7 +20,7 @@ misdeclared(
     "tools.capability.list-changed",
     "tools",
     "listChanged",
-    also={"tools.list-changed.capability-required": "what is no flag declares nothing"},
+    also={"tools.list-changed.capability-required": "an invalid flag declares nothing"},
 )
 undeclared("tools.list-changed.capability-required", "tools", "listChanged")
 
@@ -199,7 +199,7 @@ def answers_wrong_arguments_with_an_error(message: Message, request: Message) ->
 
 
 def changing_in_silence(name: str, key: str) -> None:
-    """Register a server with one entry more after tools were called, which tells nobody."""
+    """Register a server with one entry more after tools were called, without a notification."""
 
     def changes_in_silence(wire: Between) -> None:
         def from_server(message: Message, request: Message) -> Sent:
@@ -241,7 +241,7 @@ unbreakable(
 unbreakable("reported as tools.structured-content.object", "tools.call.structured-content")
 unbreakable("a limit that a careful check does not reach", "tools.server.rate-limited")
 unbreakable(
-    "something seen in practice; whoever does otherwise breaks nothing",
+    "a habit seen in practice; other ways violate nothing",
     "practice.tools.success-omits-is-error",
     "practice.tools.structured-errors",
     "practice.tools.json-as-text",

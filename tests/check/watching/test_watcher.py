@@ -70,7 +70,7 @@ def test_a_masked_secret_breaks_no_schema_in_the_recording(tmp_path):
     assert [each.violation.why for each in (*live.violations, *again.violations)] == []
 
 
-def test_what_is_told_and_reported_names_no_secret():
+def test_violations_and_reports_contain_no_secrets():
     told = []
     watcher = tell_of({"token": "very secret", "n": 1}, found=told.append)
     (report,) = watcher.reports()
@@ -112,7 +112,7 @@ def test_after_a_gap_nothing_is_judged():
     assert found == []
 
 
-def test_what_comes_after_the_end_is_counted():
+def test_copies_after_the_end_are_counted():
     watcher = Watcher("it")
     watcher.close()
     said(watcher)
@@ -221,7 +221,7 @@ def test_masks_change_no_verdict_of_a_recording(tmp_path):
     written = path.read_text()
     for secret in ("hunter2", "hush-hush", "7654321"):
         assert secret not in written
-    # The only difference: whether a masked value keeps to its schema cannot be told.
+    # The only difference: whether a masked value keeps to its schema cannot be known.
     changed = {
         each.id: (each.verdict, other.verdict)
         for each, other in zip(live.results, again.results, strict=True)
