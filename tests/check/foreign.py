@@ -1,4 +1,4 @@
-"""A server over stdio that behaves as one that was met in use, named on its command line.
+"""A server over stdio that behaves like one found in use, named on its command line.
 
 Nothing that it does is against the protocol, unless its test says so. It uses nothing but the
 standard library, so that it starts at once.
@@ -60,7 +60,7 @@ def opened(id, params):
 
 
 def later(answer):
-    # The first answer is quick; the next ones wait for something that is away.
+    # The first answer is quick; the next ones wait for something unavailable.
     threading.Timer(float(GIVEN[0]), send, [answer]).start()
 
 
@@ -70,7 +70,7 @@ def call(id, params):
         return error(id, -32602, "there is no such tool")
     COUNTS[name] = COUNTS.get(name, 0) + 1
     if KIND == "asks first" and CLIENT.get("roots"):
-        # One question at a time, and no call goes on without its answer.
+        # One request at a time, and no call continues without its answer.
         WAITING.append(id)
         if len(WAITING) == 1:
             send({"jsonrpc": "2.0", "id": f"roots-{id}", "method": "roots/list"})

@@ -1,4 +1,4 @@
-"""A server over HTTP that behaves as one that was met in use."""
+"""A server over HTTP that behaves like one found in use."""
 
 import json
 import threading
@@ -30,7 +30,7 @@ class Foreign(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it is served."""
+        """The URL."""
         return f"http://127.0.0.1:{self.server_address[1]}/mcp"
 
 

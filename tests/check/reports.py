@@ -1,4 +1,4 @@
-"""Reports for tests: one with breaches and hostile text, one without, ones of any size."""
+"""Reports for tests: one with violations and hostile text, one without, ones of any size."""
 
 from accord.check.report import Setting, ViolationGroups, build_report, merge_revisions
 from accord.protocol.catalogue import requirements
@@ -16,7 +16,7 @@ def verdict(id_, name, message="", evidence=(), level="MUST"):
 
 
 def hostile_report():
-    """Return the report of a recording full of text that wants to be more than text."""
+    """Return the report of a recording full of text that tries to escape its format."""
     groups = ViolationGroups()
     for number in (3, 4, 9):
         groups.add(
@@ -64,12 +64,12 @@ def hostile_report():
         revision=NEW,
         judged_by=NEW,
         decidable={"tools.item.title"},
-        violations=groups.ordered(),
+        violations=groups.failures_first(),
     )
 
 
 def spotless_report():
-    """Return the report of a recording without a breach, and without a revision."""
+    """Return the report of a recording without violations and without a revision."""
     return build_report(
         [verdict("ping.response.empty", "pass", "held")],
         target="session.jsonl",
@@ -91,7 +91,7 @@ ANSWERED = '{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"
 
 
 def server_report(breaches=3, *, setting=SETTING):
-    """Return the report of a server under two revisions, with so many breaches."""
+    """Return the report of a server under two revisions, with this many violations."""
     found = {}
     for revision in (NEW, OLD):
         rows = requirements(revision=revision, party="server")

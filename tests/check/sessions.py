@@ -1,4 +1,4 @@
-"""Recordings in the making: the lines of a short session that keeps every rule."""
+"""Parts of recordings: the records of a short session that keeps every rule."""
 
 import io
 import json

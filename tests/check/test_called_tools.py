@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from accord import Server
-from accord.check.probing.tools import refuse_tool, split_name
+from accord.check.probing.tool_calls import refuse_tool, split_name
 from support.http_server import serving
 
 
@@ -31,7 +31,7 @@ WRITING = words(
 READING = ["get_user", "listItems", "ReadFile", "search.notes", "describe-table", "count"]
 # With `readOnlyHint: true`: names with a noun that looks like a verb.
 ANNOTATED = ["get_book", "get_post", "get_run", "view_charge", "get_update", "get_set", "add"]
-# What a tool says of itself outweighs its name.
+# Annotations outweigh the name.
 DENIED = {
     "get_state": {"readOnlyHint": False},
     "list_state": {"destructiveHint": True},
@@ -83,7 +83,7 @@ def logging_server(tools, called):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_launched_server_has_only_its_reading_tools_called(command, tmp_path):
+def test_only_read_only_tools_of_a_launched_server_are_called(command, tmp_path):
     log = tmp_path / "log"
     done = run(COMMANDS[command], LOGGED, TOOLS, log)
     assert done.returncode == 0, done.stderr
@@ -91,7 +91,7 @@ def test_a_launched_server_has_only_its_reading_tools_called(command, tmp_path):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_over_a_url_only_tools_that_say_they_read_are_called(command):
+def test_over_a_url_only_tools_with_a_read_only_hint_are_called(command):
     called = Counter()
     with serving(logging_server(TOOLS, called).asgi()) as port:
         done = run(COMMANDS[command], f"http://127.0.0.1:{port}/mcp")
@@ -107,7 +107,7 @@ def test_over_a_url_only_tools_that_say_they_read_are_called(command):
         (["--allow-writes"], {"add_user", "get_user", "find_state"}),
     ],
 )
-def test_over_a_url_more_is_called_where_the_user_allows_it(command, options, expected):
+def test_over_a_url_the_user_may_allow_more_tools(command, options, expected):
     called = Counter()
     names = ["add_user", "get_user", "list_state", "find_state", "delete_user"]
     tools = {name: TOOLS.get(name) for name in names}
@@ -116,7 +116,7 @@ def test_over_a_url_more_is_called_where_the_user_allows_it(command, options, ex
     assert set(called) == expected
 
 
-def test_annotations_count_under_the_revision_that_has_none(tmp_path):
+def test_annotations_of_the_newest_revision_count_in_the_one_without(tmp_path):
     log = tmp_path / "log"
     command = ["check", "server", "--revision", "2024-11-05", "--only", "tools"]
     tools = {"book": {"readOnlyHint": True}, "get_state": {"readOnlyHint": False}}
@@ -128,7 +128,7 @@ def test_annotations_count_under_the_revision_that_has_none(tmp_path):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_plan_is_told_before_the_first_call(command, tmp_path):
+def test_the_plan_is_reported_before_the_first_call(command, tmp_path):
     tools = {"get_user": None, "add_user": None}
     done = run(COMMANDS[command], LOGGED, tools, tmp_path / "log")
     first, second = done.stderr.splitlines()
@@ -138,7 +138,7 @@ def test_the_plan_is_told_before_the_first_call(command, tmp_path):
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_plan_alone_calls_no_tool(command, form, tmp_path):
+def test_plan_alone_calls_no_tool(command, form, tmp_path):
     log = tmp_path / "log"
     tools = {"get_user": None, "add_user": None, "get_book": {"readOnlyHint": True}}
     options = ["--plan", "--calls", "7", "--format", form]
@@ -156,14 +156,14 @@ def test_a_plan_alone_calls_no_tool(command, form, tmp_path):
         assert list(plan["not_called"]) == ["add_user"]
 
 
-def test_a_plan_has_no_other_forms_than_text_and_json():
+def test_plan_refuses_formats_other_than_text_and_json():
     done = run([*COMMANDS["check"], "--plan", "--format", "html"], LOGGED)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--plan is told as text or json, not html" in done.stderr
+    assert "text or json, not html" in done.stderr
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown", "html"])
-def test_the_report_of_a_check_names_what_was_called_and_what_not(form, tmp_path):
+def test_the_report_names_the_tools_that_were_called_and_those_that_were_not(form, tmp_path):
     log = tmp_path / "log"
     tools = {"get_user": None, "add_user": None}
     done = run([*COMMANDS["check"], "--format", form], LOGGED, tools, log)
@@ -194,7 +194,9 @@ def test_no_tool_gets_more_calls_than_allowed(command, calls, tmp_path):
     assert shown["calls"] == calls
 
 
-def test_a_check_of_all_revisions_keeps_to_the_calls_and_says_what_it_left_out(tmp_path):
+def test_a_check_of_all_revisions_respects_the_limit_of_calls_and_reports_what_it_left_out(
+    tmp_path,
+):
     log = tmp_path / "log"
     options = ["check", "server", "--calls", "5", "--format", "json"]
     done = run(options, LOGGED, {"get_user": None}, log)
@@ -214,7 +216,7 @@ def test_a_check_of_all_revisions_keeps_to_the_calls_and_says_what_it_left_out(t
     assert {"tools.server.validates-inputs", "tools.call.structured-conforms"} <= set(left_out)
 
 
-def test_over_http_a_check_keeps_to_the_calls():
+def test_a_check_over_http_respects_the_limit_of_calls():
     called = Counter()
     tools = {"get_user": {"readOnlyHint": True}}
     with serving(logging_server(tools, called).asgi()) as port:
@@ -236,7 +238,7 @@ def test_a_failing_input_is_made_smaller_only_while_there_are_calls():
     assert verdicts["count refuses an unknown argument"] == "skip"
 
 
-def test_cases_are_called_as_asked_for_and_counted(tmp_path):
+def test_calls_of_cases_are_made_and_counted(tmp_path):
     log = tmp_path / "log"
     cases = tmp_path / "cases.toml"
     cases.write_text(
@@ -273,7 +275,7 @@ def test_cases_are_called_as_asked_for_and_counted(tmp_path):
         ("", []),
     ],
 )
-def test_a_name_has_words(name, words):
+def test_a_tool_name_is_split_into_words(name, words):
     assert split_name(name) == words
 
 
@@ -281,17 +283,17 @@ def test_a_name_has_words(name, words):
     "name",
     ["getAndLock", "get2lock", "findOrCreate", "listen", "getaway", "get_löschen", "gеt_user", ""],
 )
-def test_a_name_that_does_not_promise_to_read_is_refused(name):
+def test_a_tool_whose_name_does_not_promise_reading_is_refused(name):
     assert refuse_tool({"name": name}) is not None
 
 
 @pytest.mark.parametrize("hint", ["true", 1, "", {}])
-def test_only_true_promises_to_read(hint):
+def test_only_a_read_only_hint_of_true_allows_a_call(hint):
     assert refuse_tool({"name": "get_user", "annotations": {"readOnlyHint": hint}}) is not None
 
 
-def test_a_tool_that_is_listed_twice_is_refused_if_one_of_the_two_is():
-    from accord.check.probing.probe import ServerFacts
+def test_a_tool_that_is_listed_twice_is_refused_if_either_entry_is():
+    from accord.check.probing.server_facts import ServerFacts
 
     facts = ServerFacts(revision="2025-06-18", transport="stdio")
     facts.tools = [

@@ -1,4 +1,4 @@
-"""What a check never does: ask what a server has no business to name, show or lend a token."""
+"""A check never requests private addresses for a server, and never reveals a token."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ CREDENTIALS = {"AccessKeyId": "id-of-this-machine", "SecretAccessKey": "secret-o
 
 
 def application(seen, status, headers, body):
-    """Return an application that answers everything alike and keeps the paths it was asked for."""
+    """Return an application that answers every request alike and keeps the paths."""
 
     async def app(scope, receive, send):
         if scope["type"] != "http":
@@ -56,7 +56,7 @@ def judged(report):
     return {result.id: result for result in report.results}
 
 
-# -- places that a server names
+# -- addresses that a server names
 
 
 def test_the_answer_of_another_service_is_not_in_the_report():
@@ -69,9 +69,9 @@ def test_the_answer_of_another_service_is_not_in_the_report():
     assert not [value for value in (*CREDENTIALS, *CREDENTIALS.values()) if value in shown]
 
 
-def test_a_public_server_cannot_make_the_check_ask_this_machine():
+def test_a_public_server_cannot_make_the_check_send_requests_to_this_machine():
     seen = []
-    # Nothing of this test leaves the machine: what is public would pass a proxy that is not there.
+    # Nothing leaves this machine: public requests would go through a proxy that does not exist.
     nowhere = f"http://127.0.0.1:{free_port()}"
 
     async def run(named):
@@ -88,7 +88,7 @@ def test_a_public_server_cannot_make_the_check_ask_this_machine():
     assert "was not asked" in published.refused
 
 
-def test_a_place_that_was_not_asked_is_no_breach():
+def test_an_address_that_was_not_requested_is_not_a_violation():
     with serving(challenging("http://169.254.169.254/latest/meta-data/iam")) as port:
         report = checked(Subject(name="hostile", url=f"http://127.0.0.1:{port}/mcp"), "auth.prm")
     row = judged(report)["auth.prm.server"]
@@ -127,7 +127,7 @@ def checked_protected(hook, **changes):
     return asyncio.run(run())
 
 
-def test_the_token_of_the_user_never_travels_in_a_query():
+def test_the_users_token_is_never_sent_in_a_query():
     queries = []
     report = checked_protected(answering(queries, "Bearer"))
     assert any("access_token=" in query for query in queries)
@@ -137,14 +137,14 @@ def test_the_token_of_the_user_never_travels_in_a_query():
     assert "--allow-token-in-query" in row.message
 
 
-def test_the_token_of_the_user_is_tried_in_a_query_where_that_is_allowed():
+def test_the_users_token_is_tried_in_a_query_if_allowed():
     queries = []
     report = checked_protected(answering(queries, "Bearer"), allow_token_in_query=True)
     assert any(OWN in query for query in queries)
     assert judged(report)[ROW].verdict == "pass"
 
 
-def test_a_server_that_looks_for_tokens_in_the_query_is_found_without_a_good_one():
+def test_a_server_that_reads_tokens_from_the_query_is_found_with_an_invalid_token():
     queries = []
     report = checked_protected(answering(queries, 'Bearer error="invalid_token"'))
     row = judged(report)[ROW]
@@ -152,7 +152,7 @@ def test_a_server_that_looks_for_tokens_in_the_query_is_found_without_a_good_one
     assert not [query for query in queries if OWN in query]
 
 
-def test_a_server_that_refuses_tokens_in_the_query_as_such_passes():
+def test_a_server_that_refuses_every_token_in_the_query_passes():
     queries = []
     assert judged(checked_protected(answering(queries)))[ROW].verdict == "pass"
     assert not [query for query in queries if OWN in query]

@@ -1,4 +1,4 @@
-"""Questions of a server under check: which answers are wrong, and which modes were declared."""
+"""Requests of a server to the client: invalid answers and declared modes."""
 
 import asyncio
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ def asking(kind: Any) -> Server:
 
     @server.tool(annotations={"readOnlyHint": True})
     async def get_answer(ctx: Context) -> str:
-        """Repeat what the user answers."""
+        """Repeat the answer of the user."""
         return str(await ctx.elicit("Well?", kind))
 
     return server
@@ -44,12 +44,12 @@ def checked(server: Server, *only: str, revision: str = NEW) -> dict[str, Any]:
 
 @pytest.mark.parametrize("kind", [str, Seat])
 @pytest.mark.parametrize("revision", ["2025-06-18", NEW])
-def test_a_tool_that_repeats_what_its_form_allows_is_not_accused(kind: Any, revision: str) -> None:
+def test_a_tool_that_repeats_valid_form_content_does_not_fail(kind: Any, revision: str) -> None:
     results = checked(asking(kind), VALIDATED, revision=revision)
     assert results[VALIDATED].verdict == "pass"
 
 
-def test_a_client_without_forms_is_not_asked_by_form() -> None:
+def test_a_client_without_forms_gets_no_form() -> None:
     results = checked(asking(str), MODES)
     assert results[MODES].verdict == "pass"
 
@@ -63,20 +63,20 @@ def test_a_client_without_forms_is_not_asked_by_form() -> None:
         ({"type": "boolean"}, "accord-check-wrong"),
     ],
 )
-def test_a_wrong_answer_is_one_that_the_form_refuses(schema: Any, wrong: Any) -> None:
+def test_an_invalid_answer_breaks_the_schema_of_the_form(schema: Any, wrong: Any) -> None:
     form = {"type": "object", "properties": {"value": schema}}
     question = {"method": "elicitation/create", "params": {"requestedSchema": form}}
     assert _wrong_content(question) == {"value": wrong}
 
 
 @pytest.mark.parametrize("schema", [{}, {"type": ["string", "integer"]}, {"type": "no such type"}])
-def test_a_form_that_refuses_nothing_known_gets_no_wrong_answer(schema: Any) -> None:
+def test_a_form_without_known_constraints_gets_no_invalid_answer(schema: Any) -> None:
     form = {"type": "object", "properties": {"value": schema}}
     question = {"method": "elicitation/create", "params": {"requestedSchema": form}}
     assert _wrong_content(question) is None
 
 
-# -- what was not tried
+# -- untried requirements
 
 
 def test_a_requirement_without_a_probe_is_not_blamed_on_the_server() -> None:
@@ -90,7 +90,7 @@ def test_a_requirement_without_a_probe_is_not_blamed_on_the_server() -> None:
         assert results[id].message == "accord has no probe for this yet", id
 
 
-def test_a_server_that_declares_tasks_is_not_blamed_for_what_was_never_asked() -> None:
+def test_a_server_that_declares_tasks_is_not_blamed_for_requests_that_were_never_sent() -> None:
     from check.mutants.everything import server
     from check.mutants.foundation import Between
 

@@ -1,4 +1,4 @@
-"""Servers that behave as those of others do: what is allowed raises no alarm."""
+"""Servers that behave like those of other projects: allowed behaviour raises no alarm."""
 
 import asyncio
 import gc
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from accord.check.probing.probe import Probe, ServerFacts
+from accord.check.probing.probe import Probe
+from accord.check.probing.server_facts import ServerFacts
 from accord.check.probing.subject import Subject
 from accord.check.server_check import ServerPlan, check_server
 from accord.errors import ConnectFailed
@@ -45,10 +46,10 @@ def by_id(report):
     return {each.id: each for each in report.results}
 
 
-# -- a question that all calls wait for
+# -- a request to the client that all calls wait for
 
 
-def test_a_server_that_lets_all_calls_wait_for_its_question_is_not_called_silent():
+def test_a_server_whose_calls_wait_for_its_own_request_is_not_reported_as_silent():
     report = check(foreign("asks first", patience=2), NEW)
     assert breaches(report) == {}
     assert by_id(report)["jsonrpc.request.answered"].verdict == "pass"
@@ -57,19 +58,19 @@ def test_a_server_that_lets_all_calls_wait_for_its_question_is_not_called_silent
 # -- answers after the patience of the check
 
 
-def test_a_tool_and_a_resource_that_answer_late_break_nothing():
+def test_a_late_tool_and_a_late_resource_are_not_violations():
     report = check(foreign("late", "2.5", patience=2), NEW)
     assert breaches(report) == {}
     assert by_id(report)["resources.contents.uri"].verdict == "pass"
     assert "took longer than" in report.setting.not_called["search_users"]
 
 
-def test_a_tool_and_a_resource_that_never_answer_are_left_open():
+def test_a_tool_and_a_resource_that_never_answer_are_not_exercised():
     report = check(foreign("late", "never", patience=2), NEW)
     results = by_id(report)
     assert breaches(report) == {}
     assert results["resources.contents.uri"].verdict == "not-exercised"
-    assert "resources/read did not come within" in results["resources.contents.uri"].message
+    assert "resources/read did not arrive within" in results["resources.contents.uri"].message
     assert "search_users" in report.setting.not_called
 
 
@@ -83,24 +84,24 @@ def test_a_revision_that_the_server_does_not_speak_is_not_checked():
     assert breaches(report) == {}
 
 
-def test_all_chosen_revisions_that_are_not_spoken_are_named():
+def test_the_error_names_all_chosen_revisions_that_the_server_does_not_speak():
     with pytest.raises(ConnectFailed, match=f"does not speak {OLD}, {NEW}; it speaks {MIDDLE}"):
         check(foreign("one revision"), OLD, MIDDLE, NEW)
 
 
 @pytest.mark.parametrize("how", ["refuse", "discover"])
-def test_a_server_without_handshake_is_told_by_what_it_speaks(how):
+def test_the_error_for_a_server_without_handshake_names_its_revisions(how):
     for revisions in ((), (NEW,)):
         with pytest.raises(ConnectFailed) as caught:
             check(foreign("modern", how), *revisions)
         told = str(caught.value)
-        assert "modern speaks 2026-07-28, and none of the revisions that can be checked" in told
+        assert "modern speaks 2026-07-28, but none of the revisions that can be checked" in told
         assert "--transport" not in told
 
 
 @pytest.mark.parametrize("revisions", [(), (NEW,)])
 def test_a_server_that_never_answers_initialize_cannot_be_reached(revisions):
-    with pytest.raises(ConnectFailed, match="an answer to initialize did not come within"):
+    with pytest.raises(ConnectFailed, match="an answer to initialize did not arrive within"):
         check(foreign("deaf", patience=0.3), *revisions)
 
 
@@ -125,7 +126,7 @@ def test_a_declared_capability_without_its_methods_is_one_breach_of_the_right_cl
 # -- batches
 
 
-def test_a_batch_with_an_unknown_notification_is_told_apart_from_batches():
+def test_a_failure_on_an_unknown_notification_in_a_batch_is_not_blamed_on_batches():
     report = check(foreign("plain"), MIDDLE, only=["jsonrpc.batch"])
     told = by_id(report)["jsonrpc.batch.receive"]
     assert told.verdict == "fail"
@@ -155,7 +156,7 @@ def test_a_server_whose_second_copy_waits_for_the_first_is_launched_one_at_a_tim
     assert "launched one at a time" in report.setting.notes[0]
 
 
-def test_a_server_is_launched_one_at_a_time_where_that_is_asked_for(tmp_path):
+def test_the_option_launches_a_server_one_at_a_time(tmp_path):
     subject = foreign("one port", str(tmp_path / "port"), one_at_a_time=True, at_once=1)
     report = check(subject, NEW, only=["lifecycle", "jsonrpc"])
     assert breaches(report) == {}
@@ -165,7 +166,7 @@ def test_a_server_is_launched_one_at_a_time_where_that_is_asked_for(tmp_path):
 # -- servers that take long to start
 
 
-def test_a_copy_that_takes_long_to_start_is_not_called_silent(tmp_path):
+def test_a_copy_that_starts_slowly_is_not_reported_as_silent(tmp_path):
     subject = foreign("slow copies", str(tmp_path / "launches"), patience=3)
     ids = ["ping.response.prompt", "lifecycle.errors.handled"]
     report = check(subject, NEW, only=ids)
@@ -175,14 +176,14 @@ def test_a_copy_that_takes_long_to_start_is_not_called_silent(tmp_path):
     )
 
 
-def test_patience_goes_by_how_long_the_server_takes_to_start():
+def test_patience_grows_with_the_time_a_server_takes_to_start():
     subject = foreign("plain", patience=5)
     assert (subject.starting, subject.paced().patience) == (20, 5)
     subject.habits.starting = 16.0
     assert (subject.starting, subject.paced().patience) == (64, 16)
 
 
-def test_a_server_that_hung_before_gets_no_less_time_to_start():
+def test_a_server_that_hung_before_gets_the_same_time_to_start():
     subject = foreign("plain", patience=5)
     probe = Probe(subject, ServerFacts(revision=NEW, transport="stdio"), subject.line())
     for _ in range(4):
@@ -194,7 +195,7 @@ def test_a_server_that_hung_before_gets_no_less_time_to_start():
 # -- processes
 
 
-def test_a_process_that_ends_after_a_while_is_blamed_for_that():
+def test_a_process_that_ends_late_gets_a_warning():
     subject = foreign("ends at 1.0", "7", patience=2, leaving=30)
     found = breaches(check(subject, NEW, only=["errors", "practice.server"]))
     assert list(found) == ["practice.server.survives-errors"]
@@ -204,7 +205,7 @@ def test_a_process_that_ends_after_a_while_is_blamed_for_that():
 # -- over HTTP
 
 
-def test_the_plain_text_of_a_refusal_is_not_held_against_a_server():
+def test_a_refusal_in_plain_text_is_not_a_violation():
     with serving() as server:
         report = check(Subject(name="text", url=server.url, settling=0.1), NEW)
     results = by_id(report)
@@ -213,7 +214,7 @@ def test_the_plain_text_of_a_refusal_is_not_held_against_a_server():
     assert {id: told for id, told in breaches(report).items() if told.startswith("fail")} == {}
 
 
-def test_a_foreign_origin_is_shown_with_the_request_that_named_it():
+def test_the_evidence_of_a_foreign_origin_is_its_request():
     mutant = all_mutants()["http.origin.validated-welcomes-every-origin"]
 
     async def run():
@@ -227,7 +228,7 @@ def test_a_foreign_origin_is_shown_with_the_request_that_named_it():
     assert '"protocolVersion"' in shown[1].message
 
 
-def test_no_task_is_left_behind_when_a_server_over_http_does_not_answer():
+def test_a_server_over_http_that_does_not_answer_leaves_no_task_behind():
     told = []
 
     async def run(server):
@@ -238,7 +239,7 @@ def test_no_task_is_left_behind_when_a_server_over_http_does_not_answer():
             await line.initialize(NEW)
             await line.start("tools/call", {"name": "get_time", "arguments": {}})
             assert await asyncio.to_thread(server.reached.wait, 30)
-        # A task that nobody holds any more is missed when it is collected.
+        # A task without a reference is reported when it is collected.
         del line
         gc.collect()
 

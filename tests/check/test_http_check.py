@@ -92,11 +92,11 @@ def test_a_protected_server_raises_no_alarm(revision):
     assert results["tools.server.access-controlled"].verdict == "pass"
 
 
-# -- what is no server
+# -- targets that are not servers
 
 
 async def a_page(scope, receive, send):
-    """Answer as a web server does that knows nothing of the protocol."""
+    """Answer like a web server that does not know the protocol."""
     status = 200 if scope["method"] == "GET" else 405
     headers = [(b"content-type", b"text/html")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -110,7 +110,7 @@ async def a_page(scope, receive, send):
         ("sse", "answered with status 200 and text/html, not with a stream of events"),
     ],
 )
-def test_a_page_is_told_from_a_server(form, says):
+def test_a_web_page_is_recognized_as_not_a_server(form, says):
     async def run():
         async with serving(a_page) as port:
             url = f"http://127.0.0.1:{port}/"
@@ -120,7 +120,7 @@ def test_a_page_is_told_from_a_server(form, says):
         asyncio.run(run())
 
 
-def test_a_file_that_ends_while_it_starts_is_an_error_and_leaves_no_warning(tmp_path, caplog):
+def test_a_file_that_exits_while_starting_is_an_error_without_warnings(tmp_path, caplog):
     place = tmp_path / "broken.py"
     place.write_text("import no_such_module\n")
 
@@ -130,7 +130,7 @@ def test_a_file_that_ends_while_it_starts_is_an_error_and_leaves_no_warning(tmp_
                 pass
 
     async def run():
-        # Several, since it takes luck to look at a process between its end and the news of it.
+        # Several tries, because the moment between the end of a process and its report is short.
         async with asyncio.timeout(170), asyncio.TaskGroup() as group:
             for _ in range(6):
                 group.create_task(serve())
@@ -139,7 +139,7 @@ def test_a_file_that_ends_while_it_starts_is_an_error_and_leaves_no_warning(tmp_
     assert caplog.records == []
 
 
-def test_a_file_that_logs_without_end_while_it_starts_is_served(tmp_path):
+def test_a_file_that_logs_endlessly_while_starting_is_served(tmp_path):
     place = tmp_path / "chatty.py"
     place.write_text(
         "import sys, accord\nprint('x' * 300_000, file=sys.stderr)\nit = accord.Server('it')\n"
@@ -156,7 +156,7 @@ def test_a_connection_that_the_server_may_be_closing_is_not_used_again():
     async def answer_once(reader, writer):
         await reader.readuntil(b"{}")
         writer.write(b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n")
-        await reader.read(1)  # who sends more here is cut off
+        await reader.read(1)  # a further request here is cut off
         writer.close()
 
     async def run():
@@ -178,7 +178,7 @@ def test_a_connection_that_the_server_may_be_closing_is_not_used_again():
 # -- authorization
 
 
-def test_a_server_without_authorization_is_not_held_to_it():
+def test_authorization_is_not_applicable_to_a_server_without_it():
     results = checked(over_http(unchanged), NEW, ["auth", "session.requests"])
     judged = {result.verdict for id, result in results.items() if "human" not in result.message}
     assert judged <= {"not-applicable", "not-exercised"}
@@ -186,7 +186,7 @@ def test_a_server_without_authorization_is_not_held_to_it():
     assert results["session.requests.verified"].message == "the server asks for no authorization"
 
 
-def test_a_server_that_lets_nobody_in_is_judged_from_outside():
+def test_a_server_that_requires_a_token_is_judged_from_outside():
     results = checked(protected(unchanged, has_token=False), None)
     assert breaches(results) == {}
     assert results["auth.server.401-when-required"].verdict == "pass"
@@ -197,7 +197,7 @@ def test_a_server_that_lets_nobody_in_is_judged_from_outside():
 
 @asynccontextmanager
 async def authorizing():
-    """Serve everything behind an authorization server that asks nobody."""
+    """Serve everything behind an authorization server that grants without asking."""
     guard = AuthorizationServer(auto_approve="ada", scopes=["read"])
     async with serving(guard.guard(everything.asgi())) as port:
         yield Subject(
@@ -233,7 +233,7 @@ def test_a_token_is_obtained_and_the_authorization_server_judged():
         assert results[id].verdict == "pass", (id, results[id].message)
 
 
-def test_no_token_is_obtained_where_none_is_asked_for():
+def test_no_token_is_obtained_if_the_server_asks_for_none():
     async def run():
         async with serving_everything()() as subject:
             return await obtain(subject, unattended(store=MemoryStore()))
@@ -241,7 +241,7 @@ def test_no_token_is_obtained_where_none_is_asked_for():
     assert asyncio.run(run()) is None
 
 
-def test_a_flow_that_fails_is_a_server_that_cannot_be_reached():
+def test_a_failed_oauth_flow_is_reported_as_connect_failed():
     async def run():
         async with protected(unchanged, has_token=False)() as subject:
             await obtain(subject, unattended(store=MemoryStore()))
@@ -252,7 +252,7 @@ def test_a_flow_that_fails_is_a_server_that_cannot_be_reached():
 
 @pytest.fixture(autouse=True)
 def quiet():
-    """Tools that fail on purpose log it."""
+    """Expect the logs of tools that fail on purpose."""
     log = logging.getLogger("accord")
     level = log.level
     log.setLevel(logging.CRITICAL)

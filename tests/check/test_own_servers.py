@@ -1,4 +1,4 @@
-"""Our own servers under our own check: nothing fails or warns; what is left untried is named."""
+"""Our own servers under check: nothing fails or warns, and untried requirements are listed."""
 
 import asyncio
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from accord.check.probing.probe import CheckRules
+from accord.check.probing.server_facts import CheckRules
 from accord.check.probing.subject import Subject, served
 from accord.check.server_check import ServerPlan, check_server
 from accord.protocol.catalogue import catalogue
@@ -21,7 +21,7 @@ COMPLETE = Path(__file__).parent / "mutants" / "everything.py"
 MISSION = ("2024-11-05", "2025-03-26", "2025-06-18")
 THOROUGH = pytest.mark.thorough
 
-# What a server with every feature and without a fault gives no occasion for.
+# Requirements that a complete server without a fault gives no occasion for.
 UNTRIED = {
     "errors.invalid-params.data-details": "our servers say what is wrong in the message",
     "meta.field.reserved": "our servers use no name that the protocol reserves for itself",
@@ -30,24 +30,24 @@ UNTRIED = {
     "ping.timeout-is-failure": "our servers send no pings",
     "ping.timeout.may-terminate": "our servers send no pings",
     "practice.capabilities.resources-rare": "the server has resources",
-    "practice.errors.unhandled-exit": "nobody outside can make a server fail within",
-    "practice.startup.fatal-exit-code": "nobody outside can make a server fail within",
+    "practice.errors.unhandled-exit": "a check cannot make a server fail inside",
+    "practice.startup.fatal-exit-code": "a check cannot make a server fail inside",
     "practice.tools.success-omits-is-error": "our servers always say whether it is an error",
-    "progress.token.in-meta": "our servers want to hear of no progress of what they ask",
-    "progress.token.unique": "our servers want to hear of no progress of what they ask",
-    "timeouts.maximum-despite-progress": "our servers want to hear of no progress",
+    "progress.token.in-meta": "our servers do not ask for progress",
+    "progress.token.unique": "our servers do not ask for progress",
+    "timeouts.maximum-despite-progress": "our servers do not ask for progress",
     "tools.errors.invalid-arguments-protocol": "our servers use the form of later revisions",
     "tools.server.rate-limited": "a limit that a careful check does not reach",
 }
 
-# What else an example gives no occasion for that is to be read, not to be complete.
+# Examples are short, so they leave more untried.
 UNTRIED_EXAMPLE = UNTRIED | {
-    "errors.code.internal-error": "nothing of it fails within",
+    "errors.code.internal-error": "nothing of it fails inside",
     "pagination.operation.prompts-list": "two prompts are one page",
     "pagination.operation.resources-templates-list": "two templates are one page",
-    "practice.schema.types": "its schemas say more than the plainest ones",
+    "practice.schema.types": "its schemas are not the plainest ones",
     "practice.tools.health-check": "ping is its health check",
-    "practice.tools.structured-errors": "its failures are told in plain text",
+    "practice.tools.structured-errors": "its failures are plain text",
     "prompts.list-changed.capability-required": "its prompts do not change",
     "prompts.list-changed.sent": "its prompts do not change",
     "resources.item.title": "names say enough",
@@ -66,7 +66,7 @@ SILENT_PROCESS = {
     "tools.list-changed.sent": "the lounge stays open once it was opened",
 }
 
-# What else cannot be tried where the check only has tokens, and did not launch the server.
+# Further requirements that cannot be tried with tokens alone, without launching the server.
 GIVEN_TOKENS = {
     "auth.redirect.exact-match": "it takes a token that the check obtained itself",
     "auth.resource.case-tolerant": "it takes clients that a check does not have",
@@ -99,7 +99,7 @@ def alarms(report):
 
 
 def untried(report):
-    """Return what was left untried under each revision, with the reasons."""
+    """Return the untried requirements under each revision, with the reasons."""
     rows = catalogue()
     return {
         revision: {
@@ -153,7 +153,7 @@ def test_a_small_example_raises_no_alarm(form):
         pytest.param("sse", ONE_PROCESS, id="sse", marks=THOROUGH),
     ],
 )
-def test_what_an_example_leaves_untried_is_named(form, more):
+def test_requirements_that_an_example_leaves_untried_are_listed(form, more):
     report = checked(EXAMPLES["everything"], form, allow_writes=True)
     assert alarms(report) == {}
     found = untried(report)
@@ -161,14 +161,14 @@ def test_what_an_example_leaves_untried_is_named(form, more):
 
 
 @pytest.mark.parametrize("form", ["stdio", "http", pytest.param("sse", marks=THOROUGH)])
-def test_what_a_complete_server_leaves_untried_is_named(form):
+def test_requirements_that_a_complete_server_leaves_untried_are_listed(form):
     report = checked(COMPLETE, form)
     assert alarms(report) == {}
     found = untried(report)
     assert names(found) == expected(report, UNTRIED), found
 
 
-def test_what_a_protected_server_leaves_untried_is_named():
+def test_requirements_that_a_protected_server_leaves_untried_are_listed():
     async def run():
         async with protected(lambda web: None)() as subject, asyncio.timeout(170):
             return await check_server(replace(subject, patience=10, settling=0.3, at_once=4))
@@ -180,7 +180,7 @@ def test_what_a_protected_server_leaves_untried_is_named():
 
 
 @THOROUGH
-def test_what_a_server_that_always_streams_leaves_untried_is_named():
+def test_requirements_that_an_always_streaming_server_leaves_untried_are_listed():
     async def run():
         async with serving(everything.asgi(answers="stream")) as port, asyncio.timeout(170):
             url = f"http://127.0.0.1:{port}/mcp"

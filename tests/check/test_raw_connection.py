@@ -1,11 +1,11 @@
-"""Lines to a server in memory: what is said, heard, answered and waited for."""
+"""Raw connections to a server in memory: sending, receiving, answering and waiting."""
 
 import asyncio
 
 import msgspec
 import pytest
 
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
 from accord.check.probing.subject import Subject
 from check.mutants.everything import server
 from check.mutants.foundation import Between
@@ -33,7 +33,7 @@ def on_a_line(work, hook=None, **options):
 
 
 @pytest.mark.parametrize("length", [1, 100_000], ids=["kept whole", "cut"])
-def test_a_tape_is_judged_from_its_beginning_or_not_at_all(length):
+def test_a_log_is_judged_from_its_beginning_or_not_at_all(length):
     async def work(line):
         await line.say(
             {"jsonrpc": "2.0", "method": "notifications/x", "params": {"a": "x" * length}}
@@ -51,7 +51,7 @@ def test_a_tape_is_judged_from_its_beginning_or_not_at_all(length):
     assert on_a_line(pinged, is_judged=False) == (is_whole, is_whole)
 
 
-def test_a_request_is_answered_and_both_are_on_the_tape():
+def test_a_request_and_its_answer_are_in_the_log():
     async def work(line):
         reply = await line.ask("ping", id="mine")
         return reply, [record.sender for record in line.log.records]
@@ -71,18 +71,20 @@ def test_an_error_has_its_code_and_a_short_text():
     assert len(str(reply)) <= 203
 
 
-def test_a_missing_answer_is_silence_that_names_what_was_expected():
+def test_a_missing_answer_raises_a_timeout_that_names_the_expected_message():
     def deaf(wire):
         wire.from_client = lambda message: None if message.get("method") == "ping" else message
 
     async def work(line):
-        with pytest.raises(MessageTimeout, match=r"an answer to ping did not come within 0\.02 s"):
+        with pytest.raises(
+            MessageTimeout, match=r"an answer to ping did not arrive within 0\.02 s"
+        ):
             await line.ask("ping", patience=0.02)
 
     on_a_line(work, deaf)
 
 
-def test_a_line_that_ended_says_why_to_whoever_waits_or_speaks():
+def test_a_closed_connection_gives_the_reason_when_waiting_or_sending():
     async def work(line):
         line.carrier.crash("the server ended with exit code 3")
         with pytest.raises(ConnectionEnded, match="exit code 3, while word was expected"):
@@ -94,7 +96,7 @@ def test_a_line_that_ended_says_why_to_whoever_waits_or_speaks():
     on_a_line(work)
 
 
-def test_ids_are_told_apart_by_their_type():
+def test_ids_of_different_types_are_different():
     def confused(wire):
         def from_server(message, request):
             return (
@@ -110,7 +112,7 @@ def test_ids_are_told_apart_by_their_type():
     on_a_line(work, confused)
 
 
-def test_what_was_heard_before_is_found_too_unless_one_asks_for_later():
+def test_until_finds_earlier_messages_unless_since_excludes_them():
     async def work(line):
         await line.ask("ping", id=5)
         found = await line.until(lambda message: message.get("id") == 5, "it", patience=0)
@@ -126,7 +128,7 @@ def test_what_was_heard_before_is_found_too_unless_one_asks_for_later():
     on_a_line(work)
 
 
-def test_listening_returns_what_came_meanwhile():
+def test_collect_returns_the_messages_of_that_time():
     async def work(line):
         line.carrier.later(0.01, lambda: line.carrier.to_client({"jsonrpc": "2.0", "method": "x"}))
         return await line.collect(0.2)
@@ -134,7 +136,7 @@ def test_listening_returns_what_came_meanwhile():
     assert [message["method"] for message in on_a_line(work)] == ["x"]
 
 
-def test_questions_of_the_server_are_answered_by_what_was_declared():
+def test_requests_of_the_server_are_answered_according_to_the_declared_capabilities():
     async def work(line):
         params = {"name": "query_model", "arguments": {}}
         return await line.ask("tools/call", params)
@@ -142,7 +144,7 @@ def test_questions_of_the_server_are_answered_by_what_was_declared():
     assert on_a_line(work).result["content"][0]["text"] == "an answer of the checker"
 
 
-def test_a_line_that_does_not_answer_leaves_questions_open():
+def test_a_connection_without_answers_leaves_requests_of_the_server_open():
     async def work(line):
         line.answers_questions = False
         await line.begin("tools/call", {"name": "query_model", "arguments": {}})
@@ -152,7 +154,7 @@ def test_a_line_that_does_not_answer_leaves_questions_open():
     assert on_a_line(work) == ("sampling/createMessage", "server")
 
 
-def test_the_members_of_a_batch_are_heard_one_by_one():
+def test_the_members_of_a_batch_are_received_one_by_one():
     async def work(line):
         line.hear(b'[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","method":"b"}]')
         return [message["method"] for message in line.received[-2:]], line.log.count
@@ -162,7 +164,7 @@ def test_the_members_of_a_batch_are_heard_one_by_one():
     assert count == 4
 
 
-def test_a_flood_ends_the_line_and_costs_no_more_memory():
+def test_a_flood_ends_the_connection_and_costs_no_more_memory():
     notice = msgspec.json.encode({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
 
     async def work(line):
@@ -171,7 +173,7 @@ def test_a_flood_ends_the_line_and_costs_no_more_memory():
         return line
 
     line = on_a_line(work, is_judged=False)
-    assert "floods the line" in line.ended
+    assert "floods the connection" in line.ended
     assert len(line.received) <= 20_000
     assert len(line.log.records) == 400
 
@@ -190,16 +192,16 @@ def test_a_large_message_is_judged_whole_and_kept_in_part():
 
 
 @pytest.mark.requirement("jsonrpc.encoding.utf8")
-def test_a_message_in_another_encoding_is_reported_as_that():
+def test_a_message_in_another_encoding_violates_the_encoding_requirement():
     async def work(line):
         line.hear(b'{"jsonrpc":"2.0","method":"notifications/x","params":{"a":"\xe4"}}')
-        line.hear(b"\xe4 is no message in any encoding")
+        line.hear(b"\xe4 is not a message in any encoding")
         return {id for id, tally in line.log.monitor.tallies.items() if tally.breaches}
 
     assert on_a_line(work) == {"jsonrpc.encoding.utf8", "stdio.server.stdout-only-messages"}
 
 
-def test_an_unjudged_line_has_no_monitor():
+def test_an_unjudged_connection_has_no_monitor():
     async def work(line):
         await line.say(b"no message")
         return line.log.monitor

@@ -57,7 +57,7 @@ def test_coverage_counts_what_this_kind_of_check_can_decide():
     assert report.coverage == Coverage(applicable=3, exercised=2)
 
 
-def test_a_warning_is_no_failure():
+def test_a_warning_is_not_a_failure():
     assert not report_of(verdict("warn"), verdict("pass")).has_failed
     assert report_of(verdict("fail"), verdict("pass")).has_failed
 
@@ -66,11 +66,11 @@ def breach(why="sends nonsense", *, id_="ping.response.empty", severity="fail", 
     return Violation(id_, "server", why, severity=severity, number=number, evidence="{}")
 
 
-def test_identical_breaches_are_folded_with_their_count_and_first_records():
+def test_identical_violations_are_grouped_with_their_count_and_first_records():
     groups = ViolationGroups()
     for number in range(1, 101):
         groups.add(breach(number=number))
-    [group] = groups.ordered()
+    [group] = groups.failures_first()
     assert (group.count, group.numbers) == (100, [1, 2, 3, 4, 5])
     assert group.violation.evidence == "{}"
 
@@ -81,23 +81,23 @@ def test_failures_come_before_warnings_and_both_in_their_order():
     groups.add(breach("b", id_="ping.response.prompt"))
     groups.add(breach("c", id_="meta.prefix.reserved", severity="warn"))
     groups.add(breach("d"))
-    assert [group.violation.why for group in groups.ordered()] == ["b", "d", "a", "c"]
+    assert [group.violation.why for group in groups.failures_first()] == ["b", "d", "a", "c"]
 
 
-def test_a_breach_with_ever_new_words_does_not_eat_memory():
+def test_a_violation_with_new_words_each_time_does_not_fill_the_memory():
     groups = ViolationGroups()
     for number in range(1, 100_001):
         groups.add(breach(f"sends {number}", number=number))
-    shown = groups.ordered()
+    shown = groups.failures_first()
     assert len(shown) == 11
     assert sum(group.count for group in shown) == 100_000
     assert shown[-1].violation.why == "breaks it in further ways, not listed one by one"
 
 
-def test_a_breach_without_severity_or_record_is_a_failure_without_place():
+def test_a_violation_without_severity_or_record_is_a_failure_without_record_numbers():
     groups = ViolationGroups()
     groups.add(Violation("ping.response.empty", "server", "sends nonsense"))
-    [group] = groups.ordered()
+    [group] = groups.failures_first()
     assert (group.severity, group.numbers, group.count) == ("fail", [], 1)
 
 
@@ -123,7 +123,7 @@ OLD = REVISION_IDS[1]
         ("not-applicable", "not-exercised", "not-exercised", "is not-exercised"),
     ],
 )
-def test_of_several_revisions_the_worst_verdict_counts(old, new, verdict, message):
+def test_the_worst_verdict_of_several_revisions_counts(old, new, verdict, message):
     report = merge_revisions(found({NEW: new, OLD: old}), target="x", party="server")
     [result] = report.results
     assert (result.verdict, result.message) == (verdict, message)
@@ -143,7 +143,7 @@ def test_a_check_is_repeated_under_the_newest_revision_that_shows_the_verdict():
     )
 
 
-def test_a_result_has_the_clause_and_its_place_in_the_specification():
+def test_a_result_has_the_clause_and_its_page_in_the_specification():
     [result] = report_of(verdict("pass")).results
     assert result.clause == catalogue()[result.id].text
     assert result.anchor in catalogue()[result.id].source
@@ -167,7 +167,7 @@ def test_the_evidence_of_a_violation_is_the_last_message():
     ]
 
 
-def test_every_form_counts_requirements_and_not_how_often_they_were_broken():
+def test_every_format_counts_requirements_and_not_repetitions():
     report = hostile_report()
     assert sum(each.count for each in report.violations) == 5
     told = "1 requirement failed, 2 warned"
@@ -216,7 +216,7 @@ def test_a_page_that_a_revision_does_not_have_is_not_named():
     assert anchor(row, REVISION_IDS[4]) == "2026-07-28/client/elicitation"
 
 
-def test_a_breach_of_an_active_check_is_shown_with_its_request_and_answer():
+def test_a_violation_in_an_active_check_is_shown_with_its_request_and_answer():
     shown = [
         Evidence("errs", "server"),
         Evidence("message", "client", 1, '{"id": 1}'),

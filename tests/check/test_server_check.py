@@ -1,4 +1,4 @@
-"""Checks of whole servers: which revisions, which requirements, and what is said in the end."""
+"""Checks of whole servers: revisions, requirements and reports."""
 
 import asyncio
 from collections import Counter
@@ -43,7 +43,7 @@ def by_id(report):
     return {result.id: result for result in report.results}
 
 
-def test_a_plan_wants_ids_and_what_begins_with_them():
+def test_a_plan_selects_ids_and_their_beginnings():
     plan = ServerPlan(only=["tools.list", "ping.*", "errors"])
     assert plan.wants("tools.list.method")
     assert plan.wants("ping.response.empty")
@@ -81,7 +81,7 @@ def test_a_good_server_passes_and_every_requirement_on_servers_has_a_verdict():
     assert {row.id for row in rows} == set(by_id(report))
 
 
-def test_only_what_was_asked_for_is_reported():
+def test_only_the_chosen_requirements_are_reported():
     report = checked(in_process(), revisions=[NEW], only=["ping", "errors.code.parse-error"])
     assert {result.id.split(".")[0] for result in report.results} == {"ping", "errors"}
     assert by_id(report)["errors.code.parse-error"].verdict == "pass"
@@ -96,7 +96,7 @@ def test_only_what_was_asked_for_is_reported():
         "progress.value.increases-does-not-come-forward",
     ],
 )
-def test_a_breach_is_found_again_when_only_its_requirement_is_checked(name):
+def test_a_violation_is_found_again_when_only_its_requirement_is_checked(name):
     mutant = MUTANTS[name]
 
     async def run():
@@ -111,7 +111,7 @@ def test_a_breach_is_found_again_when_only_its_requirement_is_checked(name):
     ]
 
 
-def test_scenarios_that_decide_nothing_asked_for_are_not_run():
+def test_scenarios_for_other_requirements_are_not_run():
     tried = []
 
     async def run():
@@ -119,11 +119,11 @@ def test_scenarios_that_decide_nothing_asked_for_are_not_run():
         await check_server(in_process(), plan, step=lambda stage: tried.append(stage.scenario))
 
     asyncio.run(run())
-    assert tried == ["sends text that is not json", ""]
+    assert [each[:10] for each in tried] == ["sends text", ""]
 
 
 @pytest.mark.parametrize("name", [each.name for each in SCENARIOS if each.is_once])
-def test_what_is_tried_once_holds_in_every_revision(name):
+def test_the_verdict_of_a_scenario_that_runs_once_holds_in_every_revision(name):
     (ids,) = {each.ids for each in SCENARIOS if each.name == name}
     rows = catalogue()
     handshake = [row.id for row in REVISIONS.values() if row.handshake]
@@ -156,7 +156,7 @@ def test_a_capability_that_was_not_declared_is_not_applicable():
     assert results["resources.list.array"].verdict == "not-applicable"
 
 
-def test_a_breach_comes_with_the_messages_that_show_it():
+def test_a_violation_has_the_messages_that_show_it():
     mutant = MUTANTS["errors.code.method-not-found-calls-an-unknown-method-an-internal-error"]
 
     async def run():
@@ -188,7 +188,7 @@ def test_a_breach_comes_with_the_messages_that_show_it():
         ),
     ],
 )
-def test_the_evidence_is_what_was_asked_and_what_is_blamed_and_nothing_else(name, proof):
+def test_the_evidence_is_the_request_and_its_wrong_answer_alone(name, proof):
     mutant = MUTANTS[name]
 
     async def run():
@@ -204,7 +204,7 @@ def test_the_evidence_is_what_was_asked_and_what_is_blamed_and_nothing_else(name
         assert part in text
 
 
-def test_what_is_wrong_in_one_way_everywhere_is_told_once():
+def test_the_same_mistake_on_many_connections_is_reported_once():
     def hook(wire):
         def from_server(message, request):
             if request.get("method") == "tools/list":
@@ -250,8 +250,8 @@ def test_a_tool_that_destroys_is_not_called():
     ("habit", "patience", "reason"),
     [
         ("exits", 30, r"exit code 1.*no configuration"),
-        ("floods", 30, "floods the line"),
-        ("hangs", 1, "did not come within"),
+        ("floods", 30, "floods the connection"),
+        ("hangs", 1, "did not arrive within"),
         ("speaks on stderr", 1, "it answers on standard error, not on standard output"),
     ],
 )
@@ -275,7 +275,7 @@ def test_a_server_that_crashes_in_use_gets_a_verdict():
 def test_a_server_that_hangs_gets_a_verdict_and_less_patience_from_then_on():
     def hook(wire):
         def from_client(message):
-            # Deaf from the first odd thing on.
+            # Ignores everything after the first odd message.
             wire.shared["deaf"] = wire.shared.get("deaf") or "no-such" in str(message.get("method"))
             return None if wire.shared["deaf"] else message
 
@@ -290,7 +290,7 @@ def test_a_server_that_hangs_gets_a_verdict_and_less_patience_from_then_on():
     assert len(results) > 200
 
 
-def test_a_scenario_that_falls_over_odd_answers_is_left_open():
+def test_a_scenario_that_crashes_on_an_odd_answer_is_not_exercised():
     def hook(wire):
         def from_server(message, request):
             if "error" in message:

@@ -18,7 +18,7 @@ def test_a_session_that_keeps_the_rules_has_no_violations():
     assert report.score == 100
 
 
-def test_a_breach_is_found_with_its_record():
+def test_a_violation_is_found_with_its_record():
     report = judged([*opening(), request(2, "ping"), result(2), request(2, "ping")])
     [group] = [
         each for each in report.violations if each.violation.requirement.endswith("id-unique")
@@ -28,7 +28,7 @@ def test_a_breach_is_found_with_its_record():
     assert report.score < 100
 
 
-def test_the_revision_can_be_told():
+def test_the_revision_can_be_chosen():
     report = judged(opening(), revision=REVISION_IDS[0])
     assert report.revision == REVISION_IDS[0]
 
@@ -46,7 +46,7 @@ def test_every_requirement_of_the_revision_has_one_result():
     assert set(ids) >= {"jsonrpc.request.id-not-null", "auth.token.short-lived"}
 
 
-def test_what_a_recording_cannot_show_is_not_counted_as_applicable():
+def test_requirements_that_a_recording_cannot_show_are_not_counted_as_applicable():
     report = judged(opening())
     human = [each for each in report.results if each.verdict == "not-exercised"]
     assert 0 < report.coverage.exercised < report.coverage.applicable < len(report.results)
@@ -58,24 +58,24 @@ def test_a_recording_without_a_message_cannot_be_judged():
         judged([line("client", http={"method": "GET"}, transport="http")])
 
 
-def test_the_caller_is_told_how_far_it_is():
+def test_the_caller_receives_the_progress():
     counts = []
     judged(opening(), seen=counts.append)
     assert counts == [1, 2, 3]
 
 
-def test_only_what_was_chosen_is_reported():
+def test_only_chosen_requirements_of_a_recording_are_reported():
     lines = [*opening(), request(2, "ping"), result(2, pong=1), request(2, "ping")]
     report = judged(lines, only=["ping"])
     assert {each.id.split(".")[0] for each in report.results} == {"ping"}
     assert [each.violation.requirement for each in report.violations] == ["ping.response.empty"]
 
 
-# -- a client that began anew
+# -- a client that began again
 
 
 def over_http(lines, session=None, status=200):
-    """Return lines as they travel over HTTP, those of the client with the session they name."""
+    """Return records over HTTP; those of the client have their session id."""
     headers = {"content-type": "application/json"}
     if session is not None:
         headers["mcp-session-id"] = session
@@ -92,7 +92,7 @@ def over_http(lines, session=None, status=200):
 
 
 def session_of(name, *lines):
-    """Return the lines of a session from its opening, which names no session yet."""
+    """Return the records of a session from its opening, which has no session id yet."""
     asked, answered, confirmed = opening()
     return [
         *over_http([asked]),
@@ -103,7 +103,7 @@ def session_of(name, *lines):
 LOST = over_http([request(2, "ping"), line("server")], "one", 404)
 
 
-def test_a_client_that_began_anew_has_several_conversations():
+def test_a_client_that_began_again_has_several_conversations():
     lines = [
         *session_of("one", request(3, "ping"), result(3)),
         *LOST,
@@ -115,7 +115,7 @@ def test_a_client_that_began_anew_has_several_conversations():
     assert found["ping.response.empty"].message == "held 2 times"
 
 
-def test_breaches_of_all_conversations_are_counted():
+def test_violations_of_all_conversations_are_counted():
     lines = [
         *session_of("one", request(3, "ping"), result(3, pong=1)),
         *LOST,
@@ -127,11 +127,11 @@ def test_breaches_of_all_conversations_are_counted():
     assert (group.violation.requirement, group.count) == ("ping.response.empty", 2)
 
 
-def test_a_second_opening_over_one_pipe_is_no_breach():
+def test_a_second_opening_over_one_pipe_is_not_a_new_conversation():
     report = judged([*opening(), *opening()])
     assert not report.has_failed
 
 
-def test_a_second_opening_in_a_session_is_no_breach():
+def test_a_second_opening_in_a_session_is_not_a_new_conversation():
     report = judged([*session_of("one"), *over_http(opening(), "one")])
     assert not report.has_failed

@@ -1,4 +1,4 @@
-"""Reasons for what was not put to the test name the side that is to blame."""
+"""The reason for an untried requirement names the party that is responsible."""
 
 import inspect
 import re
@@ -29,7 +29,7 @@ def test_every_requirement_that_observations_name_is_listed():
         ("elicitation.complete.same-client", (), NO_PROBE),
     ],
 )
-def test_a_requirement_that_is_never_tried_says_so(id, probed, reason):
+def test_the_reason_for_an_untried_requirement_names_the_cause(id, probed, reason):
     assert explain_untried(ROWS[id], probed, "server").startswith(reason)
 
 

@@ -86,7 +86,7 @@ def test_a_revision_that_the_server_does_not_speak_is_exit_code_2_and_names_thos
 def test_a_server_that_never_answers_is_exit_code_2_and_has_no_score(accord):
     done = accord("check", "server", "--timeout", "0.3", "--revision", NEW, *foreign("deaf"))
     assert (done.returncode, done.stdout) == (2, "")
-    assert "an answer to initialize did not come within" in done.stderr
+    assert "an answer to initialize did not arrive within" in done.stderr
 
 
 def test_error_codes_without_a_keyword_warn_and_leave_the_exit_code_at_0(accord):

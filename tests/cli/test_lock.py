@@ -90,7 +90,7 @@ def test_a_lock_is_the_same_each_time(accord, small):
     [
         (("lock",), "lock needs a TARGET: a URL, a Python file, a module, or -- and a command"),
         (("verify",), "verify needs a TARGET: a URL, a Python file, a module, or -- and a command"),
-        (("verify", "small.py"), "there is no accord.lock; accord lock writes it"),
+        (("verify", "small.py"), "accord.lock does not exist; accord lock writes it"),
         (("lock", "small.py", "--output", "/dev/full"), "/dev/full: No space left on device"),
         (("lock", "small.py", "--output", "none/x"), "none/x: there is no folder none"),
         (("lock", "none.py"), "there is no file none.py"),

@@ -88,13 +88,13 @@ def test_json_and_junit_tell_the_same(accord, tmp_path):
     report = json.loads(plain.read_text())
     assert (report["passed"], report["failed"], report["skipped"]) == (13, 1, 1)
     (failed,) = (each for each in report["tests"] if each["verdict"] == "fail")
-    assert failed["name"] == "prompt hello refuses to go without who"
+    assert failed["name"] == "prompt hello refuses a request without name"
     assert failed["expected"] == "a refusal: error -32602"
     root = ET.parse(xml).getroot()
     assert (root.get("tests"), root.get("failures"), root.get("skipped")) == ("15", "1", "1")
     (case,) = (each for each in root.iter("testcase") if each.find("failure") is not None)
     assert case.get("name") == failed["name"]
-    assert "came:" in case.find("failure").text
+    assert "received:" in case.find("failure").text
 
 
 def test_what_is_printed_takes_the_form_asked_for(accord):
@@ -110,7 +110,7 @@ def test_what_is_printed_takes_the_form_asked_for(accord):
         ((), "test needs a TARGET: a URL, a Python file, a module, or -- and a command"),
         (("--only-cases", *loose("good")), "--only-cases needs --cases FILE"),
         (("--examples", "0", *loose("good")), "'0' is no number of examples, expected 1 or more"),
-        (("--tool", "counts", *loose("good")), "there is no tool counts; there are count"),
+        (("--tool", "counts", *loose("good")), "unknown tool counts; the server has count"),
         (("--format", "poem", *loose("good")), "unknown format 'poem'; known: text, json, junit"),
         (("--cases", "none.toml", *loose("good")), "none.toml: No such file or directory"),
         (("--transport", "memory", *loose("good")), "a command is reached over stdio"),

@@ -24,7 +24,7 @@ from accord.check.fake_server.passive_checks import (
 )
 from accord.check.fake_server.server import FakeServer
 from accord.check.fake_server.stdio_transport import FakeStdioTransport
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
 from accord.check.report import Report, Setting, merge_revisions, sort_revisions
 from accord.check.verdicts import NO_OCCASION, explain_untried, is_chosen, make_verdict, worst
 from accord.errors import ConnectFailed
@@ -75,7 +75,7 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
         env: variables for the client, beside those of this process.
         patience: seconds to wait for an answer of the client.
         at_once: how many runs go on at the same time.
-        plays: names of the classes of scenarios to run; empty runs all.
+        scenarios: names of the classes of scenarios to run; empty runs all.
         client: a client in this process, in place of a command: called with the address of
             the server, it returns its exit code.
     """
@@ -110,29 +110,29 @@ async def check_client(plan: ClientPlan, *, step: OnRun | None = None) -> Report
         ConnectFailed: the client cannot be launched, or never connects.
     """
     began = monotonic()
-    well, bad = _cast(plan)
-    room, done, total = asyncio.Semaphore(plan.at_once), 0, len(well) + len(bad)
+    good, faulty = _servers_of_runs(plan)
+    slots, done, total = asyncio.Semaphore(plan.at_once), 0, len(good) + len(faulty)
     shows: list[ClientRun] = []
 
     async def run(actor: FakeServer, usual_exit: int | None = None) -> ClientRun:
         nonlocal done
-        async with room:
+        async with slots:
             if step is not None:
                 step(actor.name, done, total)
-            show = await _perform(plan, actor, usual_exit)
+            show = await _run_against(plan, actor, usual_exit)
             shows.append(show)
             done += 1
         return show
 
     # The first run is alone: a client that cannot be launched is launched only once.
-    usual = {well[0].revision: await run(well[0])}
+    usual = {good[0].revision: await run(good[0])}
     if not shows[0].lines and not shows[0].requests:
         raise ConnectFailed(_never_connected(shows[0]))
     async with asyncio.TaskGroup() as group:
-        others = {actor.revision: group.create_task(run(actor)) for actor in well[1:]}
+        others = {actor.revision: group.create_task(run(actor)) for actor in good[1:]}
     usual |= {revision: task.result() for revision, task in others.items()}
     async with asyncio.TaskGroup() as group:
-        for actor in bad:
+        for actor in faulty:
             known = usual.get(actor.revision, shows[0])
             group.create_task(run(actor, known.exit_code))
     for conclude in CROSS_RUN_CHECKS:
@@ -159,7 +159,7 @@ def _spoken_revisions(plan: ClientPlan, shows: Sequence[ClientRun]) -> tuple[Rev
     return sort_revisions(spoken or {shows[0].revision})[::-1]
 
 
-def _cast(plan: ClientPlan) -> tuple[list[FakeServer], list[FakeServer]]:
+def _servers_of_runs(plan: ClientPlan) -> tuple[list[FakeServer], list[FakeServer]]:
     """Return the servers of all runs: a good one for each revision, and the faulty ones."""
     from accord.check.scenarios.client import CLIENT_SCENARIOS
 
@@ -169,15 +169,15 @@ def _cast(plan: ClientPlan) -> tuple[list[FakeServer], list[FakeServer]]:
         for row in REVISIONS.values()
         if row.handshake and (over != "http" or row.streamable_http)
     ]
-    well = [FakeServer(None), *(FakeServer(revision) for revision in sort_revisions(spoken)[::-1])]
-    bad = []
+    good = [FakeServer(None), *(FakeServer(revision) for revision in sort_revisions(spoken)[::-1])]
+    faulty = []
     for kind in CLIENT_SCENARIOS:
         if over in kind.on and _is_wanted(plan, kind):
             under: Sequence[RevisionId | None] = plan.revisions or (None,)
             if kind.revisions:
                 under = [each for each in kind.revisions if not plan.revisions or each in under]
-            bad += [kind(revision) for revision in under]
-    return (well[1:] if plan.revisions else well), bad
+            faulty += [kind(revision) for revision in under]
+    return (good[1:] if plan.revisions else good), faulty
 
 
 def _is_wanted(plan: ClientPlan, kind: type[FakeServer]) -> bool:
@@ -189,7 +189,7 @@ def _is_wanted(plan: ClientPlan, kind: type[FakeServer]) -> bool:
 # -- one run
 
 
-async def _perform(plan: ClientPlan, actor: FakeServer, usual_exit: int | None) -> ClientRun:
+async def _run_against(plan: ClientPlan, actor: FakeServer, usual_exit: int | None) -> ClientRun:
     over = plan.played_over
     stage: Any = (
         FakeStdioTransport(actor, patience=plan.patience)
@@ -200,9 +200,9 @@ async def _perform(plan: ClientPlan, actor: FakeServer, usual_exit: int | None) 
     show.usual_exit_code = usual_exit
     actor.fake_transport = stage
     async with stage:
-        place = ServerAddress(getattr(stage, "url", ""), getattr(stage, "command", []))
-        await _run(plan, place, show)
-        show.path = urlsplit(place.url).path
+        address = ServerAddress(getattr(stage, "url", ""), getattr(stage, "command", []))
+        await _run(plan, address, show)
+        show.path = urlsplit(address.url).path
         show.requests = list(getattr(stage, "requests", []))
         show.most_streams = getattr(stage, "most_streams", 0)
         _settle_revision(plan, show)
@@ -237,24 +237,24 @@ def _settle_revision(plan: ClientPlan, show: ClientRun) -> None:
             return
 
 
-def _fill_in(command: Sequence[str], place: ServerAddress) -> list[str]:
+def _fill_in(command: Sequence[str], address: ServerAddress) -> list[str]:
     """Put the address of the server into the command; `{server}` may become several words."""
     words: list[str] = []
     for word in command:
         if word == "{server}":
-            words += place.command
+            words += address.command
         else:
-            text = shlex.join(place.command)
-            words.append(word.replace("{server}", text).replace("{url}", place.url))
+            text = shlex.join(address.command)
+            words.append(word.replace("{server}", text).replace("{url}", address.url))
     return words
 
 
-async def _run(plan: ClientPlan, place: ServerAddress, show: ClientRun) -> None:
+async def _run(plan: ClientPlan, address: ServerAddress, show: ClientRun) -> None:
     """Run the client, and record how it ended."""
     if plan.client is not None:
-        await _await_end(plan, plan.client(place), show)
+        await _await_end(plan, plan.client(address), show)
     else:
-        await _run_client(plan, _fill_in(plan.command, place), show)
+        await _run_client(plan, _fill_in(plan.command, address), show)
 
 
 async def _await_end(plan: ClientPlan, work: Awaitable[int], show: ClientRun) -> None:

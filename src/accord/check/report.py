@@ -90,7 +90,7 @@ class ViolationGroups:
                 self._distinct[id] = self._distinct.get(id, 0) + 1
         return self._groups.setdefault(key, ViolationGroup(violation, severity, []))
 
-    def ordered(self) -> list[ViolationGroup]:
+    def failures_first(self) -> list[ViolationGroup]:
         """Return the failures, then the warnings, each in the order of arrival."""
         return _failures_first(self._groups.values())
 
@@ -156,8 +156,8 @@ class RequirementResult(Verdict, frozen=True, kw_only=True):
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a check found.
 
-    `revision` is None if the messages name no revision; `judged_by` is then the default. If
-    several revisions were checked, both are the newest.
+    Without a revision in the messages `revision` is None and `judged_by` the default. If several
+    revisions were checked, both are the newest.
     """
 
     target: str

@@ -1,53 +1,45 @@
-"""Getting to know a server before it is checked: which revisions it speaks, and whether several
-copies of it can run at the same time.
-"""
+"""Finds out which revisions a server speaks, and whether several copies of it can run at once."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Final, Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 import msgspec
 
-from accord.check.probing.raw_connection import (
-    CLIENT_INFO,
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-    RawConnection,
-    Reply,
-)
+from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_connection import CLIENT_INFO, RawConnection, Reply
 from accord.check.probing.subject import OWN_WORDS, Subject
 from accord.errors import ConnectFailed
 from accord.protocol.conversation import META_CAPABILITIES, META_VERSION
 from accord.protocol.revisions import REVISIONS
 from accord.types import RevisionId
 
-_TOLD: Final = 1000
+_LONGEST: Final = 1000
 _META_INFO: Final = "io.modelcontextprotocol/clientInfo"
 
-Answer: TypeAlias = Reply | str | None
-"""How a server answers initialize; why it does not; None where it asks for authorization first."""
+Opening: TypeAlias = Reply | str | None
+"""The answer to initialize, or why it is missing; None if authorization comes first."""
 
 
 async def spoken_revisions(subject: Subject) -> list[RevisionId]:
     """Ask which revisions with a handshake the server speaks over this transport.
 
     Raises:
-        ConnectFailed: none, or no server is there.
+        ConnectFailed: it speaks none of them, or cannot be reached.
     """
-    async with RevisionProbe(subject) as acquaintance:
-        return await acquaintance.find_revisions()
+    async with RevisionProbe(subject) as probe:
+        return await probe.find_revisions()
 
 
 class RevisionProbe:
-    """Lines on which a server was asked what it speaks.
+    """Connects to a server under each revision, and keeps the connections for the check.
 
-    Launching a server is dear: those that were are kept for the check of their revision.
+    Launching a server is slow, so launched ones are used again.
 
     Attributes:
-        subject: the server; launched one at a time from when it is found that it has to be.
-        notes: what was found out, for the report.
+        subject: the server; `one_at_a_time` is set if a second copy does not start.
+        notes: remarks for the report.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -69,41 +61,41 @@ class RevisionProbe:
     async def find_revisions(self) -> list[RevisionId]:
         """Ask which revisions with a handshake the server speaks."""
         revisions = _reachable(self.subject)
-        told = await self._ask(revisions)
-        if None in told.values():
-            # Nobody hears what it speaks: what is asked of the locked is much the same in all.
+        answers = await self._ask(revisions)
+        if None in answers.values():
+            # Without a token only refusals are checked, which hardly differ between revisions.
             return [revisions[-1]]
-        found = _spoken(told)
+        found = _agreed_revisions(answers)
         if not found:
-            raise ConnectFailed(await self._why_unspoken(told))
+            raise ConnectFailed(await self._explain_failure(answers))
         return found
 
     async def agree(self, wanted: Sequence[RevisionId]) -> list[RevisionId]:
-        """Return the revisions that were asked for, once the server agreed to each of them.
+        """Return the wanted revisions, if the server agrees to each of them.
 
         Raises:
-            ConnectFailed: it does not speak one of them; says which ones it speaks.
+            ConnectFailed: it does not speak one of them; the message names those it speaks.
         """
-        told = await self._ask(wanted)
-        if None in told.values() or all(_may_speak(told[each], each) for each in wanted):
+        answers = await self._ask(wanted)
+        if None in answers.values() or all(_may_speak(answers[each], each) for each in wanted):
             return list(wanted)
-        others = [each for each in _reachable(self.subject) if each not in told]
-        if any(isinstance(answer, Reply) for answer in told.values()):
-            told |= await self._ask(others)
-        found = _spoken(told)
+        others = [each for each in _reachable(self.subject) if each not in answers]
+        if any(isinstance(answer, Reply) for answer in answers.values()):
+            answers |= await self._ask(others)
+        found = _agreed_revisions(answers)
         if not found:
-            raise ConnectFailed(await self._why_unspoken(told))
+            raise ConnectFailed(await self._explain_failure(answers))
         missing = [each for each in wanted if each not in found]
         if missing:
             raise ConnectFailed(
                 f"{self.subject.name} does not speak {', '.join(missing)}; it speaks"
-                f" {', '.join(found)}: choose of these with --revision, or leave it out"
+                f" {', '.join(found)}: choose one of these with --revision, or leave it out"
             )
-        # It answers with another revision although it speaks this one: that is judged.
+        # It answers with another revision although it speaks this one: the check judges that.
         return list(wanted)
 
     async def lines(self, revision: RevisionId) -> list[RawConnection]:
-        """Return lines for the check of a revision: opened already, or a new one."""
+        """Return the open connections of a revision, or a new one."""
         kept = self._kept.pop(revision, [])
         if self.subject.one_at_a_time:
             await self._close_kept()
@@ -113,54 +105,54 @@ class RevisionProbe:
 
     # -- asking
 
-    async def _ask(self, revisions: Sequence[RevisionId]) -> dict[RevisionId, Answer]:
-        """Open a conversation under each revision, all at once where that is possible."""
+    async def _ask(self, revisions: Sequence[RevisionId]) -> dict[RevisionId, Opening]:
+        """Connect under each revision, at once if possible."""
         if self.subject.one_at_a_time:
-            return {each: await self._opening(each) for each in revisions}
+            return {each: await self._open(each) for each in revisions}
         copies = list(revisions)
         if self.subject.command and len(copies) == 1 and not self._has_run_twice:
-            # Whether a second copy runs beside the first has to be known before a check begins.
+            # The check has to know whether a second copy runs beside the first.
             copies *= 2
-        # A failure of one must not leave others behind that are still launching.
-        answers = await asyncio.gather(*map(self._opening, copies), return_exceptions=True)
-        told: dict[RevisionId, Answer] = {}
+        # One failure must not leave other copies behind that are still launching.
+        answers = await asyncio.gather(*map(self._open, copies), return_exceptions=True)
+        opened: dict[RevisionId, Opening] = {}
         failed: list[tuple[RevisionId, str]] = []
         for revision, answer in zip(copies, answers, strict=True):
             if isinstance(answer, BaseException):
                 raise answer
             if isinstance(answer, str):
                 failed.append((revision, answer))
-            if not isinstance(told.get(revision), Reply):
-                told[revision] = answer
+            if not isinstance(opened.get(revision), Reply):
+                opened[revision] = answer
         self._has_run_twice = True
         if failed and self.subject.command:
-            told |= await self._ask_alone(failed)
-        return told
+            opened |= await self._ask_alone(failed)
+        return opened
 
     async def _ask_alone(
         self, failed: Sequence[tuple[RevisionId, str]]
-    ) -> dict[RevisionId, Answer]:
-        """Ask again what failed while several copies ran; what works alone is launched alone."""
+    ) -> dict[RevisionId, Opening]:
+        """Try again, one copy at a time, the revisions that failed when several copies ran."""
         await self._close_kept()
-        told: dict[RevisionId, Answer] = {}
+        opened: dict[RevisionId, Opening] = {}
         before = self.subject
         self.subject = msgspec.structs.replace(before, one_at_a_time=True, at_once=1)
         for revision, why in reversed(failed):
-            answer = await self._opening(revision)
+            answer = await self._open(revision)
             if isinstance(answer, str):
-                # It fails alone as well, so the reason is another one.
+                # It fails alone as well, so other copies are not the reason.
                 break
-            if not told:
+            if not opened:
                 self.notes.append(
-                    "a second copy of the server did not start beside the first, which one copy"
-                    f" alone does, so it was launched one at a time ({why})"
+                    "a second copy of the server did not start beside the first, but one copy"
+                    f" alone does, so the copies were launched one at a time ({why})"
                 )
-            told[revision] = answer
-        if not told:
+            opened[revision] = answer
+        if not opened:
             self.subject = before
-        return told
+        return opened
 
-    async def _opening(self, revision: RevisionId) -> Answer:
+    async def _open(self, revision: RevisionId) -> Opening:
         line = self.subject.line(is_judged=False)
         async with AsyncExitStack() as stack:
             try:
@@ -176,21 +168,21 @@ class RevisionProbe:
                 self._kept.setdefault(revision, []).append(line)
             return answer
 
-    async def _why_unspoken(self, told: Mapping[RevisionId, Answer]) -> str:
-        """Say why no conversation can be had with a server that was asked for all of these."""
-        answers = [each for each in told.values() if each is not None]
-        known = _named(answers)
+    async def _explain_failure(self, opened: Mapping[RevisionId, Opening]) -> str:
+        """Return why the server speaks none of these revisions."""
+        answers = [each for each in opened.values() if each is not None]
+        known = _named_revisions(answers)
         if not known and all(isinstance(each, Reply) and each.is_error for each in answers):
             known = await self._discover()
         if known:
             return (
-                f"{self.subject.name} speaks {', '.join(known)}, and none of the revisions that"
+                f"{self.subject.name} speaks {', '.join(known)}, but none of the revisions that"
                 f" can be checked: {', '.join(_reachable(self.subject))}"
             )
         return describe_failure(self.subject, answers)
 
     async def _discover(self) -> list[str]:
-        """Ask a server that refuses every handshake what it speaks without one."""
+        """Ask a server that refuses every handshake which revisions it speaks without one."""
         newest = [row.id for row in REVISIONS.values() if not row.handshake][-1]
         meta = {META_VERSION: newest, META_CAPABILITIES: {}, _META_INFO: CLIENT_INFO}
         line = self.subject.line(is_judged=False)
@@ -201,34 +193,34 @@ class RevisionProbe:
                 reply = await line.ask("server/discover", {"_meta": meta})
         except (MessageTimeout, ConnectionEnded, ConnectFailed):
             return []
-        return _texts(reply.result.get("supportedVersions")) or _named([reply])
+        return _strings(reply.result.get("supportedVersions")) or _named_revisions([reply])
 
 
 def describe_failure(subject: Subject, answers: Iterable[Reply | str]) -> str:
-    """Say why no conversation can be had with a server."""
+    """Return why the handshake with a server failed."""
     answers = list(answers)
-    told = "; ".join(dict.fromkeys(_told(answer) for answer in answers))[:_TOLD]
-    if told.startswith(OWN_WORDS):
-        # It was launched by this program, which says best what is wrong.
-        return told.removeprefix(OWN_WORDS)
+    reasons = "; ".join(dict.fromkeys(_describe(answer) for answer in answers))[:_LONGEST]
+    if reasons.startswith(OWN_WORDS):
+        # `accord run` launched it, and its own message is the best one.
+        return reasons.removeprefix(OWN_WORDS)
     if any(isinstance(answer, Reply) and not answer.is_error for answer in answers):
-        return f"{subject.name} speaks no revision that is known here: {told}"
+        return f"{subject.name} speaks no revision that accord knows: {reasons}"
     other = {"http": "sse", "sse": "http"}.get(subject.transport)
     hint = f"; is it another path, or --transport {other}?" if other else ""
-    return f"{subject.name}: {told}{hint}"
+    return f"{subject.name}: {reasons}{hint}"
 
 
 def add_stderr(text: str, line: RawConnection) -> str:
-    """Return what happened, and the last words of a launched server."""
-    said: list[str] = list(getattr(line.carrier, "stderr", ()))[-3:]
-    if said and said[-1].startswith(OWN_WORDS):
-        return said[-1]
-    if any('"jsonrpc"' in each and '"result"' in each for each in said):
+    """Add the last lines of a launched server's standard error to a message."""
+    stderr: list[str] = list(getattr(line.carrier, "stderr", ()))[-3:]
+    if stderr and stderr[-1].startswith(OWN_WORDS):
+        return stderr[-1]
+    if any('"jsonrpc"' in each and '"result"' in each for each in stderr):
         text = f"{text}; it answers on standard error, not on standard output"
-    return f"{text} (stderr: {' | '.join(said)})" if said else text
+    return f"{text} (stderr: {' | '.join(stderr)})" if stderr else text
 
 
-def _told(answer: Reply | str) -> str:
+def _describe(answer: Reply | str) -> str:
     if isinstance(answer, str):
         return answer
     if not answer.is_error:
@@ -239,40 +231,40 @@ def _told(answer: Reply | str) -> str:
     return f"it answers initialize with {code}{text}"
 
 
-def _named(answers: Iterable[Reply | str]) -> list[str]:
-    """Return the revisions that refusals of initialize name as those that are spoken."""
+def _named_revisions(answers: Iterable[Reply | str]) -> list[str]:
+    """Return the revisions that refusals of initialize name as supported."""
     found: list[str] = []
     for answer in answers:
         error = answer.message.get("error") if isinstance(answer, Reply) else None
         data = error.get("data") if isinstance(error, dict) else None
-        found += _texts(data.get("supported")) if isinstance(data, dict) else []
+        found += _strings(data.get("supported")) if isinstance(data, dict) else []
     return sorted(set(found))
 
 
-def _texts(value: Any) -> list[str]:
+def _strings(value: object) -> list[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []
 
 
-def _spoken(told: Mapping[RevisionId, Answer]) -> list[RevisionId]:
-    """Return the revisions that a server agreed to, be it when it was asked for another."""
-    agreed = {_version(answer) for answer in told.values()}
+def _agreed_revisions(opened: Mapping[RevisionId, Opening]) -> list[RevisionId]:
+    """Return the revisions that a server agreed to, even if another one was asked for."""
+    agreed = {_version(answer) for answer in opened.values()}
     return [row.id for row in REVISIONS.values() if row.id in agreed and row.handshake]
 
 
-def _may_speak(answer: Answer, revision: RevisionId) -> bool:
-    """Tell whether a server agreed to a revision, or opened a conversation and named none."""
+def _may_speak(answer: Opening, revision: RevisionId) -> bool:
+    """Return whether a server agreed to a revision, or named none in the handshake."""
     if not isinstance(answer, Reply) or answer.is_error:
         return False
     named = _version(answer)
     return named == revision or not isinstance(named, str)
 
 
-def _version(answer: Answer) -> Any:
+def _version(answer: Opening) -> object:
     return answer.result.get("protocolVersion") if isinstance(answer, Reply) else None
 
 
 def _reachable(subject: Subject) -> list[RevisionId]:
-    """Return the revisions that can be spoken over the transport of a subject."""
+    """Return the revisions that exist over the transport of a server."""
     return [
         row.id
         for row in REVISIONS.values()

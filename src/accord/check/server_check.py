@@ -9,23 +9,21 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from accord.check.probing.probe import CheckRules, Probe, ServerFacts
-from accord.check.probing.raw_connection import (
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-)
+from accord.check.probing.probe import Probe
+from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEnded, MessageTimeout
 from accord.check.probing.server_facts import (
+    CheckRules,
     OnPlan,
+    ServerFacts,
     annotations_of,
     discover,
     later_annotations,
     new_facts,
     report_once,
+    try_tools,
 )
 from accord.check.probing.subject import Subject
 from accord.check.probing.tool_calls import CallLimit
-from accord.check.probing.trials import try_tools
 from accord.check.report import Report, Setting, merge_revisions, sort_revisions
 from accord.check.revision_probe import (
     RevisionProbe,
@@ -156,14 +154,14 @@ async def _check_all(
     not_called: dict[str, str] = {}
     for revision in revisions:
         subject = revision_probe.subject
-        tell = None if step is None else _report_progress(step, revision, revisions)
+        on_scenario = None if step is None else _report_progress(step, revision, revisions)
         facts = new_facts(subject, plan.rules, revision, annotations)
         facts.slow, facts.settled = slow, settled
         line, *others = await revision_probe.lines(revision)
         probe = Probe(subject, facts, line)
         for each in others:
             probe.lend(each)
-        found[revision] = await _check_revision(probe, plan, tell, tell_plan)
+        found[revision] = await _check_revision(probe, plan, on_scenario, tell_plan)
         annotations |= annotations_of(facts.tools)
         not_called |= {
             str(tool.get("name")): why for tool in facts.tools if (why := facts.refusal_for(tool))
@@ -174,26 +172,26 @@ async def _check_all(
 def _report_progress(
     step: OnProgress, revision: RevisionId, revisions: tuple[RevisionId, ...]
 ) -> _OnScenario:
-    def tell(scenario: str, done: int, total: int) -> None:
+    def report(scenario: str, done: int, total: int) -> None:
         step(
             CheckProgress(
                 revision=revision, revisions=revisions, scenario=scenario, done=done, total=total
             )
         )
 
-    return tell
+    return report
 
 
 # -- one revision
 
 
 async def _check_revision(
-    probe: Probe, plan: ServerPlan, tell: _OnScenario | None, tell_plan: OnPlan | None
+    probe: Probe, plan: ServerPlan, on_scenario: _OnScenario | None, tell_plan: OnPlan | None
 ) -> list[Verdict]:
     facts = probe.facts
     try:
-        await _introduce(probe, tell_plan)
-        await _run_all(probe, _choose_scenarios(plan, facts.revision), tell)
+        await _discover_server(probe, tell_plan)
+        await _run_all(probe, _choose_scenarios(plan, facts.revision), on_scenario)
     finally:
         await probe.dismiss_all()
     return [
@@ -203,7 +201,7 @@ async def _check_revision(
     ]
 
 
-async def _introduce(probe: Probe, tell_plan: OnPlan | None) -> None:
+async def _discover_server(probe: Probe, tell_plan: OnPlan | None) -> None:
     """Find out what the server offers, and which of its tools are slow."""
     subject, facts, line = probe.subject, probe.facts, probe.line
     try:
@@ -245,23 +243,25 @@ def _choose_scenarios(plan: ServerPlan, revision: RevisionId) -> list[Scenario]:
     ]
 
 
-async def _run_all(probe: Probe, scenarios: Sequence[Scenario], tell: _OnScenario | None) -> None:
-    room = asyncio.Semaphore(probe.subject.at_once)
+async def _run_all(
+    probe: Probe, scenarios: Sequence[Scenario], on_scenario: _OnScenario | None
+) -> None:
+    slots = asyncio.Semaphore(probe.subject.at_once)
     done = 0
 
     async def run(each: Scenario) -> None:
         nonlocal done
-        async with room:
-            if tell is not None:
-                tell(each.name, done, len(scenarios))
+        async with slots:
+            if on_scenario is not None:
+                on_scenario(each.name, done, len(scenarios))
             await _run(probe, each)
             done += 1
 
     async with asyncio.TaskGroup() as group:
         for each in scenarios:
             group.create_task(run(each))
-    if tell is not None:
-        tell("", len(scenarios), len(scenarios))
+    if on_scenario is not None:
+        on_scenario("", len(scenarios), len(scenarios))
 
 
 async def _run(probe: Probe, scenario: Scenario) -> None:

@@ -1,4 +1,4 @@
-"""Where the specification states a requirement, in the pages of the revision that was judged."""
+"""Which page of the specification states a requirement."""
 
 import re
 import tomllib
@@ -17,10 +17,10 @@ _DATED: Final = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def anchor(row: Requirement, revision: RevisionId) -> str | None:
-    """Return where the document of a revision states a row; else the newest one before it.
+    """Return the page of a revision that states a requirement; else the newest page before it.
 
-    A page of a later revision is named only if this one has the same page, and then that of this
-    one: whoever looks there must find the clause.
+    If the catalogue names a page of a later revision, the page of the same path in this revision
+    is returned, if it exists: a reader must find the clause there.
     """
     own = [each for each in row.source if each.startswith(revision)]
     if own:
@@ -35,7 +35,7 @@ def anchor(row: Requirement, revision: RevisionId) -> str | None:
 
 
 def _page_in(source: str, revision: RevisionId) -> str | None:
-    """Return the page of a revision that has the path of a page of another one."""
+    """Return the path of a page in a revision, if the revision has the page."""
     found = _PAGE.fullmatch(source)
     if found is None or not REVISIONS[revision].handshake:
         return None
@@ -43,8 +43,8 @@ def _page_in(source: str, revision: RevisionId) -> str | None:
     for later, before in pages.earlier_names.items():
         if path.startswith(later):
             path = before
-    begun = pages.since.get(path)
-    return path if begun is not None and begun <= revision else None
+    since = pages.since.get(path)
+    return path if since is not None and since <= revision else None
 
 
 class _Pages(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Recorded traffic, judged: feeds the records to monitors and reports what they saw."""
+"""Checks recorded traffic: monitors judge the records, and a report is made of it."""
 
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
@@ -28,40 +28,40 @@ def replay(
     seen: Callable[[int], None] | None = None,
     setting: Setting | None = None,
 ) -> Report:
-    """Judge a recording; at no time is more than one record kept.
+    """Judge a recording; only one record is in memory at a time.
 
-    A client that lost its session and began anew has several conversations in one recording.
+    If a client lost its session and began again, the recording has several conversations.
 
     Args:
-        records: what was observed, in order.
-        target: what the report calls it.
-        revision: the revision to judge by; without it the one that the parties agreed on.
+        records: the records, in order.
+        target: the name of the recording in the report.
+        revision: the revision to judge by; by default the one that the parties agreed on.
         only: ids of requirements to report on, or their beginnings; empty reports on all.
-        seen: told the number of records after each one.
-        setting: what the report says of the check; the transport is filled in.
+        seen: called with the number of records after each one.
+        setting: how the check is made; the transport is filled in.
 
     Raises:
-        TraceError: there is no message in it.
+        TraceError: it has no messages.
     """
     conversations = _Conversations(revision)
-    findings = ViolationGroups()
+    groups = ViolationGroups()
     messages = 0
     transports: set[str] = set()
 
-    def note(violations: Iterable[Violation]) -> None:
+    def add(violations: Iterable[Violation]) -> None:
         for violation in violations:
             if is_chosen(violation.requirement, only):
-                findings.add(violation)
+                groups.add(violation)
 
     for count, record in enumerate(records, 1):
         messages += record.message is not None or record.raw is not None
         transports.add(record.transport)
-        note(conversations.of(record).observe(record))
+        add(conversations.of(record).observe(record))
         if seen is not None:
             seen(count)
     if not messages:
         raise TraceError("no message in this recording")
-    note(conversations.close())
+    add(conversations.close())
     monitor = conversations.current
     judged_by = monitor.conversation.current.id
     return build_report(
@@ -70,7 +70,7 @@ def replay(
         revision=monitor.revision,
         judged_by=judged_by,
         decidable=decidable(judged_by),
-        violations=findings.ordered(),
+        violations=groups.failures_first(),
         setting=msgspec.structs.replace(
             setting or Setting(), transport=" and ".join(sorted(transports))
         ),
@@ -82,10 +82,10 @@ class _Head(msgspec.Struct):
 
 
 class _Conversations:
-    """The conversations of one recording, one monitor for each; mostly there is one.
+    """The conversations of one recording, usually one, with a monitor for each.
 
     Attributes:
-        current: the monitor of the conversation that began last.
+        current: the monitor of the newest conversation.
     """
 
     def __init__(self, revision: RevisionId | None) -> None:
@@ -97,11 +97,11 @@ class _Conversations:
         self._is_lost = False
 
     def of(self, record: Record) -> Monitor:
-        """Return the monitor of the conversation that a record belongs to."""
+        """Return the monitor for the conversation of a record."""
         method = _opening_method(record)
         http = record.http
         session = None if http is None else http.header(_SESSION)
-        if method == "initialize" and self._is_open and self._is_anew(record, session):
+        if method == "initialize" and self._is_open and self._begins_again(record, session):
             self.current = Monitor(revision=self._revision)
             self._all.append(self.current)
             self._is_open = self._is_lost = False
@@ -113,13 +113,13 @@ class _Conversations:
             return self.current
         return self._by_session.setdefault(session, self.current)
 
-    def _is_anew(self, record: Record, session: str | None) -> bool:
-        """Tell whether an initialize begins another conversation, and is no second one in this."""
+    def _begins_again(self, record: Record, session: str | None) -> bool:
+        """Return whether an initialize begins a new conversation, not a second time in this one."""
         has_headers = record.http is not None and bool(record.http.headers)
         return record.transport == "http" and session is None and (has_headers or self._is_lost)
 
     def close(self) -> list[Violation]:
-        """End all conversations; what was counted in them stands in the last one then."""
+        """End all conversations, and add up their counts in the last one."""
         late = [violation for each in self._all for violation in each.close()]
         if len(self._all) > 1:
             ids = dict.fromkeys(id for each in self._all for id in each.tallies)
@@ -129,7 +129,7 @@ class _Conversations:
 
 
 def _opening_method(record: Record) -> str | None:
-    """Return the method of a message of the client, where it may open a conversation."""
+    """Return the method of a client message that may open a conversation."""
     if record.sender != "client" or record.message is None:
         return None
     if b"initialize" not in bytes(record.message):
@@ -141,6 +141,6 @@ def _opening_method(record: Record) -> str | None:
 
 
 def decidable(revision: RevisionId) -> set[str]:
-    """What recorded traffic can show: all matters of the wire, and what else has a rule."""
+    """Return the requirements that recorded traffic can show: those of the wire, or with a rule."""
     on_the_wire = {row.id for row in requirements(revision=revision, check="wire")}
     return on_the_wire | JUDGED_HERE | {rule.requirement for rule in complete(revision).rules}

@@ -145,7 +145,7 @@ class VerdictCollector:
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict | None:
-    """Return the verdict that counts where several differ; None if there are none."""
+    """Return the verdict that counts where several differ; None without verdicts."""
     return min(verdicts, key=_rank, default=None)
 
 

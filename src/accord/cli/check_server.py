@@ -143,7 +143,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _plan(options: argparse.Namespace) -> "ServerPlan":
-    from accord.check.probing.probe import CheckRules
+    from accord.check.probing.server_facts import CheckRules
     from accord.check.probing.tool_calls import DEFAULT_CALLS
     from accord.check.server_check import ServerPlan
 

@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
 
         patience = file.timeout if options.timeout is None else options.timeout
         target = _reached(options, found, settings)
-        contacting = TestedServer(target, settings, patience=patience, way=_way(options))
+        contacting = TestedServer(target, settings, patience=patience, command=_way(options))
         with _nothing_kept(), contacting as contact:
             tests, plan = _planned(contact, options, file)
             if options.plan:
@@ -159,7 +159,7 @@ def _nothing_kept() -> "Iterator[None]":
 def _adopt(options: argparse.Namespace, file: "CaseFile") -> None:
     """Take from the file what the command line leaves open."""
     if not options.target and not options.command:
-        from accord.check.contract.reaching import resolve_target
+        from accord.check.contract.case_file import resolve_target
 
         options.command = tuple(file.command)
         options.target = "" if file.target is None else resolve_target(file.target, options.cases)
@@ -203,8 +203,8 @@ def _way(options: argparse.Namespace) -> "CallCommand":
 
 
 def _rules(options: argparse.Namespace, file: "CaseFile") -> "ContractRules | None":
+    from accord.check.contract.case_file import rules_of
     from accord.check.contract.declared_tests import ContractRules
-    from accord.check.contract.reaching import rules_of
 
     own = rules_of(file)
     if own is None or options.only_cases:

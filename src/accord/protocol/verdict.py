@@ -1,4 +1,4 @@
-"""What is said of a requirement in the end, and what it rests on."""
+"""The verdict on a requirement, its evidence, and the count it is made from."""
 
 from typing import Literal, TypeAlias
 
@@ -11,9 +11,9 @@ VerdictName: TypeAlias = Literal["pass", "fail", "warn", "not-applicable", "not-
 
 
 class Tally(msgspec.Struct):
-    """How one requirement fared: how often it was tested and broken, and the first breaches.
+    """How often one requirement was tested and broken, with the first violations.
 
-    `hint` is the first thing seen that the text recommends and does not ask for.
+    `hint` is the first deviation from an optional requirement.
     """
 
     exercised: int = 0
@@ -24,13 +24,13 @@ class Tally(msgspec.Struct):
 
     @property
     def held_text(self) -> str:
-        """What is said of a requirement that was put to the test and not broken."""
-        told = f"held {self.exercised} times" if self.exercised > 1 else "held"
-        return told if self.hint is None else f"{told}; {self.hint}, which is optional"
+        """The message of a verdict on a requirement that was tested and not broken."""
+        text = f"held {self.exercised} times" if self.exercised > 1 else "held"
+        return text if self.hint is None else f"{text}; {self.hint}, which is optional"
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a breach was seen."""
+    """A message that shows a violation, and why."""
 
     why: str
     party: Party
@@ -39,7 +39,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """What is said of one requirement in the end."""
+    """The verdict on one requirement."""
 
     id: str
     level: Level

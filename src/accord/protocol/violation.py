@@ -1,4 +1,4 @@
-"""One breach of one requirement, who the parties are, and what an endpoint does about a breach."""
+"""A violation of a requirement, the parties, and the reaction of an endpoint."""
 
 from typing import Final, Literal, TypeAlias
 
@@ -14,16 +14,16 @@ FAIL: Final[Severity] = "fail"
 WARN: Final[Severity] = "warn"
 
 Reaction: TypeAlias = int | None
-"""What a breach by the peer leads to: accept the message, ignore it, or answer with a code."""
+"""What an endpoint does on a violation: accept the message, ignore it, or answer with a code."""
 ACCEPT: Final = None
 IGNORE: Final = 0
 
 
 class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One breach: which requirement, by whom, and why.
+    """One violation: of which requirement, by which party, and why.
 
-    `severity` is None where the level of the requirement decides. `number` counts the observed
-    records from 1, `evidence` is the beginning of the message; only a monitor fills them in.
+    Without a `severity` the level of the requirement decides. `number` counts the observed
+    records from 1, `evidence` is the beginning of the message; only a monitor sets them.
     """
 
     requirement: str

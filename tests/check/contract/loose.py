@@ -87,9 +87,9 @@ def prompt(params):
     arguments = params.get("arguments") or {}
     if HABIT == "prompt":
         raise Fault("boom")
-    if "who" not in arguments and HABIT != "lax-prompt":
-        raise Refused("who is missing")
-    text = f"hello {arguments.get('who')}"
+    if "name" not in arguments and HABIT != "lax-prompt":
+        raise Refused("name is missing")
+    text = f"hello {arguments.get('name')}"
     return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
 
 
@@ -127,7 +127,7 @@ ANSWERS = {
     },
     "resources/read": read,
     "prompts/list": lambda _: {
-        "prompts": [{"name": "hello", "arguments": [{"name": "who", "required": True}]}]
+        "prompts": [{"name": "hello", "arguments": [{"name": "name", "required": True}]}]
     },
     "prompts/get": prompt,
     "completion/complete": complete,

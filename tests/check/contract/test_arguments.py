@@ -1,4 +1,4 @@
-"""Arguments made from schemas: valid where they should be, invalid where they should be."""
+"""Arguments made from schemas: valid and invalid ones as intended."""
 
 import json
 
@@ -56,7 +56,7 @@ SCHEMAS = {
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_what_is_drawn_fits_the_schema(name):
+def test_generated_arguments_fit_the_schema(name):
     misfit = compile_schema(SCHEMAS[name])
     drawn = []
 
@@ -66,7 +66,7 @@ def test_what_is_drawn_fits_the_schema(name):
         drawn.append(value)
 
     draw()
-    # The filter behind it drops a misfit; here hardly anything may depend on it.
+    # A later filter drops arguments that do not fit; hardly any may need it.
     fitting = [each for each in drawn if misfit(each) is None]
     assert len(fitting) == len(drawn)
     assert json.loads(json.dumps(drawn)) == drawn
@@ -121,7 +121,7 @@ def test_each_kind_of_invalid_arguments_is_made():
     assert [len(each["l"]) for each in made["l out of range"]] == [0, 3]
 
 
-def test_a_boundary_stands_at_each_limit():
+def test_boundary_arguments_lie_at_each_limit():
     schema = of({"n": {"type": "integer", "minimum": -3, "exclusiveMaximum": 9}}, "n")
     assert [each["n"] for each in Shape(schema).boundaries()] == [1, 0, -1, -3, 8]
 
@@ -150,7 +150,7 @@ def test_limits_within_choices_references_and_items_are_found():
     assert [len(each["codes"]) for each in invalid["codes out of range"]] == [3]
 
 
-def test_a_schema_that_is_none_or_cannot_be_satisfied_is_said_so():
+def test_an_invalid_or_unsatisfiable_schema_is_reported():
     with pytest.raises(ValueError, match="nonsense"):
         Shape({"type": "nonsense"})
     with pytest.raises(ValueError, match="no value was found that fits its schema"):
@@ -179,7 +179,7 @@ def test_failures_of_another_kind_do_not_mix_into_the_search():
     assert (found.kind, found.arguments) == ("end", {"n": 1000})
 
 
-def test_a_failure_that_comes_and_goes_is_still_told():
+def test_an_intermittent_failure_is_still_reported():
     seen = []
 
     def attempt(value):
@@ -205,7 +205,7 @@ def test_the_search_for_a_smaller_input_costs_few_waits():
     assert len(waits) <= 5
 
 
-def test_nothing_generated_says_why():
+def test_an_error_explains_why_no_arguments_were_generated():
     schema = of({"n": False}, "n")
     with pytest.raises(NothingGenerated):
         smallest_failure(schema, lambda _: None, is_valid=lambda _: True, examples=5, seed=0)

@@ -1,4 +1,4 @@
-"""Files of cases: read, refused with the place of the mistake, and run."""
+"""Files of cases: read, refused with the line of the mistake, and run."""
 
 import sys
 from pathlib import Path
@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 
 from accord import Server
-from accord.check.contract.case_file import CaseError, read_cases
+from accord.check.contract.case_file import (
+    CaseError,
+    read_cases,
+    resolve_target,
+    rules_of,
+    server_of,
+)
 from accord.check.contract.case_tests import case_test
-from accord.check.contract.reaching import resolve_target, rules_of, server_of
 from accord.check.contract.tested_server import TestedServer
 
 LOOSE = Path(__file__).parent / "loose.py"
@@ -30,7 +35,7 @@ read = "note://1"
 CASE = '[[case]]\nname = "one"\ncall = "count"\n'
 MISTAKES = {
     "syntax": ("[[case]\nname = 1", ":1: expected ']]' at the end of an array declaration"),
-    "no table": ("case = 1", ": case is no list; write [[case]] with two brackets"),
+    "no table": ("case = 1", ": case is not a list; write [[case]] with two brackets"),
     "unknown setting": ("targte = 'x'", " has no key targte; did you mean target?"),
     "setting of a wrong type": ("timeout = 'x'", ": timeout is a text, expected a number"),
     "name misspelt": (
@@ -55,7 +60,7 @@ MISTAKES = {
     ),
     "bad pattern": (
         f"{CASE}expect = {{ matches = '(' }}",
-        ":1: case 'one': matches is no regular expression: missing ), unterminated subpattern",
+        ":1: case 'one': matches is not a regular expression: missing ), unterminated subpattern",
     ),
     "two of a name": (f"{CASE}\n{CASE}", ":5: there are two cases 'one'"),
     "arguments of a resource": (
@@ -68,19 +73,19 @@ MISTAKES = {
     ),
     "number for a prompt": (
         '[[case]]\nname = "n"\nprompt = "p"\narguments = { a = 1 }',
-        ":1: case 'n': arguments of a prompt are texts",
+        ":1: case 'n': arguments of a prompt must be strings",
     ),
 }
-# An expectation that does not hold, and what is said.
+# An expectation that does not hold, and the report.
 UNMET = {
-    "text": ({"text": "3"}, 'expected: the text "3"', 'came:     "{\\"n\\": 3}"'),
-    "contains": ({"contains": ["n", "x"]}, 'a text that contains "x"', "came:"),
-    "matches": ({"matches": "^n"}, "a text that matches ^n", "came:"),
+    "text": ({"text": "3"}, 'expected: the text "3"', 'received: "{\\"n\\": 3}"'),
+    "contains": ({"contains": ["n", "x"]}, 'a text that contains "x"', "received:"),
+    "matches": ({"matches": "^n"}, "a text that matches ^n", "received:"),
     "structured": ({"structured": {"n": 4}}, 'the structured content {"n": 4}', '{"n": 3}'),
     "a flag for a number": ({"partly": {"n": True}}, "with n = true", '{"n": 3}'),
     "partly": ({"partly": {"m": {"x": 1}}}, "an object as m", '{"n": 3}'),
-    "an error": ({"error": True}, "expected: an error", "came:"),
-    "a code": ({"code": -32602}, "expected: an error", "came:"),
+    "an error": ({"error": True}, "expected: an error", "received:"),
+    "a code": ({"code": -32602}, "expected: an error", "received:"),
     "time": ({"within": 0}, "an answer within 0 s", "one after 0."),
 }
 
@@ -91,14 +96,14 @@ def file_with(tmp_path, text, name="cases.toml"):
     return path
 
 
-def test_a_file_is_read(tmp_path):
+def test_a_file_of_cases_is_read(tmp_path):
     file = read_cases(file_with(tmp_path, GOOD))
     assert [each.name for each in file.case] == ["counts", "reads"]
     assert file.case[0].arguments == {"a": 3}
     assert rules_of(file).tools == {"count"}
 
 
-def test_yaml_says_the_same(tmp_path):
+def test_yaml_and_toml_give_the_same_cases(tmp_path):
     text = "target: desk.py\ncase:\n  - name: counts\n    call: count\n    arguments: {a: 3}\n"
     file = read_cases(file_with(tmp_path, text, "cases.yaml"))
     assert (file.target, file.case[0].arguments) == ("desk.py", {"a": 3})
@@ -114,7 +119,7 @@ def test_a_mistake_in_yaml_names_the_line(tmp_path):
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_names_its_place(tmp_path, mistake):
+def test_a_mistake_names_its_line(tmp_path, mistake):
     text, said = MISTAKES[mistake]
     path = file_with(tmp_path, text)
     with pytest.raises(CaseError) as raised:
@@ -122,7 +127,7 @@ def test_a_mistake_names_its_place(tmp_path, mistake):
     assert str(raised.value).lower().startswith(f"{path}{said}".lower())
 
 
-def test_a_file_that_is_not_there_or_no_text_is_said_so(tmp_path):
+def test_a_missing_or_binary_file_is_reported(tmp_path):
     with pytest.raises(CaseError, match="No such file"):
         read_cases(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff")
@@ -131,15 +136,15 @@ def test_a_file_that_is_not_there_or_no_text_is_said_so(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def contact():
+def server():
     with TestedServer([sys.executable, "-S", "-E", str(LOOSE)], patience=5) as found:
         yield found
 
 
-def outcome_of(contact, tmp_path, lines):
+def outcome_of(server, tmp_path, lines):
     path = file_with(tmp_path, '[[case]]\nname = "it"\n' + lines)
     (case,) = read_cases(path).case
-    return case_test(case).run(contact)
+    return case_test(case).run(server)
 
 
 @pytest.mark.parametrize(
@@ -153,39 +158,39 @@ def outcome_of(contact, tmp_path, lines):
         'call = "count"\narguments = { a = 333 }\nexpect = { error = true, text = "no" }',
         'read = "note://1"\nexpect = { text = "a note" }',
         'read = "note://2"\nexpect = { code = -32602, error = "no such" }',
-        'prompt = "hello"\narguments = { who = "Ada" }\nexpect = { text = "hello Ada" }',
+        'prompt = "hello"\narguments = { name = "Ada" }\nexpect = { text = "hello Ada" }',
     ],
     ids=lambda lines: lines.partition("\n")[2].replace("\n", " ") or lines,
 )
-def test_expectations_that_hold(contact, tmp_path, lines):
-    assert outcome_of(contact, tmp_path, lines).verdict == "pass"
+def test_a_case_whose_expectations_hold_passes(server, tmp_path, lines):
+    assert outcome_of(server, tmp_path, lines).verdict == "pass"
 
 
 @pytest.mark.parametrize("name", UNMET)
-def test_an_expectation_that_does_not_hold_says_what_came(contact, name):
+def test_a_broken_expectation_shows_what_the_server_sent(server, name):
     from accord.check.contract.case_file import Case, Expectation
 
     expect, *said = UNMET[name]
     case = Case(name="it", call="count", arguments={"a": 3}, expect=Expectation(**expect))
-    text = case_test(case).run(contact).failure.text()
+    text = case_test(case).run(server).failure.text()
     assert 'sent:     count {"a": 3}' in text
     for each in said:
         assert each in text
 
 
-def test_an_unexpected_error_is_told(contact, tmp_path):
-    outcome = outcome_of(contact, tmp_path, 'read = "note://2"')
-    assert "expected: no error\ncame:     error -32602: no such note" in outcome.failure.text()
-    outcome = outcome_of(contact, tmp_path, 'read = "note://2"\nexpect = { code = -32002 }')
-    assert "expected: error -32002\ncame:     error -32602" in outcome.failure.text()
-    outcome = outcome_of(contact, tmp_path, 'read = "note://2"\nexpect = { error = "gone" }')
+def test_an_unexpected_error_fails_the_case(server, tmp_path):
+    outcome = outcome_of(server, tmp_path, 'read = "note://2"')
+    assert "expected: no error\nreceived: error -32602: no such note" in outcome.failure.text()
+    outcome = outcome_of(server, tmp_path, 'read = "note://2"\nexpect = { code = -32002 }')
+    assert "expected: error -32002\nreceived: error -32602" in outcome.failure.text()
+    outcome = outcome_of(server, tmp_path, 'read = "note://2"\nexpect = { error = "gone" }')
     assert "expected: an error that contains 'gone'" in outcome.failure.text()
 
 
-def test_what_a_server_does_not_offer_fails_the_case_and_not_the_run(tmp_path):
+def test_an_undeclared_capability_fails_the_case_and_not_the_run(tmp_path):
     with TestedServer(Server("plain")) as plain:
         outcome = outcome_of(plain, tmp_path, 'read = "note://1"')
-    assert "came:     resources/read needs the capability resources" in outcome.failure.text()
+    assert "received: resources/read needs the capability resources" in outcome.failure.text()
 
 
 def test_a_target_is_found_beside_its_file(tmp_path):
@@ -208,7 +213,7 @@ def test_a_target_is_found_beside_its_file(tmp_path):
         ("target = 'two.py'\ntransport = 'memory'", "has 2 servers, expected one"),
     ],
 )
-def test_a_server_that_cannot_be_reached_so_is_refused(tmp_path, text, said):
+def test_a_file_with_unusable_server_options_is_refused(tmp_path, text, said):
     file_with(tmp_path, "from accord import Server\na, b = Server('a'), Server('b')", "two.py")
     path = file_with(tmp_path, text)
     with pytest.raises(CaseError, match=said):
@@ -218,5 +223,5 @@ def test_a_server_that_cannot_be_reached_so_is_refused(tmp_path, text, said):
 def test_a_server_named_in_a_file_runs_in_memory(tmp_path):
     file_with(tmp_path, "from accord import Server\na, b = Server('a'), Server('b')", "two.py")
     path = file_with(tmp_path, "target = 'two.py:b'\ntransport = 'memory'")
-    with server_of(read_cases(path), path) as contact:
-        assert contact.client.server_info.name == "b"
+    with server_of(read_cases(path), path) as server:
+        assert server.client.server_info.name == "b"

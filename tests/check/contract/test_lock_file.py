@@ -1,4 +1,4 @@
-"""Locked surfaces: what changed is named, entry by entry and member by member."""
+"""Lock files: changes are named, entry by entry and member by member."""
 
 import json
 
@@ -19,12 +19,12 @@ def texts(after, before=BEFORE):
     return [each.text() for each in find_changes(before, after)]
 
 
-def test_nothing_changed_is_no_change():
+def test_equal_surfaces_have_no_changes():
     assert texts(json.loads(json.dumps(BEFORE))) == []
     assert texts({**BEFORE, "tools": BEFORE["tools"][::-1]}) == []
 
 
-def test_added_removed_and_changed_entries_are_told_apart():
+def test_added_removed_and_changed_entries_are_distinguished():
     after = {
         **BEFORE,
         "instructions": "Look first.",
@@ -67,7 +67,7 @@ def described(text):
     return {**BEFORE, "tools": [{**TOOL, "description": text}, BEFORE["tools"][1]]}
 
 
-def test_of_a_long_text_the_part_is_shown_that_differs():
+def test_a_long_text_is_cut_to_the_part_that_differs():
     words = "Read this first. " * 60
     (text,) = texts(described(f"{words}Send nothing."), described(f"{words}Send everything."))
     head, was, now = text.splitlines()
@@ -78,7 +78,7 @@ def test_of_a_long_text_the_part_is_shown_that_differs():
     assert len(now) < 400
 
 
-def test_of_many_lines_those_are_shown_that_differ():
+def test_only_the_lines_that_differ_are_shown():
     lines = [f"line {number} of a long description" for number in range(40)]
     other = [*lines[:20], "a line between", *lines[20:39], "another end"]
     (text,) = texts(described("\n".join(other)), described("\n".join(lines)))
@@ -89,7 +89,7 @@ def test_of_many_lines_those_are_shown_that_differ():
     ]
 
 
-def test_long_schemas_differ_by_line_and_not_without_end():
+def test_long_schemas_differ_by_line_up_to_a_limit():
     schema = {"enum": [f"value {number}" for number in range(60)]}
     other = {"enum": [f"value {number}" for number in range(30, 90)]}
     tools = [{"name": "t", "inputSchema": each} for each in (schema, other)]
@@ -98,7 +98,7 @@ def test_long_schemas_differ_by_line_and_not_without_end():
     assert "... and" in text.splitlines()[-1]
 
 
-def test_what_nobody_sees_is_spelled_out():
+def test_invisible_characters_are_escaped():
     (text,) = texts(described("Add.\u200b\U000e0041"))
     assert text.splitlines()[1:] == ['  - "Add."', '  + "Add.\\u200b\\U000e0041"']
 
@@ -117,14 +117,14 @@ def test_the_same_surface_gives_the_same_text(tmp_path):
     assert read_lock(tmp_path / "a.lock") == {"revision": "2025-06-18", **BEFORE}
 
 
-def test_a_lock_that_cannot_be_read_is_said_so(tmp_path):
-    with pytest.raises(LockError, match=r"there is no .*a\.lock; accord lock writes it"):
+def test_an_unreadable_lock_file_is_reported(tmp_path):
+    with pytest.raises(LockError, match=r"a\.lock does not exist; accord lock writes it"):
         read_lock(tmp_path / "a.lock")
     (tmp_path / "b.lock").write_text("{")
-    with pytest.raises(LockError, match=r"b\.lock is no JSON"):
+    with pytest.raises(LockError, match=r"b\.lock is not JSON"):
         read_lock(tmp_path / "b.lock")
     (tmp_path / "c.lock").write_text("[]")
-    with pytest.raises(LockError, match=r"c\.lock is no lock file"):
+    with pytest.raises(LockError, match=r"c\.lock is not a lock file"):
         read_lock(tmp_path / "c.lock")
     with pytest.raises(LockError, match="directory"):
         read_lock(tmp_path)

@@ -32,30 +32,30 @@ def test_each_case_and_each_contract_test_is_an_item(pytester: pytest.Pytester) 
     assert "choose it with --tool" in out
 
 
-def test_a_failure_shows_what_came_without_our_code(pytester: pytest.Pytester) -> None:
+def test_a_failure_is_shown_without_a_traceback(pytester: pytest.Pytester) -> None:
     more = 'contract = false\n[[case]]\nname = "it counts"\ncall = "count"\narguments = { a = 3 }\n'
     written(pytester, "good", f"{more}expect = {{ text = 'three' }}\n")
     out = ran(pytester, failed=1)
-    assert 'sent:     count {"a": 3}\nexpected: the text "three"\ncame:     "{' in out
+    assert 'sent:     count {"a": 3}\nexpected: the text "three"\nreceived: "{' in out
     assert "again:    accord call count --unchecked --json" in out
-    assert 'a.accord.toml::it counts - expected the text "three"; came' in out
+    assert 'a.accord.toml::it counts - expected the text "three"; received' in out
     assert "runtest" not in out
 
 
-def test_a_mistake_in_the_file_is_an_error_of_its_collection(pytester: pytest.Pytester) -> None:
+def test_a_mistake_in_the_file_is_a_collection_error(pytester: pytest.Pytester) -> None:
     path = written(pytester, "good", "[[case]]\ncall = 'x'\n")
     out = ran(pytester, errors=1)
     assert f"{path}:3: case 1 has no name" in out
 
 
-def test_a_server_that_cannot_be_reached_is_an_error_of_its_collection(
+def test_an_unreachable_server_is_a_collection_error(
     pytester: pytest.Pytester,
 ) -> None:
     (pytester.path / "a.accord.toml").write_text('command = ["accord-there-is-no-such-command"]')
     assert "accord-there-is-no-such-command" in ran(pytester, errors=1)
 
 
-def test_tests_can_be_chosen_by_words_of_their_names(pytester: pytest.Pytester) -> None:
+def test_tests_can_be_selected_by_words_of_their_names(pytester: pytest.Pytester) -> None:
     written(pytester, "good")
     ran(pytester, "-k", "refuses and tag", passed=2, deselected=13)
 

@@ -1,4 +1,4 @@
-"""Contract tests of whole servers: good ones pass, and each broken promise is found."""
+"""Contract tests of whole servers: good ones pass, and each broken contract is found."""
 
 import shlex
 import subprocess
@@ -19,14 +19,14 @@ from support.waiting import LONG
 
 LOOSE = Path(__file__).parent / "loose.py"
 VALID = "count answers valid arguments"
-# What each habit breaks: the test that says so, the smallest input, and what came.
+# For each habit: the test that fails, the smallest input, and the answer.
 BROKEN = {
     "faulty": (VALID, '{"a": 7}', "error -32603: boom"),
     "misfit": (VALID, '{"a": 40}', '"forty"'),
     "unstructured": (VALID, '{"a": 0, "tag": "0"}', "without structured content"),
     "dies": (VALID, '{"a": 13}', "the connection ended"),
     "hangs": (VALID, '"a"', "no answer within 0.3 s"),
-    "image": (VALID, '{"a": 0}', "image/png content is no base64"),
+    "image": (VALID, '{"a": 0}', "image/png content is not base64"),
     "block": (VALID, '{"a": 0}', "hologram"),
     "internal": ("count refuses a call without a", '{"tag": "text"}', "error -32603: traceback"),
     "optional": ("count refuses a call without a", '{"tag": "text"}', "accepted: "),
@@ -35,8 +35,8 @@ BROKEN = {
     "additional": ("count refuses an unknown argument", "accord_unknown", "accepted: "),
     "unreadable": ("resource note://1 can be read", "note://1", "error -32603: disk"),
     "prompt": ("prompt hello answers", "hello", "error -32603: boom"),
-    "lax-prompt": ("prompt hello refuses to go without who", "hello", "hello None"),
-    "completion": ("completion of who of prompt hello answers", "who", "error -32603: boom"),
+    "lax-prompt": ("prompt hello refuses a request without name", "hello", "hello None"),
+    "completion": ("completion of name of prompt hello answers", "name", "error -32603: boom"),
 }
 
 
@@ -46,11 +46,11 @@ def command(habit: str) -> list[str]:
 
 def outcomes(habit: str, **rules) -> list[TestRun]:
     options = {"exit_grace": 0.1, "terminate_grace": 0.1}
-    way = CallCommand(after=f" -- {shlex.join(command(habit))}")
-    # Only who never answers is waited for in vain.
+    again = CallCommand(after=f" -- {shlex.join(command(habit))}")
+    # Only a server that never answers uses up the patience.
     patience = 0.3 if habit == "hangs" else LONG
-    with TestedServer(command(habit), options, patience=patience, way=way) as contact:
-        return run_tests(contact, all_tests(contact, ContractRules(**rules)))
+    with TestedServer(command(habit), options, patience=patience, command=again) as server:
+        return run_tests(server, all_tests(server, ContractRules(**rules)))
 
 
 def failed(ran: list[TestRun]) -> dict[str, str]:
@@ -75,13 +75,13 @@ def test_a_server_that_keeps_its_contract_passes_every_test(habit):
         "template note://{id} answers any value",
         "completion of id of note://{id} answers",
         "prompt hello answers",
-        "prompt hello refuses to go without who",
-        "completion of who of prompt hello answers",
+        "prompt hello refuses a request without name",
+        "completion of name of prompt hello answers",
     }
 
 
 @pytest.mark.parametrize("habit", BROKEN)
-def test_a_broken_promise_is_found_with_the_smallest_input(habit):
+def test_a_broken_contract_is_found_with_the_smallest_input(habit):
     name, given, came = BROKEN[habit]
     failures = failed(outcomes(habit))
     assert name in failures
@@ -126,24 +126,24 @@ def test_the_command_shown_repeats_the_failure():
     assert '"n"' in done.stdout  # accepted, as the test said
 
 
-def test_a_tool_that_is_not_called_says_why():
+def test_a_tool_that_is_not_called_gives_the_reason():
     (skipped,) = (each for each in outcomes("good") if each.outcome.verdict == "skip")
     assert skipped.test.subject == "delete_all"
     assert "choose it with --tool" in skipped.outcome.why
 
 
-def test_chosen_tools_are_called_and_no_others():
+def test_only_chosen_tools_are_called():
     names = [each.test.name for each in outcomes("good", tools=frozenset({"delete_all"}))]
     assert "count is not called" in names
     assert "delete_all answers valid arguments" in names
 
 
-def test_a_chosen_tool_that_is_not_there_is_an_error():
-    with pytest.raises(ValueError, match="there is no tool counts; there are count, delete_all"):
+def test_an_unknown_chosen_tool_is_an_error():
+    with pytest.raises(ValueError, match="unknown tool counts; the server has count, delete_all"):
         outcomes("good", tools=frozenset({"counts"}))
 
 
-def test_a_server_in_memory_is_tested_where_its_author_tests_it():
+def test_check_contract_tests_a_server_in_memory():
     server = Server("desk")
 
     @server.tool(annotations=ToolAnnotations(read_only_hint=True))
@@ -164,16 +164,16 @@ def test_a_broken_contract_is_an_assertion_that_shows_every_failure():
         "2 of 15 tests failed\n\n"
         "completion of id of note://{id} answers\n"
         "  sent:     note://{id}, id, nothing typed\n"
-        "  expected: a result, or an error that is no internal one\n"
-        "  came:     error -32603: boom\n\n"
-        "completion of who of prompt hello answers\n"
-        "  sent:     prompt hello, who, nothing typed\n"
-        "  expected: a result, or an error that is no internal one\n"
-        "  came:     error -32603: boom"
+        "  expected: a result, or an error other than an internal one\n"
+        "  received: error -32603: boom\n\n"
+        "completion of name of prompt hello answers\n"
+        "  sent:     prompt hello, name, nothing typed\n"
+        "  expected: a result, or an error other than an internal one\n"
+        "  received: error -32603: boom"
     )
 
 
-def test_a_duration_is_a_moment_however_long_it_may_be():
+def test_arguments_for_durations_are_short():
     asked = []
     server = Server("naps")
 
@@ -187,11 +187,11 @@ def test_a_duration_is_a_moment_however_long_it_may_be():
     assert set(asked) == {0.2}
 
 
-def test_a_server_that_does_not_come_back_fails_what_is_left(tmp_path):
+def test_a_server_that_cannot_be_reached_again_fails_the_remaining_tests(tmp_path):
     once = tmp_path / "once"
     start = f"test ! -e {once} && touch {once} && exec {shlex.join(command('dies'))}"
     options = {"exit_grace": 0.1, "terminate_grace": 0.1}
-    with TestedServer(["sh", "-c", start], options, patience=LONG) as contact:
-        ran = run_tests(contact, all_tests(contact, ContractRules()))
+    with TestedServer(["sh", "-c", start], options, patience=LONG) as server:
+        ran = run_tests(server, all_tests(server, ContractRules()))
     texts = failed(ran)
     assert "a server that can be reached again" in texts["count refuses a call without a"]

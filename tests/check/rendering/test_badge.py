@@ -23,7 +23,7 @@ def of(name, level="MUST"):
         (None, "not tested", "#5c6370"),
     ],
 )
-def test_the_badge_tells_score_and_coverage_in_the_colour_of_the_verdict(name, value, colour):
+def test_the_badge_has_score_and_coverage_in_the_colour_of_the_verdict(name, value, colour):
     root = ET.fromstring(as_badge(of(name)))
     assert root.get("aria-label") == f"MCP conformance: {value}"
     assert [each.text for each in root.iter(f"{SVG}text")] == ["MCP conformance", value]
@@ -37,7 +37,7 @@ def test_coverage_is_rounded_down():
     assert exercised < applicable
 
 
-def test_the_target_stands_escaped_in_the_title():
+def test_the_target_is_escaped_in_the_title():
     root = ET.fromstring(as_badge(hostile_report()))
     assert root.findtext(f"{SVG}title").startswith('x\\x1b[2J\\x9b31m\\u202e\\x00\\n\\ud800"<b>|')
     assert [each.tag for each in root] == [f"{SVG}{e}" for e in ("title", "clipPath", "g", "g")]

@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from accord.check.rendering.html import _laid_out, as_html
+from accord.check.rendering.html import _indent_json, as_html
 from accord.check.report import build_report
 from check.reports import NASTY, NEW, OLD, hostile_report, server_report, spotless_report
 
@@ -60,7 +60,7 @@ def test_every_result_is_in_the_page_once_and_all_elements_are_closed(name):
     assert verdicts == sorted(verdicts, key=order.index)
 
 
-def test_few_breaches_are_unfolded_and_many_are_not():
+def test_few_violations_are_unfolded_and_many_are_not():
     def unfolded(report):
         page = Elements(as_html(report))
         return [each["data-verdict"] for each in page.with_class("result") if "open" in each]
@@ -83,7 +83,7 @@ def test_the_page_may_run_its_own_script_and_nothing_else():
         assert f"{tag}-src 'sha256-{digest}'" in policy
 
 
-def test_nothing_is_loaded_from_anywhere():
+def test_the_page_loads_nothing():
     for tag, attrs in Elements(as_html(server_report(60))).all:
         assert tag not in ("link", "img", "iframe", "object", "embed", "audio", "video", "base")
         assert not {"src", "srcset", "style", "onclick", "onerror"} & set(attrs)
@@ -98,7 +98,7 @@ def test_hostile_text_is_escaped():
     assert NASTY not in as_html(hostile_report())
 
 
-def test_the_summary_tells_coverage_before_score_and_how_the_check_was_made():
+def test_the_summary_has_coverage_before_score_and_how_the_check_was_made():
     page = as_html(server_report(3))
     texts = " ".join("".join(Elements(page).texts).split())
     places = [
@@ -120,9 +120,9 @@ def test_the_summary_tells_coverage_before_score_and_how_the_check_was_made():
 
 
 @pytest.mark.parametrize(
-    ("report", "told"),
+    ("report", "text"),
     [
-        (server_report(0), "Passed: no breach was found"),
+        (server_report(0), "Passed: no violation was found"),
         (
             build_report([], target="x", revision=NEW, judged_by=NEW, decidable=()),
             "Nothing was put to",
@@ -131,11 +131,11 @@ def test_the_summary_tells_coverage_before_score_and_how_the_check_was_made():
     ],
     ids=["passed", "empty", "unnamed"],
 )
-def test_the_summary_says_what_there_is_to_say(report, told):
-    assert told in "".join(Elements(as_html(report)).texts)
+def test_the_summary_has_the_verdict_or_the_revision(report, text):
+    assert text in "".join(Elements(as_html(report)).texts)
 
 
-def test_a_result_tells_clause_revisions_messages_and_how_to_repeat_it():
+def test_a_result_has_clause_revisions_messages_and_the_command_to_repeat_it():
     report = server_report(1)
     [broken] = [each for each in report.results if each.verdict == "fail"]
     text = "".join(Elements(as_html(report)).texts)
@@ -158,11 +158,11 @@ def test_a_result_tells_clause_revisions_messages_and_how_to_repeat_it():
         ("", ""),
     ],
 )
-def test_messages_are_laid_out_and_stay_exact(text, lines):
-    shown = [line.strip().replace('"', "Q") for line in _laid_out(text)]
+def test_messages_are_indented_and_stay_exact(text, lines):
+    shown = [line.strip().replace('"', "Q") for line in _indent_json(text)]
     assert "|".join(shown).endswith(lines)
     if text.startswith(("{", "[")):
-        assert "".join("".join(_laid_out(text)).split()) == "".join(text.split())
+        assert "".join("".join(_indent_json(text)).split()) == "".join(text.split())
 
 
 def luminance(colour):
@@ -174,7 +174,7 @@ def luminance(colour):
 
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
-def test_text_stands_out_from_what_is_behind_it(theme):
+def test_text_has_enough_contrast(theme):
     block = re.findall(r":root \{(.*?)\}", as_html(spotless_report()), re.DOTALL)[theme]
     colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", block))
     pairs = [("ink", "card"), ("soft", "card"), ("soft", "page"), ("soft", "code")]

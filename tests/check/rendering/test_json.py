@@ -21,7 +21,7 @@ def test_json_has_the_agreed_members():
     assert shown["results"][2]["repeat"] is None
 
 
-def test_json_tells_how_a_server_was_checked():
+def test_json_has_how_a_server_was_checked():
     shown = json.loads(as_json(server_report()))
     assert (shown["party"], shown["transport"]) == ("server", "stdio")
     assert shown["revisions"] == [OLD, NEW]
@@ -34,7 +34,7 @@ def test_json_tells_how_a_server_was_checked():
     )
 
 
-def test_json_says_null_where_nothing_is_known():
+def test_json_has_null_for_unknown_values():
     report = build_report([], target="x", revision=None, judged_by=NEW, decidable=())
     shown = json.loads(as_json(report))
     assert (shown["revision"], shown["score"]) == (None, None)

@@ -38,7 +38,7 @@ def test_junit_has_a_suite_per_area_and_a_case_per_requirement(report):
     assert cases["roots.item.name"].find("skipped").get("message") == "not-applicable"
 
 
-def test_junit_tells_the_duration_and_how_to_repeat_a_check():
+def test_junit_has_the_duration_and_the_command_to_repeat_a_check():
     root = ET.fromstring(as_junit(server_report(1)))
     assert root.get("time") == "12.345"
     told = [case.findtext("failure") or case.findtext("system-out") for case in root.iter()]

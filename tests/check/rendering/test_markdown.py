@@ -9,7 +9,7 @@ def report():
     return hostile_report()
 
 
-def test_markdown_shows_the_outcome_and_cannot_be_steered_by_a_recording(report):
+def test_markdown_shows_the_outcome_and_escapes_a_recording(report):
     text = as_markdown(report)
     assert "- **result: failed (1 requirement failed, 2 warned)**" in text
     assert "- **fail** `tools.call.content-array` (MUST, server) 3 times: records 3, 4, 9" in text

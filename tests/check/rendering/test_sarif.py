@@ -17,7 +17,7 @@ def run_of(report):
     return run
 
 
-def test_each_breach_is_a_result_with_the_level_of_its_verdict():
+def test_each_violation_is_a_result_with_the_level_of_its_verdict():
     report = server_report(60)
     run = run_of(report)
     assert (run["tool"]["driver"]["name"], run["tool"]["driver"]["version"]) == (
@@ -51,7 +51,7 @@ def test_each_requirement_that_was_exercised_is_a_rule_with_help():
         assert rules[each["ruleIndex"]]["id"] == each["ruleId"]
 
 
-def test_results_tell_the_messages_and_how_to_repeat_the_check():
+def test_results_have_the_messages_and_the_command_to_repeat_the_check():
     first = run_of(server_report(1))["results"][0]
     told = first["message"]["text"].splitlines()
     assert told[0] == "answers with breach number 0"
@@ -71,7 +71,7 @@ def test_results_point_to_the_top_of_one_file(artifact, uri):
     }
 
 
-def test_a_breach_keeps_its_fingerprint_whatever_it_says():
+def test_a_violation_keeps_its_fingerprint_if_the_message_changes():
     one, other = (
         run_of(server_report(count))["results"][0]["partialFingerprints"] for count in (1, 2)
     )
@@ -82,13 +82,13 @@ def test_a_breach_keeps_its_fingerprint_whatever_it_says():
     assert len(set(prints)) == len(prints)
 
 
-def test_a_report_without_breaches_has_no_results():
+def test_a_report_without_violations_has_no_results():
     run = run_of(spotless_report())
     assert run["results"] == []
     assert run["invocations"] == [{"executionSuccessful": True}]
 
 
-def test_hostile_text_is_spelled_out():
+def test_hostile_text_is_escaped():
     text = as_sarif(hostile_report())
     assert "\\u001b" not in text
     assert "\\ud800" not in text.replace("\\\\ud800", "")

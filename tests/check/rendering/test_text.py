@@ -17,7 +17,7 @@ def spotless():
     return spotless_report()
 
 
-def test_text_shows_breaches_first_then_areas_coverage_and_score(report):
+def test_text_shows_violations_first_then_areas_coverage_and_score(report):
     text = as_text(report)
     places = [
         text.index(each)
@@ -41,13 +41,13 @@ def test_text_shows_breaches_first_then_areas_coverage_and_score(report):
     assert places == sorted(places)
 
 
-def test_text_without_breaches_says_so(spotless):
+def test_text_without_violations_says_so(spotless):
     text = as_text(spotless)
     assert f"session.jsonl: revision not named (judged by {NEW})\n\nno violations\n" in text
     assert "result: passed (0 requirements failed, 0 warned)" in text
 
 
-def test_quiet_text_is_the_breaches_and_one_line(report, spotless):
+def test_quiet_text_is_the_violations_and_one_line(report, spotless):
     text = as_text(report, quiet=True)
     assert text.startswith("FAIL tools.call.content-array")
     assert text.endswith(f"\n{summary(report)}\n")
@@ -75,7 +75,7 @@ def test_a_report_with_warnings_alone_has_passed_with_warnings(spotless):
         revision=NEW,
         judged_by=NEW,
         decidable=(),
-        violations=groups.ordered(),
+        violations=groups.failures_first(),
     )
     assert "result: passed with warnings (0 requirements failed, 1 warned)" in as_text(report)
 
@@ -85,7 +85,12 @@ def test_many_repetitions_name_only_the_first_records():
     for number in range(1, 9):
         groups.add(Violation("no.such.row", "server", "x", severity="fail", number=number))
     report = build_report(
-        [], target="x", revision=NEW, judged_by=NEW, decidable=(), violations=groups.ordered()
+        [],
+        target="x",
+        revision=NEW,
+        judged_by=NEW,
+        decidable=(),
+        violations=groups.failures_first(),
     )
     text = as_text(report)
     assert "FAIL no.such.row (unknown, server) 8 times: records 1, 2, 3, 4, 5, ...\n" in text
@@ -99,7 +104,12 @@ def test_a_long_message_is_cut(report):
         Violation("ping.response.empty", "server", "x", severity="fail", evidence="a" * 1000)
     )
     report = build_report(
-        [], target="x", revision=NEW, judged_by=NEW, decidable=(), violations=groups.ordered()
+        [],
+        target="x",
+        revision=NEW,
+        judged_by=NEW,
+        decidable=(),
+        violations=groups.failures_first(),
     )
     assert f"message: {'a' * 200} ...\n" in as_text(report)
 

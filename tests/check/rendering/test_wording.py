@@ -24,12 +24,12 @@ def is_harmless(text):
 
 
 @pytest.mark.parametrize("render", RENDERERS, ids=lambda each: each.__name__)
-def test_nothing_from_a_recording_reaches_the_reader_raw(report, render):
+def test_text_from_a_recording_is_escaped(report, render):
     assert is_harmless(render(report))
 
 
 @pytest.mark.parametrize("render", RENDERERS, ids=lambda each: each.__name__)
-def test_tools_that_were_left_alone_are_named_harmlessly(report, render):
+def test_names_of_tools_that_were_not_called_are_escaped(report, render):
     names = {NASTY: "it was not chosen", "book": "it books"} | {
         f"tool-{number}": "it was not chosen" for number in range(8)
     }
@@ -41,7 +41,7 @@ def test_tools_that_were_left_alone_are_named_harmlessly(report, render):
         assert "it books" in shown
 
 
-def test_what_could_steer_a_terminal_is_spelled_out():
+def test_characters_that_control_a_terminal_are_escaped():
     assert escape_unprintable("a\x1b[0m\u202eb\n\ud800") == "a\\x1b[0m\\u202eb\\n\\ud800"
     assert escape_unprintable("grüß dich, 世界") == "grüß dich, 世界"
 
@@ -63,6 +63,6 @@ def test_the_summary_is_one_line(report):
         (None, None),
     ],
 )
-def test_a_place_in_the_specification_has_a_page_where_it_is_a_path(anchor, page):
+def test_an_anchor_that_is_a_path_has_a_page(anchor, page):
     shown = page and f"https://modelcontextprotocol.io/specification/{page}"
     assert page_of(anchor) == shown

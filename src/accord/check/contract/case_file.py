@@ -1,15 +1,25 @@
-"""The user's own cases: a TOML or YAML file that says what is asked and what shall come."""
+"""Files of test cases in TOML or YAML: requests, and the answers that are expected."""
 
+import importlib.util
 import re
-from collections.abc import Mapping
+import sys
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated, Any, Final
+from shlex import join, quote
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
+from accord.check.contract.declared_tests import ContractRules
+from accord.check.contract.tested_server import CallCommand, TestedServer
 from accord.errors import AccordError
+from accord.protocol.revisions import REVISIONS
+from accord.server import Server
+from accord.types import JsonObject
 
+T = TypeVar("T", bound=msgspec.Struct)
+
+_TRANSPORTS: Final = ("stdio", "memory", "http", "sse")
 _VERBS: Final = ("call", "read", "prompt")
 _WORDS: Final = {
     "array": "a list",
@@ -23,18 +33,18 @@ _WORDS: Final = {
 
 
 class CaseError(AccordError):
-    """A mistake in a file of cases; the message names the place."""
+    """A mistake in a file of cases; the message names the line."""
 
 
 class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What shall come; all that is given has to hold.
+    """The expected answer; everything that is given has to match.
 
     Attributes:
         text: the text of all content, line by line.
-        contains: a part of the text, or several.
+        contains: a part of the text, or a list of parts.
         matches: a regular expression, found anywhere in the text.
-        structured: the structured result, as a whole.
-        partly: what the structured result has at least, at any depth.
+        structured: the whole structured result.
+        partly: members of the structured result, at any depth.
         error: True for any error, or a part of its text.
         code: of a JSON-RPC error.
         within: seconds.
@@ -57,7 +67,7 @@ class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     call: str | None = None
     read: str | None = None
     prompt: str | None = None
-    arguments: dict[str, Any] = {}
+    arguments: JsonObject = {}
     expect: Expectation = Expectation()
 
 
@@ -65,17 +75,17 @@ class CaseFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A file of cases.
 
     Attributes:
-        target: the server; a file is looked for beside this one.
+        target: the server; the path of a file is relative to this file.
         command: what launches it, in place of a target.
         transport: "stdio", "memory", "http" or "sse".
         revision: the revision to speak.
         timeout: seconds to wait for each answer.
         contract: whether contract tests are made from what the server declares.
-        tools: those that contract tests call whatever they do, and no others.
-        allow_writes: whether they call tools that change something.
+        tools: the only tools that contract tests call, whatever they do.
+        allow_writes: whether contract tests call tools that change something.
         examples: generated arguments for each tool.
         seed: the same seed gives the same arguments.
-        calls: how many calls each tool gets at most.
+        calls: the limit of calls for each tool.
     """
 
     target: str | None = None
@@ -96,7 +106,7 @@ def read_cases(path: Path) -> CaseFile:
     """Read a file of cases.
 
     Raises:
-        CaseError: it cannot be read, has a mistake, or is YAML and PyYAML is not installed.
+        CaseError: it cannot be read, has a mistake, or is YAML without PyYAML installed.
     """
     try:
         text = path.read_text("utf-8")
@@ -108,7 +118,7 @@ def read_cases(path: Path) -> CaseFile:
     return _Reader(path, text, is_yaml=is_yaml).file(loaded)
 
 
-def _toml(path: Path, text: str) -> Any:
+def _toml(path: Path, text: str) -> object:
     import tomllib
 
     try:
@@ -120,7 +130,7 @@ def _toml(path: Path, text: str) -> Any:
         raise CaseError(f"{path}{place}: {said[:1].lower()}{said[1:]}") from None
 
 
-def _yaml(path: Path, text: str) -> Any:
+def _yaml(path: Path, text: str) -> object:
     try:
         import yaml
     except ImportError:
@@ -134,7 +144,7 @@ def _yaml(path: Path, text: str) -> Any:
 
 
 class _Reader:
-    """Turns what was loaded into cases; knows in which line each one begins."""
+    """Converts loaded data to cases; knows the line where each case begins."""
 
     def __init__(self, path: Path, text: str, *, is_yaml: bool) -> None:
         self._path = path
@@ -143,30 +153,30 @@ class _Reader:
             number for number, line in enumerate(text.splitlines(), 1) if re.match(begin, line)
         ]
 
-    def file(self, loaded: Any) -> CaseFile:
+    def file(self, loaded: object) -> CaseFile:
         if not isinstance(loaded, dict):
-            raise CaseError(f"{self._path}: holds no cases; expected [[case]] tables")
+            raise CaseError(f"{self._path}: has no cases; expected [[case]] tables")
         self._refuse_unknown(loaded, CaseFile, str(self._path))
         listed = loaded.get("case", [])
         if not isinstance(listed, list):
-            raise CaseError(f"{self._path}: case is no list; write [[case]] with two brackets")
+            raise CaseError(f"{self._path}: case is not a list; write [[case]] with two brackets")
         cases = [self._case(number, each) for number, each in enumerate(listed)]
         names = [each.name for each in cases]
         for number, name in enumerate(names):
             if name in names[:number]:
                 raise CaseError(f"{self._place(number)}: there are two cases {name!r}")
         rest = {key: value for key, value in loaded.items() if key != "case"}
-        file: CaseFile = self._converted(rest, CaseFile, str(self._path))
+        file = self._convert(rest, CaseFile, str(self._path))
         return msgspec.structs.replace(file, case=cases)
 
     def _place(self, number: int) -> str:
         line = f":{self._lines[number]}" if number < len(self._lines) else ""
         return f"{self._path}{line}"
 
-    def _case(self, number: int, given: Any) -> Case:
+    def _case(self, number: int, given: object) -> Case:
         place = self._place(number)
         if not isinstance(given, dict):
-            raise CaseError(f"{place}: case {number + 1} is no table")
+            raise CaseError(f"{place}: case {number + 1} is not a table")
         name = given.get("name")
         is_named = isinstance(name, str) and name.strip() != ""
         where = f"{place}: case {repr(name) if is_named else number + 1}"
@@ -176,7 +186,7 @@ class _Reader:
         expect = given.get("expect", {})
         if isinstance(expect, dict):
             self._refuse_unknown(expect, Expectation, f"{where}: expect")
-        case: Case = self._converted(given, Case, where)
+        case = self._convert(given, Case, where)
         asked = [verb for verb in _VERBS if getattr(case, verb) is not None]
         if len(asked) != 1:
             said = "has both " + " and ".join(asked) if asked else "has nothing to ask"
@@ -184,7 +194,7 @@ class _Reader:
         _refuse_senseless(case, asked[0], where)
         return case
 
-    def _refuse_unknown(self, given: Mapping[str, Any], kind: Any, where: str) -> None:
+    def _refuse_unknown(self, given: JsonObject, kind: type[T], where: str) -> None:
         known = [field.name for field in msgspec.structs.fields(kind)]
         for key in given:
             if key not in known:
@@ -192,7 +202,7 @@ class _Reader:
                 hint = f"did you mean {close[0]}?" if close else f"known: {', '.join(known)}"
                 raise CaseError(f"{where} has no key {key}; {hint}")
 
-    def _converted(self, given: Mapping[str, Any], kind: Any, where: str) -> Any:
+    def _convert(self, given: JsonObject, kind: type[T], where: str) -> T:
         try:
             return msgspec.convert(given, kind)
         except msgspec.ValidationError as error:
@@ -213,9 +223,86 @@ def _refuse_senseless(case: Case, verb: str, where: str) -> None:
     if verb != "call" and (expect.structured, expect.partly) != (msgspec.UNSET, msgspec.UNSET):
         raise CaseError(f"{where}: only a tool has a structured result")
     if verb == "prompt" and not all(isinstance(each, str) for each in case.arguments.values()):
-        raise CaseError(f"{where}: arguments of a prompt are texts")
+        raise CaseError(f"{where}: arguments of a prompt must be strings")
     if expect.matches is not None:
         try:
             re.compile(expect.matches)
         except re.error as error:
-            raise CaseError(f"{where}: matches is no regular expression: {error}") from None
+            raise CaseError(f"{where}: matches is not a regular expression: {error}") from None
+
+
+# -- the server that a file names
+
+
+def resolve_target(target: str, path: Path) -> str:
+    """Return a target that works in any folder; the path of a file is relative to the cases."""
+    if target.startswith(("http://", "https://")):
+        return target
+    where, colon, name = target.rpartition(":")
+    if not colon:
+        where, name = target, ""
+    file = path.parent / where
+    return f"{file.resolve()}{colon}{name}" if file.is_file() else target
+
+
+def rules_of(file: CaseFile) -> ContractRules | None:
+    """Return what contract tests may do; None if the file asks for none."""
+    if not file.contract:
+        return None
+    return ContractRules(
+        tools=frozenset(file.tools),
+        allow_writes=file.allow_writes,
+        examples=file.examples,
+        seed=file.seed,
+        calls=file.calls,
+    )
+
+
+def server_of(file: CaseFile, path: Path) -> TestedServer:
+    """Return the server that a file names; it is launched when first used.
+
+    Raises:
+        CaseError: it names no server, or options that do not fit.
+    """
+    if (file.target is None) == (not file.command):
+        raise CaseError(f"{path}: names no server; expected target = ... or command = [...]")
+    transport = file.transport
+    if transport is not None and transport not in _TRANSPORTS:
+        raise CaseError(f"{path}: transport is {transport!r}, expected {', '.join(_TRANSPORTS)}")
+    spoken = [row.id for row in REVISIONS.values() if row.handshake]
+    if file.revision is not None and file.revision not in spoken:
+        known = ", ".join(spoken)
+        raise CaseError(f"{path}: revision is {file.revision!r}, expected one of {known}")
+    options: dict[str, Any] = {} if file.revision is None else {"revision": file.revision}
+    if file.command:
+        options["cwd"] = path.parent
+        command = CallCommand(after=f" -- {join(file.command)}")
+        return TestedServer(file.command, options, patience=file.timeout, command=command)  # type: ignore[arg-type]  # checked above
+    assert file.target is not None
+    target = resolve_target(file.target, path)
+    reached: object = [sys.executable, "-P", "-m", "accord.cli.main", "run", target]
+    if target.startswith(("http://", "https://")):
+        reached = target
+        options |= {} if transport is None else {"transport": transport}
+    elif transport == "memory":
+        reached = _load_server(target, path)
+    command = CallCommand(before=f"{quote(target)} ")
+    return TestedServer(reached, options, patience=file.timeout, command=command)  # type: ignore[arg-type]  # checked above
+
+
+def _load_server(target: str, path: Path) -> Server[Any]:
+    """Import the server from a Python file into this process."""
+    where, colon, name = target.rpartition(":")
+    file = Path(where if colon else target)
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    if spec is None or spec.loader is None or not file.is_file():
+        raise CaseError(f"{path}: in memory a target is a Python file, not {target}")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules.setdefault(file.stem, module)
+    spec.loader.exec_module(module)
+    found = [each for each in vars(module).values() if isinstance(each, Server)]
+    if colon:
+        found = [each for each in [getattr(module, name, None)] if isinstance(each, Server)]
+    if len(found) != 1:
+        raise CaseError(f"{path}: {target} has {len(found)} servers, expected one")
+    return found[0]

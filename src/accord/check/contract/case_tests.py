@@ -1,8 +1,7 @@
-"""Cases, run: what was asked, what came, and which expectation it breaks."""
+"""Tests of the user's own cases: the request, the answer, and the expectation it breaks."""
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
 
@@ -22,9 +21,9 @@ from accord.types import (
 def case_test(case: Case) -> Test:
     """Return the test that a case describes."""
 
-    def run(contact: TestedServer) -> TestOutcome:
-        answer, given, repeat = _asked(case, contact)
-        wrong = next(_breaches(case.expect, answer), None)
+    def run(server: TestedServer) -> TestOutcome:
+        answer, given, repeat = _send(case, server)
+        wrong = next(_mismatches(case.expect, answer), None)
         if wrong is None:
             return pass_()
         expected, came = wrong
@@ -35,21 +34,21 @@ def case_test(case: Case) -> Test:
     return Test(kind="case", subject=subject, name=case.name, run=run)
 
 
-def _asked(case: Case, contact: TestedServer) -> tuple[ServerAnswer, str, str]:
+def _send(case: Case, server: TestedServer) -> tuple[ServerAnswer, str, str]:
     if case.call is not None:
-        answer = contact.call(case.call, case.arguments, is_reserved=True)
-        repeat = contact.way.call(case.call, case.arguments)
+        answer = server.call(case.call, case.arguments, is_reserved=True)
+        repeat = server.command.call(case.call, case.arguments)
         return answer, f"{case.call} {format_json(case.arguments)}", repeat
     if case.read is not None:
-        answer = contact.ask(blocking.Client.read_resource, case.read)
-        return answer, case.read, contact.way.read(case.read)
+        answer = server.ask(blocking.Client.read_resource, case.read)
+        return answer, case.read, server.command.read(case.read)
     assert case.prompt is not None
-    answer = contact.ask(blocking.Client.get_prompt, case.prompt, case.arguments or None)
-    repeat = contact.way.prompt(case.prompt, case.arguments)
+    answer = server.ask(blocking.Client.get_prompt, case.prompt, case.arguments or None)
+    repeat = server.command.prompt(case.prompt, case.arguments)
     return answer, f"{case.prompt} {format_json(case.arguments)}", repeat
 
 
-def _breaches(expect: Expectation, answer: ServerAnswer) -> Iterator[tuple[str, str]]:
+def _mismatches(expect: Expectation, answer: ServerAnswer) -> Iterator[tuple[str, str]]:
     if answer.kind in ("silence", "end", "breach"):
         yield "an answer", answer.summary()
         return
@@ -63,16 +62,16 @@ def _breaches(expect: Expectation, answer: ServerAnswer) -> Iterator[tuple[str, 
         yield f"error {expect.code}", answer.summary()
     if isinstance(expect.error, str) and expect.error not in text:
         yield f"an error that contains {expect.error!r}", answer.summary()
-    yield from _of_text(expect, text)
+    yield from _text_mismatches(expect, text)
     if answer.kind == "result":
-        yield from _of_structure(
+        yield from _structure_mismatches(
             expect, getattr(answer.result, "structured_content", msgspec.UNSET)
         )
     if expect.within is not None and answer.seconds > expect.within:
         yield f"an answer within {expect.within:g} s", f"one after {answer.seconds:.3f} s"
 
 
-def _of_text(expect: Expectation, text: str) -> Iterator[tuple[str, str]]:
+def _text_mismatches(expect: Expectation, text: str) -> Iterator[tuple[str, str]]:
     if expect.text is not None and text != expect.text:
         yield f"the text {format_json(expect.text)}", format_json(text)
     parts = [expect.contains] if isinstance(expect.contains, str) else expect.contains
@@ -83,45 +82,47 @@ def _of_text(expect: Expectation, text: str) -> Iterator[tuple[str, str]]:
         yield f"a text that matches {expect.matches}", format_json(text)
 
 
-def _of_structure(expect: Expectation, came: Any) -> Iterator[tuple[str, str]]:
-    told = "no structured content" if came is msgspec.UNSET else format_json(came)
-    if expect.structured is not msgspec.UNSET and not _is_equal(expect.structured, came):
-        yield f"the structured content {format_json(expect.structured)}", told
+def _structure_mismatches(expect: Expectation, received: object) -> Iterator[tuple[str, str]]:
+    shown = "no structured content" if received is msgspec.UNSET else format_json(received)
+    if expect.structured is not msgspec.UNSET and not _is_equal(expect.structured, received):
+        yield f"the structured content {format_json(expect.structured)}", shown
     if expect.partly is not msgspec.UNSET:
-        lacking = _lacking(expect.partly, came, "")
-        if lacking is not None:
-            yield f"structured content with {lacking}", told
+        missing = _first_missing(expect.partly, received, "")
+        if missing is not None:
+            yield f"structured content with {missing}", shown
 
 
-def _is_equal(wanted: Any, came: Any) -> bool:
-    if isinstance(wanted, dict) and isinstance(came, dict):
-        return wanted.keys() == came.keys() and all(
-            _is_equal(wanted[key], came[key]) for key in wanted
+def _is_equal(wanted: object, received: object) -> bool:
+    if isinstance(wanted, dict) and isinstance(received, dict):
+        return wanted.keys() == received.keys() and all(
+            _is_equal(wanted[key], received[key]) for key in wanted
         )
-    if isinstance(wanted, list) and isinstance(came, list):
-        return len(wanted) == len(came) and all(map(_is_equal, wanted, came))
-    # In JSON 1 and 1.0 are one number, and true is none.
-    return isinstance(wanted, bool) == isinstance(came, bool) and bool(wanted == came)
+    if isinstance(wanted, list) and isinstance(received, list):
+        return len(wanted) == len(received) and all(map(_is_equal, wanted, received))
+    # In JSON 1 and 1.0 are the same number, and true is not a number.
+    return isinstance(wanted, bool) == isinstance(received, bool) and bool(wanted == received)
 
 
-def _lacking(wanted: Any, came: Any, place: str) -> str | None:
-    """Name the first member that is missing or different."""
+def _first_missing(wanted: object, received: object, place: str) -> str | None:
+    """Return the first member that is missing or different, as text."""
     if not isinstance(wanted, dict):
-        is_there = came is not msgspec.UNSET and _is_equal(wanted, came)
+        is_there = received is not msgspec.UNSET and _is_equal(wanted, received)
         return None if is_there else f"{place or 'the value'} = {format_json(wanted)}"
-    if not isinstance(came, dict):
+    if not isinstance(received, dict):
         return f"an object as {place or 'the whole'}"
     for key, value in wanted.items():
-        inner = _lacking(value, came.get(key, msgspec.UNSET), f"{place}.{key}" if place else key)
+        inner = _first_missing(
+            value, received.get(key, msgspec.UNSET), f"{place}.{key}" if place else key
+        )
         if inner is not None:
             return inner
     return None
 
 
-def _text(result: Any) -> str:
+def _text(result: object) -> str:
     if isinstance(result, ReadResourceResult):
         return "\n".join(each.text for each in result.contents if each.text is not None)
-    blocks: list[Any] = []
+    blocks: list[object] = []
     if isinstance(result, CallToolResult):
         blocks = list(result.content)
     elif isinstance(result, GetPromptResult):
@@ -129,7 +130,7 @@ def _text(result: Any) -> str:
     return "\n".join(text for text in map(_block_text, blocks) if text is not None)
 
 
-def _block_text(block: Any) -> str | None:
+def _block_text(block: object) -> str | None:
     if isinstance(block, TextContent):
         return block.text
     return block.resource.text if isinstance(block, EmbeddedResource) else None

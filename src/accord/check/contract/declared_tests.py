@@ -1,38 +1,41 @@
-"""Tests of one tool: what its schemas promise, put to the test."""
+"""Tests made from what a server declares: its tools, resources, prompts and completions."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from accord.check.contract.arguments import Invalid, Shape
-from accord.check.contract.model import Failure, Test, TestOutcome, pass_, skip
+from accord.check.contract.model import Failure, Test, TestKind, TestOutcome, pass_, skip
 from accord.check.contract.tested_server import ServerAnswer, TestedServer, format_json
-from accord.check.probing.tool_calls import DEFAULT_CALLS, CallRefused
-from accord.check.probing.tools import refuse_tool
+from accord.check.probing.tool_calls import DEFAULT_CALLS, CallRefused, refuse_tool
+from accord.client import blocking
 from accord.protocol.json_schema import compile_schema
 from accord.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR
+from accord.protocol.uri_template import parse
+from accord.types import JsonObject, PromptReference, ResourceTemplateReference
 
-# Nothing that a caller sends in good form may be answered with these.
+# A well-formed request is never answered with these.
 BAD_CODES: Final = {
     INTERNAL_ERROR: "an internal error",
     METHOD_NOT_FOUND: "method not found",
     PARSE_ERROR: "a parse error",
 }
-_VALID: Final = "a result, or an error that is no internal one"
+_VALUE: Final = "text"
+_VALID: Final = "a result, or an error other than an internal one"
 _REFUSAL: Final = "a refusal: isError, or error -32602"
 
 
 class ContractRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be called and how much is tried.
+    """Which tools may be called, and how often.
 
     Attributes:
-        tools: called whatever they do, and no others.
-        allow_writes: also call tools that change something, short of destroying it.
+        tools: the only tools to call, whatever they do; empty lets their annotations decide.
+        allow_writes: also call tools that change something, unless they destroy it.
         examples: generated arguments for each tool.
         seed: the same seed gives the same arguments.
-        calls: how many calls each tool gets at most; 0 calls none. None leaves room for examples.
+        calls: the limit of calls for each tool; 0 calls none, None is enough for the examples.
     """
 
     tools: frozenset[str] = frozenset()
@@ -43,16 +46,16 @@ class ContractRules(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def most_calls(self) -> int:
-        """How many calls each tool gets at most."""
-        # Calls at the limits, wrong ones, and the search for a smaller input come on top.
+        """The limit of calls for each tool."""
+        # Calls at the limits, invalid ones, and the search for a smaller input are extra.
         return max(DEFAULT_CALLS, 4 * self.examples) if self.calls is None else self.calls
 
-    def refusal(self, tool: Mapping[str, Any], *, is_remote: bool) -> str | None:
-        """Return why a tool is not called; None where it may be.
+    def refusal(self, tool: JsonObject, *, is_remote: bool) -> str | None:
+        """Return why a tool is not called; None if it may be called.
 
         Args:
             tool: as the server lists it.
-            is_remote: whether the server was there before the test, behind a URL.
+            is_remote: whether the server is behind a URL, not launched by the test.
         """
         why = refuse_tool(
             tool, allow_writes=self.allow_writes, chosen=self.tools, is_remote=is_remote
@@ -62,48 +65,58 @@ class ContractRules(msgspec.Struct, frozen=True, kw_only=True):
         return why
 
 
-def tool_tests(
-    tool: Mapping[str, Any], rules: ContractRules, refused: str | None = None
-) -> list[Test]:
+def tool_tests(tool: JsonObject, rules: ContractRules, refused: str | None = None) -> list[Test]:
     """Return the tests of a tool.
 
     Args:
         tool: as the server lists it.
         rules: how much is tried.
-        refused: why it is not called; None where it may be.
+        refused: why it is not called; None if it may be called.
     """
     name = str(tool["name"])
     if refused is not None:
-        return [_test(name, f"{name} is not called", lambda _: skip(refused))]
+        return [_test("tool", name, f"{name} is not called", lambda _: skip(refused))]
     try:
         shape = Shape(tool.get("inputSchema"))
     except ValueError as error:
         reason = f"no arguments can be made: {error}"
-        return [_test(name, f"{name} keeps its contract", lambda _: skip(reason))]
+        return [_test("tool", name, f"{name} keeps its contract", lambda _: skip(reason))]
     judge = _Judge(name, tool.get("outputSchema"))
     return [
-        _test(name, f"{name} answers valid arguments", partial(_generated, judge, shape, rules)),
-        _test(name, f"{name} answers arguments at their limits", partial(_limits, judge, shape)),
+        _test(
+            "tool",
+            name,
+            f"{name} answers valid arguments",
+            partial(_call_generated, judge, shape, rules),
+        ),
+        _test(
+            "tool",
+            name,
+            f"{name} answers arguments at their limits",
+            partial(_call_at_limits, judge, shape),
+        ),
         *(
-            _test(name, f"{name} refuses {way}", partial(_refused, judge, broken))
+            _test("tool", name, f"{name} refuses {way}", partial(_call_invalid, judge, broken))
             for way, broken in shape.invalid()
         ),
     ]
 
 
-def _test(subject: str, name: str, run: Callable[[TestedServer], TestOutcome]) -> Test:
-    return Test(kind="tool", subject=subject, name=name, run=run)
+def _test(
+    kind: TestKind, subject: str, name: str, run: Callable[[TestedServer], TestOutcome]
+) -> Test:
+    return Test(kind=kind, subject=subject, name=name, run=run)
 
 
 class _Judge:
-    """Says what is wrong with an answer of one tool."""
+    """Judges the answers of one tool."""
 
-    def __init__(self, name: str, output: Any) -> None:
+    def __init__(self, name: str, output: object) -> None:
         self.name = name
         self._misfit = compile_schema(output) if isinstance(output, dict) else None
 
-    def valid(self, answer: ServerAnswer) -> tuple[str, str] | None:
-        """Return what was expected of a valid call and what came, None where all is well."""
+    def result(self, answer: ServerAnswer) -> tuple[str, str] | None:
+        """Return what a valid call should get and what it got; None if that is right."""
         if answer.kind == "error" and answer.code in BAD_CODES:
             return _VALID, answer.summary()
         if answer.kind in ("silence", "end", "breach"):
@@ -118,8 +131,8 @@ class _Judge:
             return None
         return "structured content that fits the output schema", f"{why}: {format_json(structured)}"
 
-    def refused(self, answer: ServerAnswer) -> tuple[str, str] | None:
-        """Return what was expected of an invalid call and what came, None where all is well."""
+    def refusal(self, answer: ServerAnswer) -> tuple[str, str] | None:
+        """Return what an invalid call should get and what it got; None if that is right."""
         if answer.kind == "error":
             return (_REFUSAL, answer.summary()) if answer.code in BAD_CODES else None
         if answer.kind in ("silence", "end", "breach"):
@@ -129,11 +142,11 @@ class _Judge:
         return _REFUSAL, f"accepted: {answer.summary()}"
 
     def failure(
-        self, contact: TestedServer, arguments: Mapping[str, Any], wrong: tuple[str, str]
+        self, server: TestedServer, arguments: JsonObject, wrong: tuple[str, str]
     ) -> Failure:
         expected, came = wrong
         given = format_json(arguments)
-        again = contact.way.call(self.name, arguments)
+        again = server.command.call(self.name, arguments)
         return Failure(expected=expected, came=came, given=given, repeat=again)
 
 
@@ -144,8 +157,8 @@ _EXPECTED: Final = {
 }
 
 
-def _generated(
-    judge: _Judge, shape: Shape, rules: ContractRules, contact: TestedServer
+def _call_generated(
+    judge: _Judge, shape: Shape, rules: ContractRules, server: TestedServer
 ) -> TestOutcome:
     # The generator is an extra.
     from accord.check.contract.generation import (
@@ -156,22 +169,22 @@ def _generated(
     )
 
     calls = 0
-    # The other tests of the tool shall find calls, too.
-    examples = min(rules.examples, (contact.limit.remaining(judge.name) + 1) // 2)
+    # Half of the calls are left for the other tests of the tool.
+    examples = min(rules.examples, (server.limit.calls_left(judge.name) + 1) // 2)
     if not examples:
-        return skip(contact.limit.exhausted_text([judge.name]))
+        return skip(server.limit.exhausted_text([judge.name]))
 
-    def attempt(arguments: Any) -> Found | None:
+    def attempt(arguments: JsonObject) -> Found | None:
         nonlocal calls
         try:
-            answer = contact.call(judge.name, arguments)
+            answer = server.call(judge.name, arguments)
         except CallRefused:
             raise Enough from None
         calls += 1
-        wrong = judge.valid(answer)
+        wrong = judge.result(answer)
         if wrong is None:
             return None
-        return Found(answer.kind, judge.failure(contact, arguments, wrong))
+        return Found(answer.kind, judge.failure(server, arguments, wrong))
 
     try:
         found = smallest_failure(
@@ -185,42 +198,140 @@ def _generated(
         return skip(f"no arguments can be generated from its schema: {error}")
     if found is not None:
         return TestOutcome(verdict="fail", failure=found.failure, calls=calls)
-    return _alive(contact, calls)
+    return _expect_alive(server, calls)
 
 
-def _limits(judge: _Judge, shape: Shape, contact: TestedServer) -> TestOutcome:
+def _call_at_limits(judge: _Judge, shape: Shape, server: TestedServer) -> TestOutcome:
     made = shape.boundaries()
     for number, arguments in enumerate(made, 1):
-        if not contact.limit.remaining(judge.name):
-            return _cut_short(judge, contact, number - 1, len(made))
-        wrong = judge.valid(contact.call(judge.name, arguments))
+        if not server.limit.calls_left(judge.name):
+            return _cut_short(judge, server, number - 1, len(made))
+        wrong = judge.result(server.call(judge.name, arguments))
         if wrong is not None:
-            failure = judge.failure(contact, arguments, wrong)
+            failure = judge.failure(server, arguments, wrong)
             return TestOutcome(verdict="fail", failure=failure, calls=number)
-    return _alive(contact, len(made))
+    return _expect_alive(server, len(made))
 
 
-def _refused(judge: _Judge, broken: list[Invalid], contact: TestedServer) -> TestOutcome:
+def _call_invalid(judge: _Judge, broken: list[Invalid], server: TestedServer) -> TestOutcome:
     for number, each in enumerate(broken, 1):
-        if not contact.limit.remaining(judge.name):
-            return _cut_short(judge, contact, number - 1, len(broken))
-        wrong = judge.refused(contact.call(judge.name, each.arguments))
+        if not server.limit.calls_left(judge.name):
+            return _cut_short(judge, server, number - 1, len(broken))
+        wrong = judge.refusal(server.call(judge.name, each.arguments))
         if wrong is not None:
-            failure = judge.failure(contact, each.arguments, wrong)
+            failure = judge.failure(server, each.arguments, wrong)
             return TestOutcome(verdict="fail", failure=failure, calls=number)
     return pass_(len(broken))
 
 
-def _cut_short(judge: _Judge, contact: TestedServer, made: int, wanted: int) -> TestOutcome:
-    """Return the outcome of a test that could not make all of its calls."""
-    why = (
-        f"{contact.limit.exhausted_text([judge.name])} after {made} of {wanted} calls of this test"
-    )
+def _cut_short(judge: _Judge, server: TestedServer, made: int, wanted: int) -> TestOutcome:
+    """Return the outcome of a test that had not enough calls left."""
+    why = f"{server.limit.exhausted_text([judge.name])} after {made} of {wanted} calls of this test"
     return TestOutcome(verdict="skip", why=why, calls=made)
 
 
-def _alive(contact: TestedServer, calls: int) -> TestOutcome:
-    if contact.is_alive():
+def _expect_alive(server: TestedServer, calls: int) -> TestOutcome:
+    if server.is_alive():
         return pass_(calls)
-    failure = Failure(expected="a server that stays alive", came="it answers no ping after these")
+    failure = Failure(expected="a server that stays alive", came="no answer to a ping after these")
     return TestOutcome(verdict="fail", failure=failure, calls=calls)
+
+
+# -- resources, prompts, completions
+
+
+def resource_tests(resource: JsonObject) -> list[Test]:
+    """Return the test that a resource can be read."""
+    uri = str(resource["uri"])
+
+    def run(server: TestedServer) -> TestOutcome:
+        answer = server.ask(blocking.Client.read_resource, uri)
+        wrong = "a result" if answer.kind != "result" else ""
+        return _judge_answer(wrong, answer, uri, server.command.read(uri))
+
+    return [_test("resource", uri, f"resource {uri} can be read", run)]
+
+
+def template_tests(template: JsonObject, *, completes: bool) -> list[Test]:
+    """Return the tests of a template: the server answers any value, even if with an error."""
+    text = str(template["uriTemplate"])
+    try:
+        parsed = parse(text)
+        variables = list(parsed.variables)
+        uri = parsed.expand(dict.fromkeys(variables, _VALUE))
+    except ValueError as error:
+        failed = TestOutcome(
+            verdict="fail",
+            failure=Failure(expected="a URI template", came=str(error), given=text),
+        )
+        return [_test("resource", text, f"template {text} can be used", lambda _: failed)]
+
+    def run(server: TestedServer) -> TestOutcome:
+        answer = server.ask(blocking.Client.read_resource, uri)
+        return _judge_answer(_expectation(answer), answer, uri, server.command.read(uri))
+
+    reference = ResourceTemplateReference(text)
+    return [
+        _test("resource", text, f"template {text} answers any value", run),
+        *(_completion(reference, text, name) for name in (variables if completes else ())),
+    ]
+
+
+def prompt_tests(prompt: JsonObject, *, completes: bool) -> list[Test]:
+    """Return the tests of a prompt: the server returns it, but not without required arguments."""
+    name = str(prompt["name"])
+    listed = [each for each in prompt.get("arguments") or () if isinstance(each, dict)]
+    names = [str(each["name"]) for each in listed]
+    required = [str(each["name"]) for each in listed if each.get("required")]
+    full = dict.fromkeys(names, _VALUE)
+    tests = [
+        _test("prompt", name, f"prompt {name} answers", partial(_get_prompt, name, full)),
+    ]
+    for missing in required:
+        rest = {key: value for key, value in full.items() if key != missing}
+        sentence = f"prompt {name} refuses a request without {missing}"
+        tests.append(_test("prompt", name, sentence, partial(_get_incomplete_prompt, name, rest)))
+    if completes:
+        tests += [_completion(PromptReference(name), f"prompt {name}", each) for each in names]
+    return tests
+
+
+def _get_prompt(name: str, arguments: dict[str, str], server: TestedServer) -> TestOutcome:
+    answer = server.ask(blocking.Client.get_prompt, name, arguments or None)
+    given = f"{name} {arguments}"
+    return _judge_answer(
+        _expectation(answer), answer, given, server.command.prompt(name, arguments)
+    )
+
+
+def _get_incomplete_prompt(
+    name: str, arguments: dict[str, str], server: TestedServer
+) -> TestOutcome:
+    answer = server.ask(blocking.Client.get_prompt, name, arguments or None)
+    is_refused = answer.kind == "error" and answer.code not in BAD_CODES
+    wrong = "" if is_refused else "a refusal: error -32602"
+    return _judge_answer(wrong, answer, f"{name} {arguments}", "")
+
+
+def _completion(
+    reference: PromptReference | ResourceTemplateReference, subject: str, argument: str
+) -> Test:
+    def run(server: TestedServer) -> TestOutcome:
+        answer = server.ask(blocking.Client.complete, reference, argument, "")
+        return _judge_answer(
+            _expectation(answer), answer, f"{subject}, {argument}, nothing typed", ""
+        )
+
+    return _test("completion", subject, f"completion of {argument} of {subject} answers", run)
+
+
+def _expectation(answer: ServerAnswer) -> str:
+    is_bad = answer.kind != "result" and (answer.kind != "error" or answer.code in BAD_CODES)
+    return _VALID if is_bad else ""
+
+
+def _judge_answer(wrong: str, answer: ServerAnswer, given: str, repeat: str) -> TestOutcome:
+    if not wrong:
+        return pass_()
+    failure = Failure(expected=wrong, came=answer.summary(), given=given, repeat=repeat)
+    return TestOutcome(verdict="fail", failure=failure, calls=1)

@@ -1,15 +1,18 @@
-"""What a server shows, locked in a file, and how what it shows now differs."""
+"""Lock files: what a server offers, written to a file, and how a server differs from it."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from difflib import SequenceMatcher
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from accord.check.contract.differences import difference
+from accord.check.rendering.wording import escape_unprintable
 from accord.errors import AccordError
 from accord.testing.surface import METHODS
+from accord.types import JsonObject
 
 # The lists of a surface: what an entry is called, and which member names it.
 _LISTS: Final = {
@@ -19,6 +22,10 @@ _LISTS: Final = {
     "prompts": ("prompt", "name"),
 }
 _ABSENT: Final = object()
+# A value of this length is read at a glance; of longer ones only the parts that differ are shown.
+_SHORT: Final = 300
+_BEFORE: Final = 60
+_MOST_LINES: Final = 24
 
 
 class LockError(AccordError):
@@ -26,7 +33,7 @@ class LockError(AccordError):
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
-    """One difference: what it is about, and what became of which member; values are JSON."""
+    """One difference: of which entry, which member, and the JSON before and after."""
 
     subject: str
     what: str
@@ -34,40 +41,40 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     after: str | None = None
 
     def text(self) -> str:
-        """Return it as lines for people."""
+        """Return the difference as lines of text."""
         lines = difference(self.before, self.after)
         return "\n".join([f"{self.subject}: {self.what}", *(f"  {each}" for each in lines)])
 
 
-def format_lock(surface: Mapping[str, Any], revision: str) -> str:
-    """Return the text of a lock file: the same surface gives the same text."""
+def format_lock(surface: JsonObject, revision: str) -> str:
+    """Return the text of a lock file; the same surface gives the same text."""
     locked = {"revision": revision, **surface}
     return json.dumps(locked, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def read_lock(path: Path) -> dict[str, Any]:
+def read_lock(path: Path) -> JsonObject:
     """Read a lock file.
 
     Raises:
-        LockError: there is none, or it is no lock file.
+        LockError: it does not exist, or is not a lock file.
     """
     try:
         locked = json.loads(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise LockError(f"there is no {path}; accord lock writes it") from None
+        raise LockError(f"{path} does not exist; accord lock writes it") from None
     except OSError as error:
         raise LockError(f"{path}: {error.strerror}") from None
     except ValueError as error:
-        raise LockError(f"{path} is no JSON: {error}") from None
+        raise LockError(f"{path} is not JSON: {error}") from None
     if not isinstance(locked, dict) or not isinstance(locked.get("server"), str):
-        raise LockError(f"{path} is no lock file; accord lock writes one")
+        raise LockError(f"{path} is not a lock file; accord lock writes one")
     return locked
 
 
-def find_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Change]:
-    """Return how a surface differs from the one that was locked; nothing where it does not."""
+def find_changes(before: JsonObject, after: JsonObject) -> list[Change]:
+    """Return the differences between a locked surface and another one."""
     found = [
-        Change(subject=f"the {key}", what=what, before=_told(old), after=_told(new))
+        Change(subject=f"the {key}", what=what, before=_dump(old), after=_dump(new))
         for key in ("server", "instructions")
         for what, old, new in _members(before.get(key, _ABSENT), after.get(key, _ABSENT), "")
     ]
@@ -78,20 +85,20 @@ def find_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Ch
         if old != new:
             what = "answers" if new is _ABSENT else "fails"
             found.append(
-                Change(subject=method, what=f"{what} now", before=_told(old), after=_told(new))
+                Change(subject=method, what=f"{what} now", before=_dump(old), after=_dump(new))
             )
         if new is _ABSENT:
-            # What a list that fails would show is not removed; it cannot be seen.
-            found += _entries(kind, _named(before.get(key), name), _named(after.get(key), name))
+            # The entries of a list that fails are not removed, only invisible.
+            found += _entries(kind, _by_name(before.get(key), name), _by_name(after.get(key), name))
     return found
 
 
-def _named(listed: Any, name: str) -> dict[str, Any]:
+def _by_name(listed: object, name: str) -> JsonObject:
     entries = listed if isinstance(listed, list) else []
     return {str(each.get(name)): each for each in entries if isinstance(each, dict)}
 
 
-def _entries(kind: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[Change]:
+def _entries(kind: str, before: JsonObject, after: JsonObject) -> Iterator[Change]:
     for name in sorted({*before, *after}):
         subject = f"{kind} {name}"
         if name not in after:
@@ -100,11 +107,11 @@ def _entries(kind: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> 
             yield Change(subject=subject, what="added")
         else:
             for what, old, new in _members(before[name], after[name], ""):
-                yield Change(subject=subject, what=what, before=_told(old), after=_told(new))
+                yield Change(subject=subject, what=what, before=_dump(old), after=_dump(new))
 
 
-def _members(before: Any, after: Any, place: str) -> Iterator[tuple[str, Any, Any]]:
-    """Yield what became of each member, as deep as both sides have objects."""
+def _members(before: object, after: object, place: str) -> Iterator[tuple[str, object, object]]:
+    """Yield the members that differ, as deep as both sides are objects."""
     if before is after:
         return
     if isinstance(before, dict) and isinstance(after, dict):
@@ -119,5 +126,63 @@ def _members(before: Any, after: Any, place: str) -> Iterator[tuple[str, Any, An
         yield f"{place} changed".lstrip(), before, after
 
 
-def _told(value: Any) -> str | None:
+def _dump(value: object) -> str | None:
     return None if value is _ABSENT else json.dumps(value, ensure_ascii=False, sort_keys=True)
+
+
+# -- two JSON values side by side
+
+
+def difference(before: str | None, after: str | None) -> list[str]:
+    """Return lines that begin with - and +, for values as JSON; None is an absent value.
+
+    Invisible characters are escaped, because descriptions are tampered with by them.
+    """
+    if before is None or after is None or (len(before) <= _SHORT and len(after) <= _SHORT):
+        sides = [("-", before), ("+", after)]
+        return [f"{sign} {_escape(_cut(text, 0))}" for sign, text in sides if text is not None]
+    lines = [
+        f"{sign} {_escape(text)}" for sign, text in _differing_lines(_lines(before), _lines(after))
+    ]
+    more = len(lines) - _MOST_LINES
+    return lines if more <= 0 else [*lines[:_MOST_LINES], f"... and {more} lines more"]
+
+
+def _lines(text: str) -> list[str]:
+    value: object = json.loads(text)
+    if isinstance(value, str):
+        return value.split("\n")
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, indent=2).split("\n")
+
+
+def _differing_lines(before: list[str], after: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the lines that differ, cut to the part that differs."""
+    matcher = SequenceMatcher(None, before, after, autojunk=False)
+    for kind, start, end, other_start, other_end in matcher.get_opcodes():
+        if kind != "equal":
+            pairs = zip_longest(before[start:end], after[other_start:other_end])
+            for old, new in pairs:
+                place = _common_prefix(old or "", new or "")
+                for sign, line in (("-", old), ("+", new)):
+                    if line is not None:
+                        yield sign, _cut(line, place)
+
+
+def _common_prefix(one: str, other: str) -> int:
+    """Return the length of the common beginning of two texts."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((number for number, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _cut(text: str, place: int) -> str:
+    """Return a text around a place in it."""
+    if len(text) <= _SHORT:
+        return text
+    begin = max(0, place - _BEFORE)
+    end = begin + _SHORT
+    rest = f"... ({len(text)} characters)" if end < len(text) else ""
+    return f"{'...' if begin else ''}{text[begin:end]}{rest}"
+
+
+def _escape(text: str) -> str:
+    return "\t".join(map(escape_unprintable, text.split("\t")))

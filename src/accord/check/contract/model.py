@@ -1,4 +1,4 @@
-"""What a test of a server is and what became of it; nothing is run here."""
+"""A test of a server, its outcome and its failure."""
 
 from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
@@ -12,13 +12,13 @@ TestKind: TypeAlias = Literal["tool", "resource", "prompt", "completion", "case"
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
-    """What came and what was expected.
+    """What was expected, and what the server sent.
 
     Attributes:
-        expected: what should have come.
-        came: what came instead.
-        given: what was sent.
-        repeat: the command line that sends it again; empty where there is none.
+        expected: the answer that was expected.
+        came: the answer that the server sent.
+        given: the request.
+        repeat: the command line that sends it again; empty if there is no such command.
     """
 
     expected: str
@@ -28,11 +28,13 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
     def summary(self) -> str:
         """Return it as one line."""
-        return " ".join(escape_unprintable(f"expected {self.expected}; came {self.came}").split())
+        return " ".join(
+            escape_unprintable(f"expected {self.expected}; received {self.came}").split()
+        )
 
     def text(self) -> str:
         """Return it as lines for people."""
-        lines = [("sent", self.given), ("expected", self.expected), ("came", self.came)]
+        lines = [("sent", self.given), ("expected", self.expected), ("received", self.came)]
         lines.append(("again", self.repeat))
         return "\n".join(
             f"{f'{name}:':<10}{escape_unprintable(said)}" for name, said in lines if said
@@ -40,7 +42,9 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TestOutcome(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of one test: calls made, and why it failed or was not run."""
+    """The verdict of one test, why it failed or was skipped, and the calls it made."""
+
+    __test__ = False  # pytest collects classes of this name
 
     verdict: TestVerdict
     failure: Failure | None = None
@@ -49,7 +53,7 @@ class TestOutcome(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Test(msgspec.Struct, frozen=True, kw_only=True):
-    """One test: a sentence about a thing, and what finds out whether it holds."""
+    """One test: a sentence about a tool or the like, and the function that tests it."""
 
     __test__ = False  # pytest collects classes of this name
 
@@ -60,10 +64,10 @@ class Test(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def pass_(calls: int = 1) -> TestOutcome:
-    """Return the outcome of a test that held."""
+    """Return the outcome of a test that passed."""
     return TestOutcome(verdict="pass", calls=calls)
 
 
 def skip(why: str) -> TestOutcome:
-    """Return the outcome of a test that was not run."""
+    """Return the outcome of a test that was skipped."""
     return TestOutcome(verdict="skip", why=why)

@@ -1,7 +1,7 @@
-"""The pytest plugin for files of cases: `*.accord.toml` with a target is collected.
+"""The pytest plugin for files of cases: collects `*.accord.toml` files with a target.
 
-Each case and each contract test is an item. Everything but pytest is loaded when there is such a
-file: runs without one cost nothing.
+Each case and each contract test is an item. Everything but pytest is imported only for such a
+file, so other runs cost nothing.
 """
 
 from pathlib import Path
@@ -19,31 +19,30 @@ _ENDINGS: Final = (".accord.toml", ".accord.yaml", ".accord.yml")
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "ContractFile | None":
-    """Take the files that are ours."""
+    """Collect files of cases."""
     if not file_path.name.endswith(_ENDINGS):
         return None
     return ContractFile.from_parent(parent, path=file_path)
 
 
 class ContractFile(pytest.File):
-    """A file of cases: connects to its server to see what there is to test."""
+    """A file of cases; connects to its server to list what to test."""
 
     def collect(self) -> "Iterator[ContractItem]":
-        """Yield a test for each case, and for all that the server declares."""
-        from accord.check.contract.case_file import read_cases
-        from accord.check.contract.reaching import rules_of, server_of
+        """Yield a test for each case, and the tests of what the server declares."""
+        from accord.check.contract.case_file import read_cases, rules_of, server_of
         from accord.check.contract.runner import all_tests
         from accord.errors import AccordError
 
         try:
             file = read_cases(self.path)
-            contact = server_of(file, self.path)
-            self.config.add_cleanup(contact.close)
-            tests = all_tests(contact, rules_of(file), file.case)
+            server = server_of(file, self.path)
+            self.config.add_cleanup(server.close)
+            tests = all_tests(server, rules_of(file), file.case)
         except (AccordError, ValueError) as error:
             raise self.CollectError(str(error)) from None
         for test in tests:
-            yield ContractItem.from_parent(self, name=test.name, test=test, contact=contact)
+            yield ContractItem.from_parent(self, name=test.name, test=test, server=server)
 
 
 class _Failed(Exception):
@@ -55,29 +54,29 @@ class _Failed(Exception):
 class ContractItem(pytest.Item):
     """One case or contract test."""
 
-    def __init__(self, *, test: "Test", contact: "TestedServer", **kwargs: Any) -> None:
+    def __init__(self, *, test: "Test", server: "TestedServer", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self._test = test
-        self._contact = contact
+        self._server = server
 
     def runtest(self) -> None:
         """Run it."""
         from accord.check.contract.runner import run_test
 
-        outcome = run_test(self._contact, self._test)
+        outcome = run_test(self._server, self._test)
         if outcome.verdict == "skip":
             pytest.skip(outcome.why)
         if outcome.failure is not None:
             raise _Failed(outcome.failure)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """Show what came and what was expected, without the way through our code."""
+        """Show what was expected and what the server sent, without a traceback."""
         if isinstance(excinfo.value, _Failed):
             failure = excinfo.value.failure
-            # The first line is what the summary shows beside the name.
+            # pytest shows the first line in its summary, beside the name.
             return f"{failure.summary()}\n{failure.text()}"
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
-        """Say where it stands."""
+        """Return the file and the name."""
         return self.path, None, self.name

@@ -1,29 +1,27 @@
-"""What became of the tests of a server: for people, programs and continuous integration."""
+"""Reports on the tests of a server: as text, JSON and JUnit."""
 
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final
-from xml.etree.ElementTree import Element, SubElement, indent, tostring
+from typing import Final
 
 from accord.check.contract.runner import TestRun
 from accord.check.probing.tool_calls import CallLimit
+from accord.check.rendering.junit import JunitCase, format_junit
+from accord.check.rendering.text import Painter, no_style
 from accord.check.rendering.wording import escape_unprintable, plural
+from accord.types import JsonObject
 
 _SIGNS: Final = {"pass": ("green", "ok  "), "fail": ("bold red", "FAIL"), "skip": ("dim", "skip")}
 
 
-def _plain(_style: str, text: str) -> str:
-    return text
-
-
 def has_failed(ran: Sequence[TestRun]) -> bool:
-    """Whether any test failed."""
+    """Return whether any test failed."""
     return any(each.outcome.verdict == "fail" for each in ran)
 
 
 def summary(ran: Sequence[TestRun]) -> str:
-    """Say in one line what became of the tests."""
+    """Return the counts in one line."""
     counts = Counter(each.outcome.verdict for each in ran)
     calls = sum(each.outcome.calls for each in ran)
     words = [f"{counts['pass']} passed", f"{counts['fail']} failed", f"{counts['skip']} skipped"]
@@ -36,16 +34,16 @@ def as_text(
     limit: CallLimit | None = None,
     *,
     quiet: bool = False,
-    paint: Callable[[str, str], str] = _plain,
+    paint: Painter = no_style,
 ) -> str:
-    """Return the report for people: each test a sentence, failures with what came.
+    """Return the report as text: each test is a sentence, failures have details.
 
     Args:
         target: what was tested.
         ran: the tests.
-        limit: how often each tool might be called.
+        limit: the limit of calls for each tool.
         quiet: leave out what passed or was skipped.
-        paint: gives a text a style.
+        paint: styles a text, as (style, text).
     """
     lines = [escape_unprintable(target)]
     for each in ran:
@@ -63,7 +61,7 @@ def as_text(
 
 
 def as_json(target: str, ran: Sequence[TestRun], limit: CallLimit | None = None) -> str:
-    """Return the report for programs."""
+    """Return the report as JSON."""
     counts = Counter(each.outcome.verdict for each in ran)
     report = {
         "target": target,
@@ -77,8 +75,8 @@ def as_json(target: str, ran: Sequence[TestRun], limit: CallLimit | None = None)
     return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
 
 
-def _as_object(ran: TestRun) -> dict[str, Any]:
-    made: dict[str, Any] = {
+def _as_object(ran: TestRun) -> JsonObject:
+    made: JsonObject = {
         "name": ran.test.name,
         "kind": ran.test.kind,
         "subject": ran.test.subject,
@@ -97,42 +95,20 @@ def _as_object(ran: TestRun) -> dict[str, Any]:
 
 def as_junit(target: str, ran: Sequence[TestRun], _limit: CallLimit | None = None) -> str:
     """Return the report for continuous integration: a suite per kind, a case per test."""
-    root = Element("testsuites", {"name": f"accord: {escape_unprintable(target)}", **_counts(ran)})
-    for kind in dict.fromkeys(each.test.kind for each in ran):
-        members = [each for each in ran if each.test.kind == kind]
-        suite = SubElement(root, "testsuite", {"name": kind, **_counts(members)})
-        for each in members:
-            _case(suite, each)
-    indent(root)
-    head = '<?xml version="1.0" encoding="utf-8"?>\n'
-    return head + tostring(root, encoding="unicode") + "\n"
+    kinds = dict.fromkeys(each.test.kind for each in ran)
+    return format_junit(target, [_junit_case(each) for each in ran], kinds)
 
 
-def _counts(ran: Sequence[TestRun]) -> dict[str, str]:
-    counts = Counter(each.outcome.verdict for each in ran)
-    return {
-        "tests": str(len(ran)),
-        "failures": str(counts["fail"]),
-        "errors": "0",
-        "skipped": str(counts["skip"]),
-        "time": f"{sum(each.seconds for each in ran):.3f}",
-    }
-
-
-def _case(suite: Element, ran: TestRun) -> None:
-    case = SubElement(
-        suite,
-        "testcase",
-        classname=f"accord.{ran.test.kind}",
-        name=escape_unprintable(ran.test.name),
-        time=f"{ran.seconds:.3f}",
-    )
+def _junit_case(ran: TestRun) -> JunitCase:
     failure = ran.outcome.failure
-    if ran.outcome.verdict == "skip":
-        SubElement(case, "skipped", message=escape_unprintable(ran.outcome.why))
-    elif failure is not None:
-        said = failure.summary()
-        SubElement(case, "failure", message=said).text = failure.text()
+    return JunitCase(
+        suite=ran.test.kind,
+        name=ran.test.name,
+        state=ran.outcome.verdict,
+        message=escape_unprintable(ran.outcome.why) if failure is None else failure.summary(),
+        details="" if failure is None else failure.text(),
+        seconds=ran.seconds,
+    )
 
 
 FORMS: Final[dict[str, Callable[..., str]]] = {

@@ -1,4 +1,4 @@
-"""Tests of a server, found and run: a contract made from what it declares, and cases."""
+"""Finds and runs the tests of a server: those of its contract, and the user's cases."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -10,9 +10,14 @@ import msgspec
 
 from accord.check.contract.case_file import Case
 from accord.check.contract.case_tests import case_test
-from accord.check.contract.declared_tests import ContractRules, tool_tests
+from accord.check.contract.declared_tests import (
+    ContractRules,
+    prompt_tests,
+    resource_tests,
+    template_tests,
+    tool_tests,
+)
 from accord.check.contract.model import Failure, Test, TestKind, TestOutcome, skip
-from accord.check.contract.others import prompt_tests, resource_tests, template_tests
 from accord.check.contract.tested_server import TestedServer
 from accord.check.probing.tool_calls import CallLimit, CallPlan, CallRefused
 from accord.errors import (
@@ -22,12 +27,15 @@ from accord.errors import (
     RequestError,
     RequestTimeout,
 )
+from accord.types import JsonObject
 
 _TEMPLATES: Final = "resources/templates/list"
 
 
 class TestRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A test with its outcome and the seconds it took."""
+    """A test that was run: its outcome and duration."""
+
+    __test__ = False  # pytest collects classes of this name
 
     test: Test
     outcome: TestOutcome
@@ -35,28 +43,28 @@ class TestRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ContractBroken(AssertionError):
-    """A server does not keep what it declares; the message has every failure."""
+    """A server breaks its own contract; the message has every failure."""
 
 
 def all_tests(
-    contact: TestedServer, rules: ContractRules | None, cases: Iterable[Case] = ()
+    server: TestedServer, rules: ContractRules | None, cases: Iterable[Case] = ()
 ) -> list[Test]:
-    """Return the tests that what a server declares gives rise to, and those of the cases.
+    """Return the tests of what a server declares, and those of the cases.
 
     Args:
-        contact: the server; connected to, and listed.
-        rules: what may be called; None makes no tests but those of the cases.
+        server: connected to, and listed.
+        rules: which tools may be called; None leaves only the cases.
         cases: the user's own.
 
     Raises:
-        MissingExtra: arguments cannot be generated.
-        ValueError: a tool was chosen that the server has not.
+        MissingExtra: the generator of arguments is not installed.
+        ValueError: the server does not have a tool that was chosen.
     """
-    return plan_tests(contact, rules, cases)[0]
+    return plan_tests(server, rules, cases)[0]
 
 
 def plan_tests(
-    contact: TestedServer,
+    server: TestedServer,
     rules: ContractRules | None,
     cases: Iterable[Case] = (),
     *,
@@ -65,23 +73,23 @@ def plan_tests(
     """Return the tests of `all_tests`, and which tools they will call.
 
     Args:
-        contact: the server; connected to, and listed.
-        rules: what may be called; None makes no tests but those of the cases.
+        server: connected to, and listed.
+        rules: which tools may be called; None leaves only the cases.
         cases: the user's own.
-        calls: how many calls each tool gets at most; None leaves it to the rules.
+        calls: the limit of calls for each tool; None takes it from the rules.
     """
     cases = list(cases)
     asked = Counter(case.call for case in cases if case.call is not None)
     if calls is None:
         calls = None if rules is None else rules.calls
     if calls is None:
-        # Cases were asked for one by one: no default cuts them short.
+        # The user wrote each case, so no default limit applies to them.
         calls = (rules or ContractRules()).most_calls + max(asked.values(), default=0)
     limit = CallLimit(calls)
-    contact.limit = limit
+    server.limit = limit
     for name in asked.elements():
         limit.reserve(name)
-    made, tools = ([], {}) if rules is None else _declared(contact, rules)
+    made, tools = ([], {}) if rules is None else _declared_tests(server, rules)
     refused = {name: why for name, why in tools.items() if why is not None}
     limit.decide(tools, refused)
     called = tuple(name for name in tools if name not in refused)
@@ -89,56 +97,56 @@ def plan_tests(
     return [*made, *map(case_test, cases)], plan
 
 
-def _declared(
-    contact: TestedServer, rules: ContractRules
+def _declared_tests(
+    server: TestedServer, rules: ContractRules
 ) -> tuple[list[Test], dict[str, str | None]]:
-    """Return the tests of what a server declares; and its tools, with why some are not called."""
+    """Return the tests of what a server declares, and why some of its tools are not called."""
     import_module("accord.check.contract.generation")
-    client = contact.client
+    client = server.client
     tests: list[Test] = []
     decided: dict[str, str | None] = {}
     can = client.capabilities
     if can.tools is not None:
-        tools, failed = _listed("tool", "tools/list", client.tools())
+        tools, failed = _list_entries("tool", "tools/list", client.tools())
         names = {str(each["name"]) for each in tools}
         for missing in () if failed else sorted(rules.tools - names):
-            raise ValueError(f"there is no tool {missing}; there are {', '.join(sorted(names))}")
+            raise ValueError(f"unknown tool {missing}; the server has {', '.join(sorted(names))}")
         for tool in tools:
-            why = rules.refusal(tool, is_remote=contact.is_remote)
+            why = rules.refusal(tool, is_remote=server.is_remote)
             decided[str(tool["name"])] = decided.get(str(tool["name"])) or why
             tests += tool_tests(tool, rules, why)
         tests += failed
     completes = can.completions is not None
     if can.resources is not None:
-        resources, failed = _listed("resource", "resources/list", client.resources())
+        resources, failed = _list_entries("resource", "resources/list", client.resources())
         for resource in resources:
             tests += resource_tests(resource)
         tests += failed
-        templates, failed = _listed("resource", _TEMPLATES, client.resource_templates())
+        templates, failed = _list_entries("resource", _TEMPLATES, client.resource_templates())
         for template in templates:
             tests += template_tests(template, completes=completes)
         tests += failed
     if can.prompts is not None:
-        prompts, failed = _listed("prompt", "prompts/list", client.prompts())
+        prompts, failed = _list_entries("prompt", "prompts/list", client.prompts())
         for prompt in prompts:
             tests += prompt_tests(prompt, completes=completes)
         tests += failed
     return tests, decided
 
 
-def _listed(
-    kind: TestKind, method: str, entries: Iterable[Any]
-) -> tuple[list[dict[str, Any]], list[Test]]:
-    """Return what a list has, and where it fails the test that says so: the others are tested."""
-    found: list[dict[str, Any]] = []
+def _list_entries(
+    kind: TestKind, method: str, entries: Iterable[object]
+) -> tuple[list[JsonObject], list[Test]]:
+    """Return the entries of a list; if listing fails, also a test that fails for it."""
+    found: list[JsonObject] = []
     try:
         for each in entries:
-            found.append(msgspec.to_builtins(each))  # noqa: PERF401  # what came first is kept
+            found.append(msgspec.to_builtins(each))  # noqa: PERF401  # keeps the entries before an error
     except (RequestError, RequestTimeout, RemoteProtocolError) as error:
         failure = Failure(expected="a list", came=str(error), given=method)
         outcome = TestOutcome(verdict="fail", failure=failure, calls=1)
         if method == _TEMPLATES and isinstance(error, MethodNotFound):
-            # Many servers with plain resources have no templates, and no method for them.
+            # Many servers with resources do not implement templates.
             outcome = skip(f"the server has no such method: {error}")
         test = Test(kind=kind, subject=method, name=f"{method} answers", run=lambda _: outcome)
         return found, [test]
@@ -146,7 +154,7 @@ def _listed(
 
 
 def run_tests(
-    contact: TestedServer,
+    server: TestedServer,
     tests: Sequence[Test],
     *,
     step: Callable[[int, str], object] | None = None,
@@ -154,24 +162,24 @@ def run_tests(
     """Run tests one after the other.
 
     Args:
-        contact: the server.
+        server: the server.
         tests: what to run.
-        step: told before each test how many are done and what it is called.
+        step: called before each test with the number done and the name of the test.
     """
     done: list[TestRun] = []
     for number, test in enumerate(tests):
         if step is not None:
             step(number, test.name)
         start = monotonic()
-        outcome = run_test(contact, test)
+        outcome = run_test(server, test)
         done.append(TestRun(test=test, outcome=outcome, seconds=monotonic() - start))
     return done
 
 
-def run_test(contact: TestedServer, test: Test) -> TestOutcome:
-    """Run one test; a server that cannot be reached again has failed it."""
+def run_test(server: TestedServer, test: Test) -> TestOutcome:
+    """Run one test; it fails if the server cannot be reached again."""
     try:
-        return test.run(contact)
+        return test.run(server)
     except CallRefused as error:
         return skip(str(error))
     except ConnectFailed as error:
@@ -190,21 +198,21 @@ def check_contract(
     timeout: float = 5.0,
     **options: Any,
 ) -> list[TestRun]:
-    """Hold a server to what it declares, for tests of one's own.
+    """Test a server against what it declares, from a test suite.
 
     Args:
         target: what `accord.connect` takes: a `Server`, a command, a URL.
-        tools: those that are called whatever they do, and no others.
-        allow_writes: also call tools that change something, short of destroying it.
+        tools: the only tools to call, whatever they do.
+        allow_writes: also call tools that change something, unless they destroy it.
         examples: generated arguments for each tool.
         seed: the same seed gives the same arguments.
-        calls: how many calls each tool gets at most, 100 or four times `examples` by default;
+        calls: the limit of calls for each tool, 100 or four times `examples` by default;
             tests that need more are skipped. 0 calls no tool.
         timeout: seconds to wait for each answer.
         **options: those of `accord.connect`, such as `revision="2025-06-18"`.
 
     Returns:
-        All tests with their outcomes, those that were skipped included.
+        All tests with their outcomes, including skipped ones.
 
     Raises:
         ContractBroken: at least one test failed; an AssertionError that shows each.
@@ -216,15 +224,15 @@ def check_contract(
         seed=seed,
         calls=calls,
     )
-    with TestedServer(target, options, patience=timeout) as contact:  # type: ignore[arg-type]  # theirs
-        ran = run_tests(contact, all_tests(contact, rules))
+    with TestedServer(target, options, patience=timeout) as server:  # type: ignore[arg-type]  # theirs
+        ran = run_tests(server, all_tests(server, rules))
     broken = [each for each in ran if each.outcome.failure is not None]
     if broken:
-        texts = [f"{each.test.name}\n{_indented(each.outcome)}" for each in broken]
+        texts = [f"{each.test.name}\n{_format_failure(each.outcome)}" for each in broken]
         raise ContractBroken(f"{len(broken)} of {len(ran)} tests failed\n\n" + "\n\n".join(texts))
     return ran
 
 
-def _indented(outcome: TestOutcome) -> str:
+def _format_failure(outcome: TestOutcome) -> str:
     assert outcome.failure is not None
     return "\n".join(f"  {line}" for line in outcome.failure.text().splitlines())

@@ -1,4 +1,4 @@
-"""The way to a server under test: a client that is made again when the server has ended."""
+"""A server under test: a client that connects again when the server has ended."""
 
 import base64
 import binascii
@@ -22,24 +22,24 @@ from accord.errors import (
     RequestTimeout,
     TransportError,
 )
-from accord.types import AudioContent, ImageContent
+from accord.types import AudioContent, ImageContent, JsonObject
 
 AnswerKind: TypeAlias = Literal["result", "error", "silence", "end", "breach"]
 _SHOWN: Final = 400
-# A ping that a living server would have answered.
+# Seconds for the ping that tells whether the server is still alive.
 _ALIVE: Final = 2.0
 
 
 class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one request.
+    """The answer to one request, or why it is missing.
 
     Attributes:
-        kind: a result, a JSON-RPC error, silence, the end of the server, a breach of the protocol:
-            in its answer, or in asking it at all.
+        kind: a result, a JSON-RPC error, silence, the end of the server, or a breach of the
+            protocol in the request or the answer.
         result: as the client returns it.
         code: of the error.
-        text: what the error, the end or the breach says.
-        seconds: how long it took.
+        text: the message of the error, the end or the breach.
+        seconds: the duration.
     """
 
     kind: AnswerKind
@@ -49,7 +49,7 @@ class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
 
     def summary(self) -> str:
-        """Say it in one line."""
+        """Return the answer in one line."""
         if self.kind == "result":
             return format_json(msgspec.to_builtins(self.result))
         if self.kind == "error":
@@ -58,13 +58,13 @@ class ServerAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """How `accord call` reaches the same server: the words before and after what is called."""
+    """How `accord call` reaches the same server: the words before and after the arguments."""
 
     before: str = ""
     after: str = ""
 
-    def call(self, name: str, arguments: Mapping[str, Any]) -> str:
-        """Return the command that calls a tool with just these arguments."""
+    def call(self, name: str, arguments: JsonObject) -> str:
+        """Return the command that calls a tool with exactly these arguments."""
         sent = json.dumps(arguments, ensure_ascii=False)
         if not sent.isprintable():
             sent = json.dumps(arguments)
@@ -90,11 +90,13 @@ class TestedServer:
         target: what `accord.connect` takes.
         options: those of `accord.connect`.
         patience: seconds to wait for each answer.
-        way: how the command line reaches the same server.
+        command: how the command line reaches the same server.
 
     Attributes:
         limit: which tools may be called, and how often.
     """
+
+    __test__ = False  # pytest collects classes of this name
 
     def __init__(
         self,
@@ -102,10 +104,10 @@ class TestedServer:
         options: ConnectOptions | None = None,
         *,
         patience: float = 5.0,
-        way: CallCommand | None = None,
+        command: CallCommand | None = None,
     ) -> None:
         self.patience = patience
-        self.way = way or CallCommand()
+        self.command = command or CallCommand()
         self.limit = CallLimit()
         self._target = target
         self._options: ConnectOptions = options or {}
@@ -119,7 +121,7 @@ class TestedServer:
 
     @property
     def is_remote(self) -> bool:
-        """Whether the server was there before the test, behind a URL."""
+        """Whether the server is behind a URL, not launched by the test."""
         return isinstance(self._target, str)
 
     @property
@@ -136,7 +138,7 @@ class TestedServer:
         return self._client
 
     def close(self) -> None:
-        """End the connection; may be repeated."""
+        """Close the connection; may be repeated."""
         client, self._client = self._client, None
         if client is not None:
             client.close()
@@ -144,7 +146,7 @@ class TestedServer:
     def ask(
         self, request: Callable[..., Any], *args: Any, patience: float | None = None
     ) -> ServerAnswer:
-        """Make one request with a method of the blocking client, and see what comes of it."""
+        """Make one request with a method of the blocking client, and return its answer."""
         client = self.client
         patience = self.patience if patience is None else patience
         start = monotonic()
@@ -164,15 +166,13 @@ class TestedServer:
             answer = ServerAnswer(kind="result", result=result)
         return msgspec.structs.replace(answer, seconds=monotonic() - start)
 
-    def call(
-        self, name: str, arguments: Mapping[str, Any], *, is_reserved: bool = False
-    ) -> ServerAnswer:
-        """Call a tool; media that are no base64 are a breach.
+    def call(self, name: str, arguments: JsonObject, *, is_reserved: bool = False) -> ServerAnswer:
+        """Call a tool; media that are not base64 are a breach.
 
         Args:
             name: the tool.
-            arguments: what it is given.
-            is_reserved: whether the user asked for this call, and one was reserved for it.
+            arguments: its arguments.
+            is_reserved: whether the call was reserved for a case of the user.
 
         Raises:
             CallRefused: the tool may not be called, or not again.
@@ -186,12 +186,12 @@ class TestedServer:
             for block in answer.result.content:
                 if isinstance(block, ImageContent | AudioContent) and not _is_base64(block.data):
                     return ServerAnswer(
-                        kind="breach", text=f"{block.mime_type} content is no base64"
+                        kind="breach", text=f"{block.mime_type} content is not base64"
                     )
         return answer
 
     def is_alive(self) -> bool:
-        """Whether the server still answers after what it was sent."""
+        """Return whether the server still answers a ping."""
         if self._client is None:
             return False
         try:
@@ -205,7 +205,7 @@ class TestedServer:
         return True
 
     def _recover(self) -> None:
-        """Leave a server that hangs: the next request shall not suffer for this one."""
+        """Disconnect from a server that hangs, so that the next request is not affected."""
         with contextlib.suppress(AccordError):
             self.is_alive()
 
@@ -218,7 +218,7 @@ def _is_base64(text: str) -> bool:
     return True
 
 
-def format_json(value: Any) -> str:
-    """Return JSON in one line, cut where it becomes unreadable."""
+def format_json(value: object) -> str:
+    """Return JSON in one line; a long value is cut."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"

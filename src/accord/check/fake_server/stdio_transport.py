@@ -10,7 +10,8 @@ import msgspec
 
 from accord.check.fake_server import stdio_relay
 from accord.check.probing.message_log import MessageLog
-from accord.check.probing.raw_connection import ConnectionEnded, RawConnection
+from accord.check.probing.raw_carrier import ConnectionEnded
+from accord.check.probing.raw_connection import RawConnection
 
 if TYPE_CHECKING:
     from accord.check.fake_server.server import FakeServer

@@ -1,4 +1,4 @@
-"""Obtaining a token for a check, as a client does: by OAuth, asking a person where it must be."""
+"""Obtains a token for a check by OAuth, as a client does; the user may have to sign in."""
 
 import time
 from typing import TYPE_CHECKING, Final
@@ -20,13 +20,13 @@ _NEWEST: Final = [row.id for row in REVISIONS.values() if row.handshake][-1]
 
 
 class Granted(msgspec.Struct, frozen=True, kw_only=True):
-    """What an authorization server gave for the check.
+    """The token that an authorization server issued for the check.
 
     Attributes:
         token: for the server under check.
-        client_id: whom it was given to.
-        lifetime: seconds that it is good for; None where nobody says.
-        is_rotated: whether another refresh token came with the next one; None where there is none.
+        client_id: of the client it was issued to.
+        lifetime: seconds until it expires; None if unknown.
+        is_rotated: whether refreshing it issued a new refresh token; None if it has none.
     """
 
     token: str
@@ -39,15 +39,15 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def obtain(subject: Subject, oauth: "OAuth | None" = None) -> Granted | None:
-    """Obtain a token for a server that asks for one; None where it does not.
+    """Obtain a token for a server that asks for one; return None if it does not.
 
     Args:
         subject: the server.
-        oauth: an `accord.auth.OAuth` in place of one that opens a browser; with a store of its own.
+        oauth: used in place of one that opens a browser; has its own store.
 
     Raises:
-        ConnectFailed: the server cannot be reached, or none could be obtained.
-        MissingExtra: what it takes is not installed.
+        ConnectFailed: the server cannot be reached, or no token could be obtained.
+        MissingExtra: the auth extra is not installed.
     """
     try:
         from accord.auth import MemoryStore, OAuth
@@ -56,21 +56,21 @@ async def obtain(subject: Subject, oauth: "OAuth | None" = None) -> Granted | No
         raise MissingExtra("auth", needed_for="obtaining a token") from None
     if oauth is None:
         oauth = OAuth(client_name="accord check", store=MemoryStore())
-    challenge = await _challenge_of(subject)
+    challenge = await _get_challenge(subject)
     if challenge is None:
         return None
     try:
         await oauth.challenged(Challenge(url=subject.url, status=401, values=challenge))
-        grant = await _stored(oauth, subject.url)
+        grant = await _read_grant(oauth, subject.url)
         if grant is None:
             raise FlowFailed("token", asked=subject.url, came="no token", hint="")
-        # A secret that was given is not stored with the grant, and has to be shown for another.
-        return await _renewed(subject.url, grant, may_ask=oauth.client_secret is None)
+        # A given secret is not stored with the grant, so it cannot be refreshed here.
+        return await _refresh(subject.url, grant, may_ask=oauth.client_secret is None)
     except AuthError as error:
         raise ConnectFailed(f"{subject.name}: no token could be obtained: {error}") from None
 
 
-async def _challenge_of(subject: Subject) -> tuple[str, ...] | None:
+async def _get_challenge(subject: Subject) -> tuple[str, ...] | None:
     params = {"protocolVersion": _NEWEST, "capabilities": {}, "clientInfo": CLIENT_INFO}
     message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
     http = msgspec.structs.replace(subject, form="http")
@@ -86,7 +86,7 @@ async def _challenge_of(subject: Subject) -> tuple[str, ...] | None:
     return () if challenge is None else (challenge,)
 
 
-async def _stored(oauth: "OAuth", url: str) -> "Grant | None":
+async def _read_grant(oauth: "OAuth", url: str) -> "Grant | None":
     from accord.auth.discovery import canonical_resource
     from accord.auth.tokens import Grant
 
@@ -98,8 +98,8 @@ async def _stored(oauth: "OAuth", url: str) -> "Grant | None":
     return None if text is None else msgspec.json.decode(text, type=Grant)
 
 
-async def _renewed(url: str, grant: "Grant", *, may_ask: bool) -> Granted:
-    """Renew a token before anything rests on it: an older one may be revoked by that."""
+async def _refresh(url: str, grant: "Grant", *, may_ask: bool) -> Granted:
+    """Refresh a token before the check uses it, because that may revoke the older one."""
     from accord.auth.flow import refresh
     from accord.auth.sending import AddressPolicy, GuardedSender
 

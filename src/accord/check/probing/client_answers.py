@@ -1,9 +1,10 @@
-"""How the checker's client answers what a server asks: plainly, and only what it declared."""
+"""The plain answers of the checker's client to the requests of a server."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from accord.check.probing.samples import sample
+from accord.types import JsonObject
 
 _NEEDS: Final = {
     "roots/list": "roots",
@@ -12,20 +13,20 @@ _NEEDS: Final = {
 }
 
 
-def answer_to(question: Mapping[str, Any], capabilities: Mapping[str, Any]) -> dict[str, Any]:
+def answer_to(question: JsonObject, capabilities: Mapping[str, object]) -> JsonObject:
     """Return the answer of a client that declared these capabilities."""
     method, params = question.get("method"), question.get("params")
-    answer: dict[str, Any] = {"jsonrpc": "2.0", "id": question.get("id")}
+    answer: JsonObject = {"jsonrpc": "2.0", "id": question.get("id")}
     needed = _NEEDS.get(str(method))
     if method == "ping":
         return answer | {"result": {}}
     if needed is None or needed not in capabilities:
-        return answer | {"error": {"code": -32601, "message": f"there is no method {method!s:.80}"}}
+        return answer | {"error": {"code": -32601, "message": f"unknown method {method!s:.80}"}}
     params = params if isinstance(params, dict) else {}
     return answer | {"result": _result(str(method), params)}
 
 
-def _result(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+def _result(method: str, params: JsonObject) -> JsonObject:
     if method == "roots/list":
         return {"roots": [{"uri": "file:///accord-check", "name": "accord-check"}]}
     if method == "sampling/createMessage":

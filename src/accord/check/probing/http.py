@@ -13,12 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
-from accord.check.probing.raw_connection import (
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-    RawConnection,
-)
+from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_connection import RawConnection
 from accord.errors import ConnectFailed, MissingExtra
 from accord.protocol.revisions import REVISIONS
 from accord.trace import HttpFacts
@@ -272,7 +268,7 @@ class HttpCarrier(_Web):
                 return
             body = await response.content.read(_MOST)
             facts = HttpFacts(status=response.status, headers=heads_of(response))
-            self.line.refused(data, body, facts)
+            self.line.receive_refusal(data, body, facts)
 
     def agree(self, revision: Any) -> None:
         """Take note of the revision that was agreed on."""

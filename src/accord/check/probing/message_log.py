@@ -1,34 +1,36 @@
-"""What travelled on one line: kept as records, judged by a monitor while it travels."""
+"""The messages of one connection: recorded, and judged by a monitor as they travel."""
 
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from time import monotonic
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from accord.protocol.monitor import Evidence, Monitor
 from accord.trace import HttpFacts, Party, Record, Transport
-from accord.types import RevisionId
+from accord.types import JsonObject, RevisionId
 
-# Evidence needs the last few messages; a flood must cost no more than this.
+# Evidence needs only the last messages, and a flood must not fill the memory.
 _KEPT: Final = 400
-_SHOWN: Final = 400
+_EXCERPT: Final = 400
 _LAST: Final = 4
-# What an HTTP head says that a breach may be about; none of it is secret.
-_TOLD: Final = frozenset({"accept", "content-type", "host", "mcp-protocol-version", "origin"})
+# The headers that a violation may be about; none of them is secret.
+_SHOWN_HEADERS: Final = frozenset(
+    {"accept", "content-type", "host", "mcp-protocol-version", "origin"}
+)
 _LARGEST: Final = 64 * 1024
 
 
 class MessageLog:
-    """The records of one line, the newest of them kept, all of them judged.
+    """The records of one connection: all of them are judged, the newest are kept.
 
     Args:
-        transport: what the line runs over.
+        transport: the transport of the connection.
         judged: the party under check.
-        revision: judge by this one; None finds it in the handshake.
-        is_judged: False where the checker itself breaks the rules, so that answers prove nothing.
+        revision: the revision to judge by; None takes it from the handshake.
+        is_judged: False if the checker itself breaks rules, so that answers prove nothing.
     """
 
     def __init__(
@@ -48,14 +50,14 @@ class MessageLog:
         self._is_whole = True
         self._start = monotonic()
 
-    def take(self, sender: Party, data: bytes, http: HttpFacts | None = None) -> Any:
-        """Keep what a party sent; returns it decoded, None where it is no JSON."""
-        message: Any = None
+    def take(self, sender: Party, data: bytes, http: HttpFacts | None = None) -> object:
+        """Record the message of a party; return it decoded, or None if it is not JSON."""
+        message: object = None
         is_json = True
         try:
             message = msgspec.json.decode(data)
         except (ValueError, RecursionError):
-            # jsonrpc.encoding.utf8: a message but for its bytes is judged as one.
+            # jsonrpc.encoding.utf8: a message in another encoding is still judged as a message.
             is_json = _is_json(data.decode(errors="replace")) and not _is_text(data)
         self.count += 1
         record = Record(
@@ -75,7 +77,7 @@ class MessageLog:
         return message
 
     def judge(self) -> bool:
-        """Begin to judge, from the first record on; False where not all of them were kept."""
+        """Begin to judge, from the first record on; return False if some were not kept."""
         if self._is_whole:
             self.monitor = self._monitor()
             for record in self.records:
@@ -83,17 +85,17 @@ class MessageLog:
         return self._is_whole
 
     def close(self) -> None:
-        """End the recording: what was held back is judged now."""
+        """End the recording; the monitor judges the records it held back."""
         if self.monitor is not None:
             self.monitor.close()
 
     def last(self, count: int = _LAST) -> list[Evidence]:
-        """Return the newest records as evidence, in the order they travelled."""
-        return [_shown(record) for record in list(self.records)[-count:]]
+        """Return the newest records as evidence, in order."""
+        return [_evidence(record) for record in list(self.records)[-count:]]
 
-    def evidence_of_exchange(self, id: Any) -> list[Evidence]:
-        """Return a request and what answers it, as evidence."""
-        return self._chosen(
+    def evidence_of_exchange(self, id: object) -> list[Evidence]:
+        """Return a request and its answer as evidence."""
+        return self._find_records(
             lambda record, message: (
                 message.get("id") == id
                 and type(message.get("id")) is type(id)
@@ -101,33 +103,33 @@ class MessageLog:
             )
         )
 
-    def evidence_of(self, messages: Iterable[Any]) -> list[Evidence]:
-        """Return these messages as evidence, each as it travelled last.
+    def evidence_of(self, messages: Iterable[object]) -> list[Evidence]:
+        """Return the last record of each of these messages as evidence.
 
-        A message may be bytes that are none, a batch, or one that is part of a batch.
+        A message may be raw bytes, a batch, or a part of a batch.
         """
         wanted = list(messages)
         found: list[Record] = []
         for record in reversed(self.records):
-            decoded = _decoded(record)
+            decoded = _decode(record)
             parts = [decoded, *(decoded if isinstance(decoded, list) else ()), _bytes_of(record)]
-            meant = [each for each in wanted if each is not None and each in parts]
-            if meant:
+            matched = [each for each in wanted if each is not None and each in parts]
+            if matched:
                 found.append(record)
-                wanted = [each for each in wanted if each not in meant]
-        return [_shown(record) for record in reversed(found)]
+                wanted = [each for each in wanted if each not in matched]
+        return [_evidence(record) for record in reversed(found)]
 
     def evidence_since(self, number: int) -> list[Evidence]:
-        """Return what travelled from a record on, as evidence: the first ones count."""
-        return [_shown(each) for each in self.records if (each.number or 0) >= number][:_LAST]
+        """Return the first records from this number on, as evidence."""
+        return [_evidence(each) for each in self.records if (each.number or 0) >= number][:_LAST]
 
-    def _chosen(self, is_meant: Callable[[Record, dict[str, Any]], bool]) -> list[Evidence]:
+    def _find_records(self, matches: Callable[[Record, JsonObject], bool]) -> list[Evidence]:
         found = []
         for record in self.records:
-            message = _decoded(record)
+            message = _decode(record)
             for each in message if isinstance(message, list) else [message]:
-                if isinstance(each, dict) and is_meant(record, each):
-                    found.append(_shown(record))
+                if isinstance(each, dict) and matches(record, each):
+                    found.append(_evidence(record))
                     break
         return found
 
@@ -138,7 +140,7 @@ def _bytes_of(record: Record) -> bytes:
     return (record.raw or "").encode(errors="surrogatepass")
 
 
-def _decoded(record: Record) -> Any:
+def _decode(record: Record) -> object:
     try:
         return None if record.message is None else msgspec.json.decode(record.message)
     except (ValueError, RecursionError):
@@ -146,7 +148,9 @@ def _decoded(record: Record) -> Any:
 
 
 def _cut(record: Record, data: bytes) -> Record:
-    return msgspec.structs.replace(record, message=None, raw=data[:_SHOWN].decode(errors="replace"))
+    return msgspec.structs.replace(
+        record, message=None, raw=data[:_EXCERPT].decode(errors="replace")
+    )
 
 
 def _is_json(text: str) -> bool:
@@ -165,12 +169,18 @@ def _is_text(data: bytes) -> bool:
     return True
 
 
-def _shown(record: Record) -> Evidence:
+def _evidence(record: Record) -> Evidence:
     http = record.http
     head = ""
     if http is not None:
-        told = ", ".join(f"{key}: {text}" for key, text in http.headers.items() if key in _TOLD)
-        head = f"HTTP {http.status or http.method} " + (f"({told}) " if told else "")
+        headers = ", ".join(
+            f"{key}: {text}" for key, text in http.headers.items() if key in _SHOWN_HEADERS
+        )
+        head = f"HTTP {http.status or http.method} " + (f"({headers}) " if headers else "")
     text = _bytes_of(record).decode(errors="replace") or "(no body)"
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
-    return Evidence(f"{head}message", record.sender, record.number, shown)
+    return Evidence(f"{head}message", record.sender, record.number, shorten(text, _EXCERPT))
+
+
+def shorten(text: str, limit: int) -> str:
+    """Return the beginning of a long text."""
+    return text if len(text) <= limit else f"{text[:limit]}..."

@@ -1,7 +1,7 @@
-"""A line to a server under check: whatever is asked for is said, right or wrong; all is heard.
+"""A raw connection to a server under check: sends anything, valid or not, and keeps all messages.
 
-No rule of the protocol is enforced here. Silence and endings are exceptions with names, so that a
-scenario can make verdicts of them.
+No rule of the protocol is enforced here. Missing answers and closed connections are exceptions, so
+that a scenario can make verdicts of them.
 """
 
 import asyncio
@@ -9,16 +9,17 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import msgspec
 
 from accord.check.probing.client_answers import answer_to
-from accord.check.probing.message_log import MessageLog
+from accord.check.probing.message_log import MessageLog, shorten
+from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout, RawCarrier
 from accord.check.probing.tool_calls import CallLimit
-from accord.errors import AccordError
 from accord.protocol.violation import OTHER
 from accord.trace import HttpFacts, Party
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.protocol.monitor import Evidence
@@ -26,52 +27,23 @@ if TYPE_CHECKING:
 
 
 CLIENT_INFO: Final = {"name": "accord-check", "version": "1"}
-EVERYTHING: Final[Mapping[str, Any]] = {
+EVERYTHING: Final[Mapping[str, object]] = {
     "roots": {"listChanged": True},
     "sampling": {},
     "elicitation": {},
 }
-# No check makes a server say as much as this on one line.
+# No check makes a server send as many messages on one connection.
 _FLOOD: Final = 20_000
-# How many times as long the first answer may take.
+# The first answer may take this many times the patience.
 _STARTING: Final = 4
+_EXCERPT: Final = 200
 _ids = count(1)
 
 
-class MessageTimeout(AccordError):
-    """What was waited for did not come in time.
-
-    Attributes:
-        method: of the request whose answer is missing; empty where something else is.
-        has_started: whether the server had said anything at all on this line.
-    """
-
-    def __init__(self, text: str, *, method: str = "", has_started: bool = True) -> None:
-        super().__init__(text)
-        self.method = method
-        self.has_started = has_started
-
-
-class ConnectionEnded(AccordError):
-    """The server ended the line, or itself.
-
-    Attributes:
-        has_started: whether the server had said anything at all on this line.
-    """
-
-    def __init__(self, text: str, *, has_started: bool = True) -> None:
-        super().__init__(text)
-        self.has_started = has_started
-
-
-class AuthorizationRequired(ConnectionEnded):
-    """The server wants to know who is there before anything else."""
-
-
 class Reply(msgspec.Struct, frozen=True):
-    """The answer to a request, as it came."""
+    """The answer to a request, as received."""
 
-    message: Mapping[str, Any]
+    message: JsonObject
 
     @property
     def is_error(self) -> bool:
@@ -79,37 +51,23 @@ class Reply(msgspec.Struct, frozen=True):
         return "error" in self.message
 
     @property
-    def code(self) -> Any:
-        """The code of the error, None where there is none."""
+    def code(self) -> object:
+        """The code of the error, or None."""
         error = self.message.get("error")
         return error.get("code") if isinstance(error, dict) else None
 
     @property
-    def result(self) -> dict[str, Any]:
-        """The result, empty where there is none that is an object."""
+    def result(self) -> JsonObject:
+        """The result; empty if it is missing or not an object."""
         result = self.message.get("result")
         return result if isinstance(result, dict) else {}
 
     def __str__(self) -> str:
-        text = msgspec.json.encode(self.message).decode()
-        return text if len(text) <= 200 else f"{text[:200]}..."
+        return shorten(msgspec.json.encode(self.message).decode(), _EXCERPT)
 
 
-Respond: TypeAlias = Callable[["RawConnection", dict[str, Any]], Coroutine[Any, Any, None]]
-"""Answers a request of the other party, in place of the plain answers of a client."""
-
-
-class RawCarrier(Protocol):
-    """The transport of a line."""
-
-    async def open(self, line: "RawConnection") -> None:
-        """Make the connection; what comes is handed to `line.hear`."""
-
-    async def send(self, data: bytes) -> None:
-        """Send these bytes as one message."""
-
-    async def close(self) -> None:
-        """End the connection within a bounded time."""
+Respond: TypeAlias = Callable[["RawConnection", JsonObject], Coroutine[Any, Any, None]]
+"""Answers a request of the peer, in place of `client_answers`."""
 
 
 class RawConnection:
@@ -117,29 +75,28 @@ class RawConnection:
 
     Args:
         carrier: the transport.
-        tape: keeps and judges what travels.
+        log: records and judges the messages.
         patience: seconds to wait for an answer.
-        grace: how many times as long an answer may take before it counts as missing.
-        starting: seconds to wait for the first word; four times the patience by default.
-        me: the part that the checker plays.
-        limit: which tools may be called here, and how often; None where none are.
+        grace: how many times the patience an answer may take before it counts as missing.
+        starting: seconds to wait for the first message; four times the patience by default.
+        me: the party that the checker plays.
+        limit: counts the calls of tools; None allows all.
 
     Attributes:
-        heard: every message of the other party, in order.
-        opening: the server's answer to initialize.
-        opening_proof: the exchange of which that was a part, as evidence.
-        ended: why the line ended; None while it lasts.
-        asked: the methods of all requests of the other party.
-        late: names of tools that were answered after the patience was over, or not at all, with
-            the seconds that were waited.
-        proof: returns what shows how the last thing that was tried went; None where nothing was.
-        first_answer: seconds from the first message to the first word of the other party.
+        received: every message of the peer, in order.
+        opening: the server's result of initialize.
+        opening_proof: the initialize exchange, as evidence.
+        ended: why the connection ended; None while it is open.
+        asked: the methods of all requests of the peer.
+        late: names of tools that answered after the patience, or not at all, with the seconds.
+        proof: returns the evidence of the last request; None before the first one.
+        first_answer: seconds from the first message to the first one of the peer.
     """
 
     def __init__(
         self,
         carrier: RawCarrier,
-        tape: MessageLog,
+        log: MessageLog,
         *,
         patience: float = 5.0,
         grace: float = 1.0,
@@ -149,7 +106,7 @@ class RawConnection:
     ) -> None:
         self.carrier: Any = carrier
         self.me: Party = me
-        self.log = tape
+        self.log = log
         self.patience = patience
         self.limit = limit
         self.asked: set[str] = set()
@@ -160,11 +117,11 @@ class RawConnection:
         self._starting = patience * _STARTING if starting is None else starting
         self._first_said: float | None = None
         self._requests: dict[tuple[type, Any], tuple[str, Any]] = {}
-        self.received: list[dict[str, Any]] = []
-        self.opening: dict[str, Any] = {}
+        self.received: list[JsonObject] = []
+        self.opening: JsonObject = {}
         self.opening_proof: list[Evidence] = []
         self.revision: RevisionId | None = None
-        self.client_capabilities: Mapping[str, Any] = {}
+        self.client_capabilities: Mapping[str, object] = {}
         self.ended: str | None = None
         self.answers_questions = True
         self.respond: Respond | None = None
@@ -185,7 +142,7 @@ class RawConnection:
         await self.close()
 
     async def close(self) -> None:
-        """End the line within a bounded time; may be repeated."""
+        """Close the connection within a bounded time; may be repeated."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -193,13 +150,13 @@ class RawConnection:
         await self.carrier.close()
         self.log.close()
 
-    # -- hearing, called by the carrier
+    # -- receiving, called by the carrier
 
     def hear(self, data: bytes, http: HttpFacts | None = None) -> None:
-        """Take what the other party sent."""
+        """Take a message of the peer."""
         self._note_first_word()
         if self.log.count >= _FLOOD:
-            self.end(f"the server floods the line: more than {_FLOOD} messages")
+            self.end(f"the server floods the connection: more than {_FLOOD} messages")
             return
         found = self.log.take(OTHER[self.me], data, http)
         for message in found if isinstance(found, list) else [found]:
@@ -216,14 +173,14 @@ class RawConnection:
             self.first_answer = asyncio.get_running_loop().time() - self._first_said
         self._has_spoken = True
 
-    def refused(self, data: bytes, answer: bytes, http: HttpFacts) -> None:
+    def receive_refusal(self, data: bytes, answer: bytes, http: HttpFacts) -> None:
         """Take the refusal of a message by an HTTP status.
 
-        What refuses a request answers it, although it may name no id; what refuses a notification
-        is no answer at all.
+        The refusal of a request answers it even without an id; the refusal of a notification is
+        not an answer.
         """
         self._note_first_word()
-        sent, found = _decoded(data), _decoded(answer)
+        sent, found = _decode(data), _decode(answer)
         if not isinstance(sent, dict) or not isinstance(sent.get("method"), str):
             self.hear(answer, http)
             return
@@ -240,46 +197,46 @@ class RawConnection:
             self._changed.set()
 
     def end(self, why: str) -> None:
-        """Note that nothing more will come."""
+        """Record that no more messages will arrive."""
         self.ended = self.ended or why
         self._changed.set()
 
-    def _spawn(self, question: dict[str, Any]) -> None:
+    def _spawn(self, question: JsonObject) -> None:
         if self.respond is None:
             work = self.say(answer_to(question, self.client_capabilities))
         else:
             work = self.respond(self, question)
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._answered)
+        task.add_done_callback(self._finish_task)
 
-    def _answered(self, task: "asyncio.Task[Any]") -> None:
+    def _finish_task(self, task: "asyncio.Task[Any]") -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # the line ended meanwhile: whoever waits is told by that
+            task.exception()  # the connection ended, which every waiting caller learns by itself
 
-    # -- saying
+    # -- sending
 
-    async def say(self, message: Any, http: HttpFacts | None = None) -> None:
-        """Send a message, or bytes that are none.
+    async def say(self, message: object, http: HttpFacts | None = None) -> None:
+        """Send a message, or bytes as they are.
 
         Raises:
-            ConnectionEnded: the server no longer listens.
+            ConnectionEnded: the connection is closed.
             CallRefused: it calls a tool that may not be called, or not again.
         """
         self.claim(message)
         await self._send(message, http)
 
-    def claim(self, message: Any) -> None:
+    def claim(self, message: object) -> None:
         """Count the calls of tools in a message that is about to be sent.
 
         Raises:
-            CallRefused: one of them may not be made.
+            CallRefused: one of them is not allowed.
         """
         if self.limit is not None:
-            self.limit.claim_all(_decoded(message) if isinstance(message, bytes) else message)
+            self.limit.claim_all(_decode(message) if isinstance(message, bytes) else message)
 
-    async def _send(self, message: Any, http: HttpFacts | None = None) -> None:
+    async def _send(self, message: object, http: HttpFacts | None = None) -> None:
         data = message if isinstance(message, bytes) else msgspec.json.encode(message)
         if self.ended is not None:
             raise ConnectionEnded(self.ended, has_started=self._has_spoken)
@@ -289,21 +246,21 @@ class RawConnection:
             self.log.take(self.me, data, http)
         await self.carrier.send(data)
 
-    async def notify(self, method: str, params: Any = None) -> None:
+    async def notify(self, method: str, params: object = None) -> None:
         """Send a notification."""
-        message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+        message: JsonObject = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = params
         await self.say(message)
 
-    async def begin(self, method: str, params: Any = None, *, id: Any = None) -> Any:
+    async def begin(self, method: str, params: object = None, *, id: Any = None) -> Any:
         """Send a request and return its id without waiting for the answer."""
         message = _request(method, params, id)
         self.claim(message)
         await self._begin(message)
         return message["id"]
 
-    async def _begin(self, message: dict[str, Any]) -> None:
+    async def _begin(self, message: JsonObject) -> None:
         id, params = message["id"], message.get("params")
         name = params.get("name") if isinstance(params, dict) else None
         self._requests[type(id), id] = message["method"], name
@@ -311,37 +268,37 @@ class RawConnection:
         try:
             await self._send(message)
         except MessageTimeout as error:
-            # Over HTTP a server may take a request by answering it.
+            # Over HTTP the request may be accepted only with its answer.
             self._note_late(id, self.longest)
             raise self._missing(id, error) from None
 
-    async def start(self, method: str, params: Any = None, *, id: Any = None) -> Any:
-        """Send a request and return its id without waiting until the server took it.
+    async def start(self, method: str, params: object = None, *, id: Any = None) -> Any:
+        """Send a request in a task of its own, and return its id.
 
-        Over HTTP a server may take a request by answering it: several that are begun like this
-        are under way together. Whether it could be sent is seen by who waits for the answer.
+        Over HTTP a request may be accepted only with its answer, so this is how several requests
+        run at once. `reply_to` raises if it could not be sent.
 
         Raises:
             CallRefused: it calls a tool that may not be called, or not again.
         """
         message = _request(method, params, id)
-        # Not in the task: a call that is refused there would look like a lost answer.
+        # Not in the task, where a refused call would look like a lost answer.
         self.claim(message)
         task = asyncio.get_running_loop().create_task(self._begin(message))
         self._tasks.add(task)
-        task.add_done_callback(self._answered)
-        # Over a pipe it is written now: messages arrive in the order they were sent.
+        task.add_done_callback(self._finish_task)
+        # Lets the task write now, so that messages arrive in order over a pipe.
         await asyncio.sleep(0)
         return message["id"]
 
     async def ask(
-        self, method: str, params: Any = None, *, id: Any = None, patience: float | None = None
+        self, method: str, params: object = None, *, id: Any = None, patience: float | None = None
     ) -> Reply:
         """Send a request and wait for its answer.
 
         Raises:
-            MessageTimeout: none came in time.
-            ConnectionEnded: the line ended first.
+            MessageTimeout: it did not arrive in time.
+            ConnectionEnded: the connection ended first.
         """
         used = await self.begin(method, params, id=id)
         return await self.reply_to(used, patience=patience, what=method)
@@ -352,8 +309,8 @@ class RawConnection:
         """Wait for the answer to a request.
 
         Raises:
-            MessageTimeout: none came in time.
-            ConnectionEnded: the line ended first.
+            MessageTimeout: it did not arrive in time.
+            ConnectionEnded: the connection ended first.
         """
         self.proof = partial(self.log.evidence_of_exchange, id)
         wait = self.longest if patience is None else patience
@@ -376,11 +333,11 @@ class RawConnection:
     @property
     def longest(self) -> float:
         """Seconds after which an answer counts as missing."""
-        # Before its first word a server has to start.
+        # Before its first message a server has to start.
         return self.patience * self._grace if self._has_spoken else self._starting
 
     def method_of(self, id: Any) -> str:
-        """Return the method of a request that was sent; empty where there was none."""
+        """Return the method of a request that was sent; empty for an unknown id."""
         return self._requests.get((type(id), id), ("", None))[0]
 
     def _missing(self, id: Any, error: MessageTimeout) -> MessageTimeout:
@@ -393,17 +350,17 @@ class RawConnection:
 
     async def until(
         self,
-        is_wanted: Callable[[dict[str, Any]], bool],
+        is_wanted: Callable[[JsonObject], bool],
         what: str,
         *,
         since: int = 0,
         patience: float | None = None,
-    ) -> dict[str, Any]:
-        """Wait for a message of the server, or find it among those heard since then.
+    ) -> JsonObject:
+        """Wait for a message of the server; messages from number `since` on count too.
 
         Raises:
-            MessageTimeout: it did not come in time.
-            ConnectionEnded: the line ended first.
+            MessageTimeout: it did not arrive in time.
+            ConnectionEnded: the connection ended first.
         """
         if patience is None:
             patience = self.patience if self._has_spoken else self._starting
@@ -425,15 +382,15 @@ class RawConnection:
                     await self._changed.wait()
             except TimeoutError:
                 raise MessageTimeout(
-                    f"{what} did not come within {patience:.3g} s", has_started=self._has_spoken
+                    f"{what} did not arrive within {patience:.3g} s", has_started=self._has_spoken
                 ) from None
 
-    def point_at(self, *messages: Any) -> None:
-        """Name the messages, sent or heard, that the next verdict is about."""
+    def point_at(self, *messages: object) -> None:
+        """Choose the messages, sent or received, that prove the next verdict."""
         self.proof = partial(self.log.evidence_of, messages)
 
-    async def collect(self, seconds: float) -> list[dict[str, Any]]:
-        """Listen for so long and return what came."""
+    async def collect(self, seconds: float) -> list[JsonObject]:
+        """Wait for some seconds and return the messages of that time."""
         place = len(self.received)
         deadline = asyncio.get_running_loop().time() + seconds
         while self.ended is None:
@@ -449,10 +406,10 @@ class RawConnection:
         self,
         revision: str,
         *,
-        capabilities: Mapping[str, Any] | None = None,
+        capabilities: Mapping[str, object] | None = None,
         is_confirmed: bool = True,
     ) -> Reply:
-        """Open the conversation."""
+        """Do the handshake; send initialized too unless `is_confirmed` is False."""
         self.client_capabilities = EVERYTHING if capabilities is None else capabilities
         params = {
             "protocolVersion": revision,
@@ -473,12 +430,12 @@ class RawConnection:
 
 
 def next_id() -> int:
-    """Return an id that was never used by this process."""
+    """Return an id that this process never used before."""
     return next(_ids)
 
 
-def _request(method: str, params: Any, id: Any) -> dict[str, Any]:
-    message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
+def _request(method: str, params: object, id: Any) -> JsonObject:
+    message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": method}
     if id is None:
         message["id"] = next_id()
     if params is not None:
@@ -486,12 +443,12 @@ def _request(method: str, params: Any, id: Any) -> dict[str, Any]:
     return message
 
 
-def _decoded(data: bytes) -> Any:
+def _decode(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except (ValueError, RecursionError):
         return None
 
 
-def _is_same(one: Any, other: Any) -> bool:
+def _is_same(one: object, other: object) -> bool:
     return type(one) is type(other) and bool(one == other)

@@ -1,35 +1,177 @@
-"""What a server offers, and which of its tools a check will call, found out before any call."""
+"""What a server says of itself under one revision: found out before the scenarios run.
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+`discover` lists what the server offers, `ServerFacts` decides which tools may be called, and
+`try_tools` calls each of them once: slow ones are not called again, because from outside a long
+task looks like a lost answer.
+"""
 
-from accord.check.probing.probe import CheckRules, ServerFacts, list_all
-from accord.check.probing.raw_connection import (
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-    RawConnection,
-)
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Sequence
+from contextvars import ContextVar
+from typing import Final, TypeAlias
+
+import msgspec
+
+from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.samples import hasty, sample
 from accord.check.probing.subject import Subject
-from accord.check.probing.tool_calls import CallLimit, CallPlan
+from accord.check.probing.tool_calls import DEFAULT_CALLS, CallLimit, CallPlan, refuse_tool
+from accord.check.report import sort_revisions
 from accord.errors import AccordError, ConnectFailed
+from accord.protocol.monitor import Verdict
 from accord.protocol.revisions import REVISIONS
-from accord.types import RevisionId, ToolAnnotations
+from accord.trace import Transport
+from accord.types import JsonObject, RevisionId, ToolAnnotations
 from accord.types._base import lifetime_of
+
+_PAGES: Final = 50
+# A server with hundreds of tools is known by these.
+_TOOLS: Final = 20
+# Scenarios call each tool several times, so a tool that takes longer would cost too much.
+_LONG: Final = 1.5
+_SETTLINGS: Final = 5
+
+# The calls that the current scenario could not make, because the limit is reached.
+withheld_calls: ContextVar[str] = ContextVar("withheld_calls", default="")
+
+
+class CheckRules(msgspec.Struct, frozen=True, kw_only=True):
+    """What a check may do to a server.
+
+    Attributes:
+        allow_writes: whether tools that change something may be called.
+        tools: the only tools that may be called; empty lets their annotations decide.
+        calls: the limit of calls for each tool in the whole check; 0 calls none.
+    """
+
+    allow_writes: bool = False
+    tools: Collection[str] = ()
+    calls: int = DEFAULT_CALLS
+
+
+class ServerFacts(msgspec.Struct, kw_only=True):
+    """What a server says of itself under one revision.
+
+    Attributes:
+        opening: its result of initialize.
+        annotations: of tools, by name, under any revision.
+        refused: tools that are not called, with the reasons; `decide_calls` fills it.
+        slow: tools that are no longer called, with the reason.
+        settled: verdicts of scenarios that need not be repeated, by the name of the scenario.
+        locked: why the server accepts no conversation; empty if it does.
+        is_logging: whether it wrote to standard error while it was discovered.
+        is_asking: whether a tool sent a request to the client.
+        asked: the methods of all requests of the server to the client.
+        is_remote: whether the server is behind a URL, not launched by the check.
+        limit: counts the calls of tools.
+    """
+
+    revision: RevisionId
+    transport: Transport
+    opening: JsonObject = {}
+    tools: list[JsonObject] = []
+    resources: list[JsonObject] = []
+    templates: list[JsonObject] = []
+    prompts: list[JsonObject] = []
+    annotations: JsonObject = {}
+    refused: dict[str, str] = {}
+    slow: dict[str, str] = {}
+    settled: dict[str, list[Verdict]] = {}
+    locked: str = ""
+    is_logging: bool = False
+    is_asking: bool = False
+    asked: set[str] = set()
+    is_remote: bool = False
+    rules: CheckRules = CheckRules()
+    limit: CallLimit = msgspec.field(default_factory=CallLimit)
+
+    def declares(self, path: str) -> bool:
+        """Return whether the server declared a capability, such as `resources.subscribe`."""
+        found: object = self.opening.get("capabilities")
+        for name in path.split("."):
+            if not isinstance(found, dict) or name not in found:
+                return False
+            found = found[name]
+        return found is not None and found is not False
+
+    def decide_calls(self) -> None:
+        """Decide which tools may be called, and record why the others may not."""
+        named = self._named_tools()
+        # A name that is listed twice is refused if either entry is.
+        self.refused = {
+            tool["name"]: why for tool in named if (why := self._refusal(tool)) is not None
+        }
+        names = list(dict.fromkeys(tool["name"] for tool in named))
+        allowed = [name for name in names if name not in self.refused]
+        if not self.rules.tools:
+            why = f"only {_TOOLS} of the tools that may be called are; choose it with --tool"
+            self.refused |= dict.fromkeys(allowed[_TOOLS:], why)
+        self.limit.decide(names, self.refused)
+
+    def _named_tools(self) -> list[JsonObject]:
+        return [tool for tool in self.tools if isinstance(tool.get("name"), str)]
+
+    def _refusal(self, tool: JsonObject) -> str | None:
+        # Annotations of another revision count, because the tool is the same.
+        notes = tool.get("annotations") or self.annotations.get(str(tool.get("name")))
+        why = refuse_tool(
+            {**tool, "annotations": notes},
+            allow_writes=self.rules.allow_writes,
+            chosen=self.rules.tools,
+            is_remote=self.is_remote,
+        )
+        if why is None and not self.limit.calls:
+            return "--calls 0 allows no calls"
+        if why is None and not isinstance(sample(tool.get("inputSchema")), dict):
+            return "no arguments can be made from its inputSchema"
+        return why
+
+    def call_plan(self) -> CallPlan:
+        """Return the plan of calls that `decide_calls` made."""
+        names = dict.fromkeys(tool["name"] for tool in self._named_tools())
+        called = tuple(name for name in names if name not in self.refused)
+        missing = sorted(name for name in self.rules.tools if name not in names)
+        not_called = self.refused | dict.fromkeys(missing, "the server lists no such tool")
+        return CallPlan(calls=self.limit.calls, called=called, not_called=not_called)
+
+    def callable_tools(self) -> list[tuple[JsonObject, JsonObject]]:
+        """Return the tools that may be called now, each with plain valid arguments."""
+        allowed = [tool for tool in self._named_tools() if self.refusal_for(tool) is None]
+        exhausted = [tool["name"] for tool in allowed if not self.limit.calls_left(tool["name"])]
+        if exhausted:
+            withheld_calls.set(self.limit.exhausted_text(exhausted))
+        return [
+            (tool, sample(tool.get("inputSchema")) | hasty(tool.get("inputSchema")))
+            for tool in allowed
+            if tool["name"] not in exhausted
+        ]
+
+    def refusal_for(self, tool: JsonObject) -> str | None:
+        """Return why a tool may not be called now; None if it may."""
+        name = str(tool.get("name"))
+        return self.refused.get(name) or self.slow.get(name)
+
+    def exhausted_text(self) -> str:
+        """Return which tools have no calls left, as text; empty if all have some."""
+        names = [name for name in self.call_plan().called if not self.limit.calls_left(name)]
+        return self.limit.exhausted_text(names) if names else ""
+
 
 OnPlan: TypeAlias = Callable[[CallPlan], None]
 
 
 def new_facts(
-    subject: Subject, rules: CheckRules, revision: RevisionId, annotations: dict[str, Any]
+    subject: Subject, rules: CheckRules, revision: RevisionId, annotations: JsonObject
 ) -> ServerFacts:
-    """Return the facts about a server under a revision, as far as they are known before a call.
+    """Return the facts that are known before the server is asked.
 
     Args:
-        subject: the server; has a limit for its calls.
-        rules: what may be done to it.
+        subject: the server, with the limit of calls.
+        rules: what the check may do.
         revision: the revision under check.
-        annotations: of its tools, as other revisions have them.
+        annotations: of its tools, under other revisions.
     """
     return ServerFacts(
         revision=revision,
@@ -42,7 +184,7 @@ def new_facts(
 
 
 async def discover(facts: ServerFacts, line: RawConnection) -> None:
-    """List what a server has on a line that is open, and decide which tools may be called."""
+    """List what a server offers over an open connection, and decide which tools may be called."""
     facts.opening = line.opening
     if facts.declares("tools"):
         facts.tools = await list_all(line, "tools/list", "tools")
@@ -55,16 +197,15 @@ async def discover(facts: ServerFacts, line: RawConnection) -> None:
     facts.is_logging = bool(getattr(line.carrier, "stderr", ()))
 
 
-def annotations_of(tools: Sequence[Any]) -> dict[str, Any]:
+def annotations_of(tools: Sequence[JsonObject]) -> JsonObject:
     """Return the annotations of tools by their names."""
     return {str(tool.get("name")): tool["annotations"] for tool in tools if tool.get("annotations")}
 
 
-async def later_annotations(subject: Subject, revisions: Sequence[RevisionId]) -> dict[str, Any]:
-    """Return what tools say of themselves under a later revision than those to check.
+async def later_annotations(subject: Subject, revisions: Sequence[RevisionId]) -> JsonObject:
+    """Return the annotations of tools under the newest revision, if those to check have none.
 
-    The first revision has no annotations, and the tools are the same: what a server says under
-    its newest revision decides which of them may be called.
+    The first revision has no annotations, and the tools are the same.
     """
     if any(revision in lifetime_of(ToolAnnotations) for revision in revisions):
         return {}
@@ -76,19 +217,19 @@ async def later_annotations(subject: Subject, revisions: Sequence[RevisionId]) -
             await line.initialize(newest)
             return annotations_of(await list_all(line, "tools/list", "tools"))
     except AccordError:
-        # What keeps the server from answering is told of the revisions under check.
+        # The check itself reports why the server does not answer.
         return {}
 
 
 async def plan_calls(
     subject: Subject, rules: CheckRules, revisions: Sequence[RevisionId]
 ) -> CallPlan:
-    """Return which tools a check would call and which not; none is called.
+    """Return which tools a check would call, without calling any.
 
     Args:
         subject: the server.
         rules: what the check may do.
-        revisions: those that would be checked.
+        revisions: the revisions that would be checked.
 
     Raises:
         ConnectFailed: the server cannot be reached, or asks for a token.
@@ -96,7 +237,7 @@ async def plan_calls(
     called: dict[str, None] = {}
     not_called: dict[str, str] = {}
     annotations = await later_annotations(subject, revisions)
-    for revision in sorted(revisions, reverse=True):
+    for revision in reversed(sort_revisions(revisions)):
         facts = new_facts(subject, rules, revision, annotations)
         try:
             async with subject.line(is_judged=False) as line:
@@ -113,14 +254,63 @@ async def plan_calls(
     return CallPlan(calls=rules.calls, called=tuple(called), not_called=refused)
 
 
-def report_once(tell: OnPlan) -> OnPlan:
-    """Return what tells a plan, and another one only if it names tools that were not told of."""
-    told: set[tuple[str, bool]] = set()
+def report_once(on_plan: OnPlan) -> OnPlan:
+    """Wrap a callback so that it receives a further plan only if it names new tools."""
+    reported: set[tuple[str, bool]] = set()
 
-    def tell_news(plan: CallPlan) -> None:
+    def report_new(plan: CallPlan) -> None:
         named = {(name, name not in plan.not_called) for name in (*plan.called, *plan.not_called)}
-        if not named <= told:
-            told.update(named)
-            tell(plan)
+        if not named <= reported:
+            reported.update(named)
+            on_plan(plan)
 
-    return tell_news
+    return report_new
+
+
+async def try_tools(facts: ServerFacts, line: RawConnection, *, settling: float = 0.0) -> None:
+    """Call each tool that may be called, all at once; record those that do not answer soon.
+
+    Args:
+        facts: updated with what was found out.
+        line: not in use by a scenario, because a tool may block its server.
+        settling: seconds within which this server reacts; a slow one gets more time.
+    """
+    long = max(_LONG, settling * _SETTLINGS)
+    calls = [
+        (
+            str(tool["name"]),
+            await line.start("tools/call", {"name": tool["name"], "arguments": args}),
+        )
+        for tool, args in facts.callable_tools()
+    ]
+    known = len(facts.slow)
+    deadline = asyncio.get_running_loop().time() + min(long, line.patience)
+    for name, id in calls:
+        left = max(deadline - asyncio.get_running_loop().time(), 0)
+        try:
+            await line.reply_to(id, patience=left)
+        except MessageTimeout:
+            facts.slow[name] = f"its first call took longer than {long:.2g} s"
+            with contextlib.suppress(ConnectionEnded):
+                await line.notify("notifications/cancelled", {"requestId": id})
+        except ConnectionEnded:
+            break
+    facts.is_asking = any("method" in each and "id" in each for each in line.received)
+    if len(facts.slow) > known:
+        # A call may still be running: no scenario should wait behind it.
+        line.end("a tool took too long on it")
+
+
+async def list_all(line: RawConnection, method: str, member: str) -> list[JsonObject]:
+    """Return all entries of a list, from a limited number of pages."""
+    found: list[JsonObject] = []
+    cursor: object = None
+    for _ in range(_PAGES):
+        reply = await line.ask(method, {} if cursor is None else {"cursor": cursor})
+        entries = reply.result.get(member)
+        if isinstance(entries, list):
+            found += [each for each in entries if isinstance(each, dict)]
+        cursor = reply.result.get("nextCursor")
+        if cursor is None:
+            break
+    return found

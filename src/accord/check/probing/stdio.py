@@ -5,7 +5,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from accord.check.probing.raw_connection import ConnectionEnded, RawConnection
+from accord.check.probing.raw_carrier import ConnectionEnded
+from accord.check.probing.raw_connection import RawConnection
 from accord.transports.child import Child
 
 # A longer line is a flood, and is cut to this much.

@@ -11,8 +11,8 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from accord.check.probing.http import HttpCarrier, SseCarrier
-from accord.check.probing.memory import MemoryCarrier
 from accord.check.probing.message_log import MessageLog
+from accord.check.probing.raw_carrier import MemoryCarrier
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.stdio import Habits, StdioCarrier
 from accord.check.probing.tool_calls import CallLimit

@@ -20,17 +20,17 @@ _COLOURS: Final = {
     "not-exercised": "#5c6370",
 }
 _LABEL: Final = "MCP conformance"
-# Of the usual sans-serif face at 11 pixels; the text is fitted to what this gives.
+# The width of a character at 11 pixels in a usual sans-serif face; the text is fitted to it.
 _CHARACTER: Final = 6.2
 _PADDING: Final = 7
 
 
 def as_badge(report: Report) -> str:
-    """Return the badge; its title tells the target and the counts."""
+    """Return the badge; its title has the target and the counts."""
     value = "not tested"
     if report.score is not None:
         value = f"{report.score:g}/100 \u00b7 {percent_covered(report)}% covered"
-    told = (
+    title = (
         f"{escape_unprintable(report.target)}: score {score(report)},"
         f" {percent_covered(report)}% of the applicable requirements exercised,"
         f" {breach_counts(report)}"
@@ -40,7 +40,7 @@ def as_badge(report: Report) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img"'
         f' aria-label="{escape(f"{_LABEL}: {value}")}">\n'
-        f"<title>{escape(told)}</title>\n"
+        f"<title>{escape(title)}</title>\n"
         f'<clipPath id="r"><rect width="{left + right}" height="20" rx="4"/></clipPath>\n'
         f'<g clip-path="url(#r)"><rect width="{left}" height="20" fill="#3b4252"/>'
         f'<rect x="{left}" width="{right}" height="20" fill="{colour}"/></g>\n'

@@ -1,7 +1,7 @@
-"""Reports as one page for a browser: readable without scripts, searchable with them.
+"""Reports as one HTML page: readable without scripts, searchable with them.
 
-The page holds all it needs and may fetch nothing: its policy allows the one style sheet and the one
-script written here, by their digests, so that hostile text could not run even if it got through.
+The page is complete and may fetch nothing. Its content security policy allows only the style sheet
+and the script of this package, by their digests, so injected text could not run.
 """
 
 from base64 import b64encode
@@ -17,7 +17,7 @@ from accord.check.report import SCORE_RULE, VERDICTS, Report, RequirementResult
 from accord.protocol.catalogue import LEVELS
 from accord.protocol.monitor import Evidence
 
-# Colours are never the only sign.
+# Signs repeat what colours say.
 _SIGNS: Final = {
     "fail": "\u2715",
     "warn": "!",
@@ -39,13 +39,13 @@ _HEADINGS: Final = {
     "not-exercised": "Not exercised",
     "not-applicable": "Not applicable",
 }
-# So few breaches are read at once; more are chosen from.
+# Up to this many violations are unfolded.
 _UNFOLDED: Final = 3
 _RADIUS: Final = 44
 
 
 def as_html(report: Report) -> str:
-    """Return the report as one page that needs nothing else."""
+    """Return the report as one complete page."""
     style, script = _asset("page.css"), _asset("page.js")
     policy = (
         f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)};"
@@ -73,7 +73,7 @@ def as_html(report: Report) -> str:
             *_sections(report),
             "</main>",
             *_footer(report),
-            '<div id="heard" class="unseen" role="status"></div>',
+            '<div id="announcer" class="unseen" role="status"></div>',
             f"<script>{script}</script>",
             "</body>",
             "</html>",
@@ -100,7 +100,7 @@ def _safe(text: str) -> str:
 def _header(report: Report) -> Iterator[str]:
     state = wording.state(report)
     word, _ = wording.outcome(report)
-    told = {"pass": ": no breach was found", "not-exercised": ""}.get(
+    summary = {"pass": ": no violation was found", "not-exercised": ""}.get(
         state, f": {wording.breach_counts(report)}"
     )
     yield '<header><div class="card"><div class="top"><div class="what">'
@@ -108,7 +108,7 @@ def _header(report: Report) -> Iterator[str]:
     yield f"<h1>{_safe(report.target)}</h1>"
     yield (
         f'<p class="outcome {state}"><span aria-hidden="true">{_SIGNS[state]}</span>'
-        f" {word.capitalize()}{told}</p>"
+        f" {word.capitalize()}{summary}</p>"
     )
     yield from _facts(report)
     yield "</div>"
@@ -159,7 +159,7 @@ def _gauges(report: Report) -> Iterator[str]:
 def _ring(style: str, percent: float, shown: str, caption: str) -> str:
     circle = f'<circle class="{{}}" cx="50" cy="50" r="{_RADIUS}" pathLength="100"{{}}/>'
     track = circle.format("track", "")
-    # A dash of no length would still show as a dot.
+    # A dash of length 0 would still show as a dot.
     part = f' stroke-dasharray="{percent:g} 100" transform="rotate(-90 50 50)"'
     arc = circle.format(style, part) if percent else ""
     return (
@@ -198,15 +198,15 @@ def _score_rule(report: Report) -> Iterator[str]:
     yield '<details class="more"><summary>How coverage and score are made</summary>'
     yield (
         f"<p><b>Coverage</b>: {coverage.applicable} requirements apply here and can be decided by"
-        f" this kind of check; {coverage.exercised} of them were put to the test. What the other"
-        " side did not declare does not apply.</p>"
+        f" this kind of check; {coverage.exercised} of them were put to the test. A feature"
+        " that the other side did not declare does not apply.</p>"
     )
-    for told in (wording.calls_line(report), wording.not_called_line(report)):
-        if told:
-            yield f"<p><b>Tools</b> {_safe(told)}.</p>"
+    for line in (wording.calls_line(report), wording.not_called_line(report)):
+        if line:
+            yield f"<p><b>Tools</b> {_safe(line)}.</p>"
     for note in report.setting.notes:
         yield f"<p><b>Note</b>: {_safe(note)}.</p>"
-    yield f"<p><b>Score</b>: {SCORE_RULE}. It is rounded down, so 100 means no breach at all.</p>"
+    yield f"<p><b>Score</b>: {SCORE_RULE}. Rounded down: 100 means no violation.</p>"
     yield "</details>"
 
 
@@ -280,9 +280,9 @@ def _sections(report: Report) -> Iterator[str]:
 def _result(result: RequirementResult, *, is_open: bool) -> Iterator[str]:
     id, verdict = _safe(result.id), result.verdict
     is_broken = verdict in ("fail", "warn")
-    told = _safe(result.message if is_broken else result.clause)
+    summary = _safe(result.message if is_broken else result.clause)
     if verdict in ("not-exercised", "not-applicable") and result.message:
-        told += f" <i>({_safe(result.message)})</i>"
+        summary += f" <i>({_safe(result.message)})</i>"
     yield (
         f'<details class="result" id="{id}" data-verdict="{verdict}" data-level="{result.level}"'
         f' data-area="{_safe(area_of(result.id))}" data-party="{_safe(result.party)}"'
@@ -292,7 +292,7 @@ def _result(result: RequirementResult, *, is_open: bool) -> Iterator[str]:
     yield (
         f'<summary>{_mark(verdict)}<span class="id">{id}</span>'
         f'<span class="tag">{result.level}, {_safe(result.party)}</span>'
-        f'<span class="told{quiet}">{told}</span></summary>'
+        f'<span class="summary{quiet}">{summary}</span></summary>'
     )
     yield '<div class="inside">'
     yield f'<h3>Clause</h3><p class="clause"><b>{result.level}</b>: {_safe(result.clause)}'
@@ -334,17 +334,17 @@ def _evidence(evidence: Iterable[Evidence]) -> Iterator[str]:
     yield "<h3>Evidence</h3><ol>"
     for each in shown:
         place = "" if each.number is None else f" (record {each.number})"
-        told = f"<b>{_safe(each.party)}</b> {_safe(each.why)}{place}"
-        yield f'<li><span class="speaker">{told}</span>'
-        lines = _laid_out(each.message or "")
+        speaker = f"<b>{_safe(each.party)}</b> {_safe(each.why)}{place}"
+        yield f'<li><span class="speaker">{speaker}</span>'
+        lines = _indent_json(each.message or "")
         yield f"<pre>{chr(10).join(_safe(line) for line in lines)}</pre></li>"
     yield "</ol>"
 
 
-def _laid_out(text: str) -> list[str]:
-    """Break a message into indented lines; nothing else of it changes, and it may be cut off.
+def _indent_json(text: str) -> list[str]:
+    """Break a message into indented lines; it may be cut off.
 
-    It is read sign by sign, since evidence is exact: numbers stay as they were written.
+    It is not parsed, so that numbers and everything else stay exactly as they were sent.
     """
     if not text.lstrip().startswith(("{", "[")):
         return text.split("\n")
@@ -376,6 +376,6 @@ def _laid_out(text: str) -> list[str]:
 def _footer(report: Report) -> Iterator[str]:
     yield (
         f"<footer><p>Made by accord {_safe(report.version)}. A breach of a MUST fails, of a SHOULD"
-        " warns. Not applicable: what the other side did not declare. Not exercised: what no"
-        " occasion came up for.</p></footer>"
+        " warns. Not applicable: the other side did not declare it. Not exercised: there was no"
+        " occasion to see it.</p></footer>"
     )

@@ -1,7 +1,6 @@
-"""Reports for programs: the members are a contract, and only ever added to."""
+"""Reports as JSON: members may be added, but are never removed or renamed."""
 
 import json
-from typing import Any
 
 import msgspec
 
@@ -9,9 +8,9 @@ from accord.check.report import SCORE_RULE, VERDICTS, Report
 
 
 def as_json(report: Report) -> str:
-    """Return the report for programs, in ASCII."""
+    """Return the report as JSON, in ASCII."""
     setting = report.setting
-    shown: dict[str, Any] = {
+    members = {
         "target": report.target,
         "party": setting.party,
         "transport": setting.transport,
@@ -30,4 +29,4 @@ def as_json(report: Report) -> str:
         "score_rule": SCORE_RULE,
         "results": msgspec.to_builtins(report.results),
     }
-    return json.dumps(shown, indent=2) + "\n"
+    return json.dumps(members, indent=2) + "\n"

@@ -1,4 +1,4 @@
-"""Reports for pull requests and job summaries."""
+"""Reports as Markdown, for pull requests and job summaries."""
 
 from collections.abc import Iterator
 
@@ -8,19 +8,19 @@ from accord.check.report import SCORE_RULE, Report, ViolationGroup
 
 def as_markdown(report: Report) -> str:
     """Return the report for a pull request: the outcome, the breaches, the areas folded away."""
-    word, told = wording.outcome(report)
+    word, counts = wording.outcome(report)
     lines = [
-        f"### accord: {_marked(report.target)}",
+        f"### accord: {_escape(report.target)}",
         "",
-        f"- **result: {word} ({told})**",
+        f"- **result: {word} ({counts})**",
         f"- {wording.revision(report)}{_over(report)}",
         f"- {wording.coverage(report)}",
         *(
-            f"- {_marked(told)}"
-            for told in (wording.calls_line(report), wording.not_called_line(report))
-            if told
+            f"- {_escape(line)}"
+            for line in (wording.calls_line(report), wording.not_called_line(report))
+            if line
         ),
-        *(f"- note: {_marked(note)}" for note in report.setting.notes),
+        *(f"- note: {_escape(note)}" for note in report.setting.notes),
         f"- score: {wording.score(report)} ({SCORE_RULE})",
         "",
     ]
@@ -33,14 +33,14 @@ def as_markdown(report: Report) -> str:
     lines += ["<details><summary>By area</summary>", ""]
     columns = wording.COLUMNS
     lines += [f"| area | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
-    for area, counts in wording.by_area(report):
-        lines.append(f"| {area} | {' | '.join(str(counts[name]) for name in columns)} |")
+    for area, verdicts in wording.by_area(report):
+        lines.append(f"| {area} | {' | '.join(str(verdicts[name]) for name in columns)} |")
     return "\n".join([*lines, "", "</details>"]) + "\n"
 
 
 def _over(report: Report) -> str:
     transport = report.setting.transport
-    return "" if transport is None else f", over {_marked(transport)}"
+    return "" if transport is None else f", over {_escape(transport)}"
 
 
 def _group_lines(group: ViolationGroup, report: Report) -> Iterator[str]:
@@ -50,18 +50,18 @@ def _group_lines(group: ViolationGroup, report: Report) -> Iterator[str]:
         f"- **{group.severity}** `{violation.requirement}` ({level}, {violation.party})"
         f"{wording.where(group, report)}"
     )
-    yield f"  - clause: {_marked(wording.clause(violation.requirement))}"
-    yield f"  - why: {violation.party} {_marked(violation.why)}"
+    yield f"  - clause: {_escape(wording.clause(violation.requirement))}"
+    yield f"  - why: {violation.party} {_escape(violation.why)}"
     for message in wording.evidence_messages(group, report):
         yield f"  - message: {_code(wording.excerpt(message))}"
 
 
-def _marked(text: str) -> str:
-    """Text that Markdown shows as it is."""
+def _escape(text: str) -> str:
+    """Return a text that Markdown shows as it is."""
     shown = wording.escape_unprintable(text)
     for sign in "\\`*_{}[]<>#|~":
         shown = shown.replace(sign, f"\\{sign}")
-    # A zero-width space keeps the name after it from being called into the discussion.
+    # The zero-width space keeps GitHub from notifying the user of that name.
     return shown.replace("@", "@&#8203;")
 
 

@@ -6,7 +6,7 @@ const results = [...document.querySelectorAll('.result')];
 const sections = [...document.querySelectorAll('main > section')];
 const unmatched = document.querySelector('#unmatched');
 const shown = document.querySelector('.shown');
-const heard = document.querySelector('#heard');
+const announcer = document.querySelector('#announcer');
 const texts = new Map();
 
 const textOf = (result) => {
@@ -44,12 +44,12 @@ const copy = async (button) => {
   try {
     await navigator.clipboard.writeText(code.textContent);
     button.textContent = 'Copied';
-    heard.textContent = 'The command was copied';
-    setTimeout(() => { button.textContent = 'Copy'; heard.textContent = ''; }, 2000);
+    announcer.textContent = 'The command was copied';
+    setTimeout(() => { button.textContent = 'Copy'; announcer.textContent = ''; }, 2000);
   } catch {
     // Pages from files may not write to the clipboard everywhere; the user can, with one key.
     getSelection().selectAllChildren(code);
-    heard.textContent = 'The command is selected';
+    announcer.textContent = 'The command is selected';
   }
 };
 

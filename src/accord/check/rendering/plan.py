@@ -1,4 +1,4 @@
-"""The plan of a check, told before its first call: which tools it calls, which not, and why."""
+"""The plan of a check: which tools it will call, which not, and why."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -8,31 +8,31 @@ from accord.check.rendering.wording import escape_unprintable, plural
 
 
 def as_text(plan: CallPlan) -> str:
-    """Return the plan for people."""
+    """Return the plan as text."""
     return "\n".join(_lines(plan))
 
 
 def _lines(plan: CallPlan) -> Iterator[str]:
     if plan.called:
         most = plural(plan.calls, "time")
-        yield f"will call, each at most {most} (--calls): {_joined(plan.called)}"
+        yield f"will call, each at most {most} (--calls): {_join(plan.called)}"
     else:
-        yield f"will call no tool{', but for your cases' if plan.cases else ''}"
+        yield f"will call no tools{' except in your cases' if plan.cases else ''}"
     by_reason: dict[str, list[str]] = {}
     for name, reason in plan.not_called.items():
         by_reason.setdefault(reason, []).append(name)
     for reason, names in by_reason.items():
-        yield f"will not call: {_joined(names)} ({escape_unprintable(reason)})"
+        yield f"will not call: {_join(names)} ({escape_unprintable(reason)})"
     if plan.cases:
-        yield f"your cases call: {_joined(plan.cases)}"
+        yield f"your cases call: {_join(plan.cases)}"
 
 
-def _joined(names: Iterable[str]) -> str:
+def _join(names: Iterable[str]) -> str:
     return ", ".join(escape_unprintable(name) for name in names)
 
 
 def as_json(plan: CallPlan, target: str) -> str:
-    """Return the plan for programs, in ASCII."""
+    """Return the plan as JSON, in ASCII."""
     shown = {
         "target": target,
         "calls": plan.calls,

@@ -1,24 +1,25 @@
-"""Reports for tools that show findings in source code: SARIF 2.1.0.
+"""Reports as SARIF 2.1.0, for tools that show findings in source code.
 
-A breach is a result, a requirement that was exercised a rule. What is found has no line of its own,
-so all results point to the top of one file: the target, or whatever the caller names.
+A violation is a result, a requirement that was exercised a rule. Violations have no line of their
+own, so all results point to the top of one file: the target, or the file that the caller names.
 """
 
 import json
 import re
 from hashlib import sha256
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote
 
 from accord.check.rendering.wording import area_of, escape_unprintable, page_of
 from accord.check.report import SCORE_RULE, Report, RequirementResult
+from accord.types import JsonObject
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: Final = {"fail": "error", "warn": "warning"}
 _EXERCISED: Final = ("fail", "warn", "pass")
-# Where a target is no file; viewers want a path, though none need exist.
+# Viewers want a path even if the target is not a file; it need not exist.
 _NO_FILE: Final = "mcp-server"
-# Enough to see what was said, small enough for a list of alerts.
+# Enough messages to understand an alert, few enough for a list.
 _MESSAGES: Final = 3
 
 
@@ -55,16 +56,16 @@ def as_sarif(report: Report) -> str:
     return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
-def _rule(result: RequirementResult) -> dict[str, Any]:
+def _rule(result: RequirementResult) -> JsonObject:
     level = "error" if result.level in ("MUST", "MUST NOT") else "warning"
     source = "" if result.anchor is None else f"\n\nSource: {result.anchor}."
-    told = f"{result.clause}\n\n{result.level}, binds: {result.party}.{source}"
-    rule: dict[str, Any] = {
+    help_text = f"{result.clause}\n\n{result.level}, binds: {result.party}.{source}"
+    rule: JsonObject = {
         "id": result.id,
         "name": _name(result.id),
         "shortDescription": {"text": result.clause},
         "fullDescription": {"text": f"{result.level}: {result.clause}"},
-        "help": {"text": told, "markdown": told},
+        "help": {"text": help_text, "markdown": help_text},
         "defaultConfiguration": {"level": _LEVELS.get(result.verdict, level)},
         "properties": {
             "tags": ["mcp", area_of(result.id), result.level],
@@ -81,20 +82,20 @@ def _name(id: str) -> str:
     return "".join(part.capitalize() for part in id.replace(".", "-").split("-"))
 
 
-def _plain(text: str) -> str:
+def _escape(text: str) -> str:
     """Return a text that viewers show as it is: `[text](url)` in a message is a link (3.11.6)."""
     shown = escape_unprintable(text)
-    # JSON has brackets, too, but none before a parenthesis: it stays readable.
+    # JSON has brackets too, but none before a parenthesis, so it stays readable.
     return re.sub(r"([\[\]\\])", r"\\\1", shown) if "](" in shown else shown
 
 
-def _result(report: Report, result: RequirementResult, place: int) -> dict[str, Any]:
-    said = [_plain(result.message)]
+def _result(report: Report, result: RequirementResult, place: int) -> JsonObject:
+    said = [_escape(result.message)]
     shown = [each for each in result.evidence if each.message is not None][-_MESSAGES:]
-    said += [f"{each.party}: {_plain(each.message or '')}" for each in shown]
+    said += [f"{each.party}: {_escape(each.message or '')}" for each in shown]
     if result.repeat is not None:
-        said.append(f"again: {_plain(result.repeat)}")
-    # The same breach of the same target keeps its alert, whatever the words of the message.
+        said.append(f"again: {_escape(result.repeat)}")
+    # The same violation of the same target keeps its alert if the message changes.
     print_ = sha256(f"{report.target}\n{result.id}".encode(errors="backslashreplace")).hexdigest()
     return {
         "ruleId": result.id,
@@ -108,7 +109,7 @@ def _result(report: Report, result: RequirementResult, place: int) -> dict[str, 
     }
 
 
-def _location(report: Report) -> dict[str, Any]:
+def _location(report: Report) -> JsonObject:
     artifact = report.setting.artifact or _NO_FILE
     uri = quote(artifact.encode(errors="backslashreplace"))
     return {

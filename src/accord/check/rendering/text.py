@@ -1,4 +1,4 @@
-"""Reports for terminals: the breaches first, then the areas, coverage and score."""
+"""Reports as text: the violations first, then the areas, coverage and score."""
 
 import textwrap
 from collections import Counter
@@ -13,27 +13,28 @@ Painter = Callable[[str, str], str]
 _STYLES: Final = {"fail": "bold red", "warn": "bold yellow", "pass": "green"}
 
 
-def _plain(_style: str, text: str) -> str:
+def no_style(_style: str, text: str) -> str:
+    """Return a text without any style."""
     return text
 
 
 def as_text(
-    report: Report, *, width: int | None = None, paint: Painter = _plain, quiet: bool = False
+    report: Report, *, width: int | None = None, paint: Painter = no_style, quiet: bool = False
 ) -> str:
-    """Return the report for people: breaches first, then the areas, coverage and score.
+    """Return the report as text: violations first, then the areas, coverage and score.
 
     Args:
-        report: what to render.
-        width: the columns to wrap at; without it lines are as long as they are.
-        paint: gives a text a style, as (style, text).
-        quiet: leave out everything but the breaches and the summary line.
+        report: the report.
+        width: the columns to wrap at; None does not wrap.
+        paint: styles a text, as (style, text).
+        quiet: only the violations and the summary line.
     """
     lines = [f"{wording.escape_unprintable(report.target)}: {wording.revision(report)}", ""]
     repeats = {result.id: result.repeat for result in report.results}
     for group in report.violations:
         lines += _group_lines(group, report, width=width, paint=paint)
         if (repeat := repeats.get(group.violation.requirement)) is not None:
-            # A command is copied, so it is never wrapped.
+            # Users copy the command, so it is never wrapped.
             lines.append(f"     again:   {wording.escape_unprintable(repeat)}")
         lines.append("")
     if not report.violations:
@@ -44,7 +45,7 @@ def as_text(
     lines += [
         "",
         wording.coverage(report),
-        *(told for told in (wording.calls_line(report), wording.not_called_line(report)) if told),
+        *(line for line in (wording.calls_line(report), wording.not_called_line(report)) if line),
         *(f"note: {wording.escape_unprintable(note)}" for note in report.setting.notes),
         f"score: {wording.score(report)} ({SCORE_RULE})",
         _outcome(report, paint),
@@ -62,15 +63,15 @@ def _group_lines(
         f"{paint(_STYLES[severity], severity.upper())} {paint('bold', violation.requirement)}"
         f" ({level}, {violation.party}){wording.where(group, report)}"
     )
-    yield from _wrapped("clause:  ", wording.clause(violation.requirement), width)
-    yield from _wrapped(
+    yield from _wrap("clause:  ", wording.clause(violation.requirement), width)
+    yield from _wrap(
         "why:     ", f"{violation.party} {wording.escape_unprintable(violation.why)}", width
     )
     for message in wording.evidence_messages(group, report):
-        yield from _wrapped("message: ", wording.excerpt(message), width)
+        yield from _wrap("message: ", wording.excerpt(message), width)
 
 
-def _wrapped(label: str, text: str, width: int | None) -> list[str]:
+def _wrap(label: str, text: str, width: int | None) -> list[str]:
     first = f"     {label}"
     if width is None:
         return [first + text]
@@ -99,5 +100,5 @@ def _table(report: Report, paint: Painter) -> Iterator[str]:
 
 
 def _outcome(report: Report, paint: Painter) -> str:
-    word, told = wording.outcome(report)
-    return f"result: {paint(_STYLES.get(wording.state(report), 'bold'), word)} ({told})"
+    word, counts = wording.outcome(report)
+    return f"result: {paint(_STYLES.get(wording.state(report), 'bold'), word)} ({counts})"

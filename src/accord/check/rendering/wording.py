@@ -1,4 +1,4 @@
-"""What all forms of a report say in the same words."""
+"""The words that all formats of a report share."""
 
 import re
 from collections import Counter
@@ -13,31 +13,31 @@ COLUMNS: Final[tuple[VerdictName, ...]] = ("pass", *(e for e in VERDICTS if e !=
 
 _EXCERPT: Final = 200
 _PROOF: Final = 2
-# So many names are read; more are counted.
+# Lists of names show this many and count the others.
 _NAMED: Final = 6
 _PAGE: Final = re.compile(r"(\d{4}-\d\d-\d\d)((?:/[a-z0-9-]+)+)")
 _SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/"
 
 
 def escape_unprintable(text: str) -> str:
-    """Spell out every character that could steer a terminal or break a document."""
+    """Escape every character that could control a terminal or break a document."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(each if each.isprintable() else _spelled(each) for each in text)
+    return "".join(each if each.isprintable() else _escape(each) for each in text)
 
 
-def _spelled(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")
 
 
 def excerpt(text: str) -> str:
-    """Return the beginning of a message."""
+    """Return the beginning of a message, escaped."""
     shown = escape_unprintable(text[:_EXCERPT])
     return shown if len(text) <= _EXCERPT else f"{shown} ..."
 
 
 def evidence_messages(group: ViolationGroup, report: Report) -> list[str]:
-    """Return the messages that show a breach: the one recorded, or a request and its answer."""
+    """Return the messages that show a violation: the recorded one, or a request and its answer."""
     if group.numbers or group.violation.evidence is None:
         return [] if group.violation.evidence is None else [group.violation.evidence]
     for result in report.results:
@@ -48,25 +48,25 @@ def evidence_messages(group: ViolationGroup, report: Report) -> list[str]:
 
 
 def clause(id: str) -> str:
-    """Return what a requirement says."""
+    """Return the text of a requirement."""
     row = catalogue().get(id)
     return row.text if row else "not in the catalogue"
 
 
 def level(id: str, report: Report) -> str:
-    """Return the keyword of a requirement in the revision of a report."""
+    """Return the level of a requirement in the revision of a report."""
     row = catalogue().get(id)
     return "unknown" if row is None else row.level_in(report.judged_by)
 
 
 def page_of(anchor: str | None) -> str | None:
-    """Return the address of the page that a place in the specification has, if it has one."""
+    """Return the URL of a page of the specification; None if it is not a page."""
     found = None if anchor is None else _PAGE.fullmatch(anchor)
     return None if found is None else f"{_SPECIFICATION}{found[1]}{found[2].removesuffix('/index')}"
 
 
 def where(group: ViolationGroup, report: Report) -> str:
-    """Say where a breach was seen, with a space before it; nothing where there is no recording."""
+    """Return which records show a violation, after a space; empty without a recording."""
     if not group.numbers:
         return " at the end of the recording" if report.setting.party == "both" else ""
     shown = ", ".join(str(number) for number in group.numbers)
@@ -77,7 +77,7 @@ def where(group: ViolationGroup, report: Report) -> str:
 
 
 def revision(report: Report) -> str:
-    """Name the revisions that were checked, with the word before them."""
+    """Return the revisions that were checked, as text."""
     checked = report.setting.revisions
     if len(checked) > 1:
         return f"revisions {', '.join(checked)}"
@@ -85,27 +85,29 @@ def revision(report: Report) -> str:
 
 
 def coverage(report: Report) -> str:
-    """Say how much was put to the test."""
-    told = report.coverage
-    return f"coverage: {told.applicable} applicable, {told.exercised} exercised"
+    """Return how many requirements were put to the test, as text."""
+    counts = report.coverage
+    return f"coverage: {counts.applicable} applicable, {counts.exercised} exercised"
 
 
 def calls_line(report: Report) -> str | None:
-    """Say which tools were called and how often; None where the check calls no tools."""
+    """Return which tools were called and how often; None if the check calls no tools."""
     setting = report.setting
     if setting.calls is None:
         return None
-    told = _few([f"{excerpt(name)} ({count})" for name, count in setting.called.items()])
-    return f"calls, at most {setting.calls} of each tool: {told or 'none'}"
+    names = _few([f"{excerpt(name)} ({count})" for name, count in setting.called.items()])
+    return f"calls, at most {setting.calls} of each tool: {names or 'none'}"
 
 
 def not_called_line(report: Report) -> str | None:
-    """Say which tools were left alone and why; None where none was."""
+    """Return which tools were not called and why; None if all were."""
     by_reason: dict[str, list[str]] = {}
     for name, reason in report.setting.not_called.items():
         by_reason.setdefault(reason, []).append(excerpt(name))
-    told = [f"{_few(names)} ({escape_unprintable(reason)})" for reason, names in by_reason.items()]
-    return f"not called: {'; '.join(told)}" if told else None
+    reasons = [
+        f"{_few(names)} ({escape_unprintable(reason)})" for reason, names in by_reason.items()
+    ]
+    return f"not called: {'; '.join(reasons)}" if reasons else None
 
 
 def _few(names: Sequence[str]) -> str:
@@ -114,13 +116,13 @@ def _few(names: Sequence[str]) -> str:
 
 
 def percent_covered(report: Report) -> int:
-    """Return the part of the applicable requirements that was exercised, rounded down."""
-    told = report.coverage
-    return 100 * told.exercised // told.applicable if told.applicable else 0
+    """Return the percentage of applicable requirements that were exercised, rounded down."""
+    counts = report.coverage
+    return 100 * counts.exercised // counts.applicable if counts.applicable else 0
 
 
 def score(report: Report) -> str:
-    """Return the score in words."""
+    """Return the score as text."""
     return "none" if report.score is None else f"{report.score:g} of 100"
 
 
@@ -130,7 +132,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def state(report: Report) -> VerdictName:
-    """Return the verdict on the whole; not exercised where nothing was put to the test."""
+    """Return the verdict on the whole; `not-exercised` if nothing was put to the test."""
     if report.has_failed:
         return "fail"
     if report.count("warn"):
@@ -139,13 +141,13 @@ def state(report: Report) -> VerdictName:
 
 
 def outcome(report: Report) -> tuple[str, str]:
-    """Return the verdict on the whole in words, and how many requirements were broken."""
+    """Return the verdict on the whole as text, and the counts of broken requirements."""
     words = {"fail": "failed", "warn": "passed with warnings", "pass": "passed"}
     return words.get(state(report), "nothing was put to the test"), breach_counts(report)
 
 
 def breach_counts(report: Report) -> str:
-    """Say how many requirements were broken, however often: the count of every form."""
+    """Return how many requirements were broken; repetitions do not count."""
     return f"{plural(report.count('fail'), 'requirement')} failed, {report.count('warn')} warned"
 
 
@@ -163,7 +165,7 @@ def by_area(report: Report) -> list[tuple[str, Counter[str]]]:
     areas: dict[str, Counter[str]] = {}
     for result in report.results:
         areas.setdefault(area_of(result.id), Counter())[result.verdict] += 1
-    order = {area: place for place, area in enumerate(AREAS)}
+    order = {area: index for index, area in enumerate(AREAS)}
     return sorted(areas.items(), key=lambda item: order.get(item[0], len(order)))
 
 

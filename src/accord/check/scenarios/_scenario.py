@@ -8,7 +8,8 @@ import msgspec
 from accord.trace import Transport
 
 if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.probe import Probe
+    from accord.check.probing.server_facts import ServerFacts
 
 Body: TypeAlias = Callable[["Probe"], Awaitable[None]]
 When: TypeAlias = Callable[["ServerFacts"], str | None]

@@ -284,7 +284,7 @@ def _report(target: str, conversation: _WatchedConversation) -> Report:
         revision=monitor.revision,
         judged_by=judged_by,
         decidable=decidable(judged_by),
-        violations=conversation.violations.ordered(),
+        violations=conversation.violations.failures_first(),
     )
 
 

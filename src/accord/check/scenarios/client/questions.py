@@ -4,7 +4,8 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.fake_server.server import FakeServer, client_scenario, revisions_of
-from accord.check.probing.raw_connection import MessageTimeout, RawConnection, Reply
+from accord.check.probing.raw_carrier import MessageTimeout
+from accord.check.probing.raw_connection import RawConnection, Reply
 from accord.protocol.catalogue import catalogue
 from accord.protocol.json_schema import compile_schema
 from accord.types import JsonObject, RevisionId

@@ -4,18 +4,14 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from accord.check.probing.raw_connection import (
-    ConnectionEnded,
-    MessageTimeout,
-    RawConnection,
-    Reply,
-    next_id,
-)
+from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_connection import RawConnection, Reply, next_id
 from accord.check.scenarios._scenario import WORK_OF_AUTHORS
 from accord.types import JsonObject
 
 if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.probe import Probe
+    from accord.check.probing.server_facts import ServerFacts
 
 _LISTS = {"tools": "tools/list", "resources": "resources/list", "prompts": "prompts/list"}
 

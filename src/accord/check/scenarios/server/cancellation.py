@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import harmless_method, is_alive, unexpected_answers
 from accord.types import JsonObject

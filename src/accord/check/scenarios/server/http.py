@@ -12,7 +12,8 @@ import msgspec
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import Heard, exchanging, posted
 from accord.check.probing.http import CONTENT_JSON
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._http_requests import (
     INITIALIZED,

@@ -2,14 +2,15 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.probing.probe import list_all
+from accord.check.probing.server_facts import list_all
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import call_all, is_alive, is_listening
 from accord.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 
 if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.probe import Probe
     from accord.check.probing.raw_connection import RawConnection
+    from accord.check.probing.server_facts import ServerFacts
 
 _RESPECTED: Final = "lifecycle.capabilities.respected"
 _MISSING: Final = "accord-check://no/such/resource"

@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.probing.raw_connection import MessageTimeout, next_id
+from accord.check.probing.raw_carrier import MessageTimeout
+from accord.check.probing.raw_connection import next_id
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import (
     harmless_method,
@@ -17,8 +18,9 @@ from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject
 
 if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.probe import Probe
     from accord.check.probing.raw_connection import RawConnection, Reply
+    from accord.check.probing.server_facts import ServerFacts
 
 # More than a usual pipe or line buffer (64 KiB) holds, less than any sensible limit.
 _LARGE: Final = 256 * 1024

@@ -12,7 +12,8 @@ from accord.check.scenarios.server._requests import harmless_method
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.probe import Probe
+    from accord.check.probing.server_facts import ServerFacts
     from accord.trace import Record
 
 _STREAMS: Final = "stdio.server.reads-stdin-writes-stdout"

@@ -11,8 +11,9 @@ from accord.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from accord.types import JsonObject
 
 if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.probe import Probe
     from accord.check.probing.raw_connection import RawConnection
+    from accord.check.probing.server_facts import ServerFacts
 
 _GET: Final = "prompts/get"
 _CODES: Final = "prompts.errors.codes"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from accord.check.probing.client_answers import answer_to
-from accord.check.probing.raw_connection import EVERYTHING, ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_connection import EVERYTHING
 from accord.check.probing.samples import sample
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import (

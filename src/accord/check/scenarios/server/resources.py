@@ -14,8 +14,9 @@ from accord.protocol.jsonrpc import INTERNAL_ERROR
 from accord.types import JsonObject
 
 if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.probe import Probe
     from accord.check.probing.raw_connection import RawConnection
+    from accord.check.probing.server_facts import ServerFacts
 
 _READ: Final = "resources/read"
 _UPDATED: Final = "notifications/resources/updated"

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from accord.check.probing.probe import list_all
+from accord.check.probing.server_facts import list_all
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import call, call_all, has_failed, is_alive, text_of
 from accord.check.verdicts import NO_PROBE
@@ -12,8 +12,9 @@ from accord.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from accord.types import JsonObject
 
 if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe, ServerFacts
+    from accord.check.probing.probe import Probe
     from accord.check.probing.raw_connection import RawConnection, Reply
+    from accord.check.probing.server_facts import ServerFacts
 
 _CALL: Final = "tools/call"
 _STRUCTURED: Final = "tools.structured-content.required-with-schema"
