@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from accord.bindings.challenge import parse_challenges
 from accord.check.probing.subject import Subject
 from accord.check.rendering.json import as_json
-from accord.check.scenarios.server._discovery import discover
+from accord.check.scenarios.server._http_requests import discover
 from accord.check.server_check import ServerPlan, check_server
 from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 from check.mutants.protected import OTHER, OWN, protected

@@ -1,13 +1,22 @@
-"""Every requirement that a server can break is broken by a mutant, and a check finds just that."""
+"""Every requirement that a server can break is broken by a mutant, and a check finds just that.
 
-import asyncio
+Mutants run in memory or over sockets of this process, in virtual time: waiting costs nothing, and
+a busy machine changes nothing. Those that are processes run in real time, and so do a few others.
+"""
 
 import pytest
 
 from accord.protocol.catalogue import catalogue
+from accord.testing import run_in_virtual_time
 from check.mutants.foundation import UNBREAKABLE, Between, all_mutants, found, in_memory
 
 MUTANTS = all_mutants()
+IN_REAL_TIME = (
+    "auth.token.validated-takes-any-token",
+    "http.post.accepted-202-says-null-to-notifications",
+    "jsonrpc.notification.not-answered-answers-notifications",
+    "sse.server.message-event-names-events-after-methods",
+)
 MISSION = ("2024-11-05", "2025-03-26", "2025-06-18")
 BOUND = {"server", "both", "sender", "receiver", "authorization-server"}
 KINDS = {"wire", "server-probe", "process", "http-probe", "auth-probe"}
@@ -23,13 +32,26 @@ def rows():
     ]
 
 
-@pytest.mark.parametrize("name", sorted(MUTANTS))
-def test_a_mutant_is_found_by_just_the_requirement_it_breaks(name):
-    mutant = MUTANTS[name]
-    breaches = asyncio.run(found(mutant.making, mutant.revision, mutant.only))
+def assert_found(mutant, breaches):
     assert mutant.id in breaches
     assert set(breaches) <= {mutant.id, *mutant.also}, breaches
     assert set(mutant.also) <= set(breaches)
+
+
+@pytest.mark.parametrize("name", sorted(MUTANTS))
+def test_a_mutant_is_found_by_just_the_requirement_it_breaks(name):
+    assert_found(MUTANTS[name], MUTANTS[name].check())
+
+
+@pytest.mark.parametrize("name", IN_REAL_TIME)
+def test_a_mutant_is_found_in_real_time(name):
+    assert_found(MUTANTS[name], MUTANTS[name].check(is_real=True))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", sorted(name for name in MUTANTS if not MUTANTS[name].only))
+def test_all_scenarios_together_blame_a_mutant_for_nothing_else(name):
+    assert_found(MUTANTS[name], MUTANTS[name].check(is_full=True))
 
 
 @pytest.mark.parametrize("revision", MISSION)
@@ -37,7 +59,7 @@ def test_the_server_without_a_fault_raises_no_alarm(revision):
     def hook(wire: Between) -> None:
         pass
 
-    assert asyncio.run(found(in_memory(hook), revision)) == {}
+    assert run_in_virtual_time(found(in_memory(hook), revision)) == {}
 
 
 @pytest.mark.parametrize("area", sorted({row.area for row in rows()}))
@@ -51,7 +73,7 @@ def test_every_requirement_of_an_area_has_a_mutant_or_a_reason(area):
     assert open_rows == []
 
 
-def test_what_has_a_mutant_is_not_called_unbreakable():
+def test_requirements_with_a_mutant_are_not_called_unbreakable():
     assert {mutant.id for mutant in MUTANTS.values()} & set(UNBREAKABLE) == set()
 
 

@@ -1,12 +1,9 @@
 """Checks a client against every requirement that binds it: many runs against different servers."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import shlex
-import signal
-from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cache
 from time import monotonic
@@ -15,12 +12,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.check.playing.actor import Actor
-from accord.check.playing.conclusions import CONCLUSIONS
-from accord.check.playing.observations import OBSERVED, observe
-from accord.check.playing.performance import Performance
-from accord.check.playing.pipes import PipeStage
-from accord.check.playing.web import WebStage
+from accord.check.fake_server.client_run import ClientRun
+from accord.check.fake_server.http_transport import FakeHttpTransport
+from accord.check.fake_server.passive_checks import (
+    CROSS_RUN_CHECKS,
+    PASSIVELY_CHECKED,
+    run_passive_checks,
+)
+from accord.check.fake_server.server import FakeServer
+from accord.check.fake_server.stdio_transport import FakeStdioTransport
 from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
 from accord.check.report import Report, Setting, merge_revisions, sort_revisions
 from accord.check.verdicts import NO_OCCASION, explain_untried, is_chosen, make_verdict, worst
@@ -29,13 +29,12 @@ from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, SPOKEN
 from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
 from accord.trace import Transport
-from accord.transports.child import signal_group
+from accord.transports.child import Child
 from accord.types import RevisionId
 
 log = logging.getLogger("accord.check")
 
 _LEAVING: Final = 3.0
-_STDERR_KEPT: Final = 40
 _ELSEWHERE: Final[Mapping[str, tuple[Transport, ...]]] = {
     "lifecycle.shutdown.http-close": ("http", "sse"),
     "lifecycle.shutdown.stdio-close-stdin": ("stdio",),
@@ -71,7 +70,7 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
         env: variables for the client, beside those of this process.
         patience: seconds to wait for an answer of the client.
         at_once: how many runs go on at the same time.
-        plays: names of the classes of plays to run; empty runs all.
+        scenarios: names of the classes of scenarios to run; empty runs all.
         client: a client in this process, in place of a command: called with the address of
             the server, it returns its exit code.
     """
@@ -84,7 +83,7 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
     patience: float = 5.0
     env: Mapping[str, str] = {}
     at_once: int = 3
-    plays: Collection[str] = ()
+    scenarios: Collection[str] = ()
     client: Callable[[ServerAddress], Awaitable[int]] | None = None
 
     @property
@@ -108,64 +107,64 @@ async def check_client(plan: ClientPlan, *, step: OnRun | None = None) -> Report
     began = monotonic()
     good, faulty = _servers_of_runs(plan)
     slots, done, total = asyncio.Semaphore(plan.at_once), 0, len(good) + len(faulty)
-    shows: list[Performance] = []
+    runs: list[ClientRun] = []
 
-    async def run(actor: Actor, usual_exit: int | None = None) -> Performance:
+    async def run_client(server: FakeServer, usual_exit: int | None = None) -> ClientRun:
         nonlocal done
         async with slots:
             if step is not None:
-                step(actor.name, done, total)
-            show = await _run_against(plan, actor, usual_exit)
-            shows.append(show)
+                step(server.name, done, total)
+            run = await _run_against(plan, server, usual_exit)
+            runs.append(run)
             done += 1
-        return show
+        return run
 
     # The first run is alone: a client that cannot be launched is launched only once.
-    usual = {good[0].revision: await run(good[0])}
-    if not shows[0].lines and not shows[0].requests:
-        raise ConnectFailed(_never_connected(shows[0]))
+    usual = {good[0].revision: await run_client(good[0])}
+    if not runs[0].lines and not runs[0].requests:
+        raise ConnectFailed(_never_connected(runs[0]))
     async with asyncio.TaskGroup() as group:
-        others = {actor.revision: group.create_task(run(actor)) for actor in good[1:]}
+        others = {server.revision: group.create_task(run_client(server)) for server in good[1:]}
     usual |= {revision: task.result() for revision, task in others.items()}
     async with asyncio.TaskGroup() as group:
-        for actor in faulty:
-            known = usual.get(actor.revision, shows[0])
-            group.create_task(run(actor, known.exit_code))
-    for conclude in CONCLUSIONS:
-        conclude(shows)
-    spoken = _spoken_revisions(plan, shows)
-    found = {revision: _verdicts(plan, revision, shows) for revision in spoken}
+        for server in faulty:
+            known = usual.get(server.revision, runs[0])
+            group.create_task(run_client(server, known.exit_code))
+    for conclude in CROSS_RUN_CHECKS:
+        conclude(runs)
+    spoken = _spoken_revisions(plan, runs)
+    found = {revision: _verdicts(plan, revision, runs) for revision in spoken}
     setting = Setting(transport=plan.played_over, seconds=round(monotonic() - began, 3))
     return merge_revisions(found, target=shlex.join(plan.command), party="client", setting=setting)
 
 
-def _never_connected(show: Performance) -> str:
-    stderr = " | ".join(list(show.stderr)[-3:])
-    ended = "it had to be stopped" if show.exit_code is None else f"exit code {show.exit_code}"
+def _never_connected(run: ClientRun) -> str:
+    stderr = " | ".join(list(run.stderr)[-3:])
+    ended = "it had to be stopped" if run.exit_code is None else f"exit code {run.exit_code}"
     return f"the client never connected; {ended}{stderr and f': {stderr}'}"[:1000]
 
 
-def _spoken_revisions(plan: ClientPlan, shows: Sequence[Performance]) -> tuple[RevisionId, ...]:
+def _spoken_revisions(plan: ClientPlan, runs: Sequence[ClientRun]) -> tuple[RevisionId, ...]:
     """Return the revisions under which the client went on, or the one it asked for."""
     spoken = {
         each.revision
-        for each in shows
-        if each.has_gone_on and (not plan.revisions or each.revision in plan.revisions)
+        for each in runs
+        if each.is_initialized and (not plan.revisions or each.revision in plan.revisions)
     }
-    return sort_revisions(spoken or {shows[0].revision})[::-1]
+    return sort_revisions(spoken or {runs[0].revision})[::-1]
 
 
-def _servers_of_runs(plan: ClientPlan) -> tuple[list[Actor], list[Actor]]:
+def _servers_of_runs(plan: ClientPlan) -> tuple[list[FakeServer], list[FakeServer]]:
     """Return the servers of all runs: a good one for each revision, and the faulty ones."""
-    from accord.check.scenarios.client import PLAYS
+    from accord.check.scenarios.client import CLIENT_SCENARIOS
 
     over = plan.played_over
     spoken = plan.revisions or [
         row.id for row in SPOKEN.values() if over != "http" or row.streamable_http
     ]
-    good = [Actor(None), *(Actor(revision) for revision in sort_revisions(spoken)[::-1])]
+    good = [FakeServer(None), *(FakeServer(revision) for revision in sort_revisions(spoken)[::-1])]
     faulty = []
-    for kind in PLAYS:
+    for kind in CLIENT_SCENARIOS:
         if over in kind.on and _is_wanted(plan, kind):
             under: Sequence[RevisionId | None] = plan.revisions or (None,)
             if kind.revisions:
@@ -174,8 +173,8 @@ def _servers_of_runs(plan: ClientPlan) -> tuple[list[Actor], list[Actor]]:
     return (good[1:] if plan.revisions else good), faulty
 
 
-def _is_wanted(plan: ClientPlan, kind: type[Actor]) -> bool:
-    if plan.plays and kind.__name__ not in plan.plays:
+def _is_wanted(plan: ClientPlan, kind: type[FakeServer]) -> bool:
+    if plan.scenarios and kind.__name__ not in plan.scenarios:
         return False
     return not plan.only or not kind.ids or any(plan.wants(id) for id in kind.ids)
 
@@ -183,51 +182,51 @@ def _is_wanted(plan: ClientPlan, kind: type[Actor]) -> bool:
 # -- one run
 
 
-async def _run_against(plan: ClientPlan, actor: Actor, usual_exit: int | None) -> Performance:
+async def _run_against(plan: ClientPlan, server: FakeServer, usual_exit: int | None) -> ClientRun:
     over = plan.played_over
-    stage: Any = (
-        PipeStage(actor, patience=plan.patience)
+    transport: Any = (
+        FakeStdioTransport(server, patience=plan.patience)
         if over == "stdio"
-        else WebStage(actor, is_older=over == "sse", patience=plan.patience)
+        else FakeHttpTransport(server, is_older=over == "sse", patience=plan.patience)
     )
-    show = Performance(actor, over, actor.revision or BEFORE_HANDSHAKE.id)
-    show.usual_exit = usual_exit
-    actor.stage = stage
-    async with stage:
-        address = ServerAddress(getattr(stage, "url", ""), getattr(stage, "command", []))
-        await _run(plan, address, show)
-        show.path = urlsplit(address.url).path
-        show.requests = list(getattr(stage, "requests", []))
-        show.most_streams = getattr(stage, "most_streams", 0)
-        _settle_revision(plan, show)
+    run = ClientRun(server, over, server.revision or BEFORE_HANDSHAKE.id)
+    run.usual_exit_code = usual_exit
+    server.fake_transport = transport
+    async with transport:
+        address = ServerAddress(getattr(transport, "url", ""), getattr(transport, "command", []))
+        await _run(plan, address, run)
+        run.path = urlsplit(address.url).path
+        run.requests = list(getattr(transport, "requests", []))
+        run.most_streams = getattr(transport, "most_streams", 0)
+        _settle_revision(plan, run)
         try:
-            if actor.is_judged:
-                observe(show)
-            await actor.judge(show)
+            if server.is_judged:
+                run_passive_checks(run)
+            await server.judge(run)
         except (ConnectionEnded, MessageTimeout) as error:
-            _leave_open(show, str(error))
+            _leave_open(run, str(error))
         except Exception as error:
-            log.exception("the play %r failed", actor.name)
-            _leave_open(show, f"the check itself failed: {type(error).__name__}: {error}")
+            log.exception("the scenario %r failed", server.name)
+            _leave_open(run, f"the check itself failed: {type(error).__name__}: {error}")
         else:
-            _leave_open(show, NO_OCCASION.format("client"))
-    for line in actor.lines:
+            _leave_open(run, NO_OCCASION.format("client"))
+    for line in server.lines:
         if line.log.monitor is not None:
-            show.verdicts.tallies.append(line.log.monitor.tallies)
-    return show
+            run.verdicts.tallies.append(line.log.monitor.tallies)
+    return run
 
 
-def _settle_revision(plan: ClientPlan, show: Performance) -> None:
+def _settle_revision(plan: ClientPlan, run: ClientRun) -> None:
     """Judge by the agreed revision, or by the one the client asked for if it did not go on."""
-    if plan.revisions and show.actor.revision is not None and type(show.actor) is not Actor:
+    if plan.revisions and run.server.revision is not None and type(run.server) is not FakeServer:
         # A faulty server counts for the revision that the user chose.
-        show.verdicts.revision = show.actor.revision
+        run.verdicts.revision = run.server.revision
         return
-    agreed = next((each.revision for each in show.lines if each.revision), None)
-    asked = next(iter(show.actor.asked_for), None)
-    for named in (agreed if show.has_gone_on else None, asked, agreed):
+    agreed = next((each.revision for each in run.lines if each.revision), None)
+    asked = next(iter(run.server.requested_revisions), None)
+    for named in (agreed if run.is_initialized else None, asked, agreed):
         if named is not None and named in REVISIONS and REVISIONS[named].handshake:
-            show.verdicts.revision = REVISIONS[named].id
+            run.verdicts.revision = REVISIONS[named].id
             return
 
 
@@ -243,100 +242,70 @@ def _fill_in(command: Sequence[str], address: ServerAddress) -> list[str]:
     return words
 
 
-async def _run(plan: ClientPlan, address: ServerAddress, show: Performance) -> None:
+async def _run(plan: ClientPlan, address: ServerAddress, run: ClientRun) -> None:
     """Run the client, and record how it ended."""
     if plan.client is not None:
-        await _await_end(plan, plan.client(address), show)
+        await _await_end(plan, plan.client(address), run)
     else:
-        await _run_client(plan, _fill_in(plan.command, address), show)
+        await _run_client(plan, _fill_in(plan.command, address), run)
 
 
-async def _await_end(plan: ClientPlan, work: Awaitable[int], show: Performance) -> None:
+async def _await_end(plan: ClientPlan, work: Awaitable[int | None], run: ClientRun) -> None:
     """Wait for the end of a client within its time, and record how it ended."""
     ending, begun = asyncio.ensure_future(work), monotonic()
     try:
         # When many programs start at once, starting takes longer than the run itself.
-        while not ending.done() and not _has_connected(show):
+        while not ending.done() and not _has_connected(run):
             if monotonic() - begun > _STARTING * plan.timeout:
                 break
             await asyncio.wait({ending}, timeout=_LOOK)
         else:
             await asyncio.wait({ending}, timeout=plan.timeout)
         if ending.done():
-            show.exit_code = ending.result()
-            await _look_for_survivors(show)
+            run.exit_code = ending.result()
+            await _look_for_survivors(run)
         else:
-            show.was_connected = any(each.ended is None for each in show.lines)
+            run.was_connected = any(each.ended is None for each in run.lines)
     finally:
         ending.cancel()
         await asyncio.wait({ending})
 
 
-def _has_connected(show: Performance) -> bool:
-    return bool(show.lines or getattr(show.actor.stage, "requests", ()))
+def _has_connected(run: ClientRun) -> bool:
+    return bool(run.lines or getattr(run.server.fake_transport, "requests", ()))
 
 
-async def _run_client(plan: ClientPlan, command: Sequence[str], show: Performance) -> None:
-    kept: deque[str] = deque(maxlen=_STDERR_KEPT)
-    show.stderr = kept
+async def _run_client(plan: ClientPlan, command: Sequence[str], run: ClientRun) -> None:
+    env = {**os.environ, **run.server.env, **plan.env}
+    child = Child(command, env=env, has_input=False)
+    child.start()
+    run.stderr = child.stderr.lines
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, **show.actor.env, **plan.env},
-            start_new_session=os.name == "posix",
-        )
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise ConnectFailed(f"{command[0]} cannot be launched: {why}", command=command) from None
-    assert process.stderr is not None
-    reading = asyncio.get_running_loop().create_task(_keep(process.stderr, kept))
-    try:
-        await _await_end(plan, process.wait(), show)
+        await _await_end(plan, child.wait(), run)
     finally:
-        for number in (signal.SIGTERM, getattr(signal, "SIGKILL", signal.SIGTERM)):
-            signal_group(process.pid, number)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LEAVING):
-                    await process.wait()
-        reading.cancel()
-        await asyncio.wait({reading})
+        await child.stop(terminate_grace=_LEAVING)
 
 
-async def _look_for_survivors(show: Performance) -> None:
+async def _look_for_survivors(run: ClientRun) -> None:
     """Record whether launched servers outlive the client; give those that are ending time."""
-    launched = len(getattr(show.actor.stage, "pids", ()))
+    launched = len(getattr(run.server.fake_transport, "pids", ()))
     for _ in range(_LOOKS):
-        show.left_running = show.actor.events.count("gone") < launched
-        has_all = show.transport != "stdio" or all(each.ended is not None for each in show.lines)
-        if has_all and not show.left_running:
+        run.left_servers_running = run.server.events.count("gone") < launched
+        has_all = run.transport != "stdio" or all(each.ended is not None for each in run.lines)
+        if has_all and not run.left_servers_running:
             return
         await asyncio.sleep(_LOOK)
 
 
-async def _keep(stream: asyncio.StreamReader, kept: deque[str]) -> None:
-    rest = b""
-    while chunk := await stream.read(64 * 1024):
-        *lines, rest = (rest + chunk).split(b"\n")
-        kept.extend(line.decode(errors="replace") for line in lines)
-        rest = rest[-10_000:]
-    if rest:
-        kept.append(rest.decode(errors="replace"))
-
-
-def _leave_open(show: Performance, why: str) -> None:
-    for id in show.actor.ids:
-        show.skip(id, why)
+def _leave_open(run: ClientRun, why: str) -> None:
+    for id in run.server.ids:
+        run.skip(id, why)
 
 
 # -- verdicts
 
 
-def _verdicts(
-    plan: ClientPlan, revision: RevisionId, shows: Sequence[Performance]
-) -> list[Verdict]:
+def _verdicts(plan: ClientPlan, revision: RevisionId, runs: Sequence[ClientRun]) -> list[Verdict]:
     """Return a verdict on each requirement that binds a client, from all runs of a revision."""
     rows = [
         row
@@ -344,53 +313,53 @@ def _verdicts(
         if row.holds_in(revision) and row.party in _BOUND and plan.wants(row.id)
     ]
     found = []
-    own = [each for each in shows if each.revision == revision]
+    own = [each for each in runs if each.revision == revision]
     # Runs that are not judged say nothing about what applies under their revision.
-    scope = own if any(each.actor.is_judged and each.lines for each in own) else shows
+    scope = own if any(each.server.is_judged and each.lines for each in own) else runs
     for row in rows:
-        known = [each for show in own if (each := show.verdicts.verdict(row.id)) is not None]
+        known = [each for run in own if (each := run.verdicts.verdict(row.id)) is not None]
         verdict = worst(known)
         if verdict is None or verdict.verdict == "not-exercised":
-            name, why = _why_untried(row, plan, scope, verdict or _verdict_elsewhere(row, shows))
+            name, why = _why_untried(row, plan, scope, verdict or _verdict_elsewhere(row, runs))
             verdict = make_verdict(row, revision, name, why)
         found.append(verdict)
     return found
 
 
-def _verdict_elsewhere(row: Requirement, shows: Sequence[Performance]) -> Verdict | None:
+def _verdict_elsewhere(row: Requirement, runs: Sequence[ClientRun]) -> Verdict | None:
     """Return why a requirement was not put to the test under other revisions."""
-    known = [each for show in shows if (each := show.verdicts.found.get(row.id)) is not None]
+    known = [each for run in runs if (each := run.verdicts.found.get(row.id)) is not None]
     reasons = [each for each in known if each.verdict in ("not-applicable", "not-exercised")]
     return min(reasons, key=lambda each: each.verdict, default=None)
 
 
 def _why_untried(
-    row: Requirement, plan: ClientPlan, shows: Sequence[Performance], known: Verdict | None
+    row: Requirement, plan: ClientPlan, runs: Sequence[ClientRun], known: Verdict | None
 ) -> tuple[VerdictName, str]:
     if row.id in _ELSEWHERE and plan.played_over not in _ELSEWHERE[row.id]:
         return "not-applicable", f"it does not concern {plan.played_over}"
-    reason = _out_of_scope(row, plan, shows)
+    reason = _out_of_scope(row, plan, runs)
     if reason is not None:
         return "not-applicable", reason
     if known is not None:
         return known.verdict, known.message
-    return "not-exercised", explain_untried(row, _ids_with_plays(), "client")
+    return "not-exercised", explain_untried(row, _ids_with_scenarios(), "client")
 
 
 @cache
-def _ids_with_plays() -> frozenset[str]:
-    """Return the ids of the requirements that a faulty server tries, or that any run shows."""
-    from accord.check.scenarios.client import PLAYS
+def _ids_with_scenarios() -> frozenset[str]:
+    """Return the ids of the requirements that a faulty server tries, or that any run runs."""
+    from accord.check.scenarios.client import CLIENT_SCENARIOS
 
-    return OBSERVED | {id for play in PLAYS for id in play.ids}
+    return PASSIVELY_CHECKED | {id for each in CLIENT_SCENARIOS for id in each.ids}
 
 
-def _out_of_scope(row: Requirement, plan: ClientPlan, shows: Sequence[Performance]) -> str | None:
+def _out_of_scope(row: Requirement, plan: ClientPlan, runs: Sequence[ClientRun]) -> str | None:
     """Return why a requirement applies in none of these runs; None if it applies in one."""
     reasons = [
         out_of_scope(row, line.log.monitor.conversation, {plan.played_over})
-        for show in shows
-        for line in show.lines
+        for run in runs
+        for line in run.lines
         if line.log.monitor is not None and line.revision is not None
     ]
     return reasons[0] if reasons and None not in reasons else None

@@ -81,11 +81,13 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         revisions: the revisions to check; empty checks all that the server speaks.
         only: ids of requirements, or their beginnings; empty checks all.
+        scenarios: names of scenarios to run; empty runs all that can decide something.
         rules: what may be done to the server.
     """
 
     revisions: Sequence[RevisionId] = ()
     only: Collection[str] = ()
+    scenarios: Collection[str] = ()
     rules: CheckRules = CheckRules()
 
     def wants(self, id: str) -> bool:
@@ -236,7 +238,8 @@ def _choose_scenarios(plan: ServerPlan, revision: RevisionId) -> list[Scenario]:
     return [
         each
         for each in SCENARIOS
-        if any(id in wanted or (is_everywhere and rows[id].holds_in(revision)) for id in each.ids)
+        if (not plan.scenarios or each.name in plan.scenarios)
+        and any(id in wanted or (is_everywhere and rows[id].holds_in(revision)) for id in each.ids)
     ]
 
 

@@ -207,7 +207,7 @@ def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
 
 def _conclude(options: argparse.Namespace, form: str, watcher: "Watcher", log: _Log) -> int:
     from accord.check.rendering.wording import summary
-    from accord.check.watching.watcher import merged
+    from accord.check.watching.watcher import merge_reports
 
     if watcher.trouble:
         log.write(watcher.trouble)
@@ -223,7 +223,7 @@ def _conclude(options: argparse.Namespace, form: str, watcher: "Watcher", log: _
     if not reports:
         log.write("nothing was said")
         return 0
-    report = merged(reports)
+    report = merge_reports(reports)
     # Not to stdout, which is the host's.
     if not reporting.write_report(report, form, options, is_private=True):
         return 2

@@ -116,7 +116,7 @@ async def every(pages: Any) -> list[Any]:
 
 
 async def explore(client: Any) -> None:
-    """Use each operation once; what the server refuses is no reason to stop."""
+    """Use each operation once; a refusal of the server does not stop it."""
     how: Any = {"timeout": PATIENCE}
     heard: list[Any] = []
     tools = await tried(every(client.tools(**how))) or []

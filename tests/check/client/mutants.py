@@ -17,41 +17,27 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         id: the requirement that it breaks.
         kind: the client.
-        plays: where it shows; the server that does everything right is always met.
+        scenarios: where it shows; the server that does everything right is always met.
         over: the transport.
-        patience: how long the check waits for its answers; short where none will come.
         also: other requirements that this breaks unavoidably, and why.
     """
 
     id: str
     kind: type[Raw]
-    plays: tuple[str, ...] = ()
+    scenarios: tuple[str, ...] = ()
     over: str = "http"
-    patience: float = 2.0
     also: dict[str, str] = {}
 
 
 MUTANTS: dict[str, Mutant] = {}
-# Those who leave something without an answer.
-SILENT = {
-    "FallsOverCancellations",
-    "FallsOverLateAnswers",
-    "IgnoresBatches",
-    "IgnoresPings",
-    "IsSilencedByNonsense",
-    "never_lists_its_roots",
-}
 
 
 def mutant(
-    id: str, *plays: str, over: str = "http", also: dict[str, str] | None = None
+    id: str, *scenarios: str, over: str = "http", also: dict[str, str] | None = None
 ) -> Callable[[type[Raw]], type[Raw]]:
     def register(kind: type[Raw]) -> type[Raw]:
         name = f"{id}-{kind.__name__}"
-        patience = 0.4 if kind.__name__ in SILENT else 2.0
-        MUTANTS[name] = Mutant(
-            id=id, kind=kind, plays=plays, over=over, patience=patience, also=also or {}
-        )
+        MUTANTS[name] = Mutant(id=id, kind=kind, scenarios=scenarios, over=over, also=also or {})
         return kind
 
     return register
@@ -71,7 +57,7 @@ class Says(Raw):
 
 
 def mutated(
-    id: str, *plays: str, over: str = "http", also: dict[str, str] | None = None
+    id: str, *scenarios: str, over: str = "http", also: dict[str, str] | None = None
 ) -> Callable[[Callable[[Message], Any]], Callable[[Message], Any]]:
     """Register a fault in messages: a function that changes a message before it is sent."""
 
@@ -79,7 +65,7 @@ def mutated(
         kind = type(
             change.__name__, (Says,), {"changed": lambda _self, message: change(dict(message))}
         )
-        mutant(id, *plays, over=over, also=also)(kind)
+        mutant(id, *scenarios, over=over, also=also)(kind)
         return change
 
     return register
@@ -140,29 +126,29 @@ def asks_with_a_number(message: Message) -> Any:
     return {**message, "method": 7} if message.get("method") == "ping" else message
 
 
-@mutated("jsonrpc.response.id-echo", "AsksEverything")
+@mutated("jsonrpc.response.id-echo", "SendsEveryRequest")
 def answers_with_another_id(message: Message) -> Any:
     if is_result(message, "roots"):
         return message, {**message, "id": "another"}
     return message
 
 
-@mutated("jsonrpc.response.result-xor-error", "AsksEverything")
+@mutated("jsonrpc.response.result-xor-error", "SendsEveryRequest")
 def answers_both(message: Message) -> Any:
     if is_result(message, "roots"):
         message["error"] = {"code": 1, "message": "no"}
     return message
 
 
-@mutated("jsonrpc.error.code-and-message", "AsksTheImpossible")
+@mutated("jsonrpc.error.code-and-message", "SendsInvalidRequests")
 def leaves_out_the_message(message: Message) -> Any:
     if "error" in message:
         message["error"] = {"code": message["error"]["code"]}
     return message
 
 
-@mutated("jsonrpc.error.code-integer", "AsksTheImpossible", also={
-    "errors.code.method-not-found": "a text is no code",
+@mutated("jsonrpc.error.code-integer", "SendsInvalidRequests", also={
+    "errors.code.method-not-found": "a text is not a code",
 })  # fmt: skip
 def names_the_code(message: Message) -> Any:
     if "error" in message and message["error"]["code"] == -32601:
@@ -184,7 +170,7 @@ def tells_with_an_id(message: Message) -> Any:
     return message
 
 
-@mutated("jsonrpc.request.answered", "AsksEverything")
+@mutated("jsonrpc.request.answered", "SendsEveryRequest")
 def never_lists_its_roots(message: Message) -> Any:
     return None if is_result(message, "roots") else message
 
@@ -262,7 +248,7 @@ class DeclaresNothing(Raw):
         pass
 
 
-@mutant("lifecycle.initialize.client-waits", "OpensLate", over="stdio")
+@mutant("lifecycle.initialize.client-waits", "AnswersInitializeLate", over="stdio")
 class IsImpatient(Raw):
     async def open(self) -> Message | None:
         opening = self.spawn(super().open())
@@ -273,19 +259,19 @@ class IsImpatient(Raw):
         return dict(reply) if reply else None
 
 
-@mutant("lifecycle.version.client-disconnects", "AgreesOnNothing")
+@mutant("lifecycle.version.client-disconnects", "ChoosesUnknownRevision")
 class AgreesToAnything(Raw):
     def takes(self, revision: Any) -> bool:
         return revision in (self.revision, "1999-12-31")
 
 
-@mutant("lifecycle.version.client-prefers-latest", "OffersTheNewest")
+@mutant("lifecycle.version.client-prefers-latest", "ChoosesNewestRevision")
 class AsksForLess(Raw):
     def takes(self, revision: Any) -> bool:
         return str(revision) in (self.revision, "2025-11-25")
 
 
-@mutant("lifecycle.errors.handled", "RefusesToOpen")
+@mutant("lifecycle.errors.handled", "RefusesInitialize")
 class IgnoresRefusals(Raw):
     async def open(self) -> Message | None:
         await super().open()
@@ -309,26 +295,26 @@ class AnnouncesUndeclared(Raw):
 # -- questions
 
 
-@mutated("ping.response.empty", "AsksEverything")
+@mutated("ping.response.empty", "SendsEveryRequest")
 def answers_pings_at_length(message: Message) -> Any:
     if message.get("result") == {}:
         message["result"] = {"pong": True}
     return message
 
 
-@mutant("ping.response.prompt", "AsksEverything")
+@mutant("ping.response.prompt", "SendsEveryRequest")
 class IgnoresPings(Raw):
     def heed(self, message: Message) -> None:
         if message["method"] != "ping":
             super().heed(message)
 
 
-@mutant("ping.response.prompt", "TalksNonsense")
+@mutant("ping.response.prompt", "SendsMalformedMessages")
 class IsSilencedByNonsense(Raw):
     is_silent = False
 
     def hear(self, text: Any) -> None:
-        self.is_silent = self.is_silent or text == b"this is no message"
+        self.is_silent = self.is_silent or text == b"this is not a message"
         if not self.is_silent or b'"result"' in text:
             super().hear(text)
 
@@ -342,7 +328,7 @@ def answering(id: str, member: str, change: Callable[[Message], Any]) -> None:
         return message
 
     changed.__name__ = f"answers_without_{id.split('.')[-1]}"
-    mutated(id, "AsksEverything")(changed)
+    mutated(id, "SendsEveryRequest")(changed)
 
 
 def without(member: str) -> Callable[[Message], Message]:
@@ -373,7 +359,7 @@ answering(
 answering("elicitation.answers.validated", "action", lambda r: {**r, "content": {"name": 7}})
 
 
-@mutant("roots.list-changed.sent", "AsksEverything")
+@mutant("roots.list-changed.sent", "SendsEveryRequest")
 class ChangesItsRootsInSilence(Raw):
     count = 0
 
@@ -387,13 +373,13 @@ class ChangesItsRootsInSilence(Raw):
         pass
 
 
-@mutant("errors.code.method-not-found", "AsksTheImpossible")
+@mutant("errors.code.method-not-found", "SendsInvalidRequests")
 class FailsOnTheUnknown(Raw):
     def unknown(self, question: Message) -> Message:
         return {"code": -32603, "message": "internal error"}
 
 
-@mutated("errors.code.invalid-params", "AsksTheImpossible")
+@mutated("errors.code.invalid-params", "SendsInvalidRequests")
 def takes_bad_parameters_for_bad_text(message: Message) -> Any:
     if message.get("error", {}).get("code") == -32602:
         message["error"] = {"code": -32700, "message": "parse error"}
@@ -407,14 +393,14 @@ class Plain(Raw):
         pass
 
 
-@mutant("roots.errors", "AsksTheImpossible")
+@mutant("roots.errors", "SendsInvalidRequests")
 class FailsWithoutRoots(Plain):
     def unknown(self, question: Message) -> Message:
         code = -32603 if question["method"] == "roots/list" else -32601
         return {"code": code, "message": "no"}
 
 
-@mutant("sampling.errors", "AsksTheImpossible", also={
+@mutant("sampling.errors", "SendsInvalidRequests", also={
     "sampling.capability.declared": "it answers what it did not declare",
 })  # fmt: skip
 class SamplesUndeclared(Plain):
@@ -442,7 +428,7 @@ class GivesUpInSilence(HangsUp):
     pass
 
 
-@mutant("cancellation.sender.ignores-late", "AnswersWhatWasCancelled", over="stdio")
+@mutant("cancellation.sender.ignores-late", "AnswersCancelledRequests", over="stdio")
 class FallsOverLateAnswers(Raw):
     patience = 0.5
 
@@ -459,7 +445,7 @@ class FallsOverLateAnswers(Raw):
             super().hear(text)
 
 
-@mutant("cancellation.races", "CancelsQuestions")
+@mutant("cancellation.races", "CancelsItsRequests")
 class FallsOverCancellations(Raw):
     is_deaf = False
 
@@ -469,13 +455,13 @@ class FallsOverCancellations(Raw):
             super().heed(message)
 
 
-@mutant("cancellation.receiver.stops", "CancelsQuestions")
+@mutant("cancellation.receiver.stops", "CancelsItsRequests")
 class GoesOnWithWhatWasCancelled(Raw):
     def stop(self, id: Any) -> None:
         pass
 
 
-@mutant("cancellation.receiver.frees-and-silent", "CancelsQuestions")
+@mutant("cancellation.receiver.frees-and-silent", "CancelsItsRequests")
 class AnswersCancellations(Raw):
     def stop(self, id: Any) -> None:
         super().stop(id)
@@ -484,7 +470,7 @@ class AnswersCancellations(Raw):
             self.spawn(self.say({"jsonrpc": "2.0", "id": id, "error": error}))
 
 
-@mutant("cancellation.invalid-ignored", "CancelsNothing")
+@mutant("cancellation.invalid-ignored", "CancelsUnknownRequests")
 class ComplainsOfCancellations(Raw):
     def stop(self, id: Any) -> None:
         error = {"code": -32602, "message": "never asked"}
@@ -492,7 +478,7 @@ class ComplainsOfCancellations(Raw):
 
 
 @mutant("cancellation.request-id.present", "NeverAnswers", also={
-    "http.cancel.explicit": "a cancellation of nothing is none",
+    "http.cancel.explicit": "a cancellation without an id is invalid",
 })  # fmt: skip
 class CancelsSomething(Raw):
     patience = 0.5
@@ -507,7 +493,7 @@ class CancelsTheUnsent(Raw):
         await self.give_up(4711)
 
 
-@mutant("cancellation.initialize.excluded", "OpensLate", over="stdio")
+@mutant("cancellation.initialize.excluded", "AnswersInitializeLate", over="stdio")
 class CancelsItsOpening(Raw):
     async def open(self) -> Message | None:
         opening = self.spawn(super().open())
@@ -536,7 +522,7 @@ class UsesATokenTwice(Raw):
         await asyncio.gather(self.ask(method, params), self.ask(method, params))
 
 
-@mutant("progress.value.increases", "AsksEverything")
+@mutant("progress.value.increases", "SendsEveryRequest")
 class ReportsTheSameAgain(Raw):
     async def result(self, method: str, params: Message) -> Message:
         if method == "sampling/createMessage" and "_meta" in params:
@@ -547,7 +533,7 @@ class ReportsTheSameAgain(Raw):
         return await super().result(method, params)
 
 
-@mutant("progress.rate-limited", "AsksEverything", over="stdio")
+@mutant("progress.rate-limited", "SendsEveryRequest", over="stdio")
 class ReportsWithoutEnd(Raw):
     async def result(self, method: str, params: Message) -> Message:
         if method == "sampling/createMessage" and "_meta" in params:
@@ -561,7 +547,7 @@ class ReportsWithoutEnd(Raw):
 # -- lists and the rest
 
 
-@mutant("pagination.client.both-flows", "PagesLists")
+@mutant("pagination.client.both-flows", "ReturnsListsInPages")
 class FailsOnPages(Raw):
     def next_cursor(self, reply: Message | None) -> Any:
         if super().next_cursor(reply) is not None:
@@ -569,12 +555,12 @@ class FailsOnPages(Raw):
         return None
 
 
-@mutant("prompts.client.handles-pagination", "PagesPrompts")
+@mutant("prompts.client.handles-pagination", "ReturnsPromptsInPages")
 class FailsOnPagesOfPrompts(FailsOnPages):
     pass
 
 
-@mutant("pagination.page-size-not-assumed", "PagesLists")
+@mutant("pagination.page-size-not-assumed", "ReturnsListsInPages")
 class StopsAtShortPages(Raw):
     def next_cursor(self, reply: Message | None) -> Any:
         result = (reply or {}).get("result", {})
@@ -582,7 +568,7 @@ class StopsAtShortPages(Raw):
         return None if len(entries) < 2 else result.get("nextCursor")
 
 
-@mutant("pagination.cursor.opaque", "PagesLists")
+@mutant("pagination.cursor.opaque", "ReturnsListsInPages")
 class BuildsCursors(Raw):
     def next_cursor(self, reply: Message | None) -> Any:
         cursor = super().next_cursor(reply)
@@ -657,7 +643,7 @@ def takes_a_key_of_the_protocol(message: Message) -> Any:
     return message
 
 
-@mutated("meta.field.more-types", "AsksEverything")
+@mutated("meta.field.more-types", "SendsEveryRequest")
 def describes_roots_with_a_list(message: Message) -> Any:
     if is_result(message, "roots"):
         roots = [{**each, "_meta": []} for each in message["result"]["roots"]]
@@ -702,7 +688,7 @@ class PutsMessages(Raw):
 
 
 @mutant("http.post.body-message-or-batch", also={
-    "jsonrpc.message.version-2-0": "what is no message is none of JSON-RPC either",
+    "jsonrpc.message.version-2-0": "text that is not a message is not JSON-RPC either",
 })  # fmt: skip
 class PostsForms(Raw):
     revision = "2025-03-26"
@@ -732,7 +718,7 @@ class GivesUpWithItsSession(Raw):
         self.fail(data)
 
 
-@mutant("http.client.supports-both-forms", "AnswersInStreams")
+@mutant("http.client.supports-both-forms", "AnswersWithEventStreams")
 class ReadsNoStreams(Raw):
     async def take(self, response: Any) -> None:
         if "event-stream" in response.headers.get("Content-Type", ""):
@@ -740,13 +726,18 @@ class ReadsNoStreams(Raw):
         await super().take(response)
 
 
-@mutant("http.sse.resume-header", "DropsListeners")
+@mutant("http.sse.resume-header", "DropsGetStreams")
 class ListensAnew(Raw):
     def resuming(self, event: str) -> dict[str, str]:
         return {}
 
 
-@mutant("http.compat.sse-fallback-any-4xx", "IsOfOldWith405", "IsOfOldWith404", "IsOfOldWith400")
+@mutant(
+    "http.compat.sse-fallback-any-4xx",
+    "SpeaksOnlySseWith405",
+    "SpeaksOnlySseWith404",
+    "SpeaksOnlySseWith400",
+)
 class FallsBackOn405Alone(Raw):
     falls_back_on: ClassVar[tuple[int, ...]] = (405,)
 
@@ -767,66 +758,66 @@ class Authorizes(Raw):
         return {name: each for name, each in found.items() if name not in self.left_out_later}
 
 
-@mutant("auth.pkce.implemented", "WantsToken")
+@mutant("auth.pkce.implemented", "RequiresToken")
 class AsksWithoutChallenge(Authorizes):
     left_out = ("code_challenge", "code_challenge_method")
 
 
-@mutant("auth.resource-parameter.sent", "WantsToken")
+@mutant("auth.resource-parameter.sent", "RequiresToken")
 class AsksForAnyResource(Authorizes):
     left_out = ("resource",)
 
 
-@mutant("auth.resource.both-requests", "WantsToken")
+@mutant("auth.resource.both-requests", "RequiresToken")
 class AsksForAnyToken(Authorizes):
     left_out_later = ("resource",)
 
 
-@mutant("auth.resource.canonical", "WantsToken")
+@mutant("auth.resource.canonical", "RequiresToken")
 class AsksForAFragment(Authorizes):
     def wanted(self, client: str, verifier: str) -> dict[str, str]:
         return {**super().wanted(client, verifier), "resource": f"{self.place.url}#tools"}
 
 
-@mutant("auth.resource.most-specific", "WantsToken")
+@mutant("auth.resource.most-specific", "RequiresToken")
 class AsksForTheWholeHost(Authorizes):
     def wanted(self, client: str, verifier: str) -> dict[str, str]:
         return {**super().wanted(client, verifier), "resource": self.place.url[: -len("/mcp")]}
 
 
-@mutant("auth.redirect.localhost-or-https", "WantsToken")
+@mutant("auth.redirect.localhost-or-https", "RequiresToken")
 class IsRedirectedInTheOpen(Authorizes):
     def redirect(self) -> str:
         return "http://example.com/callback"
 
 
-@mutant("auth.redirect.registered", "WantsToken")
+@mutant("auth.redirect.registered", "RequiresToken")
 class IsRedirectedElsewhere(Authorizes):
     def wanted(self, client: str, verifier: str) -> dict[str, str]:
         redirect = "https://example.com/callback"
         return {**super().wanted(client, verifier), "redirect_uri": redirect}
 
 
-@mutant("auth.state.verified", "AnswersWithAnotherState")
+@mutant("auth.state.verified", "ReturnsAnotherState")
 class TakesAnyState(Authorizes):
     def is_ours(self, state: str, ours: str) -> bool:
         return True
 
 
-@mutant("auth.challenge.client-parses", "WantsToken")
+@mutant("auth.challenge.client-parses", "RequiresToken")
 class IgnoresTheChallenge(Authorizes):
     async def authorize(self, challenge: str) -> None:
         await super().authorize("Bearer")
 
 
-@mutant("auth.prm.client-uses", "WantsToken")
+@mutant("auth.prm.client-uses", "RequiresToken")
 class StopsAtTheMetadata(Authorizes):
     async def discover(self, challenge: str) -> Message:
         async with self.http.get(self.metadata_of(challenge)):
             raise Gone
 
 
-@mutant("auth.as-metadata.client", "WantsToken")
+@mutant("auth.as-metadata.client", "RequiresToken")
 class GuessesTheEndpoints(Authorizes):
     async def discover(self, challenge: str) -> Message:
         async with self.http.get(self.metadata_of(challenge)):
@@ -835,7 +826,7 @@ class GuessesTheEndpoints(Authorizes):
         return {f"{kind}_endpoint": f"{origin}/oauth/{name}" for kind, name in names.items()}
 
 
-@mutant("auth.every-request", "WantsToken")
+@mutant("auth.every-request", "RequiresToken")
 class ListensWithoutToken(Authorizes):
     def head(self, method: str) -> dict[str, str]:
         heads = super().head(method)
@@ -844,7 +835,7 @@ class ListensWithoutToken(Authorizes):
         return heads
 
 
-@mutant("auth.token.bearer-header", "WantsToken")
+@mutant("auth.token.bearer-header", "RequiresToken")
 class PresentsItsTokenOddly(Authorizes):
     def head(self, method: str) -> dict[str, str]:
         heads = super().head(method)
@@ -853,14 +844,14 @@ class PresentsItsTokenOddly(Authorizes):
         return heads
 
 
-@mutant("auth.token.not-in-query", "WantsToken")
+@mutant("auth.token.not-in-query", "RequiresToken")
 class ShowsItsToken(Authorizes):
     def url_of(self, method: str) -> str:
         shown = f"?access_token={self.token}" if self.token and method == "GET" else ""
         return f"{self.place.url}{shown}"
 
 
-@mutant("auth.tokens.only-own-issuer", "WantsToken")
+@mutant("auth.tokens.only-own-issuer", "RequiresToken")
 class MixesTokens(Authorizes):
     def head(self, method: str) -> dict[str, str]:
         heads = super().head(method)
@@ -873,7 +864,7 @@ class Older(Authorizes):
     revision = "2025-03-26"
 
 
-@mutant("auth.discovery.protocol-version-header", "WantsTokenOfItsOwn")
+@mutant("auth.discovery.protocol-version-header", "IssuesItsOwnTokens")
 class DiscoversWithoutARevision(Older):
     async def discover(self, challenge: str) -> Message:
         origin = self.place.url[: -len("/mcp")]
@@ -882,7 +873,7 @@ class DiscoversWithoutARevision(Older):
             return dict(await response.json())
 
 
-@mutant("auth.discovery.base-url", "WantsTokenOfItsOwn")
+@mutant("auth.discovery.base-url", "IssuesItsOwnTokens")
 class DiscoversUnderThePath(Older):
     async def discover(self, challenge: str) -> Message:
         origin = self.place.url[: -len("/mcp")]
@@ -892,7 +883,7 @@ class DiscoversUnderThePath(Older):
             raise Gone
 
 
-@mutant("auth.fallback.default-paths", "WantsTokenWithoutMetadata")
+@mutant("auth.fallback.default-paths", "RequiresTokenWithoutMetadata")
 class GuessesOtherPaths(Older):
     def defaults(self) -> dict[str, str]:
         names = {"registration": "register", "authorization": "authorize", "token": "token"}
@@ -929,7 +920,7 @@ class KillsFirst(Raw):
         await super().leave()
 
 
-@mutant("stdio.shutdown.escalates", "WillNotEnd", over="stdio")
+@mutant("stdio.shutdown.escalates", "IgnoresShutdown", over="stdio")
 class NeverInsists(Raw):
     async def leave(self) -> None:
         self.control.write(b"input ended\n")
@@ -937,7 +928,7 @@ class NeverInsists(Raw):
         self.lingering = asyncio.get_running_loop().create_task(self.linger())
 
     async def linger(self) -> None:
-        await self.orders.read()
+        await self.relay_commands.read()
         self.reading.cancel()
         self.writer.close()
         self.control.close()
@@ -991,7 +982,7 @@ class SaysGoodbye(Raw):
         await self.ask("shutdown")
 
 
-@mutant("roots.capability.declared", "AsksTheImpossible", also={
+@mutant("roots.capability.declared", "SendsInvalidRequests", also={
     "roots.errors": "it answers what it did not declare",
 })  # fmt: skip
 class HasUndeclaredRoots(Plain):
@@ -1001,7 +992,7 @@ class HasUndeclaredRoots(Plain):
         return await super().result(method, params)
 
 
-@mutant("elicitation.capability.declared", "AsksTheImpossible")
+@mutant("elicitation.capability.declared", "SendsInvalidRequests")
 class ElicitsUndeclared(Plain):
     async def result(self, method: str, params: Message) -> Message:
         if method == "elicitation/create":
@@ -1039,7 +1030,7 @@ def reporting(id: str, *reports: Message, method: str = "notifications/progress"
             return await super().result(called, params)
 
     Reports.__name__ = f"Reports{len(MUTANTS)}"
-    mutant(id, "AsksEverything")(Reports)
+    mutant(id, "SendsEveryRequest")(Reports)
 
 
 reporting("progress.notification.progress", {"progressToken": "sampling"})
@@ -1053,7 +1044,7 @@ reporting(
 )
 
 
-@mutant("progress.notification.active-only", "AsksEverything")
+@mutant("progress.notification.active-only", "SendsEveryRequest")
 class ReportsTooLate(Raw):
     async def answer(self, question: Message) -> None:
         await super().answer(question)
@@ -1089,13 +1080,13 @@ def lists_with_a_list(message: Message) -> Any:
     return {**message, "params": []} if message.get("method") == "prompts/list" else message
 
 
-@mutant("lifecycle.capabilities.respected", "OffersNothing")
+@mutant("lifecycle.capabilities.respected", "DeclaresNoCapabilities")
 class UsesWhatIsNotOffered(Raw):
     def offers(self, capability: str) -> bool:
         return True
 
 
-@mutant("pagination.end.no-next-cursor", "PagesLists", also={
+@mutant("pagination.end.no-next-cursor", "ReturnsListsInPages", also={
     "pagination.cursor.opaque": "there is no cursor to go on with",
 })  # fmt: skip
 class GoesOnAfterTheEnd(Raw):
@@ -1158,8 +1149,8 @@ UNBREAKABLE: dict[str, str] = {
     "cancellation.receiver.may-ignore": "a permission",
     "completion.client.care": "nothing shows it but a client that goes on",
     "errors.code.internal-error": "what made a client fail is not seen",
-    "errors.code.invalid-request": "a client is asked nothing by what is no request",
-    "errors.code.parse-error": "a client is asked nothing by what is no request",
+    "errors.code.invalid-request": "a client cannot be asked by anything but a request",
+    "errors.code.parse-error": "a client cannot be asked by anything but a request",
     "errors.invalid-params.data-details": "a permission",
     "http.get.client-may-listen": "a permission",
     "http.streams.multiple": "a permission",
@@ -1175,17 +1166,17 @@ UNBREAKABLE: dict[str, str] = {
     "ping.request.either-party": "a permission",
     "ping.timeout-is-failure": "what a client makes of it is seen only where it leaves",
     "ping.timeout.may-terminate": "a permission",
-    "progress.notification.method-name": "what has another name is no progress",
+    "progress.notification.method-name": "a notification with another name is not progress",
     "progress.stops-after-completion": "progress.notification.active-only says the same",
-    "progress.token.in-meta": "a token elsewhere is none",
-    "prompts.list.method": "what has another name is no list",
-    "resources.list.method": "what has another name is no list",
-    "resources.templates.method": "what has another name is no list",
-    "tools.list.method": "what has another name is no list",
+    "progress.token.in-meta": "a token elsewhere is not a progress token",
+    "prompts.list.method": "a request with another name is not a list request",
+    "resources.list.method": "a request with another name is not a list request",
+    "resources.templates.method": "a request with another name is not a list request",
+    "tools.list.method": "a request with another name is not a list request",
     "session.id.header-name": "session.id.client-echo says the same",
-    "stdio.client.launches-server": "who does not launch it does not reach it",
-    "timeouts.established": "a long time is not told from none",
-    "timeouts.maximum-despite-progress": "a long time is not told from none",
+    "stdio.client.launches-server": "a client that does not launch it does not reach it",
+    "timeouts.established": "a long time cannot be distinguished from never",
+    "timeouts.maximum-despite-progress": "a long time cannot be distinguished from never",
     "tools.structured-content.client-validates": "seen only where a client fails by it",
 }
 """What no client can be seen to break, and why."""

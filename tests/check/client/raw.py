@@ -267,7 +267,7 @@ class Raw:
             reader, writer = await asyncio.open_connection("127.0.0.1", int(port))
             writer.write(f"{key} {kind} 0\n".encode())
             if kind == "control":
-                self.orders, self.control = reader, writer
+                self.relay_commands, self.control = reader, writer
         self.writer = writer
         self.reading = asyncio.get_running_loop().create_task(self.read(reader))
 

@@ -1,4 +1,4 @@
-"""Somebody between a check and a correct server over HTTP, who may change all that passes.
+"""A layer between a check and a correct server over HTTP that may change every message.
 
 A fault is a small function that hooks into requests, heads, bodies or whole responses.
 """
@@ -67,7 +67,7 @@ class Web:
         body: returns what is sent in place of a piece of a body.
         event: returns the events in place of one of an event stream.
         last: may send more before a response ends.
-        left: told when the client goes before the end.
+        left: called when the client disconnects before the end.
         listening: says something on the GET stream of a session.
         shared: for the mutant's own use.
     """

@@ -27,4 +27,4 @@ def counts_in_words(result: dict[str, Any]) -> None:
 
 refusal("completion.errors.codes", COMPLETE, -32602)
 
-unbreakable("what is relevant is the server's to say", "completion.server.care")
+unbreakable("only the server can say which values are relevant", "completion.server.care")

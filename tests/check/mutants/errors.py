@@ -65,5 +65,5 @@ def ends_at_bad_text(wire: Between) -> None:
     wire.from_server = from_server
 
 
-unbreakable("nobody outside can make a server fail within", "errors.code.internal-error")
+unbreakable("a check cannot make a server fail within", "errors.code.internal-error")
 unbreakable("a permission to say more", "errors.invalid-params.data-details")

@@ -63,25 +63,25 @@ class Weather:
 
 
 @server.tool(title="Health", annotations=READS)
-def health_status() -> str:
+async def health_status() -> str:
     """Tell that the server is well."""
     return "ok"
 
 
 @server.tool(title="Weather", annotations=READS, meta={"org.example/kind": "forecast"})
-def get_weather(city: City) -> Weather:
+async def get_weather(city: City) -> Weather:
     """Forecast the weather: structured, with a schema."""
     return Weather(city, 14.5)
 
 
 @server.tool(title="Greeting", annotations=READS)
-def greet(name: Annotated[str, Meta(description="whom", min_length=1, max_length=40)]) -> str:
+async def greet(name: Annotated[str, Meta(description="whom", min_length=1, max_length=40)]) -> str:
     """Say hello."""
     return f"hello {name}"
 
 
 @server.tool(title="Pass", annotations=READS)
-def show_pass(city: City = "Lima") -> list[Any]:
+async def show_pass(city: City = "Lima") -> list[Any]:
     """Show every kind of content."""
     return [
         types.TextContent(f"to {city}", annotations=types.Annotations(["user"], 0.9)),
@@ -119,7 +119,7 @@ async def look(
 
 
 @server.tool(title="Find", annotations=READS)
-def find_suitcase(
+async def find_suitcase(
     number: Annotated[int, Meta(ge=0, le=999, description="the number on its tag")],
 ) -> str:
     """Find a suitcase: never does."""
@@ -127,8 +127,8 @@ def find_suitcase(
 
 
 @server.tool(title="Resolve", annotations=READS)
-def resolve(riddle: Annotated[str, Meta(description="what to think about")]) -> str:
-    """Resolve a riddle: fails in a way that nobody foresaw."""
+async def resolve(riddle: Annotated[str, Meta(description="what to think about")]) -> str:
+    """Resolve a riddle: fails in an unexpected way."""
     raise LookupError(riddle)
 
 
@@ -182,7 +182,7 @@ async def list_folders(ctx: Context[Any]) -> list[str]:
 
 
 @server.tool
-def lounge() -> str:
+async def lounge() -> str:
     """Sit in the lounge, which comes and goes."""
     return "peanuts"
 
@@ -203,7 +203,7 @@ async def view_changes(ctx: Context[Any]) -> str:
 
 
 @server.tool(annotations=types.ToolAnnotations(read_only_hint=False, destructive_hint=True))
-def delete_everything() -> str:
+async def delete_everything() -> str:
     """Delete everything: no check may call this."""
     raise AssertionError("a check called what destroys")
 
@@ -212,37 +212,37 @@ def delete_everything() -> str:
 
 
 @server.resource("desk://rules", title="Rules", annotations=types.Annotations(["user"], 1))
-def rules() -> types.ResourceContents:
+async def rules() -> types.ResourceContents:
     """What may be taken along."""
     return RULES
 
 
 @server.resource("desk://pixel.png", title="Pixel", mime_type="image/png", size=len(PIXEL))
-def pixel() -> bytes:
+async def pixel() -> bytes:
     """A small picture."""
     return PIXEL
 
 
 @server.resource("desk://board", title="Board", mime_type="application/json")
-def board(ctx: Context[Any]) -> dict[str, int]:
+async def board(ctx: Context[Any]) -> dict[str, int]:
     """The board, which changes by itself."""
     return dict(ctx.state)
 
 
 @server.resource("desk://hours", title="Hours", mime_type="text/plain")
-def hours() -> str:
+async def hours() -> str:
     """When the desk is open."""
     return "always"
 
 
 @server.resource("desk://lost", title="Lost", mime_type="text/plain")
-def lost() -> str:
-    """What was lost: cannot be read, for a reason that nobody foresaw."""
+async def lost() -> str:
+    """What was lost: cannot be read, for an unexpected reason."""
     raise LookupError("the drawer is stuck")
 
 
 @server.resource("desk://rare", title="Rare", mime_type="text/plain")
-def rare_resource() -> str:
+async def rare_resource() -> str:
     """Listed now and then."""
     return "rare"
 
@@ -252,25 +252,25 @@ RESOURCES.disable("desk://rare")
 
 
 @server.resource("city://{country}/{city}", title="City", mime_type="text/plain")
-def about(country: str, city: str) -> str | None:
+async def about(country: str, city: str) -> str | None:
     """What the desk knows about a city."""
     return f"{city} is in {country}" if city in CITIES.get(country, []) else None
 
 
 @server.resource("gate://{gate}", title="Gate", mime_type="text/plain")
-def gate(gate: str) -> str:
+async def gate(gate: str) -> str:
     """Where a gate is."""
     return f"gate {gate} is upstairs"
 
 
 @server.resource("flight://{number}", title="Flight", mime_type="text/plain")
-def flight(number: str) -> str:
+async def flight(number: str) -> str:
     """Where a flight is."""
     return f"flight {number} is late"
 
 
 @server.resource("seat://{row}/{side}", title="Seat", mime_type="text/plain")
-def seat(row: str, side: str) -> str:
+async def seat(row: str, side: str) -> str:
     """What a seat is like."""
     return f"row {row}, {side}: narrow"
 
@@ -279,7 +279,7 @@ def seat(row: str, side: str) -> str:
 
 
 @server.prompt(title="Plan")
-def plan(
+async def plan(
     country: Annotated[str, Meta(description="the country")],
     city: Annotated[str, Meta(description="the city")],
     days: Annotated[int, Meta(description="how long")] = 3,
@@ -289,7 +289,7 @@ def plan(
 
 
 @server.prompt(title="Postcard")
-def postcard(city: Annotated[str, Meta(description="from where")]) -> list[Any]:
+async def postcard(city: Annotated[str, Meta(description="from where")]) -> list[Any]:
     """Write a postcard, with everything that can be in a prompt."""
     return [
         ("user", f"A postcard from {city}, please."),
@@ -301,19 +301,19 @@ def postcard(city: Annotated[str, Meta(description="from where")]) -> list[Any]:
 
 
 @server.prompt(title="Joke")
-def joke() -> str:
+async def joke() -> str:
     """Tell a joke."""
     return "Tell a joke."
 
 
 @server.prompt(title="Riddle")
-def riddle() -> str:
+async def riddle() -> str:
     """Ask a riddle."""
     return "Ask a riddle."
 
 
 @server.prompt(title="Rare")
-def rare() -> str:
+async def rare() -> str:
     """Listed now and then."""
     return "rare"
 
@@ -324,7 +324,7 @@ server.add_completion("plan", "country", list(CITIES))
 
 @server.completion("city://{country}/{city}", "city")
 @server.completion("plan", "city")
-def cities(typed: str, known: Mapping[str, str]) -> list[str]:
+async def cities(typed: str, known: Mapping[str, str]) -> list[str]:
     return [city for city in CITIES.get(known.get("country", ""), []) if city.startswith(typed)]
 
 

@@ -17,13 +17,16 @@ import msgspec
 
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.subject import Subject
+from accord.check.scenarios.server import SCENARIOS
 from accord.check.server_check import ServerPlan, check_server
+from accord.protocol.catalogue import catalogue
+from accord.testing import run_in_virtual_time
 from accord.transports.memory import MemoryWire
 from check.mutants.everything import server as everything
 
 Message: TypeAlias = dict[str, Any]
 Sent: TypeAlias = "Message | bytes | list[Message | bytes] | None"
-"""What goes on: a message, bytes that are none, several of them, or nothing."""
+"""What is passed on: a message, raw bytes, several of them, or nothing."""
 
 Change: TypeAlias = Callable[[Message, Message], Sent]
 """A message of the server, and the request that it answers or else an empty object."""
@@ -41,6 +44,8 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
         making: makes it, as a subject of a check.
         also: other requirements that this breaks unavoidably, and why.
         only: what is checked, where a full check would take too long; empty checks all.
+        areas: areas whose scenarios show the breach, where those of its own area do not.
+        is_process: whether it is a process of its own, which takes real time.
     """
 
     id: str
@@ -49,6 +54,34 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     making: Making
     also: dict[str, str] = {}
     only: Sequence[str] = ()
+    areas: Sequence[str] = ()
+    is_process: bool = False
+
+    @property
+    def scenarios(self) -> list[str]:
+        """Names of the scenarios that can show the breach; empty where `only` chooses them."""
+        if self.only:
+            return []
+        rows = catalogue()
+        row = rows[self.id]
+        # A monitor finds breaches in the traffic of scenarios that decide something else.
+        areas = {row.area, *self.areas} if row.check == "wire" else set(self.areas)
+        return [
+            each.name
+            for each in SCENARIOS
+            if self.id in each.ids or areas & {rows[id].area for id in each.ids}
+        ]
+
+    def check(self, *, is_full: bool = False, is_real: bool = False) -> dict[str, str]:
+        """Return the requirements that a check finds broken, with what it says of them.
+
+        Args:
+            is_full: runs all scenarios, not only those that can show the breach.
+            is_real: waits in real time.
+        """
+        scenarios = () if is_full else self.scenarios
+        work = found(self.making, self.revision, self.only, scenarios)
+        return asyncio.run(work) if is_real or self.is_process else run_in_virtual_time(work)
 
 
 MUTANTS: dict[str, Mutant] = {}
@@ -154,7 +187,7 @@ def _key(id: Any) -> Any:
 
 # -- registration
 
-# Seconds: many at a time on a busy machine are slow.
+# Seconds of virtual time: more than any scenario needs.
 PATIENCE = 8.0
 
 
@@ -164,16 +197,16 @@ def mutant(
     revision: str = "2025-06-18",
     also: dict[str, str] | None = None,
     only: Sequence[str] = (),
-    patience: float = PATIENCE,
+    areas: Sequence[str] = (),
 ) -> Callable[[Change], Change]:
-    """Register a server whose messages a function changes; a silent one needs less patience."""
+    """Register a server whose messages a function changes."""
 
     def register(change: Change) -> Change:
         def hook(wire: Between) -> None:
             wire.from_server = change
 
-        making = in_memory(hook, patience=patience)
-        _register(id, change, making, revision=revision, also=also, only=only)
+        making = in_memory(hook)
+        _register(id, change, making, revision=revision, also=also, only=only, areas=areas)
         return change
 
     return register
@@ -186,7 +219,7 @@ def interloper(
     also: dict[str, str] | None = None,
     only: Sequence[str] = (),
 ) -> Callable[[Callable[[Between], None]], Callable[[Between], None]]:
-    """Register a server behind somebody who hooks into both ways; told of every new line."""
+    """Register a server with a hook into both directions, called for every new connection."""
 
     def register(hook: Callable[[Between], None]) -> Callable[[Between], None]:
         _register(id, hook, in_memory(hook), revision=revision, also=also, only=only)
@@ -201,11 +234,14 @@ def elsewhere(
     revision: str = "2025-06-18",
     also: dict[str, str] | None = None,
     only: Sequence[str] = (),
+    areas: Sequence[str] = (),
+    is_process: bool = False,
 ) -> Callable[[Making], Making]:
     """Register a server that is reached in a way of its own: a process, a port."""
 
     def register(making: Making) -> Making:
-        _register(id, making, making, revision=revision, also=also, only=only)
+        settings = {"only": only, "areas": areas, "is_process": is_process}
+        _register(id, making, making, revision=revision, also=also, **settings)
         return making
 
     return register
@@ -233,7 +269,7 @@ def saying(*messages: Any, after: str = "notifications/initialized") -> Callable
 
 
 def params_of(message: Message) -> dict[str, Any]:
-    """Return the parameters of a message, empty where there are none that are an object."""
+    """Return the parameters of a message, empty if there is no object."""
     params = message.get("params")
     return params if isinstance(params, dict) else {}
 
@@ -284,10 +320,13 @@ def in_memory(
 # -- judging
 
 
-async def found(making: Making, revision: str, only: Sequence[str] = ()) -> dict[str, str]:
+async def found(
+    making: Making, revision: str, only: Sequence[str] = (), scenarios: Sequence[str] = ()
+) -> dict[str, str]:
     """Check a subject under one revision and return its breaches, with what was said of them."""
-    async with making() as subject, asyncio.timeout(170):
-        report = await check_server(subject, ServerPlan(revisions=[revision], only=only))
+    plan = ServerPlan(revisions=[revision], only=only, scenarios=scenarios)
+    async with making() as subject:
+        report = await check_server(subject, plan)
     return {
         result.id: f"{result.verdict}: {result.message}"
         for result in report.results

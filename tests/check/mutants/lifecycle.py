@@ -147,7 +147,7 @@ def says_pong(message: Message, request: Message) -> Message:
     return message
 
 
-@mutant("ping.response.prompt", patience=3)
+@mutant("ping.response.prompt")
 def hears_no_ping(message: Message, request: Message) -> Sent:
     return None if request.get("method") == "ping" and "result" in message else message
 

@@ -88,7 +88,6 @@ def speaks_version_1(message: Message, request: Message) -> Message:
 @mutant(
     "jsonrpc.response.id-echo",
     also={"jsonrpc.request.answered": "the number is an id of its own, answered twice then"},
-    patience=3,
 )
 def makes_numbers_of_ids(message: Message, request: Message) -> Message:
     if "method" not in message and isinstance(message["id"], str) and message["id"].isdigit():
@@ -96,28 +95,28 @@ def makes_numbers_of_ids(message: Message, request: Message) -> Message:
     return message
 
 
-@mutant("jsonrpc.response.id-echo", patience=3)
+@mutant("jsonrpc.response.id-echo")
 def cuts_ids_short(message: Message, request: Message) -> Message:
     if "method" not in message and isinstance(message["id"], str):
         message["id"] = message["id"][:8]
     return message
 
 
-@mutant("jsonrpc.response.result-xor-error")
+@mutant("jsonrpc.response.result-xor-error", areas=["errors"])
 def adds_a_result_to_an_error(message: Message, request: Message) -> Message:
     if "no-such-method" in str(request.get("method")):
         message["result"] = {}
     return message
 
 
-@mutant("jsonrpc.error.code-and-message")
+@mutant("jsonrpc.error.code-and-message", areas=["errors"])
 def leaves_the_message_of_errors_out(message: Message, request: Message) -> Message:
     if request.get("method") == "resources/read" and "error" in message:
         del message["error"]["message"]
     return message
 
 
-@mutant("jsonrpc.error.code-integer")
+@mutant("jsonrpc.error.code-integer", areas=["errors"])
 def makes_text_of_codes(message: Message, request: Message) -> Message:
     if "uri" in params_of(request) and "error" in message:
         message["error"]["code"] = "bad"

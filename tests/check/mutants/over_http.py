@@ -173,7 +173,7 @@ def reports_progress_to_listeners(web: Web) -> None:
 
 @web_mutant("http.post.related-requests-on-stream", only=WIRE)
 def mixes_streams_up(web: Web) -> None:
-    """The stream of one call stays open until it has told something of another."""
+    """The stream of one call stays open until it has carried a message of another."""
     begun: dict[str, asyncio.Future[bytes]] = {}
 
     async def last(asked: Asked, send: Send) -> None:
@@ -389,7 +389,7 @@ unbreakable(
     "session.end.server-may-terminate",
 )
 unbreakable(
-    "without it nobody can speak to the server at all",
+    "without it no client can speak to the server at all",
     "session.id.header-name",
     "sse.endpoint.stream",
 )

@@ -37,7 +37,7 @@ def launched(
 
     made: Making = making
     made.__name__ = habit.replace(" ", "_")
-    elsewhere(id, also=also, only=only)(made)
+    elsewhere(id, also=also, only=only, is_process=True)(made)
 
 
 NO_MESSAGE = {"stdio.server.stdout-only-messages": "neither line is a message of its own"}
@@ -50,7 +50,7 @@ launched("stdio.framing.no-embedded-newline", "spreads messages", also=NO_MESSAG
 launched("stdio.shutdown.server-exits", "stays")
 launched("practice.shutdown.signals", "default signals")
 unbreakable(
-    "a server that answers elsewhere cannot be checked, and is told so",
+    "a server that answers elsewhere cannot be checked at all",
     "stdio.server.reads-stdin-writes-stdout",
 )
 unbreakable("a permission to write there", "stdio.server.stderr-logging")
@@ -59,7 +59,7 @@ unbreakable(
     "practice.stdio.log-to-stderr",
 )
 unbreakable(
-    "nobody outside can make a server fail within",
+    "a check cannot make a server fail within",
     "practice.startup.fatal-exit-code",
     "practice.errors.unhandled-exit",
 )

@@ -108,6 +108,6 @@ def puts_the_token_beside_the_parameters(message: Message, request: Message) -> 
     return asking(message, progressToken="own")
 
 
-@mutant("progress.token.unique")
+@mutant("progress.token.unique", areas=["timeouts"])
 def uses_one_token_for_all(message: Message, request: Message) -> Message:
     return asking(message, _meta={"progressToken": "own"})

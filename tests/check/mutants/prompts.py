@@ -16,7 +16,7 @@ misdeclared(
     "prompts.capability.list-changed",
     "prompts",
     "listChanged",
-    also={"prompts.list-changed.capability-required": "what is no flag declares nothing"},
+    also={"prompts.list-changed.capability-required": "an invalid flag declares nothing"},
 )
 undeclared("prompts.list-changed.capability-required", "prompts", "listChanged")
 

@@ -1,4 +1,4 @@
-"""Servers that let the wrong ones in, or send nobody the right way: area auth."""
+"""Servers with faulty authorization: area auth."""
 
 import json
 from collections.abc import AsyncIterator, Callable

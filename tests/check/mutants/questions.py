@@ -83,7 +83,7 @@ def offers_tools_to_any_model(params: dict[str, Any]) -> None:
     params["tools"] = [{"name": "look", "inputSchema": {"type": "object"}}]
 
 
-# -- questions that nobody answers
+# -- requests without an answer
 
 
 @mutant("timeouts.cancel-by-notification")

@@ -20,13 +20,13 @@ misdeclared(
     "resources.capability.subscribe",
     "resources",
     "subscribe",
-    also={"resources.subscribe.capability-required": "what is no flag declares nothing"},
+    also={"resources.subscribe.capability-required": "an invalid flag declares nothing"},
 )
 misdeclared(
     "resources.capability.list-changed",
     "resources",
     "listChanged",
-    also={"resources.list-changed.capability-required": "what is no flag declares nothing"},
+    also={"resources.list-changed.capability-required": "an invalid flag declares nothing"},
 )
 undeclared("resources.list-changed.capability-required", "resources", "listChanged")
 

@@ -81,7 +81,7 @@ def undeclared(id: str, *path: str, **settings: Any) -> None:
 
 
 def misdeclared(id: str, capability: str, flag: str, **settings: Any) -> None:
-    """Register a server that declares a flag with what is none."""
+    """Register a server that declares a flag with an invalid value."""
 
     def declares_it_in_words(result: dict[str, Any]) -> None:
         result["capabilities"][capability][flag] = "yes"

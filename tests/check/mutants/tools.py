@@ -20,7 +20,7 @@ misdeclared(
     "tools.capability.list-changed",
     "tools",
     "listChanged",
-    also={"tools.list-changed.capability-required": "what is no flag declares nothing"},
+    also={"tools.list-changed.capability-required": "an invalid flag declares nothing"},
 )
 undeclared("tools.list-changed.capability-required", "tools", "listChanged")
 
@@ -199,22 +199,24 @@ def answers_wrong_arguments_with_an_error(message: Message, request: Message) ->
 
 
 def changing_in_silence(name: str, key: str) -> None:
-    """Register a server with one entry more after tools were called, which tells nobody."""
+    """Register a server with one entry more after tools were called, without a notification."""
 
     def changes_in_silence(wire: Between) -> None:
         def from_server(message: Message, request: Message) -> Sent:
             if message.get("method") == f"notifications/{name}/list_changed":
                 return None
-            seen = any(
-                params_of(each).get("name") == "view_changes" for each in wire.requests.values()
-            )
+            calls = [
+                each
+                for each in wire.requests.values()
+                if params_of(each).get("name") == "view_changes"
+            ]
             if (
                 request.get("method") == f"{name}/list"
-                and seen
+                and calls
                 and "nextCursor" not in message.get("result", {"nextCursor": ""})
             ):
                 listed = message["result"][name]
-                listed.append({**listed[0], key: f"{listed[0][key]}-new"})
+                listed.append({**listed[0], key: f"{listed[0][key]}-{len(calls)}"})
             return message
 
         wire.from_server = from_server
@@ -239,7 +241,7 @@ unbreakable(
 unbreakable("reported as tools.structured-content.object", "tools.call.structured-content")
 unbreakable("a limit that a careful check does not reach", "tools.server.rate-limited")
 unbreakable(
-    "something seen in practice; whoever does otherwise breaks nothing",
+    "a habit seen in practice; other ways violate nothing",
     "practice.tools.success-omits-is-error",
     "practice.tools.structured-errors",
     "practice.tools.json-as-text",

@@ -91,7 +91,7 @@ class Host:
             rest = rest[os.write(self._write, rest) :]
 
     def say_later(self, data):
-        """Say it while somebody else reads: a pipe holds little."""
+        """Say it while another thread reads: a pipe holds little."""
 
         def work():
             self.say(data)
@@ -109,7 +109,7 @@ class Host:
         return self.hear(1 << 60)
 
     def close_input(self):
-        # Taken first: whoever speaks later closes it too, and its number may be another's then.
+        # Taken first: a later writer closes it too, and its number may be another's then.
         write, self._write = self._write, None
         if write is not None:
             os.close(write)

@@ -50,7 +50,7 @@ class Upstream:
 
     def _talk(self, connection):
         connection.settimeout(LONG)
-        with connection, suppress(OSError):  # who is cut off has nothing more to say
+        with connection, suppress(OSError):  # a connection that was cut off has nothing more to say
             head, body = received(connection)
             self.heads.append(head)
             self.bodies.append(body)
@@ -177,7 +177,7 @@ def test_a_response_reaches_the_client_as_it_was_sent():
 def test_a_connection_that_the_server_may_be_closing_is_not_used_again():
     def behave(connection):
         connection.sendall(answer(b"{}", JSON))
-        connection.recv(1)  # who sends more here is cut off
+        connection.recv(1)  # a client that sends more here is cut off
 
     with between(behave) as (_, port, _):
         assert asked(port, post(b"{}"))[0].startswith(b"HTTP/1.1 200 ")
@@ -241,7 +241,7 @@ def test_packed_answers_pass_packed_and_are_judged_unpacked(packing):
 @pytest.mark.parametrize(
     ("packing", "body"), [("br", b"\x0b\x02\x80"), ("gzip", b"no gzip")], ids=["unknown", "broken"]
 )
-def test_what_cannot_be_unpacked_passes_unjudged_and_is_counted(packing, body):
+def test_a_body_that_cannot_be_unpacked_passes_unjudged_and_is_counted(packing, body):
     sent = answer(body, JSON, f"Content-Encoding: {packing}")
     with between(lambda each: each.sendall(sent)) as (_, port, watcher):
         _, came = asked(port, post(line(INITIALIZE)))
@@ -250,7 +250,7 @@ def test_what_cannot_be_unpacked_passes_unjudged_and_is_counted(packing, body):
     assert not any(each.violation.party == "server" for each in watcher.reports()[0].violations)
 
 
-def test_a_server_that_is_away_is_a_502_that_says_so():
+def test_an_unreachable_server_is_answered_with_502_and_a_reason():
     with proxied(f"http://127.0.0.1:{free_port()}/mcp") as (port, _):
         head, body = asked(port, post(line(INITIALIZE)))
     assert head.startswith(b"HTTP/1.1 502 ")
@@ -320,7 +320,7 @@ def test_a_page_of_this_machine_may_use_the_watch(origin):
 
 
 @pytest.mark.parametrize("when", ["before an answer", "amid a stream"])
-def test_a_client_that_leaves_is_gone_for_the_server_too(when):
+def test_a_disconnect_of_the_client_reaches_the_server(when):
     ready, left = threading.Event(), threading.Event()
 
     def behave(connection):
@@ -502,7 +502,7 @@ def test_the_command_says_where_it_listens_adds_the_token_and_ends_by_signal(tmp
             process.send_signal(number)
             out, err = process.communicate(timeout=LONG)
     assert ("authorization", "Bearer hush") in headers_of(upstream.heads[0])
-    assert (process.returncode, out) == (1, b"")  # {} is no answer
+    assert (process.returncode, out) == (1, b"")  # {} is not an answer
     assert b"Traceback" not in err
     assert "hush" not in said + err.decode() + record.read_text()
 
@@ -516,7 +516,7 @@ def test_the_command_says_where_it_listens_adds_the_token_and_ends_by_signal(tmp
         (("--listen", "0", "http://x/", "--", "cat"), "not both"),
     ],
 )
-def test_what_cannot_be_watched_is_said_so(words, said):
+def test_a_target_that_cannot_be_watched_is_reported(words, said):
     process = launched(*words)
     out, err = process.communicate(timeout=LONG)
     assert (process.returncode, out) == (2, b"")

@@ -88,7 +88,7 @@ def test_the_exit_code_is_that_of_the_server(code):
     assert host.code == code
 
 
-def test_a_host_that_closes_its_end_is_felt_by_the_server():
+def test_the_server_sees_that_its_host_closed_the_input():
     with watched([*PYTHON, "import sys; sys.stdin.read(); print('bye')"]) as (host, _):
         host.close_input()
         assert host.hear_all() == b"bye\n"
@@ -108,12 +108,12 @@ def test_a_server_whose_host_stops_reading_gets_a_broken_pipe():
     assert host.code == 9
 
 
-def test_a_server_that_closes_its_output_and_lives_on_is_heard_no_more():
+def test_a_server_may_close_its_output_and_keep_running():
     with watched([*PYTHON, "import os, sys; os.close(1); sys.stdin.read()"]) as (host, _):
         assert host.hear_all() == b""  # the end, while the server still waits
 
 
-def test_a_host_that_writes_to_a_server_that_listens_no_more_gets_a_broken_pipe():
+def test_a_host_that_writes_to_a_closed_server_gets_a_broken_pipe():
     script = "import os, time; os.close(0); print('deaf', flush=True); time.sleep(1)"
     with watched([*PYTHON, script]) as (host, _):
         assert host.hear(5) == b"deaf\n"
@@ -135,15 +135,18 @@ def test_a_host_that_pauses_delays_and_loses_nothing():
         assert (first + host.hear_all()).count(b"\n") == 5000
 
 
-def test_a_command_that_is_not_there_is_said_so():
+def test_an_unknown_command_is_reported():
     process = launched("--", "accord-no-such-command")
     out, err = process.communicate(timeout=LONG)
     assert (process.returncode, out) == (2, b"")
-    assert b"accord-no-such-command cannot be launched: No such file" in err
+    assert (
+        b"accord-no-such-command: could not be started: 'accord-no-such-command' was not found"
+        in err
+    )
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP", "SIGUSR1"])
-def test_signals_reach_the_server_which_decides(name):
+def test_signals_reach_the_server_which_handles_them(name):
     script = (
         "import signal, sys, time\n"
         f"signal.signal(signal.{name}, lambda *_: sys.exit(5))\n"
@@ -179,7 +182,7 @@ def test_an_interrupt_at_the_terminal_reaches_the_server_once():
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL"])
-def test_a_server_that_a_signal_ends_is_seen_to_end_so(name):
+def test_a_server_ended_by_a_signal_is_reported_with_that_signal(name):
     script = f"import os, signal; os.kill(os.getpid(), signal.{name})"
     with launched("--", *PYTHON, script) as process:
         process.communicate(timeout=LONG)
@@ -187,7 +190,7 @@ def test_a_server_that_a_signal_ends_is_seen_to_end_so(name):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a server learns it by its input")
-def test_a_server_that_will_not_end_is_killed_where_its_host_kills():
+def test_a_server_that_does_not_end_is_killed_with_the_watcher():
     script = (
         "import os, signal, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -208,14 +211,14 @@ def is_running(pid):
     return state != "Z"
 
 
-def test_a_server_that_crashes_is_told_as_a_shell_does():
+def test_the_exit_of_a_crashed_server_is_reported_as_a_shell_does():
     script = "import os, signal; os.kill(os.getpid(), signal.SIGABRT)"
     with launched("--", *PYTHON, script) as process:
         process.communicate(timeout=LONG)
     assert process.returncode == 128 + signal.SIGABRT
 
 
-def test_what_the_server_says_on_stderr_passes():
+def test_stderr_of_the_server_passes():
     script = r"import os; os.write(2, b'one\r\n\xff two')"
     process = launched("--log", os.devnull, "--", *PYTHON, script)
     _, err = process.communicate(timeout=LONG)
@@ -232,14 +235,14 @@ def test_variables_reach_the_server():
 
 
 def bad_conversation():
-    """A server that names a tool without the type of its schema, and answers nobody."""
+    """A server that names a tool without the type of its schema, and never answers."""
     stray = {"jsonrpc": "2.0", "id": 99, "result": {}}
     said = [line(INITIALIZE), line(READY) + line(LIST), line({**LIST, "id": 3})]
     answers = [json.dumps(OPENED), json.dumps(TOOLS), json.dumps(stray)]
     return said, answers
 
 
-def test_breaches_are_told_on_stderr_while_it_goes_on():
+def test_violations_are_reported_on_stderr_while_the_server_runs():
     said, answers = bad_conversation()
     with launched("--", *SCRIPTED, *answers) as process:
         process.stdin.write(b"".join(said[:2]))  # with one line more the server would end
@@ -252,7 +255,7 @@ def test_breaches_are_told_on_stderr_while_it_goes_on():
     assert b", score " in err
 
 
-def test_breaches_are_told_in_a_file_instead(tmp_path):
+def test_violations_can_be_reported_in_a_file(tmp_path):
     said, answers = bad_conversation()
     log = tmp_path / "watch.log"
     process = launched("--log", log, "--", *SCRIPTED, *answers)
@@ -361,7 +364,7 @@ def test_the_report_of_a_watch_is_for_its_owner_alone(tmp_path):
     assert (tmp_path / "report.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_recording_that_cannot_be_begun_is_said_at_once(tmp_path):
+def test_a_recording_that_cannot_be_created_is_reported_at_once(tmp_path):
     process = launched("--record", tmp_path / "none" / "x.jsonl", "--", *ECHO)
     out, err = process.communicate(timeout=LONG)
     assert (process.returncode, out) == (2, b"")

@@ -6,7 +6,7 @@ import msgspec
 
 from accord.check.trace_check import replay
 from accord.check.watching import watcher as watching
-from accord.check.watching.watcher import Copy, Watcher, merged
+from accord.check.watching.watcher import Copy, Watcher, merge_reports
 from accord.trace import read
 from check.watching.between import INITIALIZE, LIST, OPENED, READY, line
 
@@ -25,10 +25,10 @@ def test_conversations_are_judged_apart_and_reported_as_one():
     watcher.close()
     first, second = watcher.reports()
     assert (first.has_failed, second.has_failed) == (False, True)
-    whole = merged([first, second])
+    whole = merge_reports([first, second])
     assert whole.has_failed
     assert len(whole.violations) == len(second.violations)
-    assert merged([first]) is first
+    assert merge_reports([first]) is first
 
 
 SCHEMA = {
@@ -70,7 +70,7 @@ def test_a_masked_secret_breaks_no_schema_in_the_recording(tmp_path):
     assert [each.violation.why for each in (*live.violations, *again.violations)] == []
 
 
-def test_what_is_told_and_reported_names_no_secret():
+def test_violations_and_reports_contain_no_secrets():
     told = []
     watcher = tell_of({"token": "very secret", "n": 1}, found=told.append)
     (report,) = watcher.reports()
@@ -112,7 +112,7 @@ def test_after_a_gap_nothing_is_judged():
     assert found == []
 
 
-def test_what_comes_after_the_end_is_counted():
+def test_copies_after_the_end_are_counted():
     watcher = Watcher("it")
     watcher.close()
     said(watcher)
@@ -221,7 +221,7 @@ def test_masks_change_no_verdict_of_a_recording(tmp_path):
     written = path.read_text()
     for secret in ("hunter2", "hush-hush", "7654321"):
         assert secret not in written
-    # The only difference: whether a masked value keeps to its schema cannot be told.
+    # The only difference: whether a masked value keeps to its schema cannot be known.
     changed = {
         each.id: (each.verdict, other.verdict)
         for each, other in zip(live.results, again.results, strict=True)

@@ -186,8 +186,8 @@ async def exchange(
 
     Raises:
         ConnectFailed: there is no connection.
-        LineEnded: the connection broke.
-        Silence: the head did not arrive in time.
+        ConnectionEnded: the connection broke.
+        MessageTimeout: the head did not arrive in time.
         CallRefused: it calls a tool that may not be called, or not again.
     """
     line.claim(message)

@@ -100,8 +100,8 @@ class _HttpBase:
 
         Raises:
             ConnectFailed: there is no connection.
-            LineEnded: the connection broke.
-            Silence: the head did not arrive in time.
+            ConnectionEnded: the connection broke.
+            MessageTimeout: the head did not arrive in time.
         """
         assert self._sender is not None
         wait = self.line.longest

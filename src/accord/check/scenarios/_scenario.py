@@ -1,4 +1,4 @@
-"""A scenario: something done to a server, and which requirements it decides."""
+"""A scenario of a server check: what it sends, and which requirements it decides."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -11,13 +11,11 @@ if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
     from accord.check.probing.server_facts import ServerFacts
 
-__all__ = ["SERVER_SCENARIOS", "WORK_OF_AUTHORS", "Body", "Scenario", "scenario"]
-
 Body: TypeAlias = Callable[["Probe"], Awaitable[None]]
 When: TypeAlias = Callable[["ServerFacts"], str | None]
 
-# What runs a handler of the server's author, which may read from outside. A stranger cannot tell a
-# long task from a lost answer there.
+# Methods that run a handler of the server's author, which may take long: from outside a long task
+# looks like a lost answer.
 WORK_OF_AUTHORS: Final = frozenset(
     {"tools/call", "resources/read", "prompts/get", "completion/complete"}
 )
@@ -25,17 +23,17 @@ ALL_TRANSPORTS: Final[tuple[Transport, ...]] = ("stdio", "http", "sse")
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """Something done to a server.
+    """A test of a server.
 
     Attributes:
         name: what it tries, as a sentence without a subject.
         ids: the requirements that it decides.
-        body: does it.
+        body: runs it.
         needs: a capability that the server must have declared, as a dotted path.
-        on: the transports on which it can be done.
-        when: says why it cannot be done to this server, None where it can.
-        is_outside: whether it can be done to a server that lets nobody in.
-        is_once: whether what it finds under one revision holds under all of them.
+        on: the transports on which it can run.
+        when: returns why it cannot run against this server; None if it can.
+        is_outside: whether it can run without authorization.
+        is_once: whether its verdicts under one revision hold under all of them.
     """
 
     name: str

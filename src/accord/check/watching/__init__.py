@@ -1,1 +1,1 @@
-"""Watching real conversations: between a client and a server, changing nothing."""
+"""Watching a client and a server from in between, without changing anything."""

@@ -1,7 +1,7 @@
-"""Between a client and a server over HTTP: a reverse proxy whose bodies pass byte for byte.
+"""A reverse proxy between a client and a server that copies what passes.
 
-Only what names a hop is changed: Host, the headers of one connection, and an absolute URL in the
-`endpoint` event of the older form, which would lead around the proxy.
+Bodies pass byte for byte. Only hop-by-hop parts are changed: Host, the headers of one connection,
+and an absolute URL in the `endpoint` event of HTTP with SSE, which would bypass the proxy.
 """
 
 import asyncio
@@ -24,13 +24,11 @@ from accord.transports.http.client.sender import require_aiohttp
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
-__all__ = ["HttpProxy"]
-
 _Scope = MutableMapping[str, Any]
 _Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
-# Of one connection alone; the proxy has two.
+# Hop-by-hop headers (RFC 9110, 7.6.1): the proxy has two connections.
 _HOP: Final = frozenset(
     {
         "connection",
@@ -44,21 +42,21 @@ _HOP: Final = frozenset(
         "upgrade",
     }
 )
-# Bodies beyond this pass unjudged.
+# Larger bodies pass without being judged.
 _JUDGED_MOST: Final = 64 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
 _CONNECTING: Final = 10.0
-# Servers close idle connections, some after 2 s; a request that meets such an end would fail by us.
+# Some servers close idle connections after 2 s; a request sent at that moment would fail.
 _IDLE: Final = 1.0
 _CONNECTIONS: Final = 1_000
 _LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
-# The whole header: userinfo, lists and other schemes would hide another origin.
+# Matches the whole header: userinfo, lists and other schemes could hide another origin.
 _LOOPBACK_ORIGIN: Final = re.compile(
     r"https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?", re.IGNORECASE
 )
 
 
-class _Asked(msgspec.Struct):
+class _ProxiedRequest(msgspec.Struct):
     method: str = ""
 
 
@@ -67,7 +65,7 @@ class HttpProxy:
 
     Args:
         url: of the server's endpoint; requests to any other path go to the same host.
-        watcher: takes the copies.
+        watcher: receives the copies.
         headers: added to every request, such as a token that the client does not have.
     """
 
@@ -80,7 +78,7 @@ class HttpProxy:
         self._watcher = watcher
         self._more = {name.lower(): text for name, text in (headers or {}).items()}
         self._session: ClientSession | None = None
-        self._conversations = _Conversations(watcher)
+        self._conversations = _ConversationIndex(watcher)
         self._count = 0
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
@@ -107,7 +105,7 @@ class HttpProxy:
         import aiohttp
 
         self._count += 1
-        headers = _joined(scope["headers"])
+        headers = _join_headers(scope["headers"])
         refusal = _check_source(headers)
         if refusal:
             await _refuse(send, refusal, 403)
@@ -120,7 +118,7 @@ class HttpProxy:
         self._conversations.assign(tap, query, body, str(scope.get("client")))
         tap.request(body)
         loop = asyncio.get_running_loop()
-        gone = loop.create_task(_gone(receive))
+        gone = loop.create_task(_wait_for_disconnect(receive))
         work = loop.create_task(self._exchange(scope, query, body, send, tap))
         try:
             await asyncio.wait({gone, work}, return_when=asyncio.FIRST_COMPLETED)
@@ -131,7 +129,7 @@ class HttpProxy:
             self._conversations.end(tap)
         broke = None if work.cancelled() else work.exception()
         if isinstance(broke, aiohttp.ClientError | OSError):
-            # The server broke off: so does the proxy, without an end that nobody sent.
+            # The server broke off, so the proxy drops the connection as well.
             raise ConnectionError(f"the server broke off: {broke}")
         if broke is not None:
             raise broke
@@ -147,7 +145,7 @@ class HttpProxy:
             response = await self._session.request(
                 scope["method"],
                 _exact(f"{self._origin}{path}{'?' if query else ''}{query}"),
-                headers=self._forwarded(scope["headers"]),
+                headers=self._forward_headers(scope["headers"]),
                 data=body or None,
                 allow_redirects=False,
             )
@@ -157,24 +155,24 @@ class HttpProxy:
         try:
             await self._answer(response, send, tap)
         finally:
-            # Not given back for further use: what was left unread would be taken for an answer.
+            # Not reused: unread bytes would be taken for the next response.
             response.close()
 
-    def _forwarded(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
-        """Return the headers of a request as they came, but for those of the connection."""
+    def _forward_headers(self, headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[str, str]]:
+        """Return the headers of a request without those of the connection."""
         pairs = [(name.decode("latin-1"), text.decode("latin-1")) for name, text in headers]
-        listed = _listed(text for name, text in pairs if name == "connection")
+        listed = _connection_headers(text for name, text in pairs if name == "connection")
         left_out = {*_HOP, *listed, *self._more, "content-length", "host"}
         kept = [(name, text) for name, text in pairs if name not in left_out]
         return [("host", self._host), *kept, *self._more.items()]
 
     async def _answer(self, response: "ClientResponse", send: _Send, tap: "_Tap") -> None:
         tap.response(response)
-        left_out = {*_HOP, *_listed(response.headers.getall("connection", []))}
+        left_out = {*_HOP, *_connection_headers(response.headers.getall("connection", []))}
         head = [(name.lower(), text) for name, text in response.raw_headers]
         head = [each for each in head if each[0].decode("latin-1") not in left_out]
         await send({"type": "http.response.start", "status": response.status, "headers": head})
-        opening = self._opening(tap) if tap.method == "GET" and tap.is_stream else None
+        opening = self._make_opening(tap) if tap.method == "GET" and tap.is_stream else None
         while chunk := await response.content.readany():
             if opening is not None:
                 chunk = opening.take(chunk)
@@ -189,8 +187,8 @@ class HttpProxy:
         tap.end()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _opening(self, tap: "_Tap") -> "_Opening":
-        def told(event: Event | None) -> bytes | None:
+    def _make_opening(self, tap: "_Tap") -> "_FirstEvent":
+        def take(event: Event | None) -> bytes | None:
             place = None
             if event is not None and event.name == "endpoint":
                 place = event.data.decode(errors="replace")
@@ -198,10 +196,10 @@ class HttpProxy:
             tap.begin()
             return None if place is None else self._inside(place)
 
-        return _Opening(told)
+        return _FirstEvent(take)
 
     def _inside(self, place: str) -> bytes | None:
-        """Return the origin to cut out of an endpoint, so that the client stays on this side."""
+        """Return the origin to remove from an endpoint, so that the client uses the proxy."""
         asked, own = _place(place), _place(self._origin)
         is_near = {asked[0], own[0]} <= _LOOPBACK and asked[1] == own[1]
         if asked[0] is None or (asked != own and not is_near):
@@ -210,30 +208,30 @@ class HttpProxy:
         return f"{scheme}://{rest.partition('/')[0]}".encode()
 
 
-class _Opening:
-    """The first event of a stream, held back until it is whole: it may name an endpoint."""
+class _FirstEvent:
+    """The first event of a stream, held back until it is complete: it may name an endpoint."""
 
-    def __init__(self, told: Callable[[Event | None], bytes | None]) -> None:
+    def __init__(self, take: Callable[[Event | None], bytes | None]) -> None:
         self.held = b""
         self.is_over = False
-        self._told = told
+        self._told = take
 
     def take(self, chunk: bytes) -> bytes:
-        """Return what may pass on; nothing as long as the event is not whole."""
+        """Return the bytes that may pass; none before the event is complete."""
         self.held += chunk
         event = next(iter(_events(self.held)), None)
         if event is None and len(self.held) < _CHUNK and not _is_whole(self.held):
             return b""
         out, self.held = self.held, b""
         if event is None and len(out) < _CHUNK:
-            return out  # comments alone: the event may still come
+            return out  # only comments so far: the event may follow
         self.is_over = True
         origin = self._told(event)
         return out if origin is None else out.replace(origin, b"", 1)
 
 
-class _Conversations:
-    """Which conversation a request belongs to: its session, else what it has in common."""
+class _ConversationIndex:
+    """Finds the conversation of a request, by its session or by what it shares with others."""
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
@@ -242,18 +240,18 @@ class _Conversations:
         self._latest = ""
 
     def assign(self, tap: "_Tap", query: str, body: bytes, connection: str) -> None:
-        """Name the conversation of a request, as far as the request itself tells."""
+        """Return the conversation of a request, as far as the request names it."""
         session = tap.headers.get(names.SESSION)
         if session or query in self._older:
             tap.join(session or self._older[query])
             return
         if _is_opening(body):
-            # Without a session each opening begins a conversation; a session will rename it.
+            # Without a session each initialize starts a conversation; a session id renames it.
             tap.opened = lambda: self._begin_plain(tap, connection)
             return
         known = self._plain.get(connection, self._latest)
         if known != self._latest:
-            # Two at once and nothing to tell them apart by: to judge either would be a guess.
+            # Two at once without session ids cannot be distinguished.
             self._watcher.drop(known)
             self._watcher.drop(self._latest)
         tap.fallback = known
@@ -263,14 +261,14 @@ class _Conversations:
         return self._latest
 
     def begin_older(self, tap: "_Tap", query: str) -> None:
-        """Begin the conversation of a stream that names the place to post to."""
+        """Start the conversation of an SSE stream that names its endpoint."""
         tap.join(f"stream {tap.number}")
         tap.transport = "sse"
         if query:
             self._older[query] = tap.conversation
 
     def end(self, tap: "_Tap") -> None:
-        """Forget what ends with a stream."""
+        """Forget the conversation of a stream that ended."""
         if tap.transport == "sse" and tap.method == "GET":
             self._older = {
                 query: name for query, name in self._older.items() if name != tap.conversation
@@ -278,7 +276,7 @@ class _Conversations:
 
 
 class _Tap:
-    """Copies what one request and its response say."""
+    """Copies the messages of one request and its response."""
 
     def __init__(
         self, watcher: Watcher, method: str, headers: Mapping[str, str], number: int
@@ -301,7 +299,7 @@ class _Tap:
         self._decoder = Decoder(_JUDGED_MOST)
 
     def join(self, conversation: str) -> None:
-        """Make this part of a conversation."""
+        """Assign this exchange to a conversation."""
         self.conversation = conversation
         if conversation.startswith("stream "):
             self.transport = "sse"
@@ -319,20 +317,20 @@ class _Tap:
         )
 
     def request(self, body: bytes) -> None:
-        """Copy a request; one without a session waits, since it is the response that names it."""
+        """Copy a request; without a session it waits for the response, which may name one."""
         self._request = body
         if self.conversation:
             self.begin()
 
     def begin(self) -> None:
-        """Hand over the request that waited; may be repeated."""
+        """Hand over the waiting request; may be repeated."""
         body, self._request = self._request, None
         if body is not None:
             facts = HttpFacts(method=self.method, headers=self.headers)
             self._take("client", body or None, facts)
 
     def response(self, response: "ClientResponse") -> None:
-        """Take note of the head of the response."""
+        """Record status and headers of the response."""
         said = {name.lower(): text for name, text in response.headers.items()}
         if not self.conversation:
             self.conversation = said.get(names.SESSION) or self._without_session(response.status)
@@ -353,14 +351,14 @@ class _Tap:
         return self.fallback
 
     def _give_up(self) -> None:
-        """Let the rest pass unjudged, and say so."""
+        """Let the rest pass without being judged, and count it."""
         self._is_readable = False
         self._held.clear()
         self.begin()
         self._watcher.drop(self.conversation)
 
     def hear(self, chunk: bytes) -> None:
-        """Copy a part of the body."""
+        """Copy a chunk of the body."""
         if not self._is_readable:
             return
         try:
@@ -379,7 +377,7 @@ class _Tap:
             self._give_up()
 
     def end(self) -> None:
-        """Copy the whole of a body that is no stream."""
+        """Copy a whole body that is not a stream."""
         self.begin()
         if self.is_stream or not self._is_readable:
             return
@@ -390,8 +388,8 @@ class _Tap:
         self._take("server", body if body.strip() and is_message else None, self._facts)
 
 
-def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return headers by name; one that came several times is one list, as HTTP has it."""
+def _join_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Return headers by name; repeated ones are joined to a list, as HTTP allows."""
     made: dict[str, str] = {}
     for name, text in headers:
         key, said = name.decode("latin-1").lower(), text.decode("latin-1")
@@ -400,10 +398,10 @@ def _joined(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 def _check_source(headers: Mapping[str, str]) -> str:
-    """Say why a request is refused; empty where it comes from this machine.
+    """Return why a request is refused; empty if it comes from this machine.
 
-    The proxy adds the user's token, and to the server every request comes from the proxy: neither
-    a page whose name resolves to loopback nor a page of another site may use it.
+    The proxy adds the user's token, and the server sees every request come from the proxy: neither
+    a page at a name that resolves to loopback nor a page of another site may use it.
     """
     host, origin = headers.get("host", ""), headers.get("origin")
     if _place(f"http://{host}")[0] not in _LOOPBACK:
@@ -420,7 +418,7 @@ def _check_source(headers: Mapping[str, str]) -> str:
 
 
 def _place(url: str) -> tuple[str | None, int | None]:
-    """Return host and port of a URL; None where it has none, or is no URL."""
+    """Return host and port of a URL; None if it is invalid or has no host."""
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -429,8 +427,8 @@ def _place(url: str) -> tuple[str | None, int | None]:
     return parts.hostname, port or (443 if parts.scheme == "https" else 80)
 
 
-def _listed(texts: Iterable[str]) -> set[str]:
-    """Return the headers that a Connection header claims for this connection alone."""
+def _connection_headers(texts: Iterable[str]) -> set[str]:
+    """Return the headers that a Connection header names as hop-by-hop."""
     return {name.strip().lower() for text in texts for name in text.split(",")}
 
 
@@ -438,13 +436,13 @@ def _is_opening(body: bytes) -> bool:
     if b'"initialize"' not in body:
         return False
     try:
-        return msgspec.json.decode(body, type=_Asked).method == "initialize"
+        return msgspec.json.decode(body, type=_ProxiedRequest).method == "initialize"
     except (msgspec.DecodeError, RecursionError):
         return False
 
 
 def _is_whole(data: bytes) -> bool:
-    """Whether a stream stands between two events."""
+    """Return whether a stream is between two events."""
     return data.endswith((b"\n\n", b"\r\n\r\n", b"\r\r"))
 
 
@@ -461,7 +459,7 @@ def _exact(url: str) -> Any:
 
 
 async def _body(receive: _Receive) -> bytes | None:
-    """Read the body of a request; None where its sender is gone."""
+    """Read the body of a request; None if the client disconnected."""
     parts: list[bytes] = []
     while True:
         message = await receive()
@@ -472,7 +470,7 @@ async def _body(receive: _Receive) -> bytes | None:
             return b"".join(parts)
 
 
-async def _gone(receive: _Receive) -> None:
+async def _wait_for_disconnect(receive: _Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -1,32 +1,32 @@
-"""Between a host and a server that it launched: bytes pass as they are, copies are judged."""
+"""Between a host and a server that it launched: bytes pass unchanged, copies are judged."""
 
 import contextlib
 import os
 import select
 import signal
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from accord.bindings.lines import LineReader, LineTooLong
 from accord.check.watching.watcher import Copy, Watcher
-from accord.errors import ConnectFailed
 from accord.trace import LINE_LIMIT, Party
+from accord.transports.child import spawn
 
-__all__ = ["watch_command"]
+if TYPE_CHECKING:
+    import subprocess
 
 _CHUNK: Final = 64 * 1024
-# What is still on its way when the server has ended.
+# Seconds to pass on the rest of the output when the server has ended.
 _DRAINING: Final = 5.0
 _PR_SET_PDEATHSIG: Final = 1
-# Of a signal: SI_KERNEL, which is what a terminal's are on Linux.
+# si_code SI_KERNEL, which signals of a terminal have on Linux.
 _FROM_KERNEL: Final = 0x80
-# The end of the server and all signals wake us; this is for what another thread took.
+# Signals end the wait; this is for a SIGCHLD that another thread received.
 _LOOK: Final = 1.0
 
 
@@ -38,35 +38,30 @@ def watch_command(
     stdin: int = 0,
     stdout: int = 1,
 ) -> int:
-    """Launch a server and stand between it and whoever launched us.
+    """Launch a server and relay between it and the host.
 
     Returns the server's exit code, or the signal that ended it as a negative number, so that the
-    host can be shown what it would have seen.
+    host sees the same exit.
 
     Raises:
-        ConnectFailed: there is no such command.
+        ConnectFailed: the command cannot be started.
     """
-    try:
-        process = subprocess.Popen(  # noqa: S603  # to launch this command is the purpose
-            list(command),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **(env or {})},
-            bufsize=0,
-            preexec_fn=_bound_to_us(),  # noqa: PLW1509  # one call into C, which takes no lock
-        )
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise ConnectFailed(f"{command[0]} cannot be launched: {why}", command=command) from None
+    process = spawn(
+        command,
+        env={**os.environ, **(env or {})},
+        stderr=None,
+        own_group=False,
+        before_exec=_die_with_parent(),
+    )
     assert process.stdin is not None
     assert process.stdout is not None
-    # Each end is let go by the thread that uses it: a number freed by another may be a file then.
+    # Only the thread that uses a descriptor closes it: otherwise its number may be another file.
     server_in, server_out = os.dup(process.stdin.fileno()), os.dup(process.stdout.fileno())
     process.stdin.close()
     process.stdout.close()
-    to_server = _Pump(stdin, server_in, _Ear("client", watcher))
-    to_host = _Pump(server_out, stdout, _Ear("server", watcher))
-    with _passed_on(process) as awaited:
+    to_server = _Pump(stdin, server_in, _LineCopier("client", watcher))
+    to_host = _Pump(server_out, stdout, _LineCopier("server", watcher))
+    with _forward_signals(process) as awaited:
         to_server.start()
         to_host.start()
         code = awaited()
@@ -74,12 +69,12 @@ def watch_command(
     return code
 
 
-def _bound_to_us() -> Callable[[], object] | None:
-    """Return what a new process calls so that it is killed where we are; None where it cannot be.
+def _die_with_parent() -> Callable[[], object] | None:
+    """Return a function for the new process, so that it is killed with us; None if unsupported.
 
-    A host that loses patience kills what it launched: that would leave the server behind.
+    A host may kill this process, which would leave the server running.
     """
-    # The thread that launches it counts as the parent.
+    # The kernel counts the launching thread as the parent.
     if sys.platform != "linux" or threading.current_thread() is not threading.main_thread():
         return None
     import ctypes
@@ -87,8 +82,8 @@ def _bound_to_us() -> Callable[[], object] | None:
     return partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
-class _Ear:
-    """Cuts what passes into lines and hands copies of them over."""
+class _LineCopier:
+    """Splits bytes into lines and hands copies to the watcher."""
 
     def __init__(self, sender: Party, watcher: Watcher) -> None:
         self._sender: Party = sender
@@ -110,9 +105,9 @@ class _Ear:
 
 
 class _Pump(threading.Thread):
-    """Passes bytes on until either side ends, and then lets the other side see that."""
+    """Passes bytes on until either side ends, and then closes the other side."""
 
-    def __init__(self, source: int, sink: int, ear: _Ear) -> None:
+    def __init__(self, source: int, sink: int, ear: _LineCopier) -> None:
         super().__init__(name="accord-watch", daemon=True)
         self._source = source
         self._sink = sink
@@ -120,12 +115,12 @@ class _Pump(threading.Thread):
 
     def run(self) -> None:
         while chunk := self._read():
-            # Heard before it is passed on: its answer must not be heard first.
+            # Copied before it is passed on, so that its answer is not copied first.
             self._ear.hear(chunk)
             if not self._write(memoryview(chunk)):
                 break
         self._ear.end()
-        # Who still writes to us learns that nobody reads, who still reads that this was all.
+        # A writer gets an error from now on, a reader the end of the stream.
         _leave(self._source, os.O_RDONLY)
         _leave(self._sink, os.O_WRONLY)
 
@@ -150,14 +145,14 @@ class _Pump(threading.Thread):
 
 
 def _wait_for(file: int, event: int) -> None:
-    """Wait for a pipe that its owner made non-blocking; how it is set is not ours to change."""
+    """Wait for a pipe that its owner made non-blocking; other processes share that setting."""
     poll = select.poll()
     poll.register(file, event)
     poll.poll()
 
 
 def _leave(file: int, mode: int) -> None:
-    """Let go of a pipe; its number stays taken, for others may still hold it to be a stream."""
+    """Close a pipe but keep its number taken, because other code may still use it as a stream."""
     with contextlib.suppress(OSError):
         nothing = os.open(os.devnull, mode)
         os.dup2(nothing, file)
@@ -165,8 +160,8 @@ def _leave(file: int, mode: int) -> None:
 
 
 @contextmanager
-def _passed_on(process: "subprocess.Popen[bytes]") -> Iterator[Callable[[], int]]:
-    """Pass signals on to the server: how they end it is its own affair. Yields the wait for it."""
+def _forward_signals(process: "subprocess.Popen[bytes]") -> Iterator[Callable[[], int]]:
+    """Forward signals to the server; yields a function that waits for its exit."""
 
     def pass_on(number: int, _frame: FrameType | None = None) -> None:
         with contextlib.suppress(OSError):
@@ -180,8 +175,8 @@ def _passed_on(process: "subprocess.Popen[bytes]") -> Iterator[Callable[[], int]
     before = {number: signal.signal(number, pass_on) for number in numbers}
     try:
         if hasattr(signal, "sigtimedwait"):
-            with _held({*numbers, signal.SIGCHLD}) as held:
-                yield lambda: _awaited(process, held, pass_on)
+            with _block_signals({*numbers, signal.SIGCHLD}) as held:
+                yield lambda: _wait_for_exit(process, held, pass_on)
         else:
             yield process.wait
     finally:
@@ -190,8 +185,8 @@ def _passed_on(process: "subprocess.Popen[bytes]") -> Iterator[Callable[[], int]
 
 
 @contextmanager
-def _held(numbers: set[int]) -> Iterator[set[int]]:
-    """Hold signals back for whoever waits for them; threads that start meanwhile get none."""
+def _block_signals(numbers: set[int]) -> Iterator[set[int]]:
+    """Block signals so that they can be waited for; threads that start meanwhile inherit that."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield numbers
@@ -199,13 +194,13 @@ def _held(numbers: set[int]) -> Iterator[set[int]]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _awaited(
+def _wait_for_exit(
     process: "subprocess.Popen[bytes]", held: set[int], pass_on: Callable[[int], None]
 ) -> int:
-    """Wait for the server's end, and pass on the signals that came to us alone."""
+    """Wait for the server's exit, and forward signals that only this process received."""
     while (code := process.poll()) is None:
         told = signal.sigtimedwait(held, _LOOK)
-        # A terminal sends to the whole group: the server has got it already.
+        # A terminal signals the whole group: the server has received it already.
         if told and told.si_signo != signal.SIGCHLD and told.si_code != _FROM_KERNEL:
             pass_on(told.si_signo)
     return code

@@ -1,8 +1,8 @@
-"""The judge beside the wire: takes copies of what passes, judges and records them.
+"""A watcher beside a connection: it judges and records copies of the messages.
 
-What passes is handed over by whoever passes it on and judged in a thread of its own. When it comes
-faster than it can be judged, copies are dropped and counted; what passes is not touched. After a
-gap a conversation is neither judged nor recorded any further: half of it would accuse the innocent.
+Copies are judged in a separate thread. When they arrive faster than they can be judged, copies are
+dropped and counted; the messages themselves are not touched. After a gap a conversation is neither
+judged nor recorded any further, because missing messages would cause false verdicts.
 """
 
 import signal
@@ -27,15 +27,13 @@ from accord.testing.files import create_next
 from accord.testing.masking import Masks
 from accord.trace import HttpFacts, Party, Record, Transport
 
-__all__ = ["Copy", "Watcher", "merged"]
-
-# Copies that wait to be judged: with more, the watcher would cost more than what it watches.
+# Bytes of copies that wait to be judged.
 HELD_MOST: Final = 64 * 1024 * 1024
-# What a copy costs beside its bytes, so that a flood of empty lines is bounded as well.
+# The size of a copy beside its bytes, so that a flood of empty lines is bounded as well.
 _OVERHEAD: Final = 512
-# Each costs a monitor and a file; a proxy may run for weeks.
+# Conversations: each costs a monitor and a file, and a proxy may run for weeks.
 _CONVERSATIONS_MOST: Final = 200
-# What is left to judge when the server has ended; the host waits for us meanwhile.
+# Seconds to judge the rest when the server has ended; the host waits meanwhile.
 _CLOSING: Final = 10.0
 _ORDER: Final[dict[VerdictName, int]] = {
     "fail": 0,
@@ -47,7 +45,7 @@ _ORDER: Final[dict[VerdictName, int]] = {
 
 
 class Copy(msgspec.Struct):
-    """A copy of something that passed: a message, or only what HTTP said."""
+    """A copy of a message, or of HTTP facts alone."""
 
     sender: Party
     data: bytes | None
@@ -57,8 +55,8 @@ class Copy(msgspec.Struct):
     transport: Transport = "stdio"
 
 
-class _Conversation:
-    """One conversation: its monitor, its findings, its recording."""
+class _WatchedConversation:
+    """A conversation with its monitor, violations and recording."""
 
     def __init__(self, file: IO[bytes] | None) -> None:
         self.monitor = Monitor()
@@ -69,11 +67,11 @@ class _Conversation:
 
 
 class Watcher:
-    """Judges copies in a thread of its own.
+    """Judges copies in a separate thread.
 
     Args:
-        target: what reports call the conversation.
-        found: told each breach as it is seen; called in the watcher's thread.
+        target: the name of the conversation in reports.
+        found: called with each violation, in the watcher's thread.
         recording: where to write the trace. A file that exists is left alone: the trace goes into
             `name-2` beside it, and so does that of a second conversation.
 
@@ -93,7 +91,7 @@ class Watcher:
         self._found = found
         self._recording = recording
         self._start = monotonic()
-        self._conversations: dict[str, _Conversation] = {}
+        self._conversations: dict[str, _WatchedConversation] = {}
         self._waiting: deque[Copy] = deque()
         self._gaps: set[str] = set()
         self.trouble = ""
@@ -101,17 +99,17 @@ class Watcher:
         self._is_ended = False
         self._changed = threading.Condition()
         self.recordings: list[Path] = []
-        # Opened before anything passes: a file that cannot be written is said at once.
+        # Opened first, so that an unwritable file is reported at once.
         self._first_file = None if recording is None else self._create(recording)
-        # Started with the first copy: until then a process may be launched without a second thread.
+        # Started with the first copy, so that a process can be launched before there are threads.
         self._thread = threading.Thread(target=self._judge_all, name="accord-watcher", daemon=True)
 
     def now(self) -> float:
-        """Return the seconds since the watch began."""
+        """Return the seconds since the watch started."""
         return round(monotonic() - self._start, 6)
 
     def take(self, copy: Copy) -> None:
-        """Take a copy; never waits, never fails."""
+        """Take a copy; never blocks, never fails."""
         size = len(copy.data or b"") + _OVERHEAD
         with self._changed:
             is_gap = copy.conversation in self._gaps
@@ -128,7 +126,7 @@ class Watcher:
             self._thread.start()
 
     def drop(self, conversation: str = "") -> None:
-        """Count something that passed and cannot be judged, such as a line without end."""
+        """Count a message that cannot be judged, such as an endless line."""
         with self._changed:
             self._note_gap(conversation)
 
@@ -138,7 +136,7 @@ class Watcher:
             self._gaps.add(conversation)
 
     def close(self) -> None:
-        """Judge what is left and end the recording; may be repeated."""
+        """Judge the remaining copies and end the recording; may be repeated."""
         with self._changed:
             self._is_ended = True
             self._begin()
@@ -156,13 +154,13 @@ class Watcher:
 
     def _judge_all(self) -> None:
         if hasattr(signal, "pthread_sigmask"):
-            # Signals are for the thread that waits for them.
+            # Signals belong to the thread that waits for them.
             signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         while (copy := self._next()) is not None:
             try:
                 self._judge(copy)
             except Exception as error:
-                # A fault of ours must not stop what we only look at.
+                # A bug here must not stop the watched connection.
                 self.trouble = f"internal error, please report it: {type(error).__name__}: {error}"
                 self.drop(copy.conversation)
         for name, conversation in self._conversations.items():
@@ -170,7 +168,7 @@ class Watcher:
                 self._tell(conversation, conversation.monitor.close())
             self._end_recording(conversation)
         if self._first_file is not None:
-            # Nothing was said: hosts that only try a launch leave no empty files behind.
+            # No messages: a host that only tests the launch leaves no empty file behind.
             with suppress(OSError):
                 self._first_file.close()
                 path = self.recordings.pop(0)
@@ -178,7 +176,7 @@ class Watcher:
                     path.unlink()
 
     def _next(self) -> Copy | None:
-        """Wait for a copy; None at the end. Before a wait, what was recorded is written out."""
+        """Wait for a copy; None at the end. The recording is flushed before a wait."""
         with self._changed:
             if not self._waiting and not self._is_ended:
                 self._flush()
@@ -204,11 +202,11 @@ class Watcher:
             if len(self._conversations) >= _CONVERSATIONS_MOST:
                 self.drop(copy.conversation)
                 return
-            conversation = _Conversation(self._next_file())
+            conversation = _WatchedConversation(self._next_file())
             self._conversations[copy.conversation] = conversation
         conversation.count += 1
         record = _record(copy, conversation.count)
-        # Before it is judged: what is told of it names no secret.
+        # Before it is judged, so that verdicts show no secrets.
         masked = conversation.masks.apply(record)
         self._tell(conversation, conversation.monitor.observe(record))
         if conversation.file is not None:
@@ -218,9 +216,9 @@ class Watcher:
                 self._end_recording(conversation, error)
 
     def _end_recording(
-        self, conversation: _Conversation, error: OSError | ValueError | None = None
+        self, conversation: _WatchedConversation, error: OSError | ValueError | None = None
     ) -> None:
-        """Close a recording; a full disk ends it, and not the conversation."""
+        """Close a recording; a full disk ends only the recording."""
         file, conversation.file = conversation.file, None
         try:
             if file is not None:
@@ -231,7 +229,7 @@ class Watcher:
             why = getattr(error, "strerror", None) or str(error)
             self.trouble = f"the recording ended early: {why}"
 
-    def _tell(self, conversation: _Conversation, violations: Iterable[Violation]) -> None:
+    def _tell(self, conversation: _WatchedConversation, violations: Iterable[Violation]) -> None:
         told = conversation.masks.mask_text
         for found in violations:
             evidence = None if found.evidence is None else told(found.evidence)
@@ -278,7 +276,7 @@ def _record(copy: Copy, number: int) -> Record:
     )
 
 
-def _report(target: str, conversation: _Conversation) -> Report:
+def _report(target: str, conversation: _WatchedConversation) -> Report:
     monitor = conversation.monitor
     judged_by = monitor.conversation.current.id
     return build_report(
@@ -305,8 +303,8 @@ def _without_secrets(verdict: Verdict, masks: Masks) -> Verdict:
     return replace(verdict, message=masks.mask_text(verdict.message), evidence=evidence)
 
 
-def merged(reports: list[Report]) -> Report:
-    """Make one report of several conversations: the worst verdict on each requirement counts."""
+def merge_reports(reports: list[Report]) -> Report:
+    """Merge reports of several conversations: the worst verdict on each requirement counts."""
     first = reports[0]
     if len(reports) == 1:
         return first

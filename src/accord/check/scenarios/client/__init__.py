@@ -1,25 +1,14 @@
-"""What a checker does to clients: plays, one file per area."""
+"""Scenarios of a client check: fake servers that decide requirements, one file per area."""
 
-from accord.check.playing.actor import PLAYS
-from accord.check.scenarios.client import (  # plays register themselves
+from accord.check.fake_server.server import CLIENT_SCENARIOS
+from accord.check.scenarios.client import (  # noqa: F401  # modules register their scenarios
     authorization,
+    cancellation,
+    http,
+    lifecycle,
     lists,
-    opening,
-    patience,
-    process,
     questions,
-    surprises,
-    web,
+    unexpected_messages,
 )
 
-__all__ = [
-    "PLAYS",
-    "authorization",
-    "lists",
-    "opening",
-    "patience",
-    "process",
-    "questions",
-    "surprises",
-    "web",
-]
+__all__ = ["CLIENT_SCENARIOS"]

@@ -1,22 +1,20 @@
-"""Protected servers: how a client finds out whom to ask for a token, asks, and uses it."""
+"""Protected servers: how a client finds their authorization server, gets a token and uses it."""
 
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from accord.check.playing.actor import play, revisions_of
-from accord.check.playing.guard import (
+from accord.check.fake_server.protected import (
     OPENID_METADATA,
     PROTECTED,
     SERVER_METADATA,
-    GuardedActor,
-    fields,
+    ProtectedFakeServer,
+    parse_fields,
 )
+from accord.check.fake_server.server import client_scenario, revisions_of
 
 if TYPE_CHECKING:
-    from accord.check.playing.performance import Performance
-    from accord.check.playing.web import HttpAsked
-
-__all__: list[str] = []
+    from accord.check.fake_server.client_run import ClientRun
+    from accord.check.fake_server.http_transport import ReceivedRequest
 
 _FLOW: Final = (
     "auth.http.oauth-flow",
@@ -38,67 +36,69 @@ _FLOW: Final = (
 _NOT_AT_ALL: Final = "the client does not ask for authorization, which is optional"
 
 
-def _sought(show: "Performance") -> bool:
-    """Tell whether the client did anything about being refused."""
-    return any(each.path not in PROTECTED for each in show.requests)
+def _tried_authorization(run: "ClientRun") -> bool:
+    """Return whether the client tried to get authorization."""
+    return any(each.path not in PROTECTED for each in run.requests)
 
 
-def _asked(show: "Performance", name: str) -> list["HttpAsked"]:
-    actor = show.actor
-    place = actor.place if isinstance(actor, GuardedActor) else ""
-    return [each for each in show.requests if each.path == f"{place}/{name}"]
+def _requests_to(run: "ClientRun", name: str) -> list["ReceivedRequest"]:
+    server = run.server
+    place = server.place if isinstance(server, ProtectedFakeServer) else ""
+    return [each for each in run.requests if each.path == f"{place}/{name}"]
 
 
-def _discovered(show: "Performance") -> list["HttpAsked"]:
+def _metadata_requests(run: "ClientRun") -> list["ReceivedRequest"]:
     return [
         each
-        for each in show.requests
+        for each in run.requests
         if each.path.startswith((SERVER_METADATA, OPENID_METADATA))
         or each.path.endswith(OPENID_METADATA)
     ]
 
 
-def _judge_flow(show: "Performance", *, knows_resource: bool) -> None:
+def _judge_flow(run: "ClientRun", *, knows_resource: bool) -> None:
     """Judge the requests for authorization and for a token, and how the token is used."""
-    authorize, token = _asked(show, "authorize"), _asked(show, "token")
-    for asked in authorize:
-        _judge_authorize(show, asked)
-    for asked in token:
-        _judge_token(show, asked)
+    authorize, token = _requests_to(run, "authorize"), _requests_to(run, "token")
+    for request in authorize:
+        _judge_authorize(run, request)
+    for request in token:
+        _judge_token(run, request)
     if authorize and token and knows_resource:
-        _judge_resource(show, authorize[-1], token[-1])
-    actor = show.actor
-    if isinstance(actor, GuardedActor) and actor.tokens:
-        show.kept("auth.http.oauth-flow", "auth.oauth21.implementations")
-        _judge_use(show, actor)
+        _judge_resource(run, authorize[-1], token[-1])
+    server = run.server
+    if isinstance(server, ProtectedFakeServer) and server.tokens:
+        run.passes("auth.http.oauth-flow", "auth.oauth21.implementations")
+        _judge_use(run, server)
 
 
-def _judge_authorize(show: "Performance", asked: "HttpAsked") -> None:
-    given = fields(asked)
+def _judge_authorize(run: "ClientRun", request: "ReceivedRequest") -> None:
+    given = parse_fields(request)
     challenge, method = given.get("code_challenge"), given.get("code_challenge_method")
     id = "auth.pkce.implemented"
-    if show.holds(id, challenge, "asks for authorization without PKCE", asked=asked):
+    if run.holds(id, challenge, "asks for authorization without PKCE", request=request):
         why = f"asks with the challenge method {method}, not S256"
-        show.holds("auth.pkce.s256", method == "S256", why, asked=asked)
+        run.holds("auth.pkce.s256", method == "S256", why, request=request)
     uri = given.get("redirect_uri")
     if uri is None:
         return
     parts = urlsplit(uri)
-    # Loopback addresses are what localhost means, and schemes of native apps are no http.
+    # Loopback addresses mean localhost, and native apps use schemes other than http.
     is_local = parts.hostname in ("localhost", "127.0.0.1", "::1")
     why = f"asks to be redirected to {uri}"
     is_fine = parts.scheme == "https" or is_local or parts.scheme not in ("http", "")
-    show.holds("auth.redirect.localhost-or-https", is_fine, why, asked=asked)
-    actor = show.actor
+    run.holds("auth.redirect.localhost-or-https", is_fine, why, request=request)
+    server = run.server
     known = (
-        actor.clients.get(given.get("client_id", "")) if isinstance(actor, GuardedActor) else None
+        server.clients.get(given.get("client_id", ""))
+        if isinstance(server, ProtectedFakeServer)
+        else None
     )
     if known is not None:
-        show.holds("auth.redirect.registered", uri in known or _is_loopback_of(uri, known), why)
+        run.holds("auth.redirect.registered", uri in known or _is_loopback_of(uri, known), why)
 
 
 def _is_loopback_of(uri: str, known: list[str]) -> bool:
-    """Tell whether a redirect differs from a registered one by the port of a loopback alone."""
+    """Return whether a redirect differs from a registered one only by a loopback port."""
     parts = urlsplit(uri)
     return any(
         urlsplit(each)._replace(netloc="") == parts._replace(netloc="")
@@ -108,62 +108,70 @@ def _is_loopback_of(uri: str, known: list[str]) -> bool:
     )
 
 
-def _judge_token(show: "Performance", asked: "HttpAsked") -> None:
-    actor = show.actor
-    verified = actor.verified[-1] if isinstance(actor, GuardedActor) and actor.verified else True
+def _judge_token(run: "ClientRun", request: "ReceivedRequest") -> None:
+    server = run.server
+    verified = (
+        server.verified[-1] if isinstance(server, ProtectedFakeServer) and server.verified else True
+    )
     why = "asks for a token with a verifier that does not fit its challenge"
-    show.holds("auth.pkce.implemented", verified, why)
+    run.holds("auth.pkce.implemented", verified, why)
 
 
-def _judge_resource(show: "Performance", authorize: "HttpAsked", token: "HttpAsked") -> None:
-    first, second = fields(authorize).get("resource"), fields(token).get("resource")
+def _judge_resource(
+    run: "ClientRun", authorize: "ReceivedRequest", token: "ReceivedRequest"
+) -> None:
+    first, second = parse_fields(authorize).get("resource"), parse_fields(token).get("resource")
     why = "asks for authorization without the resource that it is for"
-    if not show.holds("auth.resource-parameter.sent", first, why, asked=authorize):
+    if not run.holds("auth.resource-parameter.sent", first, why, request=authorize):
         return
     why = "asks for a token without the resource that it is for"
-    if not show.holds("auth.resource.both-requests", second, why, asked=token):
+    if not run.holds("auth.resource.both-requests", second, why, request=token):
         return
-    show.kept("auth.resource-indicators.client")
-    url = f"{show.actor.stage.origin}{show.path}"
+    run.passes("auth.resource-indicators.client")
+    url = f"{run.server.fake_transport.origin}{run.path}"
     for given in (first, second):
         parts = urlsplit(given or "")
         host = urlsplit(url).netloc
         is_canonical = bool(parts.scheme) and parts.netloc == host and "#" not in (given or "")
         why = f"names the resource {given}, the server is {url}"
-        if show.holds("auth.resource.canonical", is_canonical, why):
-            show.holds("auth.resource.most-specific", given == url, why)
+        if run.holds("auth.resource.canonical", is_canonical, why):
+            run.holds("auth.resource.most-specific", given == url, why)
 
 
-def _judge_use(show: "Performance", actor: GuardedActor) -> None:
-    since = show.requests.index(_asked(show, "token")[0])
-    later = [each for each in show.requests[since:] if each.path in PROTECTED]
-    for asked in show.requests:
-        in_query = any(token in asked.query for token in actor.tokens)
+def _judge_use(run: "ClientRun", server: ProtectedFakeServer) -> None:
+    since = run.requests.index(_requests_to(run, "token")[0])
+    later = [each for each in run.requests[since:] if each.path in PROTECTED]
+    for request in run.requests:
+        in_query = any(token in request.query for token in server.tokens)
         why = "puts the access token into the query"
-        show.holds("auth.token.not-in-query", not in_query, why, asked=asked)
-    for asked in later:
-        given = asked.headers.get("authorization")
-        in_query = any(token in asked.query for token in actor.tokens)
+        run.holds("auth.token.not-in-query", not in_query, why, request=request)
+    for request in later:
+        given = request.headers.get("authorization")
+        in_query = any(token in request.query for token in server.tokens)
         if given is None:
             if not in_query:
-                why = f"sends {asked.method} without the token it was given"
-                show.holds("auth.every-request", condition=False, why=why, asked=asked)
+                why = f"sends {request.method} without the token it was given"
+                run.holds("auth.every-request", condition=False, why=why, request=request)
             continue
         scheme, _, token = given.partition(" ")
         why = f"presents a token with the scheme {scheme}"
-        if not show.holds("auth.token.bearer-header", scheme.lower() == "bearer", why, asked=asked):
+        if not run.holds(
+            "auth.token.bearer-header", scheme.lower() == "bearer", why, request=request
+        ):
             continue
         why = "sends a token that the server's authorization server did not issue"
-        show.holds("auth.tokens.only-own-issuer", token.strip() in actor.tokens, why, asked=asked)
-        show.kept("auth.every-request")
+        run.holds(
+            "auth.tokens.only-own-issuer", token.strip() in server.tokens, why, request=request
+        )
+        run.passes("auth.every-request")
 
 
-def _exclude(show: "Performance", why: str) -> None:
-    for id in show.actor.ids:
-        show.not_applicable(id, why)
+def _exclude(run: "ClientRun", why: str) -> None:
+    for id in run.server.ids:
+        run.not_applicable(id, why)
 
 
-@play(
+@client_scenario(
     *_FLOW,
     "auth.challenge.client-parses",
     "auth.challenge.client-reacts",
@@ -171,29 +179,29 @@ def _exclude(show: "Performance", why: str) -> None:
     "auth.as-metadata.client",
     on=("http", "sse"),
 )
-class WantsToken(GuardedActor):
-    """Wants a token, and says where its metadata is."""
+class RequiresToken(ProtectedFakeServer):
+    """Requires a token, and names its metadata."""
 
-    async def judge(self, show: "Performance") -> None:
-        if not _sought(show):
-            _exclude(show, _NOT_AT_ALL)
+    async def judge(self, run: "ClientRun") -> None:
+        if not _tried_authorization(run):
+            _exclude(run, _NOT_AT_ALL)
             return
-        show.kept("auth.challenge.client-reacts")
-        named = any(each.path == self.names_metadata for each in show.requests)
-        # Clients of 2025-03-26 know nothing of that metadata; the rows begin later.
+        run.passes("auth.challenge.client-reacts")
+        named = any(each.path == self.names_metadata for each in run.requests)
+        # Clients of 2025-03-26 do not know that metadata; the requirements begin later.
         why = "does not fetch the metadata that the challenge names"
         id = "auth.challenge.client-parses"
-        if show.holds(id, named, why):
-            found = _discovered(show) or _asked(show, "authorize")
-            why = "fetches the metadata of the server, and does not go on with what it names"
-            show.holds("auth.prm.client-uses", found, why)
-        if _asked(show, "authorize"):
+        if run.holds(id, named, why):
+            found = _metadata_requests(run) or _requests_to(run, "authorize")
+            why = "fetches the metadata and ignores the authorization server in it"
+            run.holds("auth.prm.client-uses", found, why)
+        if _requests_to(run, "authorize"):
             why = "asks for authorization without the metadata of the authorization server"
-            show.holds("auth.as-metadata.client", _discovered(show), why)
-        _judge_flow(show, knows_resource=True)
+            run.holds("auth.as-metadata.client", _metadata_requests(run), why)
+        _judge_flow(run, knows_resource=True)
 
 
-@play(
+@client_scenario(
     "auth.discovery.base-url",
     "auth.discovery.protocol-version-header",
     "auth.dcr.implementations",
@@ -201,33 +209,33 @@ class WantsToken(GuardedActor):
     on=("http", "sse"),
     revisions=revisions_of("auth.discovery.base-url"),
 )
-class WantsTokenOfItsOwn(GuardedActor):
-    """Wants a token, and is its own authorization server, as in 2025-03-26."""
+class IssuesItsOwnTokens(ProtectedFakeServer):
+    """Requires a token, and is its own authorization server, as in 2025-03-26."""
 
     names_metadata = None
 
-    async def judge(self, show: "Performance") -> None:
-        if not _sought(show):
-            _exclude(show, _NOT_AT_ALL)
+    async def judge(self, run: "ClientRun") -> None:
+        if not _tried_authorization(run):
+            _exclude(run, _NOT_AT_ALL)
             return
-        found = _discovered(show)
+        found = _metadata_requests(run)
         roots = [each for each in found if each.path == SERVER_METADATA]
         if found:
             why = f"looks for metadata at {found[0].path} alone, not at the root"
-            show.holds("auth.discovery.base-url", roots, why, asked=found[0])
-        # Only who asked for this revision knew that it would be agreed on.
-        if self.asked_for and self.asked_for[0] in self.revisions:
-            for asked in roots:
-                given = asked.headers.get("mcp-protocol-version")
+            run.holds("auth.discovery.base-url", roots, why, request=found[0])
+        # Only a client that asked for this revision knew that it would be agreed on.
+        if self.requested_revisions and self.requested_revisions[0] in self.revisions:
+            for request in roots:
+                given = request.headers.get("mcp-protocol-version")
                 why = "looks for metadata without MCP-Protocol-Version"
                 id = "auth.discovery.protocol-version-header"
-                show.holds(id, given, why, asked=asked)
-        if _asked(show, "register"):
-            show.kept("auth.dcr.implementations")
-        _judge_flow(show, knows_resource=False)
+                run.holds(id, given, why, request=request)
+        if _requests_to(run, "register"):
+            run.passes("auth.dcr.implementations")
+        _judge_flow(run, knows_resource=False)
 
 
-@play(
+@client_scenario(
     "auth.fallback.default-paths",
     "auth.fallback.authorize-path",
     "auth.fallback.token-path",
@@ -235,43 +243,43 @@ class WantsTokenOfItsOwn(GuardedActor):
     on=("http", "sse"),
     revisions=revisions_of("auth.discovery.base-url"),
 )
-class WantsTokenWithoutMetadata(GuardedActor):
-    """Wants a token, and describes neither itself nor its authorization server."""
+class RequiresTokenWithoutMetadata(ProtectedFakeServer):
+    """Requires a token, and publishes no metadata."""
 
     names_metadata = None
     has_metadata = False
     place = ""
 
-    async def judge(self, show: "Performance") -> None:
-        tried = {each.path for each in show.requests if each.path not in PROTECTED}
+    async def judge(self, run: "ClientRun") -> None:
+        tried = {each.path for each in run.requests if each.path not in PROTECTED}
         tried -= {path for path in tried if "/.well-known/" in path}
-        if not _sought(show):
-            _exclude(show, _NOT_AT_ALL)
+        if not _tried_authorization(run):
+            _exclude(run, _NOT_AT_ALL)
         elif tried:
             for name in ("register", "authorize", "token"):
                 if f"/{name}" in tried:
-                    show.kept("auth.fallback.default-paths", f"auth.fallback.{name}-path")
+                    run.passes("auth.fallback.default-paths", f"auth.fallback.{name}-path")
             odd = sorted(tried - {"/register", "/authorize", "/token"} - {"/callback-of-the-check"})
-            why = f"asks at {odd[0] if odd else ''} where there is no metadata"
-            show.holds("auth.fallback.default-paths", not odd, why)
-        elif self.asked_for and self.asked_for[0] in self.revisions:
-            why = "gives up where there is no metadata, without trying the default paths"
-            show.fail("auth.fallback.default-paths", why)
+            why = f"asks at {odd[0] if odd else ''} although there is no metadata"
+            run.holds("auth.fallback.default-paths", not odd, why)
+        elif self.requested_revisions and self.requested_revisions[0] in self.revisions:
+            why = "gives up when there is no metadata, without trying the default paths"
+            run.fail("auth.fallback.default-paths", why)
 
 
-@play("auth.state.verified", on=("http", "sse"))
-class AnswersWithAnotherState(GuardedActor):
-    """Sends the client back with a state that is not its own."""
+@client_scenario("auth.state.verified", on=("http", "sse"))
+class ReturnsAnotherState(ProtectedFakeServer):
+    """Redirects the client with a state that it did not send."""
 
     state = "not-the-state-of-the-client"
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         id = "auth.state.verified"
-        authorize = _asked(show, "authorize")
+        authorize = _requests_to(run, "authorize")
         if not authorize:
-            show.not_applicable(id, _NOT_AT_ALL)
-        elif "state" not in fields(authorize[0]):
-            show.holds(id, condition=False, why="asks for authorization without a state")
+            run.not_applicable(id, _NOT_AT_ALL)
+        elif "state" not in parse_fields(authorize[0]):
+            run.holds(id, condition=False, why="asks for authorization without a state")
         else:
-            why = "takes a code that came with another state"
-            show.holds(id, not _asked(show, "token"), why)
+            why = "accepts a code that arrived with a different state"
+            run.holds(id, not _requests_to(run, "token"), why)

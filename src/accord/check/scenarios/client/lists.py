@@ -1,19 +1,18 @@
-"""Lists in pages of every size, and completions that are only a part."""
+"""Lists in pages of different sizes, and incomplete completions."""
 
 import secrets
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from accord.check.playing.actor import LISTS, Actor, play
+from accord.check.fake_server.server import LISTS, FakeServer, client_scenario
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import RequestError
+from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
-    from accord.check.playing.performance import Performance
+    from accord.check.fake_server.client_run import ClientRun
 
-__all__ = ["Pages"]
-
-_MORE: Final[Mapping[str, tuple[dict[str, Any], ...]]] = {
+_MORE: Final[Mapping[str, tuple[JsonObject, ...]]] = {
     "tools/list": tuple(
         {"name": name, "description": "Do nothing.", "inputSchema": {"type": "object"}}
         for name in ("third", "fourth")
@@ -31,30 +30,30 @@ _MORE: Final[Mapping[str, tuple[dict[str, Any], ...]]] = {
 _SIZES: Final = (2, 1, 0, 1)
 
 
-class Pages(Actor):
+class PagedLists(FakeServer):
     """Answers lists in pages, the first of two entries, then one, none, and one."""
 
     paged: tuple[str, ...] = tuple(_MORE)
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
-        # Of each cursor: whose it is, which list, which page.
+        # For each cursor: its connection, list and page.
         self.cursors: dict[str, tuple[RawConnection, str, int]] = {}
-        # Of each list: how many entries each page had that the client got.
+        # For each list: the sizes of the pages that the client fetched.
         self.fetched: dict[str, list[int]] = {}
         self.foreign: list[str] = []
         self.needless: list[str] = []
 
     async def result(
-        self, line: RawConnection, method: str, params: dict[str, Any]
-    ) -> Mapping[str, Any] | None:
+        self, line: RawConnection, method: str, params: JsonObject
+    ) -> Mapping[str, object] | None:
         if method in self.paged:
             return self.page_of(line, method, params.get("cursor"))
         if method == "completion/complete":
             return {"completion": {"values": ["one"], "total": 1000, "hasMore": True}}
         return await super().result(line, method, params)
 
-    def page_of(self, line: RawConnection, method: str, cursor: Any) -> dict[str, Any]:
+    def page_of(self, line: RawConnection, method: str, cursor: object) -> JsonObject:
         """Return a page, and the cursor of the next one."""
         number = 0
         if cursor is not None:
@@ -67,7 +66,7 @@ class Pages(Actor):
         member, entries = LISTS[method]
         entries = (*entries, *_MORE[method])
         begin = sum(_SIZES[:number])
-        page: dict[str, Any] = {member: list(entries[begin : begin + _SIZES[number]])}
+        page: JsonObject = {member: list(entries[begin : begin + _SIZES[number]])}
         pages = self.fetched.setdefault(method, [])
         pages[:] = [*([] if number == 0 else pages), _SIZES[number]]
         if number + 1 < len(_SIZES):
@@ -76,61 +75,61 @@ class Pages(Actor):
         return page
 
 
-@play(
+@client_scenario(
     "pagination.client.both-flows",
     "pagination.cursor.continues",
     "pagination.end.no-next-cursor",
     "pagination.page-size-not-assumed",
     "completion.client.care",
 )
-class PagesLists(Pages):
+class ReturnsListsInPages(PagedLists):
     """Answers lists of tools and resources in pages of several sizes, one of them empty."""
 
     paged = ("tools/list", "resources/list", "resources/templates/list")
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         whole = [each for each, pages in self.fetched.items() if len(pages) == len(_SIZES)]
         for method, pages in self.fetched.items():
             if len(pages) > 1:
-                show.kept("pagination.cursor.continues")
-                # Whoever has followed one cursor and stops at a short page took it for the last.
-                why = f"stops {method} at a page of {pages[-1]}, though more pages follow"
+                run.passes("pagination.cursor.continues")
+                # A client that followed a cursor and stops here took a short page for the last.
+                why = f"stops {method} at a page of {pages[-1]}, although more pages follow"
                 stops_short = len(pages) < len(_SIZES) and pages[-1] < _SIZES[0]
-                show.holds("pagination.page-size-not-assumed", not stops_short, why)
+                run.holds("pagination.page-size-not-assumed", not stops_short, why)
         if whole:
-            self._judge_end(show, whole)
-        _judge_exit(show, "pagination.client.both-flows", bool(self.fetched), bool(whole))
-        if show.received("completion/complete") and show.ended_as_usual:
-            show.kept("completion.client.care")
+            self._judge_end(run, whole)
+        _judge_exit(run, "pagination.client.both-flows", bool(self.fetched), bool(whole))
+        if run.messages("completion/complete") and run.ended_as_usual:
+            run.passes("completion.client.care")
 
-    def _judge_end(self, show: "Performance", whole: list[str]) -> None:
+    def _judge_end(self, run: "ClientRun", whole: list[str]) -> None:
         for method in whole:
-            asked = [each.get("params") for each in show.received(method)]
+            asked = [each.get("params") for each in run.messages(method)]
             cursors = [each.get("cursor") for each in asked if isinstance(each, dict)]
             last = [each for each in cursors if each is not None and each not in self.cursors]
-            why = f"goes on with {method} after the last page"
-            show.holds("pagination.end.no-next-cursor", not last, why)
+            why = f"continues {method} after the last page"
+            run.holds("pagination.end.no-next-cursor", not last, why)
 
 
-@play("prompts.client.handles-pagination")
-class PagesPrompts(Pages):
+@client_scenario("prompts.client.handles-pagination")
+class ReturnsPromptsInPages(PagedLists):
     """Answers the list of prompts in pages."""
 
     paged = ("prompts/list",)
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         pages = self.fetched.get("prompts/list", [])
-        _judge_exit(show, "prompts.client.handles-pagination", bool(pages), len(pages) > 1)
+        _judge_exit(run, "prompts.client.handles-pagination", bool(pages), len(pages) > 1)
 
 
-def _judge_exit(show: "Performance", id: str, has_listed: bool, has_continued: bool) -> None:  # noqa: FBT001
-    """Judge by whether pages make the client fail that does not fail otherwise."""
+def _judge_exit(run: "ClientRun", id: str, has_listed: bool, has_continued: bool) -> None:  # noqa: FBT001
+    """Judge whether a client that succeeds without pages fails with them."""
     if not has_listed:
-        show.skip(id, "the client lists nothing of this kind")
-    elif show.usual_exit == 0 and show.exit_code != 0:
-        ended = "does not end" if show.exit_code is None else f"ends with {show.exit_code}"
-        show.fail(id, f"{ended} where lists come in pages, and with 0 where they do not")
+        run.skip(id, "the client lists nothing of this kind")
+    elif run.usual_exit_code == 0 and run.exit_code != 0:
+        ended = "does not end" if run.exit_code is None else f"ends with {run.exit_code}"
+        run.fail(id, f"{ended} when lists come in pages, and with 0 when they do not")
     elif has_continued:
-        show.kept(id)
+        run.passes(id)
     else:
-        show.skip(id, "the client asks for no more than the first page")
+        run.skip(id, "the client asks for no more than the first page")

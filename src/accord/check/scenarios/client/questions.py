@@ -1,26 +1,25 @@
-"""What a server may ask a client, and what it may not."""
+"""Requests to a client: valid ones, undeclared ones, and malformed ones."""
 
-from time import monotonic
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.playing.actor import Actor, play, revisions_of
+from accord.check.fake_server.server import FakeServer, client_scenario, revisions_of
 from accord.check.probing.raw_carrier import MessageTimeout
 from accord.check.probing.raw_connection import RawConnection, Reply
 from accord.json_schema.validation import compile_schema
 from accord.protocol.catalogue import catalogue
+from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
-    from accord.check.playing.performance import Performance
+    from accord.check.fake_server.client_run import ClientRun
 
-__all__ = ["SAMPLING", "asks_model", "can_elicit"]
-
-SAMPLING: Final[dict[str, Any]] = {
+SAMPLING: Final[JsonObject] = {
     "messages": [{"role": "user", "content": {"type": "text", "text": "Say hello."}}],
     "maxTokens": 10,
     "_meta": {"progressToken": "sampling"},
 }
 _TEXT: Final = {"type": "string", "title": "Name", "description": "Any name."}
-FORMS: Final[tuple[dict[str, Any], ...]] = (
+FORMS: Final[tuple[JsonObject, ...]] = (
     {"type": "object", "properties": {"name": _TEXT}, "required": ["name"]},
     {
         "type": "object",
@@ -48,74 +47,74 @@ FORMS: Final[tuple[dict[str, Any], ...]] = (
         "required": ["age", "share", "agreed", "colour"],
     },
 )
-# What takes a person or a model has more time than what a program answers.
+# Seconds for answers of a person or a model, which take longer than those of a program.
 _THINKING: Final = 20.0
-# Nobody can read more than this during one answer.
+# More reports than a user can read during one answer.
 _MOST_REPORTS: Final = 200
 
 
 def knows_forms(line: RawConnection) -> bool:
-    """Tell whether the revision of a line has forms at all."""
+    """Return whether the revision of a line has forms at all."""
     row = catalogue()["elicitation.capability.declared"]
     return line.revision is not None and row.holds_in(line.revision)
 
 
 def can_elicit(line: RawConnection) -> bool:
-    """Tell whether the client may be asked to show a form."""
+    """Return whether the client may be asked to show a form."""
     return knows_forms(line) and "elicitation" in line.client_capabilities
 
 
-async def asks_model(actor: Actor, line: RawConnection, request: dict[str, Any]) -> float | None:
-    """Ask the client to ask its model; returns the seconds it took, None where it did not."""
-    began = monotonic()
-    reply = await _thought(actor, line, "sampling/createMessage", SAMPLING, request)
-    return None if reply is None or reply.is_error else monotonic() - began
+async def asks_model(server: FakeServer, line: RawConnection, request: JsonObject) -> float | None:
+    """Send a sampling request; return the seconds it took, None without a result."""
+    began = asyncio.get_running_loop().time()
+    reply = await _ask_slowly(server, line, "sampling/createMessage", SAMPLING, request)
+    return None if reply is None or reply.is_error else asyncio.get_running_loop().time() - began
 
 
-async def _thought(
-    actor: Actor, line: RawConnection, method: str, params: Any, request: dict[str, Any]
+async def _ask_slowly(
+    server: FakeServer, line: RawConnection, method: str, params: object, request: JsonObject
 ) -> Reply | None:
-    """Ask what a person or a model answers: to wait longer than we do is no breach."""
-    reply = await actor.ask(line, method, params, beside=request, patience=_THINKING)
+    """Send a request that a person or a model answers: a late answer is not a violation."""
+    reply = await server.ask(line, method, params, beside=request, patience=_THINKING)
     if reply is None:
-        actor.unanswered.pop()
+        server.unanswered_methods.pop()
     return reply
 
 
-@play(
+@client_scenario(
     "ping.response.prompt",
     "roots.list-changed.sent",
     "elicitation.answers.validated",
     "progress.rate-limited",
 )
-class AsksEverything(Actor):
-    """Asks all that a server may ask, and tells all that it may tell."""
+class SendsEveryRequest(FakeServer):
+    """Sends every request and notification that a server may send."""
 
     streams = True
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
         self.is_pinged = False
         self.failures: list[tuple[str, Reply]] = []
-        self.roots: list[Any] = []
-        self.forms: list[tuple[dict[str, Any], Reply]] = []
+        self.roots: list[tuple[object, int]] = []
+        self.forms: list[tuple[JsonObject, Reply]] = []
 
-    async def scene(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
         await self._tell(line, request)
         self.is_pinged = await self.ask(line, "ping", beside=request) is not None
         await self._list_roots(line, request)
         if self.declares(line, "sampling"):
-            reply = await _thought(self, line, "sampling/createMessage", SAMPLING, request)
+            reply = await _ask_slowly(self, line, "sampling/createMessage", SAMPLING, request)
             if reply is not None and reply.is_error:
                 self.failures.append(("sampling.errors", reply))
         for form in FORMS if can_elicit(line) else ():
             params = {"message": "Please fill this in.", "requestedSchema": form}
-            reply = await _thought(self, line, "elicitation/create", params, request)
+            reply = await _ask_slowly(self, line, "elicitation/create", params, request)
             if reply is not None:
                 self.forms.append((form, reply))
         await self._list_roots(line, request)
 
-    async def _list_roots(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def _list_roots(self, line: RawConnection, request: JsonObject) -> None:
         if self.declares(line, "roots"):
             reply = await self.ask(line, "roots/list", beside=request)
             if reply is not None and reply.is_error:
@@ -128,7 +127,7 @@ class AsksEverything(Actor):
                 )
                 self.roots.append((reply.result.get("roots"), changes))
 
-    async def _tell(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def _tell(self, line: RawConnection, request: JsonObject) -> None:
         params = request.get("params")
         meta = params.get("_meta") if isinstance(params, dict) else None
         token = meta.get("progressToken") if isinstance(meta, dict) else None
@@ -148,54 +147,54 @@ class AsksEverything(Actor):
                 line, message if said is None else {**message, "params": said}, beside=request
             )
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         if self.is_pinged:
-            show.kept("ping.response.prompt")
-        self._judge_roots(show)
-        self._judge_forms(show)
-        self._judge_failures(show)
-        self._judge_reports(show)
+            run.passes("ping.response.prompt")
+        self._judge_roots(run)
+        self._judge_forms(run)
+        self._judge_failures(run)
+        self._judge_reports(run)
 
-    def _judge_failures(self, show: "Performance") -> None:
-        """Take note of a client that fails by itself: nothing else makes one fail."""
+    def _judge_failures(self, run: "ClientRun") -> None:
+        """Record errors of the client itself: a check cannot cause them."""
         for id, reply in self.failures:
             if reply.code == -32603:
-                show.kept(id, "errors.code.internal-error")
+                run.passes(id, "errors.code.internal-error")
             elif id == "sampling.errors":
-                show.kept(id)
+                run.passes(id)
             if reply.code == -32602 and "data" in reply.message["error"]:
-                show.kept("errors.invalid-params.data-details")
+                run.passes("errors.invalid-params.data-details")
 
-    def _judge_reports(self, show: "Performance") -> None:
-        id, reports = "progress.rate-limited", len(show.received("notifications/progress"))
+    def _judge_reports(self, run: "ClientRun") -> None:
+        id, reports = "progress.rate-limited", len(run.messages("notifications/progress"))
         if reports:
             why = f"reports progress {reports} times during one short answer"
-            show.holds(id, reports <= _MOST_REPORTS, why)
+            run.holds(id, reports <= _MOST_REPORTS, why)
         else:
-            show.skip(id, "the client reports no progress")
+            run.skip(id, "the client reports no progress")
 
-    def _judge_roots(self, show: "Performance") -> None:
+    def _judge_roots(self, run: "ClientRun") -> None:
         id = "roots.list-changed.sent"
-        if show.received("notifications/roots/list_changed"):
-            show.kept(id)
-        line = show.line
+        if run.messages("notifications/roots/list_changed"):
+            run.passes(id)
+        line = run.line
         declared = line.client_capabilities.get("roots") if line is not None else None
         announces = isinstance(declared, dict) and declared.get("listChanged") is True
         if line is not None and not announces:
-            show.not_applicable(id, "the client does not declare roots.listChanged")
+            run.not_applicable(id, "the client does not declare roots.listChanged")
         elif len(self.roots) == 2 and self.roots[0][0] != self.roots[1][0]:
             told = self.roots[1][1] > 0
-            show.holds(id, told, "changes its roots and does not say so")
+            run.holds(id, told, "changes its roots without a notification")
 
-    def _judge_forms(self, show: "Performance") -> None:
+    def _judge_forms(self, run: "ClientRun") -> None:
         id = "elicitation.answers.validated"
         for form, reply in self.forms:
             if reply.result.get("action") == "accept":
                 wrong = compile_schema(form)(reply.result.get("content") or {})
-                show.holds(id, wrong is None, f"submits a form with a fault {wrong}")
+                run.holds(id, wrong is None, f"submits a form with invalid content: {wrong}")
 
 
-@play(
+@client_scenario(
     "errors.code.method-not-found",
     "errors.code.invalid-params",
     "errors.code.internal-error",
@@ -205,16 +204,16 @@ class AsksEverything(Actor):
     "roots.errors",
     "sampling.errors",
 )
-class AsksTheImpossible(Actor):
-    """Asks for what does not exist, was not declared, or makes no sense."""
+class SendsInvalidRequests(FakeServer):
+    """Sends unknown, undeclared and malformed requests."""
 
     streams = True
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
         self.replies: dict[str, Reply] = {}
 
-    async def scene(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
         asked: tuple[tuple[str, str, Any] | None, ...] = (
             ("unknown", "accord-check/nothing", {}),
             ("roots", "roots/list", None) if not self.declares(line, "roots") else None,
@@ -231,51 +230,53 @@ class AsksTheImpossible(Actor):
                 if reply is not None:
                     self.replies[each[0]] = reply
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         unknown = self.replies.get("unknown")
         if unknown is not None:
             id = "errors.code.method-not-found"
-            show.holds(id, unknown.code == -32601, f"answers a method it cannot know: {unknown}")
+            run.holds(id, unknown.code == -32601, f"answers an unknown method with {unknown}")
         roots = self.replies.get("roots")
         if roots is not None:
-            why = f"has no roots, and answers roots/list: {roots}"
-            show.holds("roots.errors", roots.code == -32601, why)
-        show.skip("roots.errors", "the client has roots, and nothing makes it fail")
-        self._judge_sampling(show)
-        show.skip("errors.code.internal-error", "nothing makes the client fail")
+            why = f"answers roots/list although it did not declare roots: {roots}"
+            run.holds("roots.errors", roots.code == -32601, why)
+        run.skip("roots.errors", "the client declared roots, so that no error is expected")
+        self._judge_sampling(run)
+        run.skip("errors.code.internal-error", "the check cannot make the client fail")
         for id in ("errors.code.parse-error", "errors.code.invalid-request"):
-            show.not_applicable(id, "a client is asked nothing by what is no request")
+            run.not_applicable(id, "a client cannot be asked by anything but a request")
 
-    def _judge_sampling(self, show: "Performance") -> None:
+    def _judge_sampling(self, run: "ClientRun") -> None:
         undeclared, senseless = self.replies.get("sampling"), self.replies.get("senseless")
         if undeclared is not None:
-            why = f"did not declare sampling, and answers: {undeclared}"
-            show.holds("sampling.errors", undeclared.is_error, why)
+            why = (
+                f"answers sampling/createMessage although it did not declare sampling: {undeclared}"
+            )
+            run.holds("sampling.errors", undeclared.is_error, why)
         if senseless is None or not senseless.is_error:
-            show.skip("errors.code.invalid-params", "the client found no fault with parameters")
+            run.skip("errors.code.invalid-params", "the client accepted invalid parameters")
             return
-        show.kept("sampling.errors")
-        # Faults of its own (-32603) and a user who refuses (-1) are not told apart from here.
+        run.passes("sampling.errors")
+        # From here, internal errors (-32603) and refusals of the user (-1) look the same.
         if senseless.code not in (-32603, -1):
-            why = f"answers parameters that make no sense: {senseless}"
+            why = f"answers invalid parameters with {senseless}"
             wrong = senseless.code in (-32601, -32700)
-            show.holds("errors.code.invalid-params", not wrong, why)
+            run.holds("errors.code.invalid-params", not wrong, why)
         error = senseless.message.get("error")
         if isinstance(error, dict) and "data" in error:
-            show.kept("errors.invalid-params.data-details")
+            run.passes("errors.invalid-params.data-details")
 
 
-@play("jsonrpc.batch.receive", revisions=revisions_of("jsonrpc.batch.receive"))
-class SendsBatches(Actor):
+@client_scenario("jsonrpc.batch.receive", revisions=revisions_of("jsonrpc.batch.receive"))
+class SendsBatches(FakeServer):
     """Pings twice in one batch."""
 
     streams = True
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
         self.answered: int | None = None
 
-    async def scene(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
         ids = ("batch-1", "batch-2")
         batch = [{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in ids]
         await self.say(line, batch, beside=request)
@@ -287,14 +288,14 @@ class SendsBatches(Actor):
                 return
             self.answered += 1
 
-    async def judge(self, show: "Performance") -> None:
-        if self.answered is None or not show.has_gone_on:
+    async def judge(self, run: "ClientRun") -> None:
+        if self.answered is None or not run.is_initialized:
             return
-        stays = show.line is not None and (self.answered == 2 or self.is_deaf(show))
+        stays = run.line is not None and (self.answered == 2 or self.is_deaf(run))
         if stays:
             why = f"answers {self.answered} of the two pings in a batch"
-            show.holds("jsonrpc.batch.receive", self.answered == 2, why)
+            run.holds("jsonrpc.batch.receive", self.answered == 2, why)
 
-    def is_deaf(self, show: "Performance") -> bool:
-        """Tell whether the client stayed, and went on after the batch it did not answer."""
-        return show.ended_as_usual or show.exit_code is None
+    def is_deaf(self, run: "ClientRun") -> bool:
+        """Return whether the client stayed connected although it did not answer the batch."""
+        return run.ended_as_usual or run.exit_code is None

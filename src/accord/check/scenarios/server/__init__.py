@@ -1,49 +1,20 @@
-"""What a checker does to servers: one file per area of the specification."""
+"""Scenarios of a server check, one file per area of the specification."""
 
 from accord.check.scenarios._scenario import SERVER_SCENARIOS as SCENARIOS
-from accord.check.scenarios.server import (  # they register themselves
+from accord.check.scenarios.server import (  # noqa: F401  # modules register their scenarios
     auth,
     cancellation,
-    completion,
-    errors,
     http,
+    http_sessions,
     lifecycle,
     lists,
-    logging,
     messages,
-    pagination,
+    notifications,
     process,
-    progress,
     prompts,
     questions,
     resources,
-    resumption,
-    session,
-    sse,
     tools,
-    waiting,
 )
 
-__all__ = [
-    "SCENARIOS",
-    "auth",
-    "cancellation",
-    "completion",
-    "errors",
-    "http",
-    "lifecycle",
-    "lists",
-    "logging",
-    "messages",
-    "pagination",
-    "process",
-    "progress",
-    "prompts",
-    "questions",
-    "resources",
-    "resumption",
-    "session",
-    "sse",
-    "tools",
-    "waiting",
-]
+__all__ = ["SCENARIOS"]

@@ -1,6 +1,6 @@
-"""Authorization: what a server says to strangers, and whether tokens are looked at.
+"""Authorization: answers to requests without a token, metadata, and checks of tokens.
 
-Only servers that refuse a request without a token are judged; the others ask for none.
+Only servers that refuse a request without a token are judged.
 """
 
 from collections.abc import Mapping
@@ -13,23 +13,25 @@ from accord.check.probing.exchange import RawResponse, exchange, post_message
 from accord.check.probing.http import ACCEPT, CONTENT_JSON
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._discovery import (
+from accord.check.scenarios.server._http_requests import (
     Published,
     discover,
+    end_session,
     guarded_sender,
+    initialize,
     is_oauth,
-    quoted_place,
+    open_unjudged,
+    quote_value,
+    request,
 )
-from accord.check.scenarios.server._posting import conversing, end_session, initialize, request
 from accord.check.verdicts import NO_PROBE
 from accord.protocol.catalogue import catalogue
 from accord.transports.http.client.guarded import GuardedSender
 from accord.transports.http.client.requests import HttpRequest, NoResponse
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
-
-__all__: list[str] = []
 
 _OPEN: Final = "the server asks for no authorization"
 _GARBAGE: Final = "accord-check-no-such-token"
@@ -75,9 +77,9 @@ _GRANTED: Final = (
     "auth.tokens.refresh-rotated",
 )
 _UNTRUSTED: Final = "https://accord-check.example/callback"
-# The text has no number; what is good for longer than a day is not short-lived.
+# The specification names no number; a token for more than a day is not short-lived.
 _DAY: Final = 24 * 3600.0
-# It takes a person who consents, or scopes that nobody here knows.
+# These need a user who consents, or scopes that a check does not know.
 _CONSENTED: Final = tuple(
     id
     for id, row in catalogue().items()
@@ -88,17 +90,17 @@ _CONSENTED: Final = tuple(
 
 
 def _plain(line: RawConnection) -> dict[str, str]:
-    """Return the headers of a stranger."""
+    """Return the headers of a request without a token."""
     made = {"content-type": CONTENT_JSON, "accept": ACCEPT}
     if line.carrier.version is not None:
         made["mcp-protocol-version"] = line.carrier.version
     return made
 
 
-async def _knock(
-    line: RawConnection, message: Any, *, token: str | None = None, **settings: Any
+async def _post_with_token(
+    line: RawConnection, message: object, *, token: str | None = None, **settings: Any
 ) -> RawResponse:
-    """Post a message as a stranger, or with this token."""
+    """Post a message without a token, or with this one."""
     headers = _plain(line)
     if token is not None:
         headers["authorization"] = f"Bearer {token}"
@@ -112,21 +114,21 @@ def _challenges(heard: RawResponse) -> list[AuthChallenge]:
     return [] if value is None else parse_challenges([value])
 
 
-def _exempt(probe: "Probe", why: str) -> None:
+def _exclude_all(probe: "Probe", why: str) -> None:
     for id in (*_OUTSIDE, *_SERVERS, *_INSIDE, *_OTHERS, *_FOREIGN, *_CONSENTED):
         if catalogue()[id].holds_in(probe.revision):
             probe.not_applicable(id, why)
 
 
-# -- strangers
+# -- without a token
 
 
 @scenario(*_OUTSIDE, *_SERVERS, *_CONSENTED, on=("http",), is_outside=True)
-async def knocks_without_a_token(probe: "Probe") -> None:
+async def sends_requests_without_a_token(probe: "Probe") -> None:
     async with probe.open(is_judged=False, begins=False) as line:
-        heard = await _knock(line, initialize(probe.revision))
+        heard = await _post_with_token(line, initialize(probe.revision))
         if heard.is_ok:
-            _exempt(probe, _OPEN)
+            _exclude_all(probe, _OPEN)
             return
         _judge_refusal(probe, heard)
         if heard.status != 401:
@@ -136,7 +138,7 @@ async def knocks_without_a_token(probe: "Probe") -> None:
         published = await discover(sender, line, probe.subject.url, challenges)
         if not is_oauth(challenges, published):
             probe.fail("auth.http.oauth-flow", f"asks for {challenges[0].scheme}, not for OAuth")
-            _exempt(probe, "the server does not use OAuth")
+            _exclude_all(probe, "the server does not use OAuth")
             return
         probe.holds("auth.http.oauth-flow", condition=True, why="")
         _judge_challenge(probe, bearer_challenge([heard.headers.get("www-authenticate", "")]))
@@ -145,14 +147,14 @@ async def knocks_without_a_token(probe: "Probe") -> None:
         await _judge_tokens(probe, line)
         await _judge_grant(probe, sender, published)
         for id in _CONSENTED:
-            why = "it takes scopes, users or clients that a check does not have"
+            why = "this needs scopes, users or clients that a check does not have"
             probe.skip(id, f"{NO_PROBE}: {why}")
 
 
 def _judge_refusal(probe: "Probe", heard: RawResponse) -> None:
     id = "auth.server.401-when-required"
     if not probe.facts.locked and not probe.subject.headers:
-        # It lets us in and refuses us without a reason that we know.
+        # It accepts the token and refuses the request for an unknown reason.
         return
     probe.holds(
         id, heard.status == 401, f"answers a request without a token with {heard}, expected 401"
@@ -167,7 +169,7 @@ def _judge_challenge(probe: "Probe", bearer: AuthChallenge | None) -> None:
     )
     if bearer is None:
         return
-    # Where a server has no scopes there are none to name: only what is named shows that it has.
+    # A server without scopes has none to name.
     if bearer.scopes:
         probe.holds("auth.scope.challenge-has-scope", condition=True, why="")
         probe.holds(
@@ -193,7 +195,7 @@ def _judge_resource(probe: "Probe", published: Published) -> None:
         document is not None and _is_same_place(document.get("resource"), probe.subject.url),
         "publishes no protected resource metadata"
         if document is None
-        else f"publishes metadata of {quoted_place(document.get('resource'))}, not of itself",
+        else f"publishes metadata of {quote_value(document.get('resource'))}, not of itself",
     ):
         return
     assert document is not None
@@ -214,7 +216,7 @@ def _judge_resource(probe: "Probe", published: Published) -> None:
 
 
 def _is_same_place(resource: Any, url: str) -> bool:
-    """Tell whether a resource is the server at a URL, or what it is part of."""
+    """Return whether a resource is the server at a URL, or contains it."""
     if not isinstance(resource, str):
         return False
     try:
@@ -229,11 +231,11 @@ def _is_same_place(resource: Any, url: str) -> bool:
 
 
 def _judge_servers(probe: "Probe", published: Published) -> None:
-    """Judge what the authorization server publishes."""
+    """Judge the metadata of the authorization server."""
     if not published.issuers and not published.metadata:
         for id in _SERVERS:
             probe.skip(id, "the server names no authorization server")
-    where = ", ".join(map(quoted_place, published.issuers)) or "the server itself"
+    where = ", ".join(map(quote_value, published.issuers)) or "the server itself"
     has_rfc8414, has_openid = published.metadata is not None, published.openid is not None
     if not has_rfc8414 and not has_openid and published.refused:
         for id in _SERVERS:
@@ -259,10 +261,10 @@ def _judge_servers(probe: "Probe", published: Published) -> None:
             f"{where} lists no code_challenge_methods_supported in its OpenID configuration",
         )
     else:
-        probe.not_applicable("auth.pkce.as-oidc-advertises", "it is no OpenID provider")
+        probe.not_applicable("auth.pkce.as-oidc-advertises", "it is not an OpenID provider")
 
 
-def _judge_metadata(probe: "Probe", document: Mapping[str, Any], where: str) -> None:
+def _judge_metadata(probe: "Probe", document: Mapping[str, object], where: str) -> None:
     methods = document.get("code_challenge_methods_supported")
     for id in ("auth.oauth21.authorization-server", "auth.oauth21.implementations"):
         probe.holds(
@@ -279,9 +281,9 @@ def _judge_metadata(probe: "Probe", document: Mapping[str, Any], where: str) -> 
         f"{where} does not support client id metadata documents",
     )
     bare = [
-        f"{name} {quoted_place(document[name])}"
+        f"{name} {quote_value(document[name])}"
         for name in ("authorization_endpoint", "token_endpoint", "registration_endpoint")
-        if isinstance(document.get(name), str) and not _is_safe(document[name])
+        if isinstance(document.get(name), str) and not _is_safe(str(document[name]))
     ]
     probe.holds("auth.https.endpoints", not bare, f"{where} has endpoints without TLS: {bare[:1]}")
 
@@ -291,20 +293,22 @@ def _is_safe(url: str) -> bool:
         parts = urlsplit(url)
     except ValueError:
         return False
-    # Nobody listens in between a machine and itself.
+    # Loopback connections cannot be overheard.
     return parts.scheme == "https" or (parts.hostname in {"localhost", "127.0.0.1", "::1"})
 
 
 async def _judge_tokens(probe: "Probe", line: RawConnection) -> None:
     opening = initialize(probe.revision)
-    heard = await _knock(line, opening, token=_GARBAGE)
-    if probe.holds("auth.token.validated", not heard.is_ok, "takes a token that nobody issued"):
+    heard = await _post_with_token(line, opening, token=_GARBAGE)
+    if probe.holds(
+        "auth.token.validated", not heard.is_ok, "accepts a token that was never issued"
+    ):
         probe.holds(
             "auth.token.invalid-401",
             heard.status == 401,
-            f"answers a token that nobody issued with {heard}, expected 401",
+            f"answers a token that was never issued with {heard}, expected 401",
         )
-        heard = await _knock(line, request(_UNKNOWN_METHOD), token=_GARBAGE)
+        heard = await _post_with_token(line, request(_UNKNOWN_METHOD), token=_GARBAGE)
         probe.holds(
             "auth.tokens.validated-first",
             not heard.is_ok and heard.code not in (-32601, -32602),
@@ -319,28 +323,28 @@ async def _judge_tokens(probe: "Probe", line: RawConnection) -> None:
         f"answers a malformed Authorization header with {heard}, expected 400 or 401",
     )
     listing = request("tools/list")
-    heard = await _knock(line, listing)
+    heard = await _post_with_token(line, listing)
     probe.holds(
         "tools.server.access-controlled",
         not heard.answers_to(listing["id"]) or heard.code is not None,
-        "lists its tools to strangers, although it asks for authorization",
+        "lists its tools without a token, although it requires authorization",
     )
     await _judge_query(probe, line, opening)
 
 
-async def _judge_query(probe: "Probe", line: RawConnection, opening: dict[str, Any]) -> None:
-    """Judge whether the server takes a token from the query of the URL.
+async def _judge_query(probe: "Probe", line: RawConnection, opening: JsonObject) -> None:
+    """Judge whether the server accepts a token from the query of the URL.
 
-    A URL is kept by logs along the way, so the user's token goes there only where that is allowed.
-    Without it a made-up one shows whether the server looks at the query at all: it takes any token;
-    or answers that this one is invalid, which it does not say to a request without a token; or
-    refuses such a request as malformed, whatever the token is (400, RFC 6750 section 3.1).
+    Logs keep URLs, so the user's token is sent there only if that is allowed. Otherwise an invalid
+    token shows whether the server reads the query: it accepts any token; or it answers that this
+    one is invalid, which it does not say to a request without a token; or it refuses the request
+    as malformed (400, RFC 6750 section 3.1).
     """
     id = "auth.role.resource-server"
-    bare = await _knock(line, opening)
-    heard = await _knock(line, opening, url=_with_token(probe.subject.url, _GARBAGE))
+    bare = await _post_with_token(line, opening)
+    heard = await _post_with_token(line, opening, url=_with_token(probe.subject.url, _GARBAGE))
     if heard.is_ok:
-        probe.fail(id, "takes a token that nobody issued from the query of the URL")
+        probe.fail(id, "accepts an invalid token from the query of the URL")
         return
     if _is_token_invalid(heard) and not _is_token_invalid(bare):
         probe.fail(id, "looks for a token in the query of the URL")
@@ -350,10 +354,12 @@ async def _judge_query(probe: "Probe", line: RawConnection, opening: dict[str, A
         return
     token = probe.subject.bearer
     if not token or not probe.subject.allow_token_in_query:
-        probe.skip(id, "it takes a good token in a URL: give --bearer and --allow-token-in-query")
+        probe.skip(
+            id, "this needs a valid token in a URL: give --bearer and --allow-token-in-query"
+        )
         return
-    heard = await _knock(line, opening, url=_with_token(probe.subject.url, token))
-    probe.holds(id, not heard.is_ok, "takes a token from the query of the URL")
+    heard = await _post_with_token(line, opening, url=_with_token(probe.subject.url, token))
+    probe.holds(id, not heard.is_ok, "accepts a token from the query of the URL")
 
 
 def _with_token(url: str, token: str) -> str:
@@ -363,7 +369,7 @@ def _with_token(url: str, token: str) -> str:
 
 
 def _is_token_invalid(heard: RawResponse) -> bool:
-    """Tell whether a refusal says that the token is wrong (RFC 6750 section 3.1)."""
+    """Return whether a refusal says that the token is invalid (RFC 6750 section 3.1)."""
     bearer = bearer_challenge([heard.headers.get("www-authenticate", "")])
     return bearer is not None and bearer.error == "invalid_token"
 
@@ -372,7 +378,7 @@ async def _judge_grant(probe: "Probe", sender: GuardedSender, published: Publish
     granted = probe.subject.granted
     if granted is None:
         for id in _GRANTED:
-            probe.skip(id, "it takes the OAuth flow: give --oauth")
+            probe.skip(id, "this needs the OAuth flow: give --oauth")
         return
     if granted.lifetime is not None:
         probe.holds(
@@ -384,7 +390,7 @@ async def _judge_grant(probe: "Probe", sender: GuardedSender, published: Publish
         probe.holds(
             "auth.tokens.refresh-rotated",
             granted.is_rotated,
-            "the authorization server takes the same refresh token again and again",
+            "the authorization server accepts the same refresh token repeatedly",
         )
     else:
         probe.not_applicable("auth.tokens.refresh-rotated", "no refresh token was issued")
@@ -418,20 +424,22 @@ async def _judge_redirect(
         return
     is_sent = came.headers.get("location", "").startswith(_UNTRUSTED)
     if not is_sent and came.status < 400:
-        probe.skip(id, "whether redirect URIs are compared shows only to who logs in")
+        probe.skip(id, "only a user who logs in sees whether redirect URIs are compared")
         return
-    probe.holds(id, not is_sent, "the authorization server redirects to a URI nobody registered")
+    probe.holds(
+        id, not is_sent, "the authorization server redirects to a URI that was not registered"
+    )
 
 
-# -- members
+# -- with a token
 
 
 @scenario(*_INSIDE, *_OTHERS, on=("http",))
-async def shows_a_session_without_its_token(probe: "Probe") -> None:
-    async with conversing(probe) as line:
-        bare = await _knock(line, initialize(probe.revision))
+async def uses_a_session_without_its_token(probe: "Probe") -> None:
+    async with open_unjudged(probe) as line:
+        bare = await _post_with_token(line, initialize(probe.revision))
         if bare.is_ok:
-            _exempt(probe, _OPEN)
+            _exclude_all(probe, _OPEN)
             return
         session = line.carrier.session
         if session is None:
@@ -440,31 +448,31 @@ async def shows_a_session_without_its_token(probe: "Probe") -> None:
             return
         headers = _plain(line) | {"mcp-session-id": session}
         heard = await post_message(line, request("ping"), headers=headers)
-        probe.holds(_INSIDE[0], not heard.is_ok, f"takes a session id in place of a token: {heard}")
+        probe.holds(
+            _INSIDE[0], not heard.is_ok, f"accepts a session id in place of a token: {heard}"
+        )
         if probe.subject.other_token is None:
-            probe.skip(_OTHERS[0], "it takes a token of another user: give --other-bearer")
+            probe.skip(_OTHERS[0], "this needs a token of another user: give --other-bearer")
             return
         headers["authorization"] = f"Bearer {probe.subject.other_token}"
         heard = await post_message(line, request("ping"), headers=headers)
-        probe.holds(
-            _OTHERS[0], not heard.is_ok, f"serves a session to another than its user: {heard}"
-        )
+        probe.holds(_OTHERS[0], not heard.is_ok, f"serves a session to another user: {heard}")
 
 
 @scenario(*_FOREIGN, on=("http",), is_outside=True)
-async def brings_a_token_for_another_server(probe: "Probe") -> None:
+async def sends_a_token_for_another_server(probe: "Probe") -> None:
     async with probe.open(is_judged=False, begins=False) as line:
         opening = initialize(probe.revision)
-        if (await _knock(line, opening)).is_ok:
-            _exempt(probe, _OPEN)
+        if (await _post_with_token(line, opening)).is_ok:
+            _exclude_all(probe, _OPEN)
             return
         if probe.subject.foreign_token is None:
             for id in _FOREIGN:
-                probe.skip(id, "it takes a token for another server: give --foreign-bearer")
+                probe.skip(id, "this needs a token for another server: give --foreign-bearer")
             return
-        heard = await _knock(line, opening, token=probe.subject.foreign_token)
+        heard = await _post_with_token(line, opening, token=probe.subject.foreign_token)
         for id in _FOREIGN:
-            probe.holds(id, not heard.is_ok, "takes a token that was issued for another server")
+            probe.holds(id, not heard.is_ok, "accepts a token that was issued for another server")
 
 
 @scenario("tools.server.access-controlled", on=("sse",))

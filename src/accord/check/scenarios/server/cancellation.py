@@ -1,33 +1,32 @@
-"""Cancelling: in time, too late, what never was, and in words that make no sense."""
+"""Cancellations: in time, too late, of unknown requests, and malformed ones."""
 
-from time import monotonic
+import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._asking import harmless, is_alive, strays
+from accord.check.scenarios.server._requests import harmless_method, is_alive, unexpected_answers
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
     from accord.check.probing.raw_connection import RawConnection
 
-__all__: list[str] = []
-
 _CANCELLED: Final = "notifications/cancelled"
 _STOPS: Final = "cancellation.receiver.stops"
 _SILENT: Final = "cancellation.receiver.frees-and-silent"
-# A tool that takes as long as this is still at work when a cancellation arrives.
+# A tool that takes this long is still running when a cancellation arrives.
 _SLOW: Final = 0.08
 _TOOLS: Final = 12
 
 
 @scenario("cancellation.invalid-ignored", "cancellation.receiver.may-ignore", is_once=True)
-async def cancels_what_cannot_be_cancelled(probe: "Probe") -> None:
+async def cancels_unknown_requests(probe: "Probe") -> None:
     async with probe.borrow(is_judged=False) as line:
-        method = harmless(probe.facts)
+        method = harmless_method(probe.facts)
         done = await line.ask(method)
         since = len(line.received)
-        senseless: list[Any] = [
+        senseless: list[object] = [
             {"requestId": "accord-check-never-sent", "reason": "a check"},
             {"requestId": done.message["id"]},
             {"reason": "a check"},
@@ -36,13 +35,13 @@ async def cancels_what_cannot_be_cancelled(probe: "Probe") -> None:
         ]
         for params in senseless:
             await line.notify(_CANCELLED, params)
-        stray = await strays(probe, line, since, "cancellations of nothing")
+        stray = await unexpected_answers(probe, line, since, "cancellations of unknown requests")
         if stray is None:
             return
         probe.holds(
             "cancellation.invalid-ignored",
             not stray,
-            f"does not ignore a cancellation of nothing: {stray[0] if stray else ''}",
+            f"does not ignore a cancellation of an unknown request: {stray[0] if stray else ''}",
         )
         probe.holds("cancellation.receiver.may-ignore", condition=True, why="")
 
@@ -50,15 +49,15 @@ async def cancels_what_cannot_be_cancelled(probe: "Probe") -> None:
 @scenario("cancellation.races", is_once=True)
 async def cancels_while_the_answer_is_on_its_way(probe: "Probe") -> None:
     async with probe.open() as line:
-        method = harmless(probe.facts)
+        method = harmless_method(probe.facts)
         try:
             for _ in range(10):
                 id = await line.begin(method)
                 await line.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
             await line.ask(method)
         except (ConnectionEnded, MessageTimeout) as error:
-            probe.fail("cancellation.races", f"falls over cancelled requests: {error}")
-            line.end("the server answers nothing more")
+            probe.fail("cancellation.races", f"fails after cancelled requests: {error}")
+            line.end("the server answers no further request")
         else:
             probe.holds("cancellation.races", condition=True, why="")
 
@@ -71,42 +70,41 @@ async def cancels_a_tool_that_takes_its_time(probe: "Probe") -> None:
             for id in (_STOPS, _SILENT):
                 probe.skip(id, "no tool that may be called takes long enough to be cancelled")
             return
-        # What was too late once, on a busy machine, is tried again.
+        # On a busy machine the first cancellation may be too late.
         if await _cancel(probe, line, *slow) or await _cancel(probe, line, *slow):
             await is_alive(probe, line, "a cancellation")
             return
         name, duration = slow[0]["name"], slow[1]
         probe.fail(
             _STOPS,
-            f"goes on with a call of {name} that was cancelled, and answers it after"
-            f" {duration:.1f} s",
+            f"continues a call of {name} that was cancelled, and answers it after {duration:.1f} s",
         )
 
 
 async def _cancel(
-    probe: "Probe", line: "RawConnection", params: dict[str, Any], duration: float
+    probe: "Probe", line: "RawConnection", params: JsonObject, duration: float
 ) -> bool:
-    """Cancel a call and judge what comes of it; False where it seems to go on as if not."""
-    id, left = await _begun(line, params, duration)
+    """Cancel a call and judge the result; False if the call seems to continue."""
+    id, left = await _begin_call(line, params, duration)
     await line.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
-    heard_then, began = len(line.received), monotonic()
+    heard_then, began = len(line.received), asyncio.get_running_loop().time()
     try:
         reply = await line.reply_to(id, patience=2 * duration + probe.subject.settling)
     except MessageTimeout:
         late = [each for each in line.received[heard_then:] if _is_progress(each)]
-        # What was on its way when the cancellation came may still arrive.
-        probe.holds(_STOPS, len(late) < 3, f"goes on and reports progress {len(late)} times")
+        # Messages sent before the cancellation may still arrive.
+        probe.holds(_STOPS, len(late) < 3, f"continues, and reports progress {len(late)} times")
         probe.holds(_SILENT, condition=True, why="")
         return True
     if reply.is_error:
         probe.holds(_STOPS, condition=True, why="")
         if _is_plain(line):
-            probe.skip(_SILENT, "over HTTP a response that is no stream has to end in some way")
+            probe.skip(_SILENT, "over HTTP a response that is not a stream must end with an answer")
         else:
             what = f"a call of {params['name']} that was cancelled, and takes {duration:.1f} s"
             probe.fail(_SILENT, f"answers {what}: {reply}")
-    elif monotonic() - began < left / 2:
-        # It may have been done before it saw the cancellation.
+    elif asyncio.get_running_loop().time() - began < left / 2:
+        # The call may have ended before the cancellation arrived.
         for requirement in (_STOPS, _SILENT):
             probe.skip(requirement, "the tool was quicker than its cancellation")
     else:
@@ -114,33 +112,33 @@ async def _cancel(
     return True
 
 
-async def _begun(
-    line: "RawConnection", params: dict[str, Any], duration: float
+async def _begin_call(
+    line: "RawConnection", params: JsonObject, duration: float
 ) -> tuple[Any, float]:
-    """Begin a call; returns its id once it is under way, and how long it should still take."""
+    """Begin a call; return its id once it runs, and how long it should still take."""
     if line.log.transport != "http":
         return await line.begin("tools/call", params), duration
-    # The answer may be all that shows that the call came in, and the cancellation overtake it.
+    # Only the answer may show that the call arrived, and the cancellation may overtake it.
     id = await line.start("tools/call", params)
     await line.collect(duration / 2)
     return id, duration / 2
 
 
 def _is_plain(line: "RawConnection") -> bool:
-    """Tell whether the last answer was the whole of an HTTP response."""
+    """Return whether the last answer was a plain JSON response."""
     if line.log.transport != "http":
         return False
     last = next((each for each in reversed(line.log.records) if each.sender == "server"), None)
     return last is not None and last.http is not None and last.http.stream is None
 
 
-def _is_progress(message: dict[str, Any]) -> bool:
+def _is_progress(message: JsonObject) -> bool:
     return message.get("method") == "notifications/progress"
 
 
-async def _slowest(probe: "Probe", line: "RawConnection") -> tuple[dict[str, Any], float] | None:
-    """Return how to call the tool that takes longest, and how long it takes."""
-    found: tuple[dict[str, Any], float] | None = None
+async def _slowest(probe: "Probe", line: "RawConnection") -> tuple[JsonObject, float] | None:
+    """Return the parameters and the duration of the slowest call."""
+    found: tuple[JsonObject, float] | None = None
     for number, (tool, arguments) in enumerate(probe.facts.callable_tools()[:_TOOLS]):
         params = {
             "name": tool["name"],
@@ -149,15 +147,15 @@ async def _slowest(probe: "Probe", line: "RawConnection") -> tuple[dict[str, Any
         }
         duration = await _duration(line, params)
         if duration >= _SLOW:
-            # The first call of all may be slow for reasons of its own.
+            # The first call may be slow for other reasons.
             duration = min(duration, await _duration(line, params))
         if duration >= _SLOW and (found is None or duration > found[1]):
             found = params, duration
     return found
 
 
-async def _duration(line: "RawConnection", params: dict[str, Any]) -> float:
-    """Call a tool and return how long it takes, 0 where it is refused."""
-    began = monotonic()
+async def _duration(line: "RawConnection", params: JsonObject) -> float:
+    """Call a tool and return the seconds it takes, 0 if it is refused."""
+    began = asyncio.get_running_loop().time()
     reply = await line.ask("tools/call", params)
-    return 0.0 if reply.is_error else monotonic() - began
+    return 0.0 if reply.is_error else asyncio.get_running_loop().time() - began

@@ -1,4 +1,4 @@
-"""Streamable HTTP: statuses, content types, streams, the version header and who may call."""
+"""Streamable HTTP: statuses, content types, streams, the version header, origins and addresses."""
 
 import asyncio
 import socket
@@ -15,38 +15,37 @@ from accord.check.probing.http import CONTENT_JSON
 from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._asking import harmless
-from accord.check.scenarios.server._posting import (
+from accord.check.scenarios.server._http_requests import (
     INITIALIZED,
     PERMISSION,
     calls,
-    conversing,
     end_session,
     initialize,
     is_loopback,
+    open_unjudged,
     request,
 )
+from accord.check.scenarios.server._requests import harmless_method
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.revisions import REVISIONS
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
 
-__all__ = ["own_address"]
-
 _FOREIGN: Final = "http://accord-check.example"
 _UNKNOWN_VERSION: Final = "1999-12-31"
-# Without the header a request is taken as of the first revision that has Streamable HTTP.
+# Without the header a request counts as of the first revision with Streamable HTTP.
 _UNNAMED: Final = next(row.id for row in REVISIONS.values() if row.streamable_http)
 _ANY_ADDRESS: Final = ("192.0.2.1", 9)
 _DIALLING: Final = 1.0
 
 
-# -- what is accepted, and how
+# -- accepted messages
 
 
 @scenario("http.post.accepted-202", "http.post.refused-status", on=("http",))
-async def posts_what_needs_no_answer(probe: "Probe") -> None:
+async def posts_messages_without_an_answer(probe: "Probe") -> None:
     nothing = {"jsonrpc": "2.0", "id": "accord-check-nobody-asked", "result": {}}
     malformed = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": {}}}
     async with probe.open(is_judged=False, begins=False) as line:
@@ -79,7 +78,7 @@ def _judge_acceptance(probe: "Probe", heard: RawResponse, what: str) -> None:
 
 
 class _Traffic(msgspec.Struct):
-    """What was heard in one session: of posts, and by listening."""
+    """The responses of one session, to POST and to GET."""
 
     posts: list[tuple[Any, RawResponse]] = []
     listening: list[RawResponse] = []
@@ -108,11 +107,11 @@ class _Traffic(msgspec.Struct):
 )
 async def reads_all_streams_of_a_session(probe: "Probe") -> None:
     traffic = _Traffic()
-    async with conversing(probe) as line, AsyncExitStack() as stack:
+    async with open_unjudged(probe) as line, AsyncExitStack() as stack:
         await _listen(probe, line, stack, traffic)
         if probe.facts.declares("logging"):
             await post_message(line, request("logging/setLevel", {"level": "debug"}))
-        for message in [request("ping"), request(harmless(probe.facts)), *calls(probe)]:
+        for message in [request("ping"), request(harmless_method(probe.facts)), *calls(probe)]:
             await _post(probe, line, message, traffic)
         if REVISIONS[probe.revision].batching:
             await _post(probe, line, [request("ping"), request("ping")], traffic)
@@ -143,13 +142,15 @@ async def _listen(
     if not heard.is_stream:
         return
     traffic.listening.append(heard)
-    # Some servers let a session listen only once: the refusal is theirs to make.
+    # Some servers allow one GET stream per session.
     other = await stack.enter_async_context(exchange(line, method="GET", accept=CONTENT_TYPE))
     if other.is_stream:
         traffic.listening.append(other)
 
 
-async def _post(probe: "Probe", line: RawConnection, message: Any, traffic: _Traffic) -> None:
+async def _post(
+    probe: "Probe", line: RawConnection, message: JsonObject | list[JsonObject], traffic: _Traffic
+) -> None:
     ids = _ids_of(message)
     async with exchange(line, message) as heard:
         await heard.until(lambda heard: all(heard.answers_to(id) for id in ids), line.patience)
@@ -157,7 +158,7 @@ async def _post(probe: "Probe", line: RawConnection, message: Any, traffic: _Tra
     traffic.posts.append((message, heard))
 
 
-def _ids_of(message: Any) -> list[Any]:
+def _ids_of(message: JsonObject | list[JsonObject]) -> list[object]:
     return [each["id"] for each in (message if isinstance(message, list) else [message])]
 
 
@@ -178,12 +179,14 @@ def _judge_answers(probe: "Probe", traffic: _Traffic) -> None:
         _judge_stream(probe, message, heard)
 
 
-def _judge_stream(probe: "Probe", message: Any, heard: RawResponse) -> None:
+def _judge_stream(
+    probe: "Probe", message: JsonObject | list[JsonObject], heard: RawResponse
+) -> None:
     ids, what = _ids_of(message), _what(message)
     counts = {id: len(heard.answers_to(id)) for id in ids}
     if not all(counts.values()):
         if not heard.has_ended:
-            return  # silence, of which other scenarios make a verdict
+            return  # no answer: other scenarios report that
         why = f"ends the stream of {what} before its response"
         probe.fail("http.sse.not-closed-before-response", why)
         probe.holds("http.sse.retry-before-close", heard.retry, f"{why} and sends no retry field")
@@ -220,11 +223,11 @@ def _judge_listening(probe: "Probe", traffic: _Traffic) -> None:
 def _judge_broadcast(probe: "Probe", traffic: _Traffic) -> None:
     id = "http.streams.no-broadcast"
     if not traffic.listening:
-        probe.not_applicable(id, "the server has no two streams at a time")
+        probe.not_applicable(id, "the server never has two streams open")
         return
     told = [_tally(heard, is_unique=False) for heard in traffic.listening]
     common = set.intersection(*(set(each) for each in told)) if len(told) > 1 else set()
-    # Equal messages may be two of a kind, one for each stream; as many of each kind are no chance.
+    # Equal messages may be one per stream; as many of each kind on both are not a coincidence.
     twice = [text for text in common if all(each[text] == told[0][text] for each in told)]
     for _, heard in traffic.streams:
         own = _tally(heard, is_unique=True)
@@ -233,7 +236,7 @@ def _judge_broadcast(probe: "Probe", traffic: _Traffic) -> None:
 
 
 def _tally(heard: RawResponse, *, is_unique: bool) -> Counter[str]:
-    """Count what a stream carries that is no answer, or only what can exist but once."""
+    """Count the messages of a stream apart from answers, or only those that are unique."""
     return Counter(
         msgspec.json.encode(each).decode()
         for each in heard.messages
@@ -255,7 +258,7 @@ def _judge_event_ids(probe: "Probe", traffic: _Traffic) -> None:
     )
 
 
-def _what(message: Any) -> str:
+def _what(message: JsonObject | list[JsonObject]) -> str:
     if isinstance(message, list):
         return "a batch"
     params = message.get("params")
@@ -269,7 +272,7 @@ async def calls_several_tools_at_once(probe: "Probe") -> None:
     if not wanted:
         probe.skip("http.post.related-requests-on-stream", "no tool may be called")
         return
-    # What comes on which stream is judged by the monitor.
+    # The monitor judges which message belongs on which stream.
     async with probe.open(capabilities={}) as line:
         for message in wanted:
             await line.say(message)
@@ -281,8 +284,8 @@ async def calls_several_tools_at_once(probe: "Probe") -> None:
 
 
 @scenario("http.version-header.bad-400", on=("http",))
-async def names_a_version_that_does_not_exist(probe: "Probe") -> None:
-    async with conversing(probe) as line:
+async def sends_an_unknown_version_header(probe: "Probe") -> None:
+    async with open_unjudged(probe) as line:
         for version in (_UNKNOWN_VERSION, "accord-check"):
             heard = await post_message(line, request("ping"), mcp_protocol_version=version)
             probe.holds(
@@ -293,9 +296,9 @@ async def names_a_version_that_does_not_exist(probe: "Probe") -> None:
 
 
 @scenario("http.version-header.default-2025-03-26", on=("http",))
-async def names_no_version(probe: "Probe") -> None:
+async def sends_no_version_header(probe: "Probe") -> None:
     id = "http.version-header.default-2025-03-26"
-    async with conversing(probe, revision=_UNNAMED) as line:
+    async with open_unjudged(probe, revision=_UNNAMED) as line:
         if line.revision != _UNNAMED:
             probe.not_applicable(id, f"the server does not speak {_UNNAMED}")
             return
@@ -303,15 +306,15 @@ async def names_no_version(probe: "Probe") -> None:
         probe.holds(id, heard.is_ok, f"answers a request without MCP-Protocol-Version with {heard}")
 
 
-# -- who may call
+# -- origins and addresses
 
 
 @scenario("http.origin.validated", "http.origin.invalid-403", on=("http", "sse"))
-async def comes_from_a_foreign_origin(probe: "Probe") -> None:
+async def sends_a_foreign_origin(probe: "Probe") -> None:
     ids = ("http.origin.validated", "http.origin.invalid-403")
     if not is_loopback(probe.subject.url):
         for id in ids:
-            probe.skip(id, "which origins are foreign is known of servers on this machine alone")
+            probe.skip(id, "foreign origins are known for servers on this machine only")
         return
     async with probe.open(is_judged=False, begins=False) as line:
         if probe.facts.transport == "http":
@@ -330,7 +333,7 @@ async def comes_from_a_foreign_origin(probe: "Probe") -> None:
 
 
 @scenario("http.server.bind-localhost", on=("http", "sse"))
-async def calls_at_the_address_of_this_machine(probe: "Probe") -> None:
+async def connects_to_the_address_of_this_machine(probe: "Probe") -> None:
     id = "http.server.bind-localhost"
     if not probe.subject.is_launched:
         probe.skip(id, "the check did not launch the server itself")
@@ -347,11 +350,11 @@ async def calls_at_the_address_of_this_machine(probe: "Probe") -> None:
         writer.close()
     except (OSError, TimeoutError):
         is_open = False
-    probe.holds(id, not is_open, f"listens at {address}, not at loopback alone")
+    probe.holds(id, not is_open, f"listens at {address}, not only at loopback")
 
 
 def own_address() -> str | None:
-    """Return the address that others see of this machine; nothing is sent."""
+    """Return the address of this machine in its network; nothing is sent."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probing:
         try:
             probing.connect(_ANY_ADDRESS)
@@ -365,11 +368,11 @@ def own_address() -> str | None:
 
 
 @scenario("lifecycle.shutdown.http-close", on=("http", "sse"))
-async def closes_all_connections_and_comes_back(probe: "Probe") -> None:
+async def reconnects_after_closing_all_connections(probe: "Probe") -> None:
     id = "lifecycle.shutdown.http-close"
     async with probe.open(is_judged=False) as line:
         left = getattr(line.carrier, "session", None)
-        # Without a word: closing is all there is.
+        # Close without any message: over HTTP that ends a session.
         line.carrier.session = None
     try:
         async with probe.open(is_judged=False) as line:
@@ -378,7 +381,7 @@ async def closes_all_connections_and_comes_back(probe: "Probe") -> None:
                 async with exchange(line, method="DELETE", mcp_session_id=left):
                     pass
     except (ConnectionEnded, MessageTimeout, ConnectFailed) as error:
-        probe.fail(id, f"serves nobody once connections were closed: {error}")
+        probe.fail(id, f"serves no request once connections were closed: {error}")
         return
     except AccordError as error:
         probe.skip(id, str(error))

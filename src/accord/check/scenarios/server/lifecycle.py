@@ -1,23 +1,21 @@
-"""Opening a conversation: which revision is agreed on, and with whom."""
+"""Initialization: revisions, capabilities, and requests out of order."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._asking import answered, harmless, is_alive
-from accord.protocol.revisions import SPOKEN, later_than
+from accord.check.scenarios.server._requests import harmless_method, is_alive, wait_for_answer
+from accord.protocol.revisions import REVISIONS, later_than
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
     from accord.check.probing.raw_connection import RawConnection
 
-__all__: list[str] = []
-
 _UNKNOWN: Final = "1999-12-31"
 
 
 @scenario("lifecycle.version.server-echoes")
-async def asks_for_the_revision_under_check(probe: "Probe") -> None:
+async def requests_the_revision_under_check(probe: "Probe") -> None:
     # A server that does not speak the revision is not checked under it.
     chosen = probe.line.opening.get("protocolVersion")
     if not isinstance(chosen, str):
@@ -36,7 +34,7 @@ async def asks_for_the_revision_under_check(probe: "Probe") -> None:
     "lifecycle.version.server-offers-latest",
     is_once=True,
 )
-async def asks_for_a_revision_that_does_not_exist(probe: "Probe") -> None:
+async def requests_an_unknown_revision(probe: "Probe") -> None:
     async with probe.open(begins=False) as line:
         try:
             reply = await line.initialize(_UNKNOWN, is_confirmed=False)
@@ -65,7 +63,7 @@ async def asks_for_a_revision_that_does_not_exist(probe: "Probe") -> None:
 
 
 async def _speaks(probe: "Probe", revision: str) -> bool:
-    if revision not in SPOKEN:
+    if not REVISIONS[revision].handshake:
         return False
     async with probe.open(begins=False, is_judged=False) as line:
         reply = await line.initialize(revision, is_confirmed=False)
@@ -73,12 +71,12 @@ async def _speaks(probe: "Probe", revision: str) -> bool:
 
 
 @scenario("lifecycle.errors.handled", is_once=True)
-async def opens_with_parameters_that_are_none(probe: "Probe") -> None:
+async def sends_invalid_initialize_parameters(probe: "Probe") -> None:
     async with probe.open(begins=False, is_judged=False) as line:
         try:
             reply = await line.ask("initialize", {"protocolVersion": 7})
         except ConnectionEnded as error:
-            probe.fail("lifecycle.errors.handled", f"ends at a malformed initialize: {error}")
+            probe.fail("lifecycle.errors.handled", f"ends after a malformed initialize: {error}")
             return
         except MessageTimeout:
             await _blame_for_silence(probe, line, "a malformed initialize")
@@ -91,27 +89,27 @@ async def opens_with_parameters_that_are_none(probe: "Probe") -> None:
 
 
 @scenario("jsonrpc.request.answered", "ping.response.prompt", on=("stdio", "sse"), is_once=True)
-async def asks_before_the_opening(probe: "Probe") -> None:
+async def sends_requests_before_initialize(probe: "Probe") -> None:
     async with probe.open(begins=False, is_judged=False) as line:
-        # Whether they are refused is left to the server; that they are answered is not.
+        # The server may refuse them, but must answer.
         ping = await line.begin("ping")
         try:
-            is_pinged = await _comes(line, ping)
+            is_pinged = await _arrives(line, ping)
         except ConnectionEnded as error:
-            probe.fail("practice.server.survives-errors", f"ends at the first ping: {error}")
+            probe.fail("practice.server.survives-errors", f"ends after the first ping: {error}")
             return
-        # A server that answers nothing until now has perhaps not started yet.
-        method = harmless(probe.facts)
+        # A server that has not answered anything may still be starting.
+        method = harmless_method(probe.facts)
         id = await line.begin(method) if method != "ping" else None
         await line.initialize(probe.revision)
-        is_pinged = is_pinged or await _comes(line, ping, probe.subject.patience)
+        is_pinged = is_pinged or await _arrives(line, ping, probe.subject.patience)
         probe.holds("ping.response.prompt", is_pinged, "answers no ping before initialize")
         if id is not None:
-            await answered(probe, line, id, f"{method} before initialize")
+            await wait_for_answer(probe, line, id, f"{method} before initialize")
         await is_alive(probe, line, "requests before initialize")
 
 
-async def _comes(line: "RawConnection", id: Any, patience: float | None = None) -> bool:
+async def _arrives(line: "RawConnection", id: object, patience: float | None = None) -> bool:
     try:
         await line.reply_to(id, patience=patience)
     except MessageTimeout:
@@ -120,24 +118,24 @@ async def _comes(line: "RawConnection", id: Any, patience: float | None = None) 
 
 
 async def _blame_for_silence(probe: "Probe", line: "RawConnection", what: str) -> None:
-    """Make a verdict of a first request without answer, unless the server has not started.
+    """Record a verdict on a first request without an answer, unless the server is starting.
 
     Raises:
-        MessageTimeout: it answers a plain initialize no sooner.
+        MessageTimeout: it does not answer a valid initialize either.
     """
     await line.initialize(probe.revision)
     probe.fail("jsonrpc.request.answered", f"leaves {what} unanswered")
 
 
 @scenario("jsonrpc.request.answered", is_once=True)
-async def opens_twice(probe: "Probe") -> None:
+async def initializes_twice(probe: "Probe") -> None:
     async with probe.open(is_judged=False) as line:
         await line.initialize(probe.revision)
         await is_alive(probe, line, "a second initialize")
 
 
 @scenario("lifecycle.initialized.server-waits", is_once=True)
-async def does_not_say_that_it_is_initialized(probe: "Probe") -> None:
+async def omits_the_initialized_notification(probe: "Probe") -> None:
     id = "lifecycle.initialized.server-waits"
     async with probe.open(begins=False) as line:
         await line.initialize(probe.revision, is_confirmed=False)
@@ -159,6 +157,6 @@ async def declares_no_capabilities(probe: "Probe") -> None:
     async with probe.open(capabilities={}) as line:
         for tool, arguments in tools:
             id = await line.begin("tools/call", {"name": tool["name"], "arguments": arguments})
-            await answered(probe, line, id, f"a call of {tool['name']}")
-        # A question would be reported by the monitor.
+            await wait_for_answer(probe, line, id, f"a call of {tool['name']}")
+        # The monitor would report a request to the client.
         probe.holds("lifecycle.capabilities.respected", condition=True, why="")

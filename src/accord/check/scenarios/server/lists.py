@@ -1,17 +1,16 @@
-"""Lists: whether their changes are told, and whether what is on them was declared at all."""
+"""Lists: pages, cursors, announced changes, and declared capabilities."""
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.probing.server_facts import list_all
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._calling import call_all, is_listening
-from accord.protocol.jsonrpc import METHOD_NOT_FOUND
+from accord.check.scenarios.server._requests import call_all, is_alive, is_listening
+from accord.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
     from accord.check.probing.raw_connection import RawConnection
-
-__all__: list[str] = []
+    from accord.check.probing.server_facts import ServerFacts
 
 _RESPECTED: Final = "lifecycle.capabilities.respected"
 _MISSING: Final = "accord-check://no/such/resource"
@@ -36,24 +35,28 @@ async def watches_the_lists_while_tools_are_called(probe: "Probe") -> None:
         await line.collect(probe.subject.settling)
         for name in wanted:
             id = f"{name}.list-changed.sent"
-            if _is_told(line, name):
+            if _is_announced(line, name):
                 probe.holds(id, condition=True, why="")
                 continue
             is_changed = await list_all(line, _LISTS[name], name) != before[name]
             if is_changed:
                 await line.collect(probe.subject.settling)
             if is_changed and is_listening(line):
-                probe.holds(id, _is_told(line, name), f"does not tell that its {name} changed")
+                probe.holds(
+                    id,
+                    _is_announced(line, name),
+                    f"sends no notification although its {name} changed",
+                )
             probe.skip(id, f"the list of {name} did not change during the check")
 
 
-def _is_told(line: "RawConnection", name: str) -> bool:
+def _is_announced(line: "RawConnection", name: str) -> bool:
     wanted = f"notifications/{name}/list_changed"
     return any(each.get("method") == wanted for each in line.received)
 
 
 @scenario(_RESPECTED)
-async def uses_what_was_declared(probe: "Probe") -> None:
+async def calls_declared_methods(probe: "Probe") -> None:
     declared = [name for name in _LISTS if probe.facts.declares(name)]
     asked: list[tuple[str, str, dict[str, str]]] = [(name, _LISTS[name], {}) for name in declared]
     if "resources" in declared:
@@ -71,11 +74,11 @@ async def uses_what_was_declared(probe: "Probe") -> None:
 
 
 @scenario(*(f"{name}.capability.declared" for name in _LISTS))
-async def asks_for_lists_that_were_not_declared(probe: "Probe") -> None:
+async def lists_without_the_capability(probe: "Probe") -> None:
     undeclared = [name for name in _LISTS if not probe.facts.declares(name)]
     if not undeclared:
         return
-    # Asking is against the rules, so that only what comes of it can be judged.
+    # The request itself breaks the rules, so that only the answer is judged.
     async with probe.borrow(is_judged=False) as line:
         for name in undeclared:
             reply = await line.ask(_LISTS[name])
@@ -83,3 +86,85 @@ async def asks_for_lists_that_were_not_declared(probe: "Probe") -> None:
                 probe.fail(f"{name}.capability.declared", f"has {name} that it did not declare")
             else:
                 probe.not_applicable(f"{name}.capability.declared", f"the server has no {name}")
+
+
+_STABLE: Final = "pagination.cursor.stable"
+_BAD: Final = "pagination.bad-cursor-32602"
+_NEXT: Final = "pagination.next-cursor.optional"
+_PAGINATION_LISTS: Final = {
+    "pagination.operation.tools-list": ("tools", "tools/list", "tools"),
+    "pagination.operation.resources-list": ("resources", "resources/list", "resources"),
+    "pagination.operation.resources-templates-list": (
+        "resources",
+        "resources/templates/list",
+        "resourceTemplates",
+    ),
+    "pagination.operation.prompts-list": ("prompts", "prompts/list", "prompts"),
+}
+_ONE_PAGE: Final = "all entries are on one page, without a cursor"
+_PAGES: Final = 200
+
+
+def _has_no_lists(facts: "ServerFacts") -> str | None:
+    declared = any(facts.declares(capability) for capability, _, _ in _PAGINATION_LISTS.values())
+    return None if declared else "the server has no lists"
+
+
+@scenario(*_PAGINATION_LISTS, _STABLE, _BAD, _NEXT, when=_has_no_lists)
+async def walks_all_pages(probe: "Probe") -> None:
+    async with probe.borrow() as line:
+        for id, (capability, method, member) in _PAGINATION_LISTS.items():
+            if not probe.facts.declares(capability):
+                probe.not_applicable(id, f"the server did not declare {capability}")
+                continue
+            cursor = (await line.ask(method)).result.get("nextCursor")
+            if not isinstance(cursor, str):
+                probe.skip(id, _ONE_PAGE)
+                continue
+            if await _walk(probe, line, id, method, cursor):
+                await _repeat_page(probe, line, method, member, cursor)
+                await _try_unknown_cursor(probe, method)
+        for id in (_STABLE, _BAD, _NEXT):
+            probe.skip(id, _ONE_PAGE)
+
+
+async def _walk(probe: "Probe", line: "RawConnection", id: str, method: str, cursor: str) -> bool:
+    """Follow cursors; return whether they end."""
+    used: list[str] = []
+    following: Any = cursor
+    while isinstance(following, str):
+        used.append(following)
+        reply = await line.ask(method, {"cursor": following})
+        if reply.is_error:
+            probe.fail(id, f"answers {method} with its own cursor with {reply}")
+            return False
+        following = reply.result.get("nextCursor")
+        if following in used or len(used) > _PAGES:
+            probe.fail(id, f"never ends {method}: the cursor {following!r:.80} is repeated")
+            return False
+    return probe.holds(id, condition=True, why="")
+
+
+async def _repeat_page(
+    probe: "Probe", line: "RawConnection", method: str, member: str, cursor: str
+) -> None:
+    # Lists may change in between: only a second difference counts.
+    for is_last in (False, True):
+        one, other = [await line.ask(method, {"cursor": cursor}) for _ in range(2)]
+        is_same = one.result.get(member) == other.result.get(member) and not other.is_error
+        if is_same or is_last:
+            probe.holds(
+                _STABLE, is_same, f"answers {method} with the same cursor first {one}, then {other}"
+            )
+            return
+
+
+async def _try_unknown_cursor(probe: "Probe", method: str) -> None:
+    async with probe.borrow(is_judged=False) as line:
+        reply = await line.ask(method, {"cursor": "accord-check-no-such-cursor"})
+        probe.holds(
+            _BAD,
+            reply.code == INVALID_PARAMS,
+            f"answers {method} with a made-up cursor with {reply}, expected error -32602",
+        )
+        await is_alive(probe, line, "a made-up cursor")

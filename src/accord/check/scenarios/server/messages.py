@@ -1,24 +1,32 @@
-"""Messages as such: ids, notifications, batches, many at once, large ones."""
+"""Messages: valid ones, broken ones, batches, and error codes."""
 
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.probing.raw_carrier import MessageTimeout
 from accord.check.probing.raw_connection import next_id
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._asking import answered, harmless, replies, reply_of, strays
+from accord.check.scenarios.server._requests import (
+    harmless_method,
+    is_alive,
+    replies,
+    send_and_wait,
+    unexpected_answers,
+    wait_for_answer,
+)
+from accord.protocol.jsonrpc import METHOD_NOT_FOUND
 from accord.protocol.revisions import REVISIONS
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
-    from accord.check.probing.raw_connection import RawConnection
+    from accord.check.probing.raw_connection import RawConnection, Reply
+    from accord.check.probing.server_facts import ServerFacts
 
-__all__: list[str] = []
-
-# More than a pipe or a line buffer of usual size holds, and less than any sensible limit.
+# More than a usual pipe or line buffer (64 KiB) holds, less than any sensible limit.
 _LARGE: Final = 256 * 1024
 _DEEP: Final = 40
 _MANY: Final = 20
-# Seconds after which an answer is missing, where a later request was answered.
+# Seconds after which an answer is missing once a later request was answered.
 _LATE: Final = 1.0
 
 
@@ -37,32 +45,32 @@ async def pings(probe: "Probe") -> None:
 async def uses_ids_of_all_kinds(probe: "Probe") -> None:
     async with probe.borrow() as line:
         number = next_id()
-        # One value as a number and as a string are two ids, and may be in flight together.
-        ids: list[Any] = [number, str(number), "accord-check", "ä €", 2**53 - 1, -number, 0]
+        # A number and its text are two ids, which may be in flight together.
+        ids: list[object] = [number, str(number), "accord-check", "ä €", 2**53 - 1, -number, 0]
         for id in ids:
-            await line.start(harmless(probe.facts), id=id)
+            await line.start(harmless_method(probe.facts), id=id)
         for id in ids:
-            await answered(probe, line, id, harmless(probe.facts))
+            await wait_for_answer(probe, line, id, harmless_method(probe.facts))
 
 
 @scenario("jsonrpc.request.answered")
-async def uses_the_ids_of_another_conversation(probe: "Probe") -> None:
-    method = harmless(probe.facts)
+async def reuses_ids_of_another_connection(probe: "Probe") -> None:
+    method = harmless_method(probe.facts)
     async with probe.borrow() as one, probe.borrow() as other:
         id = next_id()
         await one.begin(method, id=id)
         await other.begin(method, id=id)
-        await answered(probe, one, id, method)
-        await answered(probe, other, id, method)
+        await wait_for_answer(probe, one, id, method)
+        await wait_for_answer(probe, other, id, method)
 
 
 @scenario("jsonrpc.request.answered")
-async def asks_many_things_at_once(probe: "Probe") -> None:
-    method = harmless(probe.facts)
+async def sends_many_requests_at_once(probe: "Probe") -> None:
+    method = harmless_method(probe.facts)
     async with probe.borrow() as line:
         ids = [await line.start(method) for _ in range(_MANY)]
         for id in ids:
-            if await answered(probe, line, id, f"one of {_MANY} requests at once") is None:
+            if await wait_for_answer(probe, line, id, f"one of {_MANY} requests at once") is None:
                 return
         await line.collect(probe.subject.settling)
         for id in ids:
@@ -71,12 +79,12 @@ async def asks_many_things_at_once(probe: "Probe") -> None:
 
 
 @scenario("jsonrpc.notification.not-answered")
-async def sends_notifications_that_nobody_knows(probe: "Probe") -> None:
+async def sends_unknown_notifications(probe: "Probe") -> None:
     async with probe.borrow() as line:
         since = len(line.received)
         await line.notify("notifications/accord-check/unknown")
         await line.notify("accord-check/unknown", {"_meta": {"org.example/note": 1}})
-        stray = await strays(probe, line, since, "a notification that it does not know")
+        stray = await unexpected_answers(probe, line, since, "an unknown notification")
         if stray is None:
             return
         probe.holds(
@@ -88,7 +96,7 @@ async def sends_notifications_that_nobody_knows(probe: "Probe") -> None:
 
 @scenario("jsonrpc.request.answered", on=("stdio",), is_once=True)
 async def sends_large_and_deep_messages(probe: "Probe") -> None:
-    method = harmless(probe.facts)
+    method = harmless_method(probe.facts)
     nested: Any = 1
     for _ in range(_DEEP):
         nested = [nested]
@@ -99,7 +107,7 @@ async def sends_large_and_deep_messages(probe: "Probe") -> None:
             ("odd", "\u2028\x00\U0001f30d"),
         ):
             id = await line.begin(method, {"_meta": {"org.example/note": value}})
-            if await answered(probe, line, id, f"a {what} request") is None:
+            if await wait_for_answer(probe, line, id, f"a {what} request") is None:
                 return
 
 
@@ -107,17 +115,17 @@ async def sends_large_and_deep_messages(probe: "Probe") -> None:
 async def sends_a_batch(probe: "Probe") -> None:
     async with probe.open(is_judged=REVISIONS[probe.revision].batching) as line:
         if not REVISIONS[probe.revision].batching:
-            batch = _batch(harmless(probe.facts), next_id(), f"batch-{next_id()}")
-            await reply_of(probe, line, batch, "a batch, which its revision does not have")
+            batch = _batch(harmless_method(probe.facts), next_id(), f"batch-{next_id()}")
+            await send_and_wait(probe, line, batch, "a batch, which its revision does not have")
             return
         if await _answers_batch(probe, line, "a batch"):
-            # Some refuse the whole batch for one notification in it that they do not know.
-            what = "a batch with a notification that it does not know (it answers plain batches)"
+            # Some servers refuse a whole batch because of one unknown notification.
+            what = "a batch with an unknown notification (it answers plain batches)"
             notice = {"jsonrpc": "2.0", "method": "notifications/accord-check/unknown"}
             await _answers_batch(probe, line, what, notice)
 
 
-def _batch(method: str, one: Any, other: Any, *between: dict[str, Any]) -> list[dict[str, Any]]:
+def _batch(method: str, one: Any, other: Any, *between: JsonObject) -> list[JsonObject]:
     return [
         {"jsonrpc": "2.0", "id": one, "method": method},
         *between,
@@ -126,16 +134,16 @@ def _batch(method: str, one: Any, other: Any, *between: dict[str, Any]) -> list[
 
 
 async def _answers_batch(
-    probe: "Probe", line: "RawConnection", what: str, *between: dict[str, Any]
+    probe: "Probe", line: "RawConnection", what: str, *between: JsonObject
 ) -> bool:
     one, other = next_id(), f"batch-{next_id()}"
-    batch = _batch(harmless(probe.facts), one, other, *between)
-    # Once something later is answered, what is still missing does not come.
-    found = await reply_of(probe, line, batch, what)
+    batch = _batch(harmless_method(probe.facts), one, other, *between)
+    # Once a later request is answered, a missing answer will not come.
+    found = await send_and_wait(probe, line, batch, what)
     if found is None:
         return False
     came = [each.message.get("id") for each in found]
-    missing = [id for id in (one, other) if id not in came and not await _comes(line, id)]
+    missing = [id for id in (one, other) if id not in came and not await _arrives(line, id)]
     return probe.holds(
         "jsonrpc.batch.receive",
         not missing,
@@ -143,9 +151,169 @@ async def _answers_batch(
     )
 
 
-async def _comes(line: "RawConnection", id: Any) -> bool:
+async def _arrives(line: "RawConnection", id: object) -> bool:
     try:
         await line.reply_to(id, patience=_LATE)
     except MessageTimeout:
         return False
     return True
+
+
+_PARSE_ERROR: Final = "errors.code.parse-error"
+_INVALID_REQUEST: Final = "errors.code.invalid-request"
+_INVALID_PARAMS: Final = "errors.code.invalid-params"
+_NOT_FOUND: Final = "errors.code.resource-not-found"
+_NOT_FOUND_URI: Final = "errors.resource-not-found.data-uri"
+_MISSING: Final = "accord-check://no/such/resource"
+_OK: Final = range(200, 300)
+
+_NO_JSON: Final = (
+    b'{"jsonrpc": "2.0", "id": 1, "method": "ping"',
+    b"this is not JSON",
+    b"{'a': 1}",
+)
+
+
+@scenario(_PARSE_ERROR, "practice.server.survives-errors", is_once=True)
+async def sends_text_that_is_not_json(probe: "Probe") -> None:
+    async with probe.borrow(is_judged=False) as line:
+        for text in _NO_JSON:
+            found = await send_and_wait(
+                probe, line, text, f"text that is not JSON ({text.decode()})"
+            )
+            if found is None:
+                return
+            _expect(probe, line, found, _PARSE_ERROR, -32700, f"text that is not JSON ({text!r})")
+
+
+@scenario(_INVALID_REQUEST, "practice.server.survives-errors", is_once=True)
+async def sends_json_that_is_not_a_request(probe: "Probe") -> None:
+    async with probe.borrow(is_judged=False) as line:
+        for what, message in _invalid_messages():
+            found = await send_and_wait(probe, line, message, what)
+            if found is None:
+                return
+            _expect(probe, line, found, _INVALID_REQUEST, -32600, what)
+
+
+def _invalid_messages() -> list[tuple[str, Any]]:
+    return [
+        ("a request of JSON-RPC 1.0", {"jsonrpc": "1.0", "id": next_id(), "method": "ping"}),
+        ("a request without jsonrpc", {"id": next_id(), "method": "ping"}),
+        ("a method that is a number", {"jsonrpc": "2.0", "id": next_id(), "method": 7}),
+        ("a message with nothing but an id", {"jsonrpc": "2.0", "id": next_id()}),
+        ("a message that is a number", b"7"),
+    ]
+
+
+def _expect(
+    probe: "Probe", line: "RawConnection", found: "list[Reply]", id: str, code: int, what: str
+) -> None:
+    # Over HTTP the status alone may refuse it.
+    statuses = getattr(line.carrier, "statuses", ())
+    is_refused = any(status not in _OK for status in statuses[-2:])
+    found = [each for each in found if "jsonrpc" in each.message]
+    if not found:
+        probe.holds(id, is_refused, f"does not answer {what}, expected error {code}")
+        return
+    probe.holds(
+        id,
+        any(each.code == code for each in found),
+        f"answers {what} with {found[0]}, expected error {code}",
+    )
+
+
+@scenario("practice.server.survives-errors", is_once=True)
+async def sends_messages_that_must_be_ignored(probe: "Probe") -> None:
+    async with probe.borrow(is_judged=False) as line:
+        for what, message in (
+            (
+                "an answer to a request that it never sent",
+                {"jsonrpc": "2.0", "id": 987654, "result": {}},
+            ),
+            (
+                "an error without id",
+                {"jsonrpc": "2.0", "id": None, "error": {"code": 1, "message": ""}},
+            ),
+            (
+                "params that are a number",
+                {"jsonrpc": "2.0", "method": "notifications/x", "params": 7},
+            ),
+            ("an id that is null", {"jsonrpc": "2.0", "id": None, "method": "ping"}),
+            ("an id that is an object", {"jsonrpc": "2.0", "id": {}, "method": "ping"}),
+            ("an empty batch", b"[]"),
+            ("text that is not UTF-8", b'{"jsonrpc": "2.0", "method": "\xff\xfe"}'),
+        ):
+            if await send_and_wait(probe, line, message, what) is None:
+                return
+
+
+@scenario("errors.code.method-not-found")
+async def calls_an_unknown_method(probe: "Probe") -> None:
+    async with probe.borrow() as line:
+        reply = await line.ask("accord-check/no-such-method", {})
+        probe.holds(
+            "errors.code.method-not-found",
+            reply.code == -32601,
+            f"answers an unknown method with {reply}, expected error -32601",
+        )
+        await is_alive(probe, line, "an unknown method")
+
+
+@scenario(_INVALID_PARAMS, "errors.invalid-params.data-details")
+async def omits_required_parameters(probe: "Probe") -> None:
+    methods = _with_parameters(probe.facts)
+    if not methods:
+        probe.skip(_INVALID_PARAMS, "no method that the server declared needs parameters")
+        return
+    async with probe.borrow(is_judged=False) as line:
+        for method in methods:
+            reply = await line.ask(method, {})
+            if reply.code == METHOD_NOT_FOUND:
+                # lifecycle.capabilities.respected, which another scenario reports.
+                continue
+            # A failing tool call may always be answered with isError.
+            is_failure = method == "tools/call" and reply.result.get("isError") is True
+            probe.holds(
+                _INVALID_PARAMS,
+                reply.code == -32602 or is_failure,
+                f"answers {method} without parameters with {reply}, expected error -32602",
+            )
+            if reply.code == -32602 and "data" in reply.message["error"]:
+                probe.holds("errors.invalid-params.data-details", condition=True, why="")
+        await is_alive(probe, line, "requests without the parameters they need")
+
+
+def _with_parameters(facts: "ServerFacts") -> list[str]:
+    asked = {"tools": "tools/call", "resources": "resources/read", "prompts": "prompts/get"}
+    return [method for name, method in asked.items() if facts.declares(name)]
+
+
+@scenario(_NOT_FOUND, _NOT_FOUND_URI, needs="resources")
+async def reads_an_unknown_resource(probe: "Probe") -> None:
+    async with probe.borrow() as line:
+        reply = await line.ask("resources/read", {"uri": _MISSING})
+        if reply.code == METHOD_NOT_FOUND:
+            # lifecycle.capabilities.respected, which another scenario reports.
+            for id in (_NOT_FOUND, _NOT_FOUND_URI):
+                probe.skip(id, "the server does not know resources/read")
+            return
+        if reply.is_error and not isinstance(reply.code, int):
+            # jsonrpc.error.code-integer, which the monitor reports.
+            return
+        if not probe.holds(
+            _NOT_FOUND,
+            # Later revisions settled on -32602.
+            reply.code in (-32002, -32602),
+            f"answers an unknown resource with {reply}, expected error -32002",
+        ):
+            return
+        data = reply.message["error"].get("data")
+        if isinstance(data, dict) and "uri" in data:
+            probe.holds(
+                _NOT_FOUND_URI,
+                data["uri"] == _MISSING,
+                f"names {data['uri']!r} as missing when {_MISSING!r} was asked for",
+            )
+        else:
+            probe.skip(_NOT_FOUND_URI, "the error carries no uri, which is optional")

@@ -1,4 +1,4 @@
-"""A launched server as a process: what it writes where, how it ends, how it takes signals."""
+"""A launched server as a process: its output, its exit, and signals."""
 
 import signal
 from typing import TYPE_CHECKING, Any, Final
@@ -7,7 +7,7 @@ import msgspec
 
 from accord.check.probing.stdio import StdioCarrier
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._asking import harmless
+from accord.check.scenarios.server._requests import harmless_method
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from accord.check.probing.server_facts import ServerFacts
     from accord.trace import Record
 
-__all__: list[str] = []
-
 _STREAMS: Final = "stdio.server.reads-stdin-writes-stdout"
 _EXITS: Final = "stdio.shutdown.server-exits"
 _SIGNALS: Final = "practice.shutdown.signals"
@@ -25,12 +23,12 @@ _ONLY_MESSAGES: Final = "stdio.server.stdout-only-messages"
 _NEWLINE: Final = "stdio.framing.newline-delimited"
 _NO_NEWLINE: Final = "stdio.framing.no-embedded-newline"
 _LOGS: Final = ("stdio.server.stderr-logging", "practice.stdio.log-to-stderr")
-_NO_PROCESS: Final = "the server is no process of its own"
-# How many lines one message is looked for in.
+_NO_PROCESS: Final = "the server is not a launched process"
+# A message is searched in this many lines at most.
 _SPREAD: Final = 200
 
 
-def _launched(probe: "Probe", *ids: str) -> bool:
+def _not_launched(probe: "Probe", *ids: str) -> bool:
     if isinstance(probe.line.carrier, StdioCarrier):
         return True
     for id in ids:
@@ -39,15 +37,15 @@ def _launched(probe: "Probe", *ids: str) -> bool:
 
 
 @scenario(_STREAMS, on=("stdio",), is_once=True)
-async def looks_where_answers_come_from(probe: "Probe") -> None:
-    # A server that answers anywhere else cannot be checked at all, and is told so.
-    if _launched(probe, _STREAMS) and probe.line.opening:
+async def reads_answers_from_stdout(probe: "Probe") -> None:
+    # A server that answers anywhere else cannot be checked at all.
+    if _not_launched(probe, _STREAMS) and probe.line.opening:
         probe.holds(_STREAMS, condition=True, why="")
 
 
 @scenario(*_LOGS, on=("stdio",))
-async def looks_at_the_log(probe: "Probe") -> None:
-    if not _launched(probe, *_LOGS):
+async def reads_stderr(probe: "Probe") -> None:
+    if not _not_launched(probe, *_LOGS):
         return
     if probe.facts.is_logging:
         for id in _LOGS:
@@ -58,20 +56,20 @@ async def looks_at_the_log(probe: "Probe") -> None:
 
 @scenario(_ONLY_MESSAGES, _NEWLINE, _NO_NEWLINE, _EXITS, on=("stdio",), is_once=True)
 async def closes_the_input_of_an_idle_server(probe: "Probe") -> None:
-    if not _launched(probe, _EXITS):
+    if not _not_launched(probe, _EXITS):
         return
     async with probe.open() as line:
-        await line.ask(harmless(probe.facts))
+        await line.ask(harmless_method(probe.facts))
         await line.collect(probe.subject.settling)
         carrier: StdioCarrier = line.carrier
         probe.holds(
-            _EXITS, await carrier.end_input(), "goes on after its standard input was closed"
+            _EXITS, await carrier.end_input(), "keeps running after its standard input was closed"
         )
         _judge_lines(probe, line.log.records)
 
 
 def _judge_lines(probe: "Probe", records: "Iterable[Record]") -> None:
-    """Say what is wrong with lines that are no messages; the monitor says that they are none."""
+    """Judge lines that are not messages for their framing; the monitor reports the lines."""
     lines = [each for each in records if each.sender == "server"]
     texts = [each.raw for each in lines if each.raw is not None and each.raw.strip()]
     spread = any(
@@ -79,7 +77,7 @@ def _judge_lines(probe: "Probe", records: "Iterable[Record]") -> None:
         for start in range(min(len(texts), 20))
         for end in range(start + 2, min(len(texts), start + _SPREAD) + 1)
     )
-    probe.holds(_NO_NEWLINE, not spread, "spreads a message over several lines")
+    probe.holds(_NO_NEWLINE, not spread, "splits a message into several lines")
     joined = next((text for text in texts if _are_several(text)), None)
     probe.holds(_NEWLINE, joined is None, f"puts several messages into a line: {joined!s:.100}")
     if not texts:
@@ -94,7 +92,7 @@ def _is_message(text: str) -> bool:
 
 
 def _are_several(text: str) -> bool:
-    """Tell whether a line is messages one after the other."""
+    """Return whether a line is several messages in a row."""
     import json
 
     decoder, place, count = json.JSONDecoder(), 0, 0
@@ -112,7 +110,7 @@ def _are_several(text: str) -> bool:
 
 @scenario(_EXITS, on=("stdio",), is_once=True)
 async def closes_the_input_while_requests_are_in_flight(probe: "Probe") -> None:
-    if not _launched(probe, _EXITS):
+    if not _not_launched(probe, _EXITS):
         return
     async with probe.open() as line:
         for method, params in _busy(probe.facts):
@@ -121,7 +119,7 @@ async def closes_the_input_while_requests_are_in_flight(probe: "Probe") -> None:
         probe.holds(
             _EXITS,
             await carrier.end_input(),
-            "goes on after its standard input was closed while requests were in flight",
+            "keeps running after its standard input was closed while requests were in flight",
         )
 
 
@@ -130,24 +128,24 @@ def _busy(facts: "ServerFacts") -> "list[tuple[str, Any]]":
         ("tools/call", {"name": tool["name"], "arguments": arguments})
         for tool, arguments in facts.callable_tools()[:4]
     ]
-    return [(harmless(facts), {}), *called]
+    return [(harmless_method(facts), {}), *called]
 
 
 @scenario(_SIGNALS, on=("stdio",), is_once=True)
-async def sends_it_the_signal_to_terminate(probe: "Probe") -> None:
-    await _signalled(probe, signal.SIGTERM)
+async def sends_sigterm(probe: "Probe") -> None:
+    await _send_signal(probe, signal.SIGTERM)
 
 
 @scenario(_SIGNALS, on=("stdio",), is_once=True)
-async def sends_it_the_signal_to_interrupt(probe: "Probe") -> None:
-    await _signalled(probe, signal.SIGINT)
+async def sends_sigint(probe: "Probe") -> None:
+    await _send_signal(probe, signal.SIGINT)
 
 
-async def _signalled(probe: "Probe", number: signal.Signals) -> None:
-    if not _launched(probe, _SIGNALS):
+async def _send_signal(probe: "Probe", number: signal.Signals) -> None:
+    if not _not_launched(probe, _SIGNALS):
         return
     async with probe.open() as line:
-        await line.ask(harmless(probe.facts))
+        await line.ask(harmless_method(probe.facts))
         code = await line.carrier.exit_after(number)
         how = "does not end" if code is None else f"ends with status {code}"
         probe.holds(_SIGNALS, code == 0, f"{how} after {number.name}, expected status 0")

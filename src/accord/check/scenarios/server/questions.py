@@ -1,23 +1,31 @@
-"""Questions of the server: answered well, refused, answered wrongly, and by a client with less."""
+"""Requests of the server to the client: answered, refused, answered wrongly, or never."""
 
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from accord.check.probing.client_answers import answer_to
+from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
 from accord.check.probing.raw_connection import EVERYTHING
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._asking import is_alive
-from accord.check.scenarios.server._calling import asking_tools, call, text_of
+from accord.check.scenarios.server._requests import (
+    asking_tools,
+    call,
+    harmless_method,
+    is_alive,
+    replies,
+    text_of,
+)
 from accord.json_schema.samples import sample
 from accord.json_schema.validation import compile_schema
 from accord.protocol.jsonrpc import INVALID_PARAMS
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
     from accord.check.probing.raw_connection import RawConnection, Respond
-
-__all__: list[str] = []
 
 _ELICIT: Final = "elicitation/create"
 _METHODS: Final = {
@@ -29,7 +37,7 @@ _VALIDATED: Final = "elicitation.answers.validated"
 _MODES: Final = "elicitation.mode.supported-only"
 _TOOLS: Final = "sampling.tools.not-without-capability"
 _TOOL_USE: Final = "sampling.tool-use.server-answers-all"
-# An answer that a form refuses: a text where it asks for something else, a number for a text.
+# Answers that a form refuses: a text for other types, a number for a text.
 _WRONG: Final = ("accord-check-wrong", 918273645)
 _OBJECTION: Final = re.compile(
     r"error|invalid|expected|must|fail|not a|wrong answer", re.IGNORECASE
@@ -37,7 +45,7 @@ _OBJECTION: Final = re.compile(
 
 
 @scenario(*_METHODS, _MODES, _TOOLS)
-async def answers_what_the_server_asks(probe: "Probe") -> None:
+async def answers_requests_of_the_server(probe: "Probe") -> None:
     async with probe.borrow() as line:
         for tool, arguments in probe.facts.callable_tools():
             await call(probe, line, tool, arguments)
@@ -47,17 +55,17 @@ async def answers_what_the_server_asks(probe: "Probe") -> None:
             area = method.partition("/")[0]
             strange = [name for name in methods if name.startswith(f"{area}/") and name != method]
             if strange:
-                probe.fail(id, f"asks by {strange[0]}, expected {method}")
+                probe.fail(id, f"sends {strange[0]}, expected {method}")
             elif method in methods:
                 probe.holds(id, condition=True, why="")
-            probe.skip(id, f"no tool that may be called asks by {method}")
+            probe.skip(id, f"no tool that may be called sends {method}")
         for question in questions:
             _judge_question(probe, question)
         probe.skip(_MODES, "no tool that may be called asks the user")
         probe.skip(_TOOLS, "no tool that may be called asks for a model")
 
 
-def _judge_question(probe: "Probe", question: Mapping[str, Any]) -> None:
+def _judge_question(probe: "Probe", question: Mapping[str, object]) -> None:
     params = question.get("params")
     params = params if isinstance(params, dict) else {}
     if question["method"] == _ELICIT:
@@ -65,16 +73,18 @@ def _judge_question(probe: "Probe", question: Mapping[str, Any]) -> None:
         probe.holds(_MODES, mode == "form", f"asks in mode {mode!r}, which was not declared")
     elif question["method"] == "sampling/createMessage":
         has_tools = "tools" in params or "toolChoice" in params
-        probe.holds(_TOOLS, not has_tools, "offers tools to a model that was declared without")
+        probe.holds(
+            _TOOLS, not has_tools, "offers tools to a client that did not declare sampling.tools"
+        )
 
 
 @scenario(_MODES)
-async def declares_pages_and_no_forms(probe: "Probe") -> None:
+async def declares_url_elicitation_only(probe: "Probe") -> None:
     if not probe.facts.is_asking:
         probe.skip(_MODES, "no tool that may be called asks the user")
         return
 
-    async def respond(line: "RawConnection", question: dict[str, Any]) -> None:
+    async def respond(line: "RawConnection", question: JsonObject) -> None:
         answer = answer_to(question, line.client_capabilities)
         if question.get("method") == _ELICIT:
             if _mode_of(question) == "url":
@@ -92,21 +102,21 @@ async def declares_pages_and_no_forms(probe: "Probe") -> None:
             await call(probe, line, tool, arguments)
             asked = [each for each in line.received[since:] if each.get("method") == _ELICIT]
             for mode in map(_mode_of, asked):
-                why = f"asks in mode {mode!r} a client that declared only 'url'"
+                why = f"asks in mode {mode!r}, although the client declared only 'url'"
                 probe.holds(_MODES, mode == "url", f"{why}, in a call of {tool['name']}")
 
 
-def _mode_of(question: Mapping[str, Any]) -> Any:
+def _mode_of(question: Mapping[str, object]) -> Any:
     params = question.get("params")
     return params.get("mode", "form") if isinstance(params, dict) else "form"
 
 
 @scenario("practice.server.survives-errors")
-async def refuses_what_the_server_asks(probe: "Probe") -> None:
+async def refuses_requests_of_the_server(probe: "Probe") -> None:
     asking = await asking_tools(probe)
     if not asking:
         return
-    for respond in (_refusing("decline"), _refusing("cancel"), _failing):
+    for respond in (_refuse_with("decline"), _refuse_with("cancel"), _answer_with_error):
         async with probe.borrow() as line:
             line.respond = respond
             for tool, arguments in asking:
@@ -114,8 +124,8 @@ async def refuses_what_the_server_asks(probe: "Probe") -> None:
             await is_alive(probe, line, "questions that were refused")
 
 
-def _refusing(action: str) -> "Respond":
-    async def respond(line: "RawConnection", question: dict[str, Any]) -> None:
+def _refuse_with(action: str) -> "Respond":
+    async def respond(line: "RawConnection", question: JsonObject) -> None:
         answer = answer_to(question, line.client_capabilities)
         if question.get("method") == _ELICIT:
             answer["result"] = {"action": action}
@@ -124,16 +134,16 @@ def _refusing(action: str) -> "Respond":
     return respond
 
 
-async def _failing(line: "RawConnection", question: dict[str, Any]) -> None:
+async def _answer_with_error(line: "RawConnection", question: JsonObject) -> None:
     error = {"code": -1, "message": "refused by the user"}
     await line.say({"jsonrpc": "2.0", "id": question.get("id"), "error": error})
 
 
 @scenario(_VALIDATED)
-async def answers_the_server_wrongly(probe: "Probe") -> None:
-    refutable: list[Any] = []
+async def sends_invalid_answers(probe: "Probe") -> None:
+    refutable: list[object] = []
 
-    async def respond(line: "RawConnection", question: dict[str, Any]) -> None:
+    async def respond(line: "RawConnection", question: JsonObject) -> None:
         answer = answer_to(question, line.client_capabilities)
         wrong = _wrong_content(question)
         if wrong is not None:
@@ -154,13 +164,13 @@ async def answers_the_server_wrongly(probe: "Probe") -> None:
             probe.holds(
                 _VALIDATED,
                 not is_taken or used is None or _OBJECTION.search(text),
-                f"takes {used!r} for what its form asks for, in a call of {tool['name']}",
+                f"accepts the invalid answer {used!r} to its form, in a call of {tool['name']}",
             )
         probe.skip(_VALIDATED, "no tool that may be called asks the user by a form")
 
 
-def _wrong_content(question: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return an answer that the schema of a form refuses; None where none is known."""
+def _wrong_content(question: Mapping[str, object]) -> JsonObject | None:
+    """Return an answer that the schema of a form refuses; None if none is known."""
     params = question.get("params")
     schema = params.get("requestedSchema") if isinstance(params, dict) else None
     properties = schema.get("properties") if isinstance(schema, dict) else None
@@ -173,11 +183,11 @@ def _wrong_content(question: Mapping[str, Any]) -> dict[str, Any] | None:
     return content if _is_refused(schema, content) else None
 
 
-def _is_refused(schema: Any, value: Any) -> bool:
+def _is_refused(schema: Any, value: object) -> bool:
     try:
         return compile_schema(schema)(value) is not None
     except ValueError:
-        # What a schema means that is none is not known; the monitor reports it.
+        # The monitor reports an invalid schema.
         return False
 
 
@@ -186,7 +196,7 @@ async def lets_the_model_use_tools(probe: "Probe") -> None:
     used: list[str] = []
     answered: list[str] = []
 
-    async def respond(line: "RawConnection", question: dict[str, Any]) -> None:
+    async def respond(line: "RawConnection", question: JsonObject) -> None:
         answer = answer_to(question, line.client_capabilities)
         params = question.get("params")
         tools = params.get("tools") if isinstance(params, dict) else None
@@ -206,5 +216,149 @@ async def lets_the_model_use_tools(probe: "Probe") -> None:
             await call(probe, line, tool, arguments)
         if answered:
             told = any("accord-check-1" in text for text in answered)
-            probe.holds(_TOOL_USE, told, "asks on without a result of the tool that was used")
+            probe.holds(_TOOL_USE, told, "asks again without a result of the tool that was used")
         probe.skip(_TOOL_USE, "no tool that may be called lets a model use tools")
+
+
+_CANCELLED: Final = "notifications/cancelled"
+_ESTABLISHED: Final = "timeouts.established"
+_TOLD: Final = "timeouts.cancel-by-notification"
+_MAXIMUM: Final = "timeouts.maximum-despite-progress"
+_LATE: Final = "cancellation.sender.ignores-late"
+_ALL: Final = (_ESTABLISHED, _TOLD, _MAXIMUM, _LATE)
+# This many tools show how a server waits.
+_WAITING_TOOLS: Final = 4
+# How many settling times are waited for: enough for an impatient server.
+_WAITS: Final = 4
+
+
+class _Question(msgspec.Struct):
+    """A request of the server that stays unanswered for a while.
+
+    Attributes:
+        call: the id of the tool call during which it was sent.
+        message: the request.
+        waits: how many times the settling time passed without an answer of that call.
+    """
+
+    call: Any
+    message: JsonObject
+    waits: int = 0
+
+    @property
+    def token(self) -> Any:
+        """The progress token of the request."""
+        params = self.message.get("params")
+        meta = params.get("_meta") if isinstance(params, dict) else None
+        return meta.get("progressToken") if isinstance(meta, dict) else None
+
+    def is_given_up(self, line: "RawConnection") -> bool:
+        """Return whether the server cancelled the request."""
+        return any(
+            each.get("method") == _CANCELLED
+            and isinstance(params := each.get("params"), dict)
+            and params.get("requestId") == self.message.get("id")
+            for each in line.received
+        )
+
+    def is_over(self, line: "RawConnection") -> bool:
+        """Return whether the call was answered anyway."""
+        return any(each.message.get("id") == self.call for each in replies(line.received))
+
+
+@scenario(*_ALL)
+async def leaves_requests_of_the_server_unanswered(probe: "Probe") -> None:
+    asking = (await asking_tools(probe))[:_WAITING_TOOLS]
+    if not asking:
+        for id in _ALL:
+            probe.skip(id, "no tool that may be called sends a request to the client")
+        return
+    async with probe.open() as line:
+        # Requests at the beginning belong to no call, and are answered.
+        await line.collect(probe.subject.settling)
+        line.respond = _silent
+        questions: list[_Question] = []
+        for tool, arguments in asking:
+            try:
+                found = await _requests_to(line, str(tool["name"]), arguments)
+            except MessageTimeout:
+                # The server may hold all calls until it gets its answer.
+                break
+            if found is not None:
+                questions.append(found)
+        await _wait(probe, line, questions)
+        for question in questions:
+            _judge_waiting(probe, line, question)
+        for question in questions:
+            if not question.is_over(line):
+                await line.notify(_CANCELLED, {"requestId": question.call, "reason": "a check"})
+        await line.collect(probe.subject.settling)
+        await _answer_late(probe, line, [each for each in questions if each.is_given_up(line)])
+    probe.skip(_ESTABLISHED, "the server waits longer for answers than the check")
+    probe.skip(_TOLD, "the server waits longer for answers than the check")
+    probe.skip(_MAXIMUM, "the server asks for no progress, or waits longer than the check")
+
+
+async def _silent(line: "RawConnection", question: JsonObject) -> None:
+    if question.get("method") == "ping":
+        await line.say(answer_to(question, line.client_capabilities))
+
+
+async def _requests_to(line: "RawConnection", tool: str, arguments: JsonObject) -> _Question | None:
+    """Call a tool and return its request to the client; None if it sends none.
+
+    Raises:
+        MessageTimeout: it neither sends a request nor ends.
+    """
+    since = len(line.received)
+    call = await line.start("tools/call", {"name": tool, "arguments": arguments})
+
+    def is_next(message: JsonObject) -> bool:
+        if "method" in message:
+            return "id" in message and message["method"] != "ping"
+        return bool(message.get("id") == call)
+
+    message = await line.until(is_next, f"a question of {tool}", since=since)
+    if "method" not in message:
+        return None
+    return _Question(call, message)
+
+
+async def _wait(probe: "Probe", line: "RawConnection", questions: list[_Question]) -> None:
+    """Wait until an impatient server gives up; send progress if it asked for that."""
+    for step in range(_WAITS):
+        for question in questions:
+            if question.token is not None:
+                params = {"progressToken": question.token, "progress": step + 1}
+                await line.notify("notifications/progress", params)
+        await line.collect(probe.subject.settling)
+        for question in questions:
+            question.waits += not question.is_over(line)
+
+
+def _judge_waiting(probe: "Probe", line: "RawConnection", question: _Question) -> None:
+    is_told = question.is_given_up(line)
+    # A call that is answered at once never waited for the client; one that is not may still wait.
+    if not is_told and not (question.waits and question.is_over(line)):
+        return
+    probe.holds(_ESTABLISHED, condition=True, why="")
+    if question.token is not None:
+        probe.holds(_MAXIMUM, condition=True, why="")
+    method = question.message.get("method")
+    probe.holds(_TOLD, is_told, f"gives up {method} without cancelling it")
+
+
+async def _answer_late(probe: "Probe", line: "RawConnection", questions: list[_Question]) -> None:
+    """Answer requests that the server gave up: it must ignore the answers."""
+    if not questions:
+        probe.skip(_LATE, "the server cancels none of its requests")
+        return
+    try:
+        for question in questions:
+            await line.say(answer_to(question.message, line.client_capabilities))
+        await line.ask(harmless_method(probe.facts))
+    except (ConnectionEnded, MessageTimeout) as error:
+        probe.fail(_LATE, f"fails after an answer to a request that it had cancelled: {error}")
+        line.end("the server answers no further request")
+    else:
+        probe.holds(_LATE, condition=True, why="")

@@ -1,24 +1,22 @@
-"""Resources: each kind is read, templates are filled in, changes are waited for."""
+"""Resources: reading, templates, subscriptions."""
 
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._asking import is_alive
-from accord.check.scenarios.server._calling import is_listening
-from accord.check.scenarios.server.completion import suggestions
+from accord.check.scenarios.server._requests import is_alive, is_listening
+from accord.check.scenarios.server.prompts import complete_argument
 from accord.protocol import uri_template
 from accord.protocol.jsonrpc import INTERNAL_ERROR
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
     from accord.check.probing.raw_connection import RawConnection
     from accord.check.probing.server_facts import ServerFacts
-
-__all__: list[str] = []
 
 _READ: Final = "resources/read"
 _UPDATED: Final = "notifications/resources/updated"
@@ -35,7 +33,7 @@ _OF_CONTENTS: Final = (
 _OF_UPDATES: Final = ("resources.updated.uri-param", "resources.updated.subscribers-only")
 _READ_AT_MOST: Final = 10
 _NO_URIS: Final = ("accord check: no uri", "::", "http://[accord-check", "desk//\\no\\scheme")
-# What passes by itself is no change of a resource: clock times, and moments as numbers.
+# Timestamps change by themselves, which does not count as a change of a resource.
 _TIME: Final = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?|\d{10,}(?:\.\d+)?")
 
 
@@ -44,7 +42,7 @@ async def reads_every_resource(probe: "Probe") -> None:
     async with probe.borrow() as line:
         uris = [str(each.get("uri")) for each in probe.facts.resources[:_READ_AT_MOST]]
         for template in probe.facts.templates[:_READ_AT_MOST]:
-            uri = await _expanded(probe, line, template)
+            uri = await _expand(probe, line, template)
             if uri is not None:
                 uris.append(uri)
         found = [await line.ask(_READ, {"uri": uri}) for uri in uris]
@@ -54,11 +52,11 @@ async def reads_every_resource(probe: "Probe") -> None:
         probe.skip("resources.binary.encoded", "no resource that was read is binary")
         if any(reply.code == INTERNAL_ERROR for reply in found):
             probe.holds(_INTERNAL, condition=True, why="")
-        probe.skip(_INTERNAL, "nothing fails within the server, as far as a stranger can see")
+        probe.skip(_INTERNAL, "the check cannot make the server fail internally")
 
 
-async def _expanded(probe: "Probe", line: "RawConnection", template: dict[str, Any]) -> str | None:
-    """Fill a template in, with what the server suggests where it does."""
+async def _expand(probe: "Probe", line: "RawConnection", template: JsonObject) -> str | None:
+    """Expand a template with suggestions of the server, or plain values."""
     text = template.get("uriTemplate")
     if not isinstance(text, str):
         return None
@@ -67,7 +65,7 @@ async def _expanded(probe: "Probe", line: "RawConnection", template: dict[str, A
         values: dict[str, str] = {}
         for name in parsed.variables:
             reference = {"type": "ref/resource", "uri": text}
-            found = await suggestions(probe, line, reference, name, values)
+            found = await complete_argument(probe, line, reference, name, values)
             values[name] = found[0] if found else "1"
         return parsed.expand(values)
     except ValueError:
@@ -75,20 +73,20 @@ async def _expanded(probe: "Probe", line: "RawConnection", template: dict[str, A
 
 
 @scenario(_VALIDATED, needs="resources")
-async def reads_what_is_no_uri(probe: "Probe") -> None:
+async def reads_invalid_uris(probe: "Probe") -> None:
     async with probe.borrow(is_judged=False) as line:
         for text in _NO_URIS:
             reply = await line.ask(_READ, {"uri": text})
             probe.holds(
                 _VALIDATED,
                 reply.is_error,
-                f"reads {text!r}, which is no URI, and answers {reply}",
+                f"reads {text!r}, which is not a URI, and answers {reply}",
             )
-        await is_alive(probe, line, "URIs that are none")
+        await is_alive(probe, line, "invalid URIs")
 
 
 def _has_no_resources(facts: "ServerFacts") -> str | None:
-    return None if facts.resources else "no resource is listed that could be subscribed to"
+    return None if facts.resources else "no resource is listed to subscribe to"
 
 
 @scenario(_SENT, *_OF_UPDATES, needs="resources.subscribe", when=_has_no_resources)
@@ -102,11 +100,11 @@ async def subscribes_to_resources(probe: "Probe") -> None:
                 watched[uri] = [await _contents(line, uri) for _ in range(3)]
         await line.collect(probe.subject.settling)
         changed = [uri for uri in watched if await _has_changed(line, uri, watched[uri])]
-        if changed and not _told(line):
+        if changed and not _updates(line):
             await line.collect(probe.subject.settling)
-        for uri in _told(line):
-            probe.holds(_SENT, condition=True, why=f"{uri} was told of")
-        # Updates that name nothing, or something else, are reported by the monitor.
+        for uri in _updates(line):
+            probe.holds(_SENT, condition=True, why=f"{uri} was announced")
+        # The monitor reports updates without a uri, or with another one.
         is_silent = all(each.get("method") != _UPDATED for each in line.received)
         if changed and is_silent and is_listening(line):
             probe.fail(_SENT, f"sends no update although {changed[0]!r} changed")
@@ -114,7 +112,7 @@ async def subscribes_to_resources(probe: "Probe") -> None:
             probe.skip(id, "no resource with a subscription changed during the check")
         for uri in watched:
             await line.ask("resources/unsubscribe", {"uri": uri})
-        # The monitor reports updates that come now.
+        # The monitor reports updates that arrive now.
         await line.collect(probe.subject.settling)
 
 
@@ -124,11 +122,11 @@ async def _contents(line: "RawConnection", uri: str) -> str:
 
 
 async def _has_changed(line: "RawConnection", uri: str, before: list[str]) -> bool:
-    """Tell whether a resource changed meanwhile, and not just because it was read."""
+    """Return whether a resource changed, and not only because it was read."""
     is_made_by_reading = all(one != other for one, other in pairwise(before))
     return not is_made_by_reading and await _contents(line, uri) != before[-1]
 
 
-def _told(line: "RawConnection") -> list[str]:
+def _updates(line: "RawConnection") -> list[str]:
     found = [each.get("params") for each in line.received if each.get("method") == _UPDATED]
     return [str(params.get("uri")) for params in found if isinstance(params, dict)]

@@ -1,22 +1,20 @@
-"""Tools: calls with plain arguments, with wrong ones, and of tools that do not exist."""
+"""Tools: calls with valid arguments, with invalid ones, and of unknown tools."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from accord.check.probing.server_facts import list_all
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._asking import is_alive
-from accord.check.scenarios.server._calling import call, call_all, has_failed, text_of
+from accord.check.scenarios.server._requests import call, call_all, has_failed, is_alive, text_of
 from accord.check.verdicts import NO_PROBE
 from accord.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from accord.check.probing.probe import Probe
     from accord.check.probing.raw_connection import RawConnection, Reply
     from accord.check.probing.server_facts import ServerFacts
-
-__all__: list[str] = []
 
 _CALL: Final = "tools/call"
 _STRUCTURED: Final = "tools.structured-content.required-with-schema"
@@ -36,7 +34,7 @@ _HEALTH: Final = "practice.tools.health-check"
 _RATE: Final = "tools.server.rate-limited"
 
 _HEALTH_WORDS: Final = ("health", "status", "ping", "alive", "diagnos", "version")
-# Wrong calls of so many tools show how the server takes them.
+# Invalid calls of this many tools show how the server handles them.
 _WRONGED: Final = 8
 
 
@@ -59,29 +57,29 @@ def _none_may_be_called(facts: "ServerFacts") -> str | None:
 )
 async def calls_every_tool(probe: "Probe") -> None:
     async with probe.borrow() as line:
-        # The monitor holds results to the schemas that it saw on this line.
+        # The monitor compares results with the schemas that it saw on this connection.
         await list_all(line, "tools/list", "tools")
         made = await call_all(probe, line)
         for tool, reply in made:
             _judge_failure(probe, reply, f"a call of {tool['name']}")
             if reply.is_error:
-                # Valid for the schema is not yet valid for the tool.
+                # A tool may refuse arguments that its schema allows.
                 is_told_apart = reply.code != INVALID_PARAMS
                 probe.holds(
                     _EXECUTION,
                     not is_told_apart or reply.code not in (INTERNAL_ERROR, -32000, 0, 1),
-                    f"answers a call of {tool['name']} that goes wrong with {reply}, expected a"
+                    f"answers a failing call of {tool['name']} with {reply}, expected a"
                     " result with isError",
                 )
             elif reply.result.get("isError") is True:
                 probe.holds(_EXECUTION, condition=True, why="")
         await _judge_structured(probe, line, made)
         for id in (_FAILURE, _JSON_FAILURE, _EXECUTION):
-            probe.skip(id, "no call of a tool goes wrong")
+            probe.skip(id, "no call of a tool fails")
 
 
 async def _judge_structured(
-    probe: "Probe", line: "RawConnection", made: "list[tuple[dict[str, Any], Reply]]"
+    probe: "Probe", line: "RawConnection", made: "list[tuple[JsonObject, Reply]]"
 ) -> None:
     due = {
         str(tool["name"]): reply
@@ -94,7 +92,7 @@ async def _judge_structured(
         for id in (_STRUCTURED, _CONFORMS):
             probe.skip(id, "no tool that may be called has an outputSchema and succeeds")
         return
-    # Where somebody else changed the list meanwhile, the monitor forgot the schemas.
+    # If the list changed meanwhile, the monitor has dropped the schemas.
     for tool, arguments in probe.facts.callable_tools():
         if tool["name"] in due and not _was_held_to_schemas(line):
             await list_all(line, "tools/list", "tools")
@@ -112,15 +110,15 @@ def _was_held_to_schemas(line: "RawConnection") -> bool:
 
 
 def _judge_failure(probe: "Probe", reply: "Reply", what: str) -> None:
-    """Judge how a failure is told, where it is told as a result."""
+    """Judge how a failure is reported as a result."""
     if reply.result.get("isError") is not True:
         return
     text = text_of(reply)
-    probe.holds(_FAILURE, text.strip(), f"answers {what} with isError and no text that says why")
+    probe.holds(_FAILURE, text.strip(), f"answers {what} with isError and no text that explains it")
     if _is_json(text):
         probe.holds(_JSON_FAILURE, condition=True, why="")
     else:
-        probe.skip(_JSON_FAILURE, "failures are told in plain text, which the protocol allows")
+        probe.skip(_JSON_FAILURE, "failures are reported as plain text, which the protocol allows")
 
 
 def _is_json(text: str) -> bool:
@@ -145,7 +143,7 @@ async def calls_tools_with_wrong_arguments(probe: "Probe") -> None:
     tried = [
         (tool, wrong)
         for tool, args in probe.facts.callable_tools()[:_WRONGED]
-        for wrong in _wrong(tool, args)
+        for wrong in _wrong_arguments(tool, args)
     ]
     if not tried:
         for id in (_VALIDATES, _VALIDATES_TWIN, _WITHOUT_ARGUMENTS):
@@ -162,7 +160,10 @@ async def calls_tools_with_wrong_arguments(probe: "Probe") -> None:
         if reply.result.get("isError") is True:
             probe.holds(_WITHOUT_ARGUMENTS, condition=True, why="")
         elif reply.is_error:
-            probe.skip(_WITHOUT_ARGUMENTS, "it is told as a protocol error, as the texts list it")
+            probe.skip(
+                _WITHOUT_ARGUMENTS,
+                "it is reported as a protocol error, which the specification lists",
+            )
         await is_alive(probe, line, "calls with wrong arguments")
 
 
@@ -171,13 +172,17 @@ def _judge_refusal(probe: "Probe", reply: "Reply", what: str) -> None:
         _judge_failure(probe, reply, f"a call of {what}")
         probe.holds(_AS_RESULT_TWIN, condition=True, why="")
         probe.holds(_AS_RESULT, condition=True, why="")
-        probe.skip(_AS_PROTOCOL_ERROR, "it is told as a result, which the texts list too")
+        probe.skip(
+            _AS_PROTOCOL_ERROR, "it is reported as a result, which the specification lists too"
+        )
     elif reply.is_error:
         probe.holds(_AS_PROTOCOL_ERROR, condition=True, why="")
         probe.holds(_AS_RESULT, condition=False, why=f"answers {what} with {reply}, not a result")
-        probe.skip(_AS_RESULT_TWIN, "it is told as a protocol error, as the texts list it")
+        probe.skip(
+            _AS_RESULT_TWIN, "it is reported as a protocol error, which the specification lists"
+        )
     elif has_failed(reply):
-        probe.fail(_FAILURE, f"says in words alone that {what} failed, without isError")
+        probe.fail(_FAILURE, f"reports in text that {what} failed, without isError")
         return
     elif not probe.holds(
         _VALIDATES, condition=False, why=f"calls {what}, which its inputSchema does not allow"
@@ -188,15 +193,15 @@ def _judge_refusal(probe: "Probe", reply: "Reply", what: str) -> None:
     probe.holds(_VALIDATES_TWIN, condition=True, why="")
 
 
-def _wrong(tool: dict[str, Any], arguments: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return arguments without one that is required, and with one of another type."""
+def _wrong_arguments(tool: JsonObject, arguments: JsonObject) -> list[JsonObject]:
+    """Return arguments without a required one, and with one of another type."""
     schema = tool.get("inputSchema")
     schema = schema if isinstance(schema, dict) else {}
     required = schema.get("required")
     properties = schema.get("properties")
     if not isinstance(required, list) or not isinstance(properties, dict):
         return []
-    made: list[dict[str, Any]] = []
+    made: list[JsonObject] = []
     for name in required[:1]:
         made.append({key: value for key, value in arguments.items() if key != name})
         rule = properties.get(name)
@@ -207,12 +212,12 @@ def _wrong(tool: dict[str, Any], arguments: dict[str, Any]) -> list[dict[str, An
 
 
 @scenario(_UNKNOWN, "practice.server.survives-errors", needs="tools")
-async def calls_a_tool_that_does_not_exist(probe: "Probe") -> None:
+async def calls_an_unknown_tool(probe: "Probe") -> None:
     async with probe.borrow() as line:
         reply = await line.ask(_CALL, {"name": "accord-check-no-such-tool", "arguments": {}})
         probe.holds(
             _UNKNOWN,
-            # In words of the specification an unknown tool is a protocol error.
+            # The specification calls an unknown tool a protocol error.
             reply.is_error,
             f"answers a call of an unknown tool with {reply}, expected error -32602",
         )
@@ -231,14 +236,14 @@ async def calls_a_tool_in_other_case(probe: "Probe") -> None:
         for tool, arguments in found[:1]:
             other = str(tool["name"]).swapcase()
             reply = await line.ask(_CALL, {"name": other, "arguments": arguments})
-            probe.holds(_CASE, has_failed(reply), f"takes {other!r} for {tool['name']!r}: {reply}")
+            probe.holds(_CASE, has_failed(reply), f"treats {other!r} as {tool['name']!r}: {reply}")
 
 
 @scenario(_HEALTH, _RATE, needs="tools")
-async def looks_at_the_names_of_tools(probe: "Probe") -> None:
+async def looks_for_a_health_check(probe: "Probe") -> None:
     names = [str(tool.get("name")).lower() for tool in probe.facts.tools]
     if any(word in name for name in names for word in _HEALTH_WORDS):
         probe.holds(_HEALTH, condition=True, why="")
     else:
         probe.skip(_HEALTH, "no tool looks like a health check; ping serves the same purpose")
-    probe.skip(_RATE, f"{NO_PROBE}: a careful check does not reach a limit of calls")
+    probe.skip(_RATE, f"{NO_PROBE}: a careful check does not reach a rate limit")

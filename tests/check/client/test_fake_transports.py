@@ -1,4 +1,4 @@
-"""The stages on which a server is played: launched bridges, and HTTP in both forms."""
+"""The transports of fake servers: launched relays, Streamable HTTP, and HTTP with SSE."""
 
 import asyncio
 import contextlib
@@ -9,9 +9,10 @@ import sys
 import aiohttp
 import pytest
 
-from accord.check.playing.actor import Actor
-from accord.check.playing.pipes import PipeStage
-from accord.check.playing.web import HttpAnswer, WebStage
+from accord.check.fake_server.http_transport import FakeHttpTransport, RawResponse
+from accord.check.fake_server.server import FakeServer
+from accord.check.fake_server.stdio_transport import FakeStdioTransport
+from accord.testing import run_in_virtual_time
 
 OPENING = {
     "jsonrpc": "2.0",
@@ -28,9 +29,9 @@ LISTING = {"jsonrpc": "2.0", "id": 2, "method": "tools/list", "params": {}}
 PATIENCE = 60
 
 
-async def launched(stage):
+async def launched(transport):
     return await asyncio.create_subprocess_exec(
-        *stage.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        *transport.command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
 
 
@@ -46,74 +47,74 @@ async def until(condition):
             await asyncio.sleep(0.01)
 
 
-def test_a_bridge_joins_the_client_to_the_actor_and_ends_with_its_input():
-    async def scene():
-        actor = Actor("2025-06-18")
-        async with PipeStage(actor) as stage:
-            process = await launched(stage)
+def test_a_relay_connects_the_client_and_ends_with_its_input():
+    async def scenario():
+        server = FakeServer("2025-06-18")
+        async with FakeStdioTransport(server) as transport:
+            process = await launched(transport)
             opened = await asked(process, OPENING)
             assert opened["result"]["protocolVersion"] == "2025-06-18"
             assert "tools" in (await asked(process, LISTING))["result"]
             process.stdin.close()
             async with asyncio.timeout(PATIENCE):
                 assert await process.wait() == 0
-            await until(lambda: "gone" in actor.events)
-        assert actor.events == ["input ended", "gone"]
-        assert [each["method"] for each in actor.lines[0].received] == ["initialize", "tools/list"]
+            await until(lambda: "gone" in server.events)
+        assert server.events == ["input ended", "gone"]
+        assert [each["method"] for each in server.lines[0].received] == ["initialize", "tools/list"]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
-def test_a_stubborn_bridge_tells_of_signals_and_stays():
-    async def scene():
-        actor = Actor()
-        actor.orders = ("stubborn",)
-        async with PipeStage(actor) as stage:
-            process = await launched(stage)
+def test_a_stubborn_relay_reports_signals_and_stays():
+    async def scenario():
+        server = FakeServer()
+        server.relay_commands = ("stubborn",)
+        async with FakeStdioTransport(server) as transport:
+            process = await launched(transport)
             await asked(process, OPENING)
             process.stdin.close()
-            await until(lambda: actor.has_ended_input)
+            await until(lambda: server.has_ended_input)
             process.send_signal(signal.SIGTERM)
-            await until(lambda: actor.signals == [signal.SIGTERM])
+            await until(lambda: server.signals == [signal.SIGTERM])
             assert process.returncode is None
             process.kill()
             await process.wait()
-            await until(lambda: "gone" in actor.events)
+            await until(lambda: "gone" in server.events)
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def test_what_is_no_line_of_json_is_kept_apart():
-    async def scene():
-        actor = Actor()
-        async with PipeStage(actor) as stage:
-            process = await launched(stage)
+def test_lines_that_are_not_json_are_recorded_separately():
+    async def scenario():
+        server = FakeServer()
+        async with FakeStdioTransport(server) as transport:
+            process = await launched(transport)
             process.stdin.write(b"Content-Length: 3\n\n")
             await asked(process, OPENING)
             process.stdin.close()
             await process.wait()
-        assert actor.odd == [b"Content-Length: 3"]
+        assert server.odd == [b"Content-Length: 3"]
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
-def test_a_stranger_is_not_let_onto_the_stage():
-    async def scene():
-        actor = Actor()
-        async with PipeStage(actor) as stage:
-            reader, writer = await asyncio.open_connection("127.0.0.1", int(stage.command[-2]))
+def test_a_connection_without_the_key_is_closed():
+    async def scenario():
+        server = FakeServer()
+        async with FakeStdioTransport(server) as transport:
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(transport.command[-2]))
             writer.write(b"not-the-key data 1\n")
             async with asyncio.timeout(PATIENCE):
                 assert await reader.read() == b""
             writer.close()
-        assert actor.lines == []
+        assert server.lines == []
 
-    asyncio.run(scene())
+    asyncio.run(scenario())
 
 
 class Posting:
-    """A plain HTTP client of a stage."""
+    """A plain HTTP client."""
 
     def __init__(self, http, url):
         self._http = http
@@ -139,42 +140,41 @@ class Posting:
         return self._http.get(self._url, headers=heads)
 
 
-def staged(actor, scene):
+def run_http(server, scenario):
     async def run():
-        async with WebStage(actor) as stage, aiohttp.ClientSession() as http:
-            async with asyncio.timeout(PATIENCE):
-                await scene(stage, Posting(http, stage.url))
+        async with FakeHttpTransport(server) as transport, aiohttp.ClientSession() as http:
+            await scenario(transport, Posting(http, transport.url))
 
-    asyncio.run(run())
+    run_in_virtual_time(run())
 
 
 def test_sessions_begin_end_and_are_forgotten():
-    actor = Actor()
+    server = FakeServer()
 
-    async def scene(stage, client):
+    async def scenario(transport, client):
         await client.open()
         async with client.post(LISTING) as response:
             assert len((await response.json())["result"]["tools"]) == 2
-        stage.end_session(actor.lines[0])
+        transport.end_session(server.lines[0])
         async with client.post(LISTING) as response:
             assert response.status == 404
-        assert [each.status for each in stage.requests] == [200, 202, 200, 404]
+        assert [each.status for each in transport.requests] == [200, 202, 200, 404]
 
-    staged(actor, scene)
+    run_http(server, scenario)
 
 
 def test_a_stream_that_was_dropped_is_resumed_where_it_ended():
-    class Drops(Actor):
+    class Drops(FakeServer):
         streams = True
         retry = 10
 
-        async def scene(self, line, request):
+        async def before_first_answer(self, line, request):
             log = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
             await self.say(line, log, beside=request)
             await asyncio.sleep(0.02)
             line.carrier.drop(request["id"])
 
-    async def scene(stage, client):
+    async def scenario(transport, client):
         await client.open()
         got = b""
         async with client.post(LISTING) as response:
@@ -187,28 +187,28 @@ def test_a_stream_that_was_dropped_is_resumed_where_it_ended():
         async with client.get(**{"Last-Event-ID": last}) as response:
             assert b'"id":2' in await response.read()
 
-    staged(Drops(), scene)
+    run_http(Drops(), scenario)
 
 
-def test_a_play_may_answer_out_of_turn():
-    class Refuses(Actor):
+def test_a_scenario_may_return_a_raw_response():
+    class Refuses(FakeServer):
         def http(self, asked):
-            return HttpAnswer(418, {"x-why": "a check"}) if asked.name == "tools/list" else None
+            return RawResponse(418, {"x-why": "a check"}) if asked.name == "tools/list" else None
 
-    async def scene(stage, client):
+    async def scenario(transport, client):
         await client.open()
         async with client.post(LISTING) as response:
             assert (response.status, response.headers["x-why"]) == (418, "a check")
 
-    staged(Refuses(), scene)
+    run_http(Refuses(), scenario)
 
 
-def test_a_server_of_old_names_its_endpoint_and_refuses_the_newer_form():
-    class Old(Actor):
+def test_a_server_with_only_sse_names_its_endpoint_and_refuses_streamable_http():
+    class Old(FakeServer):
         is_older = True
         refusal = 404
 
-    async def scene(stage, client):
+    async def scenario(transport, client):
         async with client.post(OPENING) as response:
             assert response.status == 404
         client.session = ""
@@ -216,16 +216,16 @@ def test_a_server_of_old_names_its_endpoint_and_refuses_the_newer_form():
             first = await response.content.readuntil(b"\n\n")
             assert first.startswith(b"event: endpoint\ndata: /messages?session_id=")
 
-    staged(Old(), scene)
+    run_http(Old(), scenario)
 
 
 def test_two_streams_at_once_are_counted():
-    class Streams(Actor):
+    class Streams(FakeServer):
         streams = True
 
-    async def scene(stage, client):
+    async def scenario(transport, client):
         await client.open()
         async with client.get(), client.get():
-            assert stage.most_streams == 2
+            assert transport.most_streams == 2
 
-    staged(Streams(), scene)
+    run_http(Streams(), scenario)

@@ -1,7 +1,7 @@
-"""The command that a client under check launches: its standard streams, joined to the checker.
+"""The command that a client under check launches: it relays its standard streams to the checker.
 
-Bytes pass as they are. A second connection tells the checker which signals came, and tells this
-process whether to heed them. Nothing but the standard library is imported: clients wait for it.
+Bytes pass unchanged. A second connection reports received signals to the checker, and carries its
+commands. Only the standard library is imported: clients wait for the start.
 """
 
 import os
@@ -10,25 +10,23 @@ import socket
 import sys
 import threading
 
-__all__ = ["main"]
-
 _CHUNK = 64 * 1024
 
 
 def main() -> None:
-    """Join stdin and stdout to the port named in the arguments."""
+    """Relay stdin and stdout to the port named in the arguments."""
     port, key = int(sys.argv[1]), sys.argv[2]
     data, control = (_connect(port, key, kind) for kind in ("data", "control"))
     is_stubborn = threading.Event()
 
-    def heed(number: int, _frame: object) -> None:
+    def report_signal(number: int, _frame: object) -> None:
         control.sendall(f"signal {number}\n".encode())
         if not is_stubborn.is_set():
             os._exit(0)
 
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, heed)
-    threading.Thread(target=_obey, args=(control, is_stubborn), daemon=True).start()
+        signal.signal(number, report_signal)
+    threading.Thread(target=_run_commands, args=(control, is_stubborn), daemon=True).start()
     threading.Thread(target=_read_input, args=(data, control), daemon=True).start()
     try:
         while chunk := data.recv(_CHUNK):
@@ -59,8 +57,8 @@ def _read_input(data: socket.socket, control: socket.socket) -> None:
         pass
 
 
-def _obey(control: socket.socket, is_stubborn: threading.Event) -> None:
-    """Do what the checker says: be stubborn, say something on stderr, or end with a code."""
+def _run_commands(control: socket.socket, is_stubborn: threading.Event) -> None:
+    """Run commands of the checker: ignore signals, write to stderr, or exit with a code."""
     for line in control.makefile():
         word, _, rest = line.strip().partition(" ")
         if word == "stubborn":

@@ -1,4 +1,4 @@
-"""A server that plays a part for a client under check: by the book, until a play overrides it."""
+"""The fake server of a client check: correct, until a scenario overrides something."""
 
 import asyncio
 import contextlib
@@ -11,15 +11,13 @@ from accord.errors import RequestError
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, SPOKEN
 from accord.trace import Transport
-from accord.types import RevisionId
+from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
-    from accord.check.playing.performance import Performance
-    from accord.check.playing.web import HttpAnswer, HttpAsked
+    from accord.check.fake_server.client_run import ClientRun
+    from accord.check.fake_server.http_transport import RawResponse, ReceivedRequest
 
-__all__ = ["LISTS", "PLAYS", "Actor", "play", "revisions_of"]
-
-TOOLS: Final[tuple[Mapping[str, Any], ...]] = (
+TOOLS: Final[tuple[Mapping[str, object], ...]] = (
     {
         "name": "echo",
         "description": "Say the same again.",
@@ -41,9 +39,12 @@ TOOLS: Final[tuple[Mapping[str, Any], ...]] = (
 )
 RESOURCES: Final = ({"uri": "play://note", "name": "note", "mimeType": "text/plain"},)
 PROMPTS: Final = (
-    {"name": "greet", "arguments": [{"name": "name", "description": "who", "required": False}]},
+    {
+        "name": "greet",
+        "arguments": [{"name": "name", "description": "the name to greet", "required": False}],
+    },
 )
-LISTS: Final[Mapping[str, tuple[str, tuple[Mapping[str, Any], ...]]]] = {
+LISTS: Final[Mapping[str, tuple[str, tuple[Mapping[str, object], ...]]]] = {
     "tools/list": ("tools", TOOLS),
     "resources/list": ("resources", RESOURCES),
     "resources/templates/list": (
@@ -54,32 +55,32 @@ LISTS: Final[Mapping[str, tuple[str, tuple[Mapping[str, Any], ...]]]] = {
 }
 
 
-class Actor:
-    """A server in a play; by itself it does everything right.
+class FakeServer:
+    """A correct server; scenarios of a client check are its subclasses.
 
     Args:
-        revision: what it agrees to, whatever the client asks for; None takes what the client asks.
+        revision: the revision it agrees to; None agrees to the one the client asks for.
 
     Attributes:
-        ids: the requirements that the play decides.
-        on: the transports on which it can be played.
-        lines: the conversations that clients began, in order.
-        is_judged: whether a monitor judges the client; not where the play breaks rules itself.
-        revisions: those that it can be played under; empty for all.
-        env: variables for the client in this play.
+        ids: the requirements that the scenario decides.
+        on: the transports on which it can run.
+        lines: the connections that clients opened, in order.
+        is_judged: whether a monitor judges the client; False if the scenario itself breaks rules.
+        revisions: the revisions under which it can run; empty for all.
+        env: variables for the client.
         events: over stdio, what happened to the launched servers: `input ended`, `signal 15`,
             `gone`.
-        orders: over stdio, what each launched server is told: `stubborn`, `stderr some text`.
-        odd: over stdio, what the client wrote that is no line of JSON.
-        unanswered: what the client was asked and never answered, though it stayed.
+        relay_commands: over stdio, commands for each relay: `stubborn`, `stderr some text`.
+        odd: over stdio, the lines of the client that are not JSON.
+        unanswered_methods: requests that a connected client never answered.
         page: how many entries a page of a list has; None for all.
         capabilities: what the server declares.
-        streams: over HTTP, whether answers come as event streams.
+        streams: over HTTP, whether answers are event streams.
         listens: over HTTP, whether a GET is answered with a stream.
         retry: over HTTP, the milliseconds of the `retry` field of events.
         has_sessions: over HTTP, whether there are session ids.
-        is_older: over HTTP, whether it speaks the older form though it need not.
-        refusal: how the older form answers what belongs to the newer one.
+        is_older: over HTTP, whether it speaks only HTTP with SSE.
+        refusal: the status with which it then refuses Streamable HTTP.
     """
 
     ids: ClassVar[tuple[str, ...]] = ()
@@ -87,9 +88,9 @@ class Actor:
     is_judged: ClassVar[bool] = True
     revisions: ClassVar[tuple[RevisionId, ...]] = ()
     env: ClassVar[Mapping[str, str]] = {}
-    orders: tuple[str, ...] = ()
+    relay_commands: tuple[str, ...] = ()
     page: int | None = None
-    capabilities: Mapping[str, Any] = {
+    capabilities: Mapping[str, object] = {
         "tools": {"listChanged": True},
         "resources": {"subscribe": True, "listChanged": True},
         "prompts": {"listChanged": True},
@@ -106,21 +107,21 @@ class Actor:
     def __init__(self, revision: RevisionId | None = None) -> None:
         self.revision = revision
         self.lines: list[RawConnection] = []
-        self.stage: Any = None
+        self.fake_transport: Any = None
         self.events: list[str] = []
         self.odd: list[bytes] = []
-        self.unanswered: list[str] = []
-        self.asked_for: list[str] = []
-        self._staged: set[RawConnection] = set()
+        self.unanswered_methods: list[str] = []
+        self.requested_revisions: list[str] = []
+        self._started_lines: set[RawConnection] = set()
 
     @property
     def signals(self) -> list[int]:
-        """The signals that launched servers got."""
+        """The signals that launched relays received."""
         return [int(each.split()[1]) for each in self.events if each.startswith("signal")]
 
     @property
     def has_ended_input(self) -> bool:
-        """Whether the client closed the input of a launched server."""
+        """Whether the client closed the input of a launched relay."""
         return "input ended" in self.events
 
     @property
@@ -131,16 +132,19 @@ class Actor:
 
     # -- the conversation
 
-    async def respond(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def respond(self, line: RawConnection, request: JsonObject) -> None:
         """Answer a request of the client."""
         id, method = request.get("id"), str(request.get("method"))
         params = request.get("params")
-        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": id}
-        if method not in ("initialize", "ping", "server/discover") and line not in self._staged:
-            self._staged.add(line)
+        answer: JsonObject = {"jsonrpc": "2.0", "id": id}
+        if (
+            method not in ("initialize", "ping", "server/discover")
+            and line not in self._started_lines
+        ):
+            self._started_lines.add(line)
             with contextlib.suppress(ConnectionEnded, MessageTimeout):
-                await _ready(line)
-                await self.scene(line, request)
+                await _wait_until_initialized(line)
+                await self.before_first_answer(line, request)
         try:
             result = await self.result(line, method, params if isinstance(params, dict) else {})
         except RequestError as error:
@@ -152,17 +156,17 @@ class Actor:
         await line.say(answer)
 
     async def result(
-        self, line: RawConnection, method: str, params: dict[str, Any]
-    ) -> Mapping[str, Any] | None:
+        self, line: RawConnection, method: str, params: JsonObject
+    ) -> Mapping[str, object] | None:
         """Return the result of a request; None leaves it unanswered.
 
         Raises:
-            RequestError: it is answered with an error.
+            RequestError: the answer is an error.
         """
         if method == "initialize":
-            return self.opening(line, params)
+            return self.initialize_result(line, params)
         if method in LISTS:
-            return self.listed(method, params)
+            return self.list_page(method, params)
         if method == "tools/call":
             return await self.call(line, params)
         if method == "resources/read":
@@ -177,11 +181,13 @@ class Actor:
             return {}
         raise RequestError(f"there is no method {method[:80]}", code=-32601)
 
-    def opening(self, line: RawConnection, params: Mapping[str, Any]) -> Mapping[str, Any]:
+    def initialize_result(
+        self, line: RawConnection, params: Mapping[str, object]
+    ) -> Mapping[str, object]:
         """Return the answer to initialize."""
-        asked = params.get("protocolVersion")
-        self.asked_for.append(str(asked))
-        named = REVISIONS.get(asked) if isinstance(asked, str) else None
+        request = params.get("protocolVersion")
+        self.requested_revisions.append(str(request))
+        named = REVISIONS.get(request) if isinstance(request, str) else None
         newest = BEFORE_HANDSHAKE.id
         line.revision = self.revision or (newest if named is None else named.id)
         declared = params.get("capabilities")
@@ -192,11 +198,11 @@ class Actor:
             "serverInfo": {"name": "accord-check", "version": "1"},
         }
 
-    def listed(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    def list_page(self, method: str, params: Mapping[str, object]) -> JsonObject:
         """Return a page of a list.
 
         Raises:
-            RequestError: the cursor is not one of ours.
+            RequestError: the cursor is unknown.
         """
         member, entries = LISTS[method]
         if self.page is None:
@@ -205,14 +211,14 @@ class Actor:
         if not isinstance(cursor, str) or not cursor.removeprefix("page-").isdigit():
             raise RequestError("unknown cursor", code=-32602)
         begin = int(cursor.removeprefix("page-")) * self.page
-        found: dict[str, Any] = {member: list(entries[begin : begin + self.page])}
+        found: JsonObject = {member: list(entries[begin : begin + self.page])}
         if begin + self.page < len(entries):
             found["nextCursor"] = f"page-{begin // self.page + 1}"
         return found
 
     async def call(
-        self, line: RawConnection, params: Mapping[str, Any]
-    ) -> Mapping[str, Any] | None:
+        self, line: RawConnection, params: Mapping[str, object]
+    ) -> Mapping[str, object] | None:
         """Return the result of a tool call."""
         arguments = params.get("arguments")
         arguments = arguments if isinstance(arguments, dict) else {}
@@ -221,76 +227,76 @@ class Actor:
             text = str(arguments.get("a", 0))
         return {"content": [{"type": "text", "text": text}], "isError": False}
 
-    async def begun(self, line: RawConnection) -> None:
-        """Do what the play has to do once the client is ready; called once for each line."""
+    async def on_initialized(self, line: RawConnection) -> None:
+        """Run the part of a scenario that follows initialization; called once per connection."""
 
-    async def scene(self, line: RawConnection, request: dict[str, Any]) -> None:
-        """Do what the play has to do while the client waits for its first real answer."""
+    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
+        """Run the part of a scenario during which the client waits for its first result."""
 
     async def ask(
         self,
         line: RawConnection,
         method: str,
-        params: Any = None,
+        params: object = None,
         *,
-        beside: Mapping[str, Any] | None = None,
+        beside: Mapping[str, object] | None = None,
         patience: float | None = None,
     ) -> Reply | None:
-        """Ask the client something and wait for its answer; None where it stays and gives none.
+        """Send a request to the client and wait; None if it stays connected without an answer.
 
-        Over HTTP it is asked on the stream of the request `beside` which it is asked.
+        Over HTTP it travels on the stream of the client's request `beside`.
 
         Raises:
-            ConnectionEnded: the client left.
+            ConnectionEnded: the client disconnected.
         """
         id = f"ask-{next_id()}"
-        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
+        message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": method}
         if params is not None:
             message["params"] = params
         await self.say(line, message, beside=beside)
         try:
             return await line.reply_to(id, what=method, patience=patience)
         except MessageTimeout:
-            self.unanswered.append(method)
+            self.unanswered_methods.append(method)
             return None
 
     async def say(
-        self, line: RawConnection, message: Any, *, beside: Mapping[str, Any] | None
+        self, line: RawConnection, message: object, *, beside: Mapping[str, object] | None
     ) -> None:
-        """Say something, over HTTP on the stream of a request that waits for its answer."""
-        if beside is not None and self.streams and hasattr(line.carrier, "say_beside"):
-            await line.carrier.say_beside(beside.get("id"), message)
+        """Send a message, over HTTP on the stream of a request that waits for its answer."""
+        if beside is not None and self.streams and hasattr(line.carrier, "send_beside"):
+            await line.carrier.send_beside(beside.get("id"), message)
         else:
             await line.say(message)
 
     # -- HTTP
 
-    def http(self, asked: "HttpAsked") -> "HttpAnswer | None":
-        """Answer a raw HTTP request out of turn; None lets the conversation go on."""
+    def http(self, request: "ReceivedRequest") -> "RawResponse | None":
+        """Return a raw response to an HTTP request; None leaves it to the conversation."""
         return None
 
     # -- the end
 
-    async def judge(self, show: "Performance") -> None:
-        """Say what the client's behaviour tells about the requirements of this play."""
+    async def judge(self, run: "ClientRun") -> None:
+        """Record verdicts on the requirements of this scenario."""
 
     def declares(self, line: RawConnection, capability: str) -> bool:
-        """Tell whether the client declared a capability on this line."""
+        """Return whether the client declared a capability."""
         return capability in line.client_capabilities
 
 
-PLAYS: Final[list[type[Actor]]] = []
+CLIENT_SCENARIOS: Final[list[type[FakeServer]]] = []
 
 
-async def _ready(line: RawConnection) -> None:
-    """Wait until the client has said that it is ready; some requests overtake that."""
+async def _wait_until_initialized(line: RawConnection) -> None:
+    """Wait for notifications/initialized, which some requests overtake."""
     with contextlib.suppress(MessageTimeout):
         await line.until(
             lambda message: message.get("method") == "notifications/initialized",
             "the client's readiness",
             patience=1.0,
         )
-    # What the client does at the same time, such as opening a stream, is done first.
+    # Let the client finish what it does at the same time, such as opening a stream.
     await asyncio.sleep(0)
 
 
@@ -300,17 +306,17 @@ def revisions_of(id: str) -> tuple[RevisionId, ...]:
     return tuple(id for id in SPOKEN if row.holds_in(id))
 
 
-def play(
+def client_scenario(
     *ids: str,
     on: tuple[Transport, ...] = ("stdio", "http", "sse"),
     is_judged: bool = True,
     revisions: tuple[RevisionId, ...] = (),
-) -> Callable[[type[Actor]], type[Actor]]:
-    """Register a play of a client check: an Actor that decides these requirements."""
+) -> Callable[[type[FakeServer]], type[FakeServer]]:
+    """Register a scenario of a client check: a fake server that decides these requirements."""
 
-    def register(actor: type[Actor]) -> type[Actor]:
-        actor.ids, actor.on, actor.is_judged, actor.revisions = ids, on, is_judged, revisions
-        PLAYS.append(actor)
-        return actor
+    def register(server: type[FakeServer]) -> type[FakeServer]:
+        server.ids, server.on, server.is_judged, server.revisions = ids, on, is_judged, revisions
+        CLIENT_SCENARIOS.append(server)
+        return server
 
     return register

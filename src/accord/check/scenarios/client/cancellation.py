@@ -1,21 +1,20 @@
-"""Answers that come late or never, and cancellations of both sides."""
+"""Late and missing answers, and cancellations of both parties."""
 
 import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.playing.actor import Actor, play
+from accord.check.fake_server.server import FakeServer, client_scenario
 from accord.check.probing.raw_carrier import MessageTimeout
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios.client.questions import SAMPLING, asks_model
+from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
-    from accord.check.playing.performance import Performance
-
-__all__: list[str] = []
+    from accord.check.fake_server.client_run import ClientRun
 
 _CANCELLED: Final = "notifications/cancelled"
-# An answer that takes as long as this is still being made when a cancellation arrives.
+# An answer that takes this long is not ready when a cancellation arrives.
 _SLOW: Final = 0.08
 _SURELY_SLOW: Final = 1.0
 _AGAIN: Final = 2
@@ -25,69 +24,69 @@ _RATE: Final = 0.05
 _FOREVER: Final = 120.0
 
 
-class _Stuck(Actor):
-    """Leaves one request without an answer."""
+class _LeavesRequestUnanswered(FakeServer):
+    """Leaves one request unanswered."""
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
-        self.stuck: dict[str, Any] | None = None
+        self.stuck: JsonObject | None = None
 
-    def is_stuck(self, request: Mapping[str, Any]) -> bool:
-        """Tell whether this is the request to leave unanswered."""
+    def is_stuck(self, request: Mapping[str, object]) -> bool:
+        """Return whether this is the request to leave unanswered."""
         return request.get("method") not in ("initialize", "ping", "server/discover")
 
-    async def respond(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def respond(self, line: RawConnection, request: JsonObject) -> None:
         if self.stuck is None and self.is_stuck(request):
             self.stuck = request
             await self.stick(line, request)
         else:
             await super().respond(line, request)
 
-    async def stick(self, line: RawConnection, request: dict[str, Any]) -> None:
-        """Do what is done instead of answering."""
+    async def stick(self, line: RawConnection, request: JsonObject) -> None:
+        """Run instead of answering."""
 
-    def is_cancelled(self, show: "Performance") -> bool:
-        """Tell whether the client cancelled the request."""
+    def is_cancelled(self, run: "ClientRun") -> bool:
+        """Return whether the client cancelled the request."""
         id = None if self.stuck is None else self.stuck.get("id")
-        named = [each.get("params") for each in show.received(_CANCELLED)]
+        named = [each.get("params") for each in run.messages(_CANCELLED)]
         return any(isinstance(each, dict) and each.get("requestId") == id for each in named)
 
-    def patient(self, show: "Performance") -> str:
-        """Say that the client did not give up."""
+    def patient(self, run: "ClientRun") -> str:
+        """Record that the client did not give up."""
         if self.stuck is None:
             return "the client sent no request that could be left unanswered"
-        return "the client did not give up a request before its time was over"
+        return "the client did not give up a request before the time limit of the check"
 
 
-@play("timeouts.established", "timeouts.cancel-by-notification", "http.cancel.explicit")
-class NeverAnswers(_Stuck):
+@client_scenario("timeouts.established", "timeouts.cancel-by-notification", "http.cancel.explicit")
+class NeverAnswers(_LeavesRequestUnanswered):
     """Never answers the first request."""
 
-    async def judge(self, show: "Performance") -> None:
-        is_http = show.transport == "http"
-        if self.stuck is None or (show.exit_code is None and not self.is_cancelled(show)):
+    async def judge(self, run: "ClientRun") -> None:
+        is_http = run.transport == "http"
+        if self.stuck is None or (run.exit_code is None and not self.is_cancelled(run)):
             for id in self.ids:
-                show.skip(id, self.patient(show))
+                run.skip(id, self.patient(run))
             return
-        show.kept("timeouts.established")
-        told = self.is_cancelled(show)
+        run.passes("timeouts.established")
+        told = self.is_cancelled(run)
         why = f"gives up {self.stuck.get('method')} without notifications/cancelled"
         if is_http:
-            show.holds("http.cancel.explicit", told, why)
+            run.holds("http.cancel.explicit", told, why)
         if told or not is_http:
-            show.holds("timeouts.cancel-by-notification", told, why)
+            run.holds("timeouts.cancel-by-notification", told, why)
 
 
-@play("timeouts.maximum-despite-progress")
-class ReportsProgressForever(_Stuck):
-    """Reports progress, and never an answer."""
+@client_scenario("timeouts.maximum-despite-progress")
+class ReportsProgressForever(_LeavesRequestUnanswered):
+    """Reports progress and never answers."""
 
     streams = True
 
-    def is_stuck(self, request: Mapping[str, Any]) -> bool:
+    def is_stuck(self, request: Mapping[str, object]) -> bool:
         return super().is_stuck(request) and _token(request) is not None
 
-    async def stick(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def stick(self, line: RawConnection, request: JsonObject) -> None:
         for number in range(int(_FOREVER / _RATE)):
             if any(each.get("method") == _CANCELLED for each in line.received):
                 return
@@ -96,39 +95,39 @@ class ReportsProgressForever(_Stuck):
             await self.say(line, message, beside=request)
             await asyncio.sleep(_RATE)
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         id = "timeouts.maximum-despite-progress"
         if self.stuck is None:
-            show.skip(id, "the client asks for no progress")
-        elif self.is_cancelled(show) or show.exit_code is not None:
-            show.kept(id)
+            run.skip(id, "the client asks for no progress")
+        elif self.is_cancelled(run) or run.exit_code is not None:
+            run.passes(id)
         else:
-            show.skip(id, self.patient(show))
+            run.skip(id, self.patient(run))
 
 
-def _token(request: Mapping[str, Any]) -> Any:
+def _token(request: Mapping[str, object]) -> Any:
     params = request.get("params")
     meta = params.get("_meta") if isinstance(params, dict) else None
     return meta.get("progressToken") if isinstance(meta, dict) else None
 
 
-@play("cancellation.sender.ignores-late")
-class AnswersWhatWasCancelled(_Stuck):
+@client_scenario("cancellation.sender.ignores-late")
+class AnswersCancelledRequests(_LeavesRequestUnanswered):
     """Answers a request after the client cancelled it."""
 
     streams = True
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
         self.survived: bool | None = None
         self._has_answered = False
 
-    async def stick(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def stick(self, line: RawConnection, request: JsonObject) -> None:
         await line.until(
             lambda message: message.get("method") == _CANCELLED, "a cancellation", patience=_FOREVER
         )
         if line.log.transport == "http":
-            # Time to leave the stream on which the answer would come.
+            # Time for the client to leave the stream of the answer.
             for _ in range(_LOOKS):
                 if not line.carrier.is_waited_for(request.get("id")):
                     self.survived = True
@@ -139,78 +138,78 @@ class AnswersWhatWasCancelled(_Stuck):
         answer = {"jsonrpc": "2.0", "id": request.get("id"), "result": result}
         self._has_answered = True
         await line.say(answer)
-        if line.log.transport == "http" and not self.stage.streaming:
-            return  # there is no way to ask whether it survived
+        if line.log.transport == "http" and not self.fake_transport.streaming:
+            return  # a disconnected client cannot be pinged
         self.survived = await self.ask(line, "ping") is not None
         if not self.survived:
-            # That silence is the late answer's doing, not the ping's.
-            self.unanswered.remove("ping")
+            # The late answer caused the silence, not the ping.
+            self.unanswered_methods.remove("ping")
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         id = "cancellation.sender.ignores-late"
-        if show.transport == "http" and self.is_cancelled(show) and not self._has_answered:
-            # It may have gone before it was looked for: it left the answer's stream all the same.
+        if run.transport == "http" and self.is_cancelled(run) and not self._has_answered:
+            # It may have disconnected earlier; it left the stream of the answer in any case.
             self.survived = True
         if self.survived is None:
-            show.skip(id, "the client cancelled nothing, or left at once")
+            run.skip(id, "the client cancelled nothing, or left at once")
         else:
-            show.holds(id, self.survived, "falls silent after a late answer")
+            run.holds(id, self.survived, "answers no further request after a late answer")
 
 
-@play("ping.timeout.may-terminate", "ping.timeout-is-failure")
-class NeverAnswersPings(_Stuck):
+@client_scenario("ping.timeout.may-terminate", "ping.timeout-is-failure")
+class NeverAnswersPings(_LeavesRequestUnanswered):
     """Never answers a ping."""
 
-    def is_stuck(self, request: Mapping[str, Any]) -> bool:
+    def is_stuck(self, request: Mapping[str, object]) -> bool:
         return request.get("method") == "ping"
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         for id in self.ids:
             if self.stuck is None:
-                show.skip(id, "the client sends no ping")
-            elif show.exit_code not in (None, show.usual_exit) or self._is_last(show):
-                show.kept(id)
+                run.skip(id, "the client sends no ping")
+            elif run.exit_code not in (None, run.usual_exit_code) or self._is_last(run):
+                run.passes(id)
             else:
-                show.skip(id, "nothing shows what the client makes of it")
+                run.skip(id, "the client's reaction cannot be observed")
 
-    def _is_last(self, show: "Performance") -> bool:
-        """Tell whether the client left because of the ping: it sent no further request."""
-        if show.line is None or self.stuck is None or show.exit_code is None:
+    def _is_last(self, run: "ClientRun") -> bool:
+        """Return whether the client sent no further request after the ping."""
+        if run.line is None or self.stuck is None or run.exit_code is None:
             return False
-        place = show.line.received.index(self.stuck)
-        return not any(
-            "method" in each and "id" in each for each in show.line.received[place + 1 :]
-        )
+        place = run.line.received.index(self.stuck)
+        return not any("method" in each and "id" in each for each in run.line.received[place + 1 :])
 
 
 # -- the server cancels
 
 
-@play("cancellation.races", "cancellation.receiver.stops", "cancellation.receiver.frees-and-silent")
-class CancelsQuestions(Actor):
-    """Asks, and takes it back at once."""
+@client_scenario(
+    "cancellation.races", "cancellation.receiver.stops", "cancellation.receiver.frees-and-silent"
+)
+class CancelsItsRequests(FakeServer):
+    """Sends requests and cancels them at once."""
 
     streams = True
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
         self.copes: bool | None = None
         self.late: str | None = None
         self.has_waited = False
 
-    async def scene(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
         for number in range(5):
             await self._ask_and_cancel(line, request, f"taken-back-{number}", "ping", None)
         self.copes = await self.ask(line, "ping", beside=request) is not None
         if not self.copes:
-            self.unanswered.remove("ping")
+            self.unanswered_methods.remove("ping")
         elif self.declares(line, "sampling"):
             seconds = await self._time_sampling(line, request)
             if seconds is not None and seconds >= _SLOW:
                 await self._cancel_sampling(line, request, seconds)
 
-    async def _time_sampling(self, line: RawConnection, request: dict[str, Any]) -> float | None:
-        """Return how long the client takes to answer, on a busy machine the least of some times."""
+    async def _time_sampling(self, line: RawConnection, request: JsonObject) -> float | None:
+        """Return the shortest time in which the client answers, of several tries."""
         seconds = await asks_model(self, line, request)
         for _ in range(_AGAIN):
             if seconds is None or not _SLOW <= seconds < _SURELY_SLOW:
@@ -220,7 +219,7 @@ class CancelsQuestions(Actor):
         return seconds
 
     async def _cancel_sampling(
-        self, line: RawConnection, request: dict[str, Any], seconds: float
+        self, line: RawConnection, request: JsonObject, seconds: float
     ) -> None:
         id = "taken-back-sampling"
         await self._ask_and_cancel(line, request, id, "sampling/createMessage", SAMPLING)
@@ -232,9 +231,9 @@ class CancelsQuestions(Actor):
             self.late = "error" if reply.is_error else "result"
 
     async def _ask_and_cancel(
-        self, line: RawConnection, request: dict[str, Any], id: str, method: str, params: Any
+        self, line: RawConnection, request: JsonObject, id: str, method: str, params: object
     ) -> None:
-        message: dict[str, Any] = {"jsonrpc": "2.0", "id": id, "method": method}
+        message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": method}
         if params is not None:
             message["params"] = params
         told = {"requestId": id, "reason": "a check"}
@@ -242,36 +241,40 @@ class CancelsQuestions(Actor):
         await self.say(line, message, beside=request)
         await self.say(line, cancelled, beside=request)
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         if self.copes is not None:
-            show.holds("cancellation.races", self.copes, "falls silent after cancelled requests")
+            run.holds(
+                "cancellation.races", self.copes, "answers no further request after cancelled ones"
+            )
         stops, silent = "cancellation.receiver.stops", "cancellation.receiver.frees-and-silent"
         if self.has_waited:
-            show.kept(stops, silent)
+            run.passes(stops, silent)
         elif self.late == "result":
-            show.fail(stops, "goes on with a sampling request that was cancelled at once")
+            run.fail(stops, "continues a sampling request that was cancelled at once")
         elif self.late == "error":
-            show.kept(stops)
-            show.fail(silent, "answers a sampling request that was cancelled at once")
+            run.passes(stops)
+            run.fail(silent, "answers a sampling request that was cancelled at once")
         else:
             for id in (stops, silent):
-                show.skip(id, "the client answers nothing that takes long enough to be cancelled")
+                run.skip(id, "the client answers nothing that takes long enough to be cancelled")
 
 
-@play("cancellation.invalid-ignored", "cancellation.receiver.may-ignore", is_judged=False)
-class CancelsNothing(Actor):
-    """Cancels what was never asked, in words that make no sense."""
+@client_scenario(
+    "cancellation.invalid-ignored", "cancellation.receiver.may-ignore", is_judged=False
+)
+class CancelsUnknownRequests(FakeServer):
+    """Cancels unknown requests, with malformed notifications."""
 
     streams = True
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
-        self.stray: list[Any] | None = None
+        self.stray: list[object] | None = None
 
-    async def scene(self, line: RawConnection, request: dict[str, Any]) -> None:
+    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
         done = await self.ask(line, "ping", beside=request)
         since = len(line.received)
-        senseless: list[Any] = [
+        senseless: list[object] = [
             {"requestId": "never-asked"},
             {"requestId": None if done is None else done.message.get("id")},
             {"reason": "a check"},
@@ -285,13 +288,13 @@ class CancelsNothing(Actor):
         own = None if reply is None else reply.message.get("id")
         self.stray = [each for each in answers if each.get("id") != own]
         if reply is None:
-            self.unanswered.remove("ping")
+            self.unanswered_methods.remove("ping")
             self.stray = ["nothing more"]
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         if self.stray is None:
             return
         shown = str(self.stray[0])[:200] if self.stray else ""
-        why = f"does not ignore a cancellation of nothing: {shown}"
-        show.holds("cancellation.invalid-ignored", not self.stray, why)
-        show.kept("cancellation.receiver.may-ignore")
+        why = f"does not ignore a cancellation of an unknown request: {shown}"
+        run.holds("cancellation.invalid-ignored", not self.stray, why)
+        run.passes("cancellation.receiver.may-ignore")

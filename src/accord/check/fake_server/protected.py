@@ -1,4 +1,4 @@
-"""A protected server and its authorization server, on one stage, without a person or a browser."""
+"""A protected fake server with its authorization server, which needs no user."""
 
 import base64
 import hashlib
@@ -6,47 +6,45 @@ import secrets
 import shlex
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import msgspec
 
-from accord.check.playing import visitor
-from accord.check.playing.actor import Actor
-from accord.check.playing.web import HttpAnswer
+from accord.check.fake_server import browser
+from accord.check.fake_server.http_transport import RawResponse
+from accord.check.fake_server.server import FakeServer
+from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
-    from accord.check.playing.web import HttpAsked
+    from accord.check.fake_server.http_transport import ReceivedRequest
 
-__all__ = ["GuardedActor", "fields"]
-
-# The places of both forms of HTTP.
+# The paths of both HTTP transports.
 PROTECTED: Final = ("/mcp", "/sse", "/messages")
 SERVER_METADATA: Final = "/.well-known/oauth-authorization-server"
 OPENID_METADATA: Final = "/.well-known/openid-configuration"
 
 
-class GuardedActor(Actor):
-    """Lets in who has a token, and plays the authorization server that gives one.
+class ProtectedFakeServer(FakeServer):
+    """Requires a token, and is the authorization server that issues it.
 
     Attributes:
-        names_metadata: where the metadata of the resource is, as the challenge says; None where
-            there is none at all.
-        has_metadata: whether the authorization server describes itself.
-        place: where its endpoints are, before their names.
-        tokens: those that were given out.
-        state: what comes back in place of the client's state; None for the right one.
+        names_metadata: the path of the resource metadata in the challenge; None for no metadata.
+        has_metadata: whether the authorization server publishes metadata.
+        place: the path before the names of its endpoints.
+        tokens: the issued tokens.
+        state: returned in place of the client's state; None returns the right one.
     """
 
     env: ClassVar[Mapping[str, str]] = {
-        "BROWSER": shlex.join([sys.executable, "-I", "-S", visitor.__file__, "%s"])
+        "BROWSER": shlex.join([sys.executable, "-I", "-S", browser.__file__, "%s"])
     }
     names_metadata: str | None = "/metadata-of-the-server"
     has_metadata = True
     place = "/oauth"
     state: str | None = None
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
         self.tokens: set[str] = set()
         self.clients: dict[str, list[str]] = {}
@@ -56,34 +54,36 @@ class GuardedActor(Actor):
     @property
     def origin(self) -> str:
         """The scheme, host and port of the server."""
-        return str(self.stage.origin)
+        return str(self.fake_transport.origin)
 
-    def http(self, asked: "HttpAsked") -> HttpAnswer | None:
-        if asked.path in PROTECTED:
-            given = asked.headers.get("authorization", "")
+    def http(self, request: "ReceivedRequest") -> RawResponse | None:
+        if request.path in PROTECTED:
+            given = request.headers.get("authorization", "")
             scheme, _, token = given.partition(" ")
             is_known = scheme.lower() == "bearer" and token.strip() in self.tokens
             return None if is_known else self._challenge()
-        if asked.path == self.names_metadata:
-            return _json({"resource": self.stage.url, "authorization_servers": [self.origin]})
-        if asked.path in (SERVER_METADATA, OPENID_METADATA) and self.has_metadata:
+        if request.path == self.names_metadata:
+            return _json(
+                {"resource": self.fake_transport.url, "authorization_servers": [self.origin]}
+            )
+        if request.path in (SERVER_METADATA, OPENID_METADATA) and self.has_metadata:
             return _json(self._metadata())
-        answers: dict[str, Callable[[HttpAsked], HttpAnswer]] = {
+        answers: dict[str, Callable[[ReceivedRequest], RawResponse]] = {
             f"{self.place}/register": self._register,
             f"{self.place}/authorize": self._authorize,
             f"{self.place}/token": self._token,
-            "/callback-of-the-check": lambda _: HttpAnswer(200),
+            "/callback-of-the-check": lambda _: RawResponse(200),
         }
-        answer = answers.get(asked.path)
-        return HttpAnswer(404) if answer is None else answer(asked)
+        answer = answers.get(request.path)
+        return RawResponse(404) if answer is None else answer(request)
 
-    def _challenge(self) -> HttpAnswer:
+    def _challenge(self) -> RawResponse:
         said = "Bearer"
         if self.names_metadata is not None:
             said += f' resource_metadata="{self.origin}{self.names_metadata}"'
-        return HttpAnswer(401, {"www-authenticate": said})
+        return RawResponse(401, {"www-authenticate": said})
 
-    def _metadata(self) -> dict[str, Any]:
+    def _metadata(self) -> JsonObject:
         return {
             "issuer": self.origin,
             "authorization_endpoint": f"{self.origin}{self.place}/authorize",
@@ -95,15 +95,17 @@ class GuardedActor(Actor):
             "token_endpoint_auth_methods_supported": ["none", "client_secret_post"],
         }
 
-    def _register(self, asked: "HttpAsked") -> HttpAnswer:
-        told = asked.message if isinstance(asked.message, dict) else {}
+    def _register(self, request: "ReceivedRequest") -> RawResponse:
+        metadata = request.message if isinstance(request.message, dict) else {}
         id = secrets.token_urlsafe(8)
-        uris = told.get("redirect_uris")
+        uris = metadata.get("redirect_uris")
         self.clients[id] = [str(each) for each in uris] if isinstance(uris, list) else []
-        return _json({**told, "client_id": id, "token_endpoint_auth_method": "none"}, status=201)
+        return _json(
+            {**metadata, "client_id": id, "token_endpoint_auth_method": "none"}, status=201
+        )
 
-    def _authorize(self, asked: "HttpAsked") -> HttpAnswer:
-        wanted = fields(asked)
+    def _authorize(self, request: "ReceivedRequest") -> RawResponse:
+        wanted = parse_fields(request)
         code = secrets.token_urlsafe(8)
         self.codes[code] = wanted
         back = {"code": code}
@@ -111,10 +113,10 @@ class GuardedActor(Actor):
             back["state"] = wanted.get("state", "") if self.state is None else self.state
         target = wanted.get("redirect_uri", f"{self.origin}/callback-of-the-check")
         join = "&" if urlsplit(target).query else "?"
-        return HttpAnswer(302, {"location": f"{target}{join}{urlencode(back)}"})
+        return RawResponse(302, {"location": f"{target}{join}{urlencode(back)}"})
 
-    def _token(self, asked: "HttpAsked") -> HttpAnswer:
-        wanted = fields(asked)
+    def _token(self, request: "ReceivedRequest") -> RawResponse:
+        wanted = parse_fields(request)
         begun = self.codes.pop(wanted.get("code", ""), None)
         if begun is None:
             return _json({"error": "invalid_grant"}, status=400)
@@ -128,11 +130,11 @@ class GuardedActor(Actor):
         return _json({"access_token": token, "token_type": "Bearer", "expires_in": 3600})
 
 
-def fields(asked: "HttpAsked") -> dict[str, str]:
-    """Return the fields of a form, or of a query."""
-    text = asked.query if asked.method == "GET" else asked.body.decode(errors="replace")
+def parse_fields(request: "ReceivedRequest") -> dict[str, str]:
+    """Return the fields of a form or a query."""
+    text = request.query if request.method == "GET" else request.body.decode(errors="replace")
     return {name: values[0] for name, values in parse_qs(text).items()}
 
 
-def _json(value: Any, *, status: int = 200) -> HttpAnswer:
-    return HttpAnswer(status, {"content-type": "application/json"}, msgspec.json.encode(value))
+def _json(value: object, *, status: int = 200) -> RawResponse:
+    return RawResponse(status, {"content-type": "application/json"}, msgspec.json.encode(value))

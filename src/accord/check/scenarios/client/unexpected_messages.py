@@ -1,19 +1,18 @@
-"""What a client does not expect: text that is no message, answers to nothing, faulty results."""
+"""Unexpected messages: malformed text, unrequested answers, errors, invalid results."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from accord.check.playing.actor import LISTS, Actor, play
+from accord.check.fake_server.server import LISTS, FakeServer, client_scenario
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import RequestError
+from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
-    from accord.check.playing.performance import Performance
-
-__all__: list[str] = []
+    from accord.check.fake_server.client_run import ClientRun
 
 _GARBAGE: Final[tuple[bytes, ...]] = (
-    b"this is no message",
+    b"this is not a message",
     b'{"jsonrpc": "2.0", "method":',
     b"42",
     b"[]",
@@ -24,50 +23,50 @@ _GARBAGE: Final[tuple[bytes, ...]] = (
 )
 
 
-class _Surprise(Actor):
-    """Says something odd, and then pings."""
+class _UnexpectedMessages(FakeServer):
+    """Sends unexpected messages, and then pings."""
 
     streams = True
-    said: tuple[Any, ...] = ()
+    said: tuple[object, ...] = ()
 
-    def __init__(self, revision: Any = None) -> None:
+    def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
         self.answers: bool | None = None
 
-    async def scene(self, line: RawConnection, request: dict[str, Any]) -> None:
-        for each in self.odd_words(line):
+    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
+        for each in self.unexpected_messages(line):
             await self.say(line, each, beside=request)
         self.answers = await self.ask(line, "ping", beside=request) is not None
 
-    def odd_words(self, line: RawConnection) -> tuple[Any, ...]:
-        """Return what is said."""
+    def unexpected_messages(self, line: RawConnection) -> tuple[object, ...]:
+        """Return the messages to send."""
         return self.said
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         id = "ping.response.prompt"
         if self.answers is None:
-            show.skip(id, "the client left")
+            run.skip(id, "the client left")
         else:
             why = f"stays connected but answers no ping after the server {self._did}"
-            show.holds(id, self.answers, why)
+            run.holds(id, self.answers, why)
 
     @property
     def _did(self) -> str:
         return self.name[0].lower() + self.name[1:]
 
 
-@play("ping.response.prompt", is_judged=False)
-class TalksNonsense(_Surprise):
-    """Sends text that is no message, and messages with faults."""
+@client_scenario("ping.response.prompt", is_judged=False)
+class SendsMalformedMessages(_UnexpectedMessages):
+    """Sends text that is not a message, and malformed messages."""
 
     said = _GARBAGE
 
 
-@play("ping.response.prompt", is_judged=False)
-class AnswersUnasked(_Surprise):
+@client_scenario("ping.response.prompt", is_judged=False)
+class SendsUnrequestedAnswers(_UnexpectedMessages):
     """Sends answers to requests that were never sent, and one answer twice."""
 
-    def odd_words(self, line: RawConnection) -> tuple[Any, ...]:
+    def unexpected_messages(self, line: RawConnection) -> tuple[object, ...]:
         opening = next((each for each in line.received if each.get("method") == "initialize"), {})
         error = {"code": -32603, "message": "a check"}
         return (
@@ -78,13 +77,13 @@ class AnswersUnasked(_Surprise):
         )
 
 
-@play()
-class AnswersWithErrors(Actor):
-    """Answers with errors: failed tools, resources that are not there, prompts that fail."""
+@client_scenario()
+class AnswersWithErrors(FakeServer):
+    """Answers with errors: failed tools, missing resources, failed prompts."""
 
     async def result(
-        self, line: RawConnection, method: str, params: dict[str, Any]
-    ) -> Mapping[str, Any] | None:
+        self, line: RawConnection, method: str, params: JsonObject
+    ) -> Mapping[str, object] | None:
         if method == "tools/call":
             return {"content": [{"type": "text", "text": "it failed"}], "isError": True}
         if method == "resources/read":
@@ -94,32 +93,32 @@ class AnswersWithErrors(Actor):
         return await super().result(line, method, params)
 
 
-@play("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
-class OffersNothing(Actor):
-    """Declares no capability, and has none."""
+@client_scenario("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
+class DeclaresNoCapabilities(FakeServer):
+    """Declares no capabilities."""
 
-    capabilities: Mapping[str, Any] = {}
+    capabilities: Mapping[str, object] = {}
 
     async def result(
-        self, line: RawConnection, method: str, params: dict[str, Any]
-    ) -> Mapping[str, Any] | None:
+        self, line: RawConnection, method: str, params: JsonObject
+    ) -> Mapping[str, object] | None:
         if method not in ("initialize", "ping"):
             raise RequestError(f"there is no method {method[:80]}", code=-32601)
         return await super().result(line, method, params)
 
-    async def judge(self, show: "Performance") -> None:
-        if show.has_gone_on:
-            # Unless a monitor saw otherwise.
-            show.kept("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
+    async def judge(self, run: "ClientRun") -> None:
+        if run.is_initialized:
+            # Unless a monitor found a violation.
+            run.passes("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
 
 
-@play("tools.structured-content.client-validates", is_judged=False)
-class BreaksItsSchemas(Actor):
-    """Returns structured results that do not fit their schemas."""
+@client_scenario("tools.structured-content.client-validates", is_judged=False)
+class ReturnsInvalidStructuredContent(FakeServer):
+    """Returns structured results that do not match their schemas."""
 
     async def result(
-        self, line: RawConnection, method: str, params: dict[str, Any]
-    ) -> Mapping[str, Any] | None:
+        self, line: RawConnection, method: str, params: JsonObject
+    ) -> Mapping[str, object] | None:
         schema = {
             "type": "object",
             "properties": {"sum": {"type": "number"}},
@@ -133,11 +132,11 @@ class BreaksItsSchemas(Actor):
             return {"content": [text], "structuredContent": {"sum": "many"}, "isError": False}
         return await super().result(line, method, params)
 
-    async def judge(self, show: "Performance") -> None:
+    async def judge(self, run: "ClientRun") -> None:
         id = "tools.structured-content.client-validates"
-        if not show.received("tools/call"):
-            show.skip(id, "the client calls no tool")
-        elif show.exit_code is not None and show.exit_code != show.usual_exit:
-            show.kept(id)
+        if not run.messages("tools/call"):
+            run.skip(id, "the client calls no tool")
+        elif run.exit_code is not None and run.exit_code != run.usual_exit_code:
+            run.passes(id)
         else:
-            show.skip(id, "the client ends as usual: nothing shows whether it looked")
+            run.skip(id, "the client ends as usual, so that validation cannot be observed")

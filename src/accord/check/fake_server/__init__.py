@@ -1,0 +1,1 @@
+"""Fake servers that a client under check connects to, correct ones and faulty ones."""

@@ -1,1 +1,0 @@
-"""Being the server for somebody's client: well, and badly on purpose."""

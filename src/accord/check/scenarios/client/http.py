@@ -1,0 +1,216 @@
+"""Streamable HTTP: JSON and streams, broken streams, lost sessions, fallback to SSE."""
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+from accord.bindings import headers as names
+from accord.check.fake_server.server import FakeServer, client_scenario
+from accord.check.probing.raw_connection import RawConnection
+from accord.check.scenarios.client.lists import PagedLists
+from accord.types import JsonObject, RevisionId
+
+if TYPE_CHECKING:
+    from accord.check.fake_server.client_run import ClientRun
+    from accord.check.fake_server.http_transport import RawResponse, ReceivedRequest
+
+_RETRY: Final = 200
+# Two processes read two clocks, and timers are rounded.
+_TOLERANCE: Final = 0.02
+# A client that listens opens its stream about when it sends its first request.
+_LOOK: Final = 0.02
+_LOOKS: Final = 50
+_LOG: Final = {
+    "jsonrpc": "2.0",
+    "method": "notifications/message",
+    "params": {"level": "info", "data": "before the stream breaks"},
+}
+
+
+@client_scenario("http.client.supports-both-forms", on=("http",))
+class AnswersWithEventStreams(FakeServer):
+    """Answers everything with event streams."""
+
+    streams = True
+
+
+@client_scenario(on=("http",))
+class RefusesGetStreams(FakeServer):
+    """Offers no stream by GET."""
+
+    listens = False
+
+
+@client_scenario(
+    "http.sse.resume-header",
+    "http.sse.client-polls-after-close",
+    "http.sse.resume-by-get-any-origin",
+    "http.sse.client-honours-retry",
+    on=("http",),
+)
+class DropsStreams(FakeServer):
+    """Drops the connection before it answers; a client that resumes gets the answer."""
+
+    streams = True
+    retry = _RETRY
+
+    def __init__(self, revision: RevisionId | None = None) -> None:
+        super().__init__(revision)
+        self.dropped_at: float | None = None
+
+    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
+        await self.say(line, _LOG, beside=request)
+        # Give the event time to be sent.
+        await asyncio.sleep(0.05)
+        self.dropped_at = asyncio.get_running_loop().time()
+        line.carrier.drop(request.get("id"))
+
+    async def judge(self, run: "ClientRun") -> None:
+        if self.dropped_at is None:
+            return
+        resumed = [
+            each
+            for each in run.requests
+            if each.method == "GET" and "last-event-id" in each.headers
+        ]
+        polls, any_origin = self.ids[1:3]
+        why = "does not resume a stream that broke before the answer"
+        for id in (polls, any_origin):
+            run.holds(id, resumed, why)
+        if not resumed:
+            run.skip("http.sse.resume-header", "the client does not resume")
+            return
+        run.passes("http.sse.resume-header")
+        waited = resumed[0].at - self.dropped_at
+        run.holds(
+            "http.sse.client-honours-retry",
+            waited >= _RETRY / 1000 - _TOLERANCE,
+            f"reconnects after {waited * 1000:.0f} ms, the server asked for {_RETRY} ms",
+            request=resumed[0],
+        )
+
+
+@client_scenario("http.sse.resume-header", on=("http",))
+class DropsGetStreams(FakeServer):
+    """Drops the GET stream of a client."""
+
+    retry = 20
+
+    def __init__(self, revision: RevisionId | None = None) -> None:
+        super().__init__(revision)
+        self.is_dropped = False
+
+    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
+        for _ in range(_LOOKS):
+            if self.fake_transport.streaming:
+                await line.say(_LOG)
+                await asyncio.sleep(0.05)
+                line.carrier.drop()
+                self.is_dropped = True
+                # Time for a client that reconnects at once.
+                await asyncio.sleep(0.3)
+                return
+            await asyncio.sleep(_LOOK)
+
+    async def judge(self, run: "ClientRun") -> None:
+        id = "http.sse.resume-header"
+        gets = [each for each in run.requests if each.method == "GET"]
+        if not self.is_dropped:
+            run.skip(id, "the client does not listen")
+        for each in gets[1:] if self.is_dropped else ():
+            why = "listens again after its stream broke, without Last-Event-ID"
+            run.holds(id, "last-event-id" in each.headers, why, request=each)
+
+
+@client_scenario("http.session.client-restarts-on-404", on=("http",))
+class ForgetsTheSession(FakeServer):
+    """Forgets the session before the first request in it."""
+
+    has_forgotten = False
+
+    def http(self, request: "ReceivedRequest") -> "RawResponse | None":
+        if not self.has_forgotten and _is_work(request) and self.lines:
+            self.has_forgotten = True
+            self.fake_transport.end_session(self.lines[0])
+        return None
+
+    async def judge(self, run: "ClientRun") -> None:
+        id = "http.session.client-restarts-on-404"
+        lost = next((each for each in run.requests if _is_work(each) and each.status == 404), None)
+        if lost is None:
+            return
+        later = [each for each in run.requests[run.requests.index(lost) :] if _opens(each)]
+        if not later:
+            run.holds(
+                id, condition=False, why="starts no new session after status 404", request=lost
+            )
+            return
+        why = "opens a new session with the id of the lost one"
+        run.holds(id, names.SESSION not in later[0].headers, why, request=later[0])
+
+
+@client_scenario("pagination.no-cross-session-cursors", on=("http",), is_judged=False)
+class ForgetsTheSessionBetweenPages(PagedLists):
+    """Forgets the session when the client asks for the second page of a list."""
+
+    has_forgotten = False
+
+    def http(self, request: "ReceivedRequest") -> "RawResponse | None":
+        message = request.message
+        params = message.get("params") if isinstance(message, dict) else None
+        has_cursor = isinstance(params, dict) and "cursor" in params
+        if not self.has_forgotten and has_cursor and self.lines:
+            self.has_forgotten = True
+            self.fake_transport.end_session(self.lines[0])
+        return None
+
+    async def judge(self, run: "ClientRun") -> None:
+        id = "pagination.no-cross-session-cursors"
+        if not self.has_forgotten or len(self.lines) < 2:
+            run.skip(id, "the client had no cursor when a new session began")
+        else:
+            method = self.foreign[0] if self.foreign else ""
+            why = f"continues {method} in a new session with a cursor of the old one"
+            run.holds(id, not self.foreign, why)
+
+
+def _is_work(request: "ReceivedRequest") -> bool:
+    """Return whether this is a request within a session."""
+    message = request.message
+    is_request = isinstance(message, dict) and "id" in message and "method" in message
+    return request.method == "POST" and is_request and request.name not in ("initialize", "ping")
+
+
+def _opens(request: "ReceivedRequest") -> bool:
+    return request.method == "POST" and request.name == "initialize"
+
+
+# -- servers with only HTTP and SSE
+
+
+class _SpeaksOnlySse(FakeServer):
+    is_older = True
+
+
+@client_scenario(
+    "http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",)
+)
+class SpeaksOnlySseWith405(_SpeaksOnlySse):
+    """Speaks only HTTP with SSE, and refuses Streamable HTTP with 405."""
+
+
+@client_scenario(
+    "http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",)
+)
+class SpeaksOnlySseWith404(_SpeaksOnlySse):
+    """Speaks only HTTP with SSE, and refuses Streamable HTTP with 404."""
+
+    refusal = 404
+
+
+@client_scenario(
+    "http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",)
+)
+class SpeaksOnlySseWith400(_SpeaksOnlySse):
+    """Speaks only HTTP with SSE, and refuses Streamable HTTP with 400."""
+
+    refusal = 400

@@ -1,0 +1,153 @@
+"""How a client opens a connection and ends it."""
+
+import asyncio
+import signal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+from accord.check.fake_server.server import FakeServer, client_scenario
+from accord.check.probing.raw_connection import RawConnection
+from accord.errors import RequestError
+from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
+from accord.types import JsonObject
+
+if TYPE_CHECKING:
+    from accord.check.fake_server.client_run import ClientRun
+
+# A client without an agreed revision may still send these.
+_OPENING: Final = ("initialize", "ping", "server/discover")
+_LATE: Final = 0.3
+_NEWEST: Final = BEFORE_HANDSHAKE.id
+
+
+def _later(server: FakeServer) -> list[str]:
+    methods = [str(each.get("method")) for line in server.lines for each in line.received]
+    return [each for each in methods if each not in (*_OPENING, "notifications/cancelled")]
+
+
+@client_scenario("lifecycle.version.client-disconnects", is_judged=False)
+class ChoosesUnknownRevision(FakeServer):
+    """Answers initialize with a revision that does not exist."""
+
+    def initialize_result(
+        self, line: RawConnection, params: Mapping[str, object]
+    ) -> Mapping[str, object]:
+        return {**super().initialize_result(line, params), "protocolVersion": "1999-12-31"}
+
+    async def judge(self, run: "ClientRun") -> None:
+        if not self.lines:
+            return
+        id, later = "lifecycle.version.client-disconnects", _later(self)
+        if later:
+            run.fail(id, f"sends {later[0]} under a revision that does not exist")
+        else:
+            why = "stays connected to a server that chose a revision that does not exist"
+            run.holds(id, not run.was_connected, why)
+
+
+@client_scenario("lifecycle.errors.handled", is_judged=False)
+class RefusesInitialize(FakeServer):
+    """Answers initialize with an error."""
+
+    def initialize_result(
+        self, line: RawConnection, params: Mapping[str, object]
+    ) -> Mapping[str, object]:
+        super().initialize_result(line, params)
+        raise RequestError("unsupported protocol version", code=-32602)
+
+    async def judge(self, run: "ClientRun") -> None:
+        if not self.lines:
+            return
+        id, later = "lifecycle.errors.handled", _later(self)
+        if later:
+            run.fail(id, f"sends {later[0]} although initialize was refused")
+        else:
+            why = "neither exits nor disconnects after initialize was refused"
+            run.holds(id, not run.was_connected, why)
+
+
+@client_scenario("lifecycle.initialize.client-waits")
+class AnswersInitializeLate(FakeServer):
+    """Answers initialize late."""
+
+    async def result(
+        self, line: RawConnection, method: str, params: JsonObject
+    ) -> Mapping[str, object] | None:
+        if method == "initialize":
+            await asyncio.sleep(_LATE)
+        return await super().result(line, method, params)
+
+    async def judge(self, run: "ClientRun") -> None:
+        if run.is_initialized:
+            run.passes("lifecycle.initialize.client-waits")  # unless a monitor found a violation
+
+
+@client_scenario("ping.response.prompt", on=("stdio", "sse"))
+class PingsBeforeInitialize(FakeServer):
+    """Pings before it answers initialize."""
+
+    async def result(
+        self, line: RawConnection, method: str, params: JsonObject
+    ) -> Mapping[str, object] | None:
+        if method == "initialize":
+            reply = await self.ask(line, "ping")
+            self.is_answered = reply is not None
+        return await super().result(line, method, params)
+
+    async def judge(self, run: "ClientRun") -> None:
+        if getattr(self, "is_answered", False):
+            run.passes("ping.response.prompt")
+
+
+@client_scenario("lifecycle.version.client-prefers-latest", is_judged=False)
+class ChoosesNewestRevision(FakeServer):
+    """Answers initialize with the newest revision, whatever the client asks for."""
+
+    def initialize_result(
+        self, line: RawConnection, params: Mapping[str, object]
+    ) -> Mapping[str, object]:
+        asked = str(params.get("protocolVersion"))
+        answer = super().initialize_result(line, params)
+        # Judged by the revision that the client asked for.
+        line.revision = REVISIONS[asked].id if asked in REVISIONS else line.revision
+        return {**answer, "protocolVersion": _NEWEST}
+
+    async def judge(self, run: "ClientRun") -> None:
+        asked = next(iter(self.requested_revisions), None)
+        if asked is not None:
+            goes_on = run.is_initialized and asked in REVISIONS and asked < _NEWEST
+            why = f"asks for {asked}, and continues when the server answers with {_NEWEST}"
+            run.holds("lifecycle.version.client-prefers-latest", not goes_on, why)
+
+
+_ID: Final = "stdio.shutdown.escalates"
+
+
+@client_scenario(_ID, on=("stdio",))
+class IgnoresShutdown(FakeServer):
+    """Keeps running after its input was closed, and ignores SIGTERM."""
+
+    relay_commands = ("stubborn",)
+
+    async def judge(self, run: "ClientRun") -> None:
+        if run.exit_code is None:
+            why = "the client did not end by itself"
+            run.skip(_ID, why)
+        elif run.left_servers_running:
+            told = " after SIGTERM" if signal.SIGTERM in self.signals else ""
+            run.fail(_ID, f"leaves a server running that does not end by itself{told}")
+        else:
+            why = "kills a server without SIGTERM first"
+            run.holds(_ID, signal.SIGTERM in self.signals, why)
+
+
+@client_scenario("stdio.stderr-not-an-error-signal", on=("stdio",))
+class WritesToStderr(FakeServer):
+    """Writes harmless errors and warnings to stderr."""
+
+    relay_commands = ("stderr ERROR: this is only a check",)
+
+    async def judge(self, run: "ClientRun") -> None:
+        if run.is_initialized and run.usual_exit_code is not None:
+            why = "fails when the server writes to stderr"
+            run.holds("stdio.stderr-not-an-error-signal", run.ended_as_usual, why)
