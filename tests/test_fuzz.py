@@ -54,7 +54,7 @@ def test_any_bytes_make_a_case(data):
     assert case.messages
 
 
-def test_what_is_found_is_made_smaller_saved_and_repeated(tmp_path, capsys, monkeypatch):
+def test_a_failing_case_is_made_smaller_saved_and_repeated(tmp_path, capsys, monkeypatch):
     fatal = b'{"fatal":true}'
 
     def fragile(data: bytes) -> None:

@@ -46,7 +46,7 @@ PERSON = (
 )
 PATTERNS = {
     "say what it is": re.compile(
-        r"(?<!there )\b(?:is|are|was|were|be|being) (?:no|none)\b"
+        r"(?<![Tt]here )\b(?:is|are|was|were|be|being) (?:no|none)\b"
         r"(?! (?:longer|more|fewer|less|better|later|earlier|matter)\b)"
         r"|\bthere (?:is|are|was|were) none\b"
     ),

@@ -222,7 +222,7 @@ def test_without_keys_verification_fails_and_is_retried():
     asyncio.run(scenario())
 
 
-def test_one_who_gives_up_waiting_does_not_stop_the_fetch_for_others():
+def test_a_caller_that_gives_up_waiting_does_not_stop_the_fetch_for_others():
     async def scenario():
         published, gate = Published("a"), asyncio.Event()
 

@@ -390,7 +390,7 @@ def test_an_untrusted_certificate_is_reported_with_the_setting(tmp_path):
 
 def test_errors_are_shown_without_what_a_terminal_would_obey():
     response = HttpResponse(status=400, body=b'{"error": "x\\u001b[2J", "error_description": "y"}')
-    assert response.shown == "HTTP 400 x [2J: y"
+    assert response.summary == "HTTP 400 x [2J: y"
 
 
 def test_the_proxy_of_the_environment_is_used_and_inner_names_are_still_refused(monkeypatch):

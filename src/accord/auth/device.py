@@ -66,11 +66,11 @@ def start_device(
     try:
         response = yield request
     except NoResponse as error:
-        raise FlowFailed(STEP, asked=request.shown, came=error.reason, hint=error.hint) from None
+        raise FlowFailed(STEP, asked=request.summary, came=error.reason, hint=error.hint) from None
     said = response.object() or {}
     texts = [said.get(name) for name in ("device_code", "user_code", "verification_uri")]
     if not response.is_ok or not all(isinstance(each, str) and each for each in texts):
-        raise FlowFailed(STEP, asked=request.shown, came=response.shown)
+        raise FlowFailed(STEP, asked=request.summary, came=response.summary)
     return _code(said)
 
 

@@ -161,7 +161,7 @@ def find_resource_metadata(url: str, *, named: str | None = None) -> Flow[Resour
         said = response.object()
         if said is None:
             hint = "the server has to answer with the JSON object of RFC 9728"
-            failed = {"asked": request.shown, "came": response.shown, "hint": hint}
+            failed = {"asked": request.summary, "came": response.summary, "hint": hint}
             if named is not None and place == places[0]:
                 raise FlowFailed(STEP_RESOURCE, **failed)
             # Some servers answer every path with a page.
@@ -218,7 +218,7 @@ def find_server_metadata(issuer: str) -> Flow[ServerMetadata]:
             continue
         said = response.object()
         if said is None:
-            tried.append(f"{quote_url(place)} ({response.shown})")
+            tried.append(f"{quote_url(place)} ({response.summary})")
         elif not is_same_issuer(said.get("issuer"), issuer):
             # Metadata of another issuer is how one server impersonates another.
             tried.append(f"{quote_url(place)} (issuer {str(said.get('issuer'))[:100]!r})")
@@ -255,7 +255,7 @@ def _fetch(request: HttpRequest, step: str) -> Flow[HttpResponse | None]:
         return response
     if response.status >= 500 or response.status == 429:
         # Going on would mean a fallback because of a temporary fault.
-        raise _failure(step, request, response.shown, "try again later")
+        raise _failure(step, request, response.summary, "try again later")
     return None
 
 
@@ -309,4 +309,4 @@ def _get(url: str) -> HttpRequest:
 
 
 def _failure(step: str, request: HttpRequest, came: str, hint: str = "") -> FlowFailed:
-    return FlowFailed(step, asked=request.shown, came=came, hint=hint)
+    return FlowFailed(step, asked=request.summary, came=came, hint=hint)

@@ -284,7 +284,7 @@ def _send(request: HttpRequest, step: str) -> Flow[HttpResponse]:
     try:
         return (yield request)
     except NoResponse as error:
-        raise FlowFailed(step, asked=request.shown, came=error.reason, hint=error.hint) from None
+        raise FlowFailed(step, asked=request.summary, came=error.reason, hint=error.hint) from None
 
 
 def _read_token_response(
@@ -295,7 +295,7 @@ def _read_token_response(
     if not response.is_ok or isinstance(error, str):
         code = error if isinstance(error, str) else ""
         about = str(said.get("error_description", ""))
-        asked, came = request.shown, _without_secrets(response.shown, request)
+        asked, came = request.summary, _without_secrets(response.summary, request)
         if names_resource and _is_about_resource(code, about):
             hint = "the server does not accept the parameter resource: OAuth(resource='omit')"
             raise ResourceRejected(step, asked=asked, came=came, hint=hint)
@@ -311,15 +311,15 @@ def _read_token_response(
         )
     token, kind = said.get("access_token"), said.get("token_type")
     if not isinstance(token, str) or not token or len(token) > _LONGEST or not token.isascii():
-        came = f"{response.shown}, without an access_token"
+        came = f"{response.summary}, without an access_token"
         hint = "its token_endpoint has to answer with the JSON object of RFC 6749, section 5.1"
-        raise FlowFailed(step, asked=request.shown, came=came, hint=hint)
+        raise FlowFailed(step, asked=request.summary, came=came, hint=hint)
     if any(char.isspace() or not char.isprintable() for char in token):
-        raise FlowFailed(step, asked=request.shown, came="a token with spaces in it")
+        raise FlowFailed(step, asked=request.summary, came="a token with spaces in it")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         came = f"a token of type {str(kind)[:40]!r}"
         raise FlowFailed(
-            step, asked=request.shown, came=came, hint="only bearer tokens are supported"
+            step, asked=request.summary, came=came, hint="only bearer tokens are supported"
         )
     return said
 

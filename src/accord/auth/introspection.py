@@ -188,8 +188,8 @@ def _answer(response: HttpResponse, url: str) -> Mapping[str, Any]:
     found = response.object()
     if response.status != 200 or found is None:
         # Most likely our own credentials are wrong, not the caller's token.
-        log.error("introspection at %s was answered with %s", quote_url(url), response.shown)
-        raise AuthError(f"introspection failed: {response.shown}")
+        log.error("introspection at %s was answered with %s", quote_url(url), response.summary)
+        raise AuthError(f"introspection failed: {response.summary}")
     return found
 
 

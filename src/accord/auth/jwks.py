@@ -242,7 +242,7 @@ def fetch_keys(issuer: str, url: str | None = None) -> Flow[list[VerifyingKey]]:
     """
     response = yield _get(url if url is not None else (yield from _find_url(issuer)))
     if response.status != 200:
-        raise ValueError(f"{quote_url(response.url)} answered {response.shown}")
+        raise ValueError(f"{quote_url(response.url)} answered {response.summary}")
     keys = read_keys(response.object())
     if not keys:
         raise ValueError("none of the keys can verify a signature")
@@ -259,7 +259,7 @@ def _find_url(issuer: str) -> Flow[str]:
             continue
         said = response.object()
         if response.status != 200 or said is None:
-            tried.append(f"{quote_url(each)}: {response.shown}")
+            tried.append(f"{quote_url(each)}: {response.summary}")
             continue
         named = said.get("issuer")
         if named != issuer:

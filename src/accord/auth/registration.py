@@ -90,7 +90,7 @@ def register(
     try:
         response = yield request
     except NoResponse as error:
-        raise FlowFailed(STEP, asked=request.shown, came=error.reason, hint=error.hint) from None
+        raise FlowFailed(STEP, asked=request.summary, came=error.reason, hint=error.hint) from None
     said = response.object()
     if not response.is_ok or said is None or not isinstance(said.get("client_id"), str):
         hint = _manual_hint(redirect_uris)
@@ -100,7 +100,7 @@ def register(
                 "the server names no authorization server, so its operator may have to give you a "
                 'token: pass auth="..."'
             )
-        raise FlowFailed(STEP, asked=request.shown, came=response.shown, hint=hint)
+        raise FlowFailed(STEP, asked=request.summary, came=response.summary, hint=hint)
     return _read_registration(said, redirect_uris, scopes)
 
 

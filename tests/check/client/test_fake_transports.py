@@ -9,7 +9,7 @@ import sys
 import aiohttp
 import pytest
 
-from accord.check.fake_server.http_transport import FakeHttpTransport, RawResponse
+from accord.check.fake_server.http_transport import CannedResponse, FakeHttpTransport
 from accord.check.fake_server.server import FakeServer
 from accord.check.fake_server.stdio_transport import FakeStdioTransport
 from accord.testing import run_in_virtual_time
@@ -193,7 +193,7 @@ def test_a_stream_that_was_dropped_is_resumed_where_it_ended():
 def test_a_scenario_may_return_a_raw_response():
     class Refuses(FakeServer):
         def http(self, asked):
-            return RawResponse(418, {"x-why": "a check"}) if asked.name == "tools/list" else None
+            return CannedResponse(418, {"x-why": "a check"}) if asked.name == "tools/list" else None
 
     async def scenario(transport, client):
         await client.open()

@@ -68,7 +68,7 @@ class ReceivedRequest(msgspec.Struct):
         return message.get("method") if isinstance(message, dict) else None
 
 
-class RawResponse(msgspec.Struct):
+class CannedResponse(msgspec.Struct):
     """A raw response in place of one of the conversation.
 
     Attributes:
@@ -259,7 +259,7 @@ class FakeHttpTransport:
         elif request.method == "DELETE":
             await self._delete(request, send)
         else:
-            await _answer(send, RawResponse(405))
+            await _answer(send, CannedResponse(405))
 
     # -- Streamable HTTP
 
@@ -268,7 +268,7 @@ class FakeHttpTransport:
         http_session = self._find_session(request, opens=request.name == "initialize")
         if http_session is None:
             status = 404 if names.SESSION in request.headers else 400
-            await _answer(send, RawResponse(status))
+            await _answer(send, CannedResponse(status))
             return
         wanted = _requests_in(message)
         stream = _Stream(str(next(self._names)), {_key(each["id"]) for each in wanted})
@@ -277,7 +277,7 @@ class FakeHttpTransport:
             http_session.waiting[_key(each["id"])] = stream
         self._hear(http_session, request)
         if not wanted:
-            await _answer(send, RawResponse(202))
+            await _answer(send, CannedResponse(202))
             return
         more = {} if http_session.session is None else {names.SESSION: http_session.session}
         if self._fake.streams:
@@ -310,7 +310,7 @@ class FakeHttpTransport:
         body = b",".join(found)
         if isinstance(request.message, list):
             body = b"[" + body + b"]"
-        await _answer(send, RawResponse(200, {"content-type": _JSON, **headers}, body))
+        await _answer(send, CannedResponse(200, {"content-type": _JSON, **headers}, body))
 
     async def _send_events(
         self,
@@ -347,12 +347,12 @@ class FakeHttpTransport:
     async def _get(self, request: ReceivedRequest, receive: _Receive, send: _Send) -> None:
         http_session = self._find_session(request, opens=False)
         if http_session is None:
-            await _answer(send, RawResponse(404 if names.SESSION in request.headers else 400))
+            await _answer(send, CannedResponse(404 if names.SESSION in request.headers else 400))
             return
         last = request.headers.get("last-event-id", "0").partition("-")[0]
         stream = http_session.streams.get(last, http_session.standing)
         if stream is http_session.standing and not self._fake.listens:
-            await _answer(send, RawResponse(405))
+            await _answer(send, CannedResponse(405))
         else:
             await self._send_events(stream, request, receive, send, {})
 
@@ -361,7 +361,7 @@ class FakeHttpTransport:
         if http_session is not None:
             http_session.line.end("the client ended the session")
             await http_session.close()
-        await _answer(send, RawResponse(404 if http_session is None else 204))
+        await _answer(send, CannedResponse(404 if http_session is None else 204))
 
     def end_session(self, line: RawConnection) -> None:
         """Forget a session: requests that name it are answered with 404."""
@@ -424,10 +424,10 @@ class FakeHttpTransport:
         if request.method != "POST" or known is None:
             # A request of Streamable HTTP: its client shall fall back.
             await _answer(
-                send, RawResponse(self._fake.refusal if request.path == self._path else 404)
+                send, CannedResponse(self._fake.refusal if request.path == self._path else 404)
             )
             return
-        await _answer(send, RawResponse(202))
+        await _answer(send, CannedResponse(202))
         self._hear(known, request)
 
 
@@ -488,7 +488,7 @@ def _head(status: int, headers: Mapping[str, str]) -> JsonObject:
     return {"type": "http.response.start", "status": status, "headers": shown}
 
 
-async def _answer(send: _Send, answer: RawResponse) -> None:
+async def _answer(send: _Send, answer: CannedResponse) -> None:
     headers = dict(answer.headers)
     if answer.is_cut:
         # Announce more than is sent, so that the server drops the connection.

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import msgspec
 
 from accord.check.fake_server import browser
-from accord.check.fake_server.http_transport import RawResponse
+from accord.check.fake_server.http_transport import CannedResponse
 from accord.check.fake_server.server import FakeServer
 from accord.types import JsonObject, RevisionId
 
@@ -56,7 +56,7 @@ class ProtectedFakeServer(FakeServer):
         """The scheme, host and port of the server."""
         return str(self.fake_transport.origin)
 
-    def http(self, request: "ReceivedRequest") -> RawResponse | None:
+    def http(self, request: "ReceivedRequest") -> CannedResponse | None:
         if request.path in PROTECTED:
             given = request.headers.get("authorization", "")
             scheme, _, token = given.partition(" ")
@@ -68,20 +68,20 @@ class ProtectedFakeServer(FakeServer):
             )
         if request.path in (SERVER_METADATA, OPENID_METADATA) and self.has_metadata:
             return _json(self._metadata())
-        answers: dict[str, Callable[[ReceivedRequest], RawResponse]] = {
+        answers: dict[str, Callable[[ReceivedRequest], CannedResponse]] = {
             f"{self.place}/register": self._register,
             f"{self.place}/authorize": self._authorize,
             f"{self.place}/token": self._token,
-            "/callback-of-the-check": lambda _: RawResponse(200),
+            "/callback-of-the-check": lambda _: CannedResponse(200),
         }
         answer = answers.get(request.path)
-        return RawResponse(404) if answer is None else answer(request)
+        return CannedResponse(404) if answer is None else answer(request)
 
-    def _challenge(self) -> RawResponse:
+    def _challenge(self) -> CannedResponse:
         said = "Bearer"
         if self.names_metadata is not None:
             said += f' resource_metadata="{self.origin}{self.names_metadata}"'
-        return RawResponse(401, {"www-authenticate": said})
+        return CannedResponse(401, {"www-authenticate": said})
 
     def _metadata(self) -> JsonObject:
         return {
@@ -95,7 +95,7 @@ class ProtectedFakeServer(FakeServer):
             "token_endpoint_auth_methods_supported": ["none", "client_secret_post"],
         }
 
-    def _register(self, request: "ReceivedRequest") -> RawResponse:
+    def _register(self, request: "ReceivedRequest") -> CannedResponse:
         metadata = request.message if isinstance(request.message, dict) else {}
         id = secrets.token_urlsafe(8)
         uris = metadata.get("redirect_uris")
@@ -104,7 +104,7 @@ class ProtectedFakeServer(FakeServer):
             {**metadata, "client_id": id, "token_endpoint_auth_method": "none"}, status=201
         )
 
-    def _authorize(self, request: "ReceivedRequest") -> RawResponse:
+    def _authorize(self, request: "ReceivedRequest") -> CannedResponse:
         wanted = parse_fields(request)
         code = secrets.token_urlsafe(8)
         self.codes[code] = wanted
@@ -113,9 +113,9 @@ class ProtectedFakeServer(FakeServer):
             back["state"] = wanted.get("state", "") if self.state is None else self.state
         target = wanted.get("redirect_uri", f"{self.origin}/callback-of-the-check")
         join = "&" if urlsplit(target).query else "?"
-        return RawResponse(302, {"location": f"{target}{join}{urlencode(back)}"})
+        return CannedResponse(302, {"location": f"{target}{join}{urlencode(back)}"})
 
-    def _token(self, request: "ReceivedRequest") -> RawResponse:
+    def _token(self, request: "ReceivedRequest") -> CannedResponse:
         wanted = parse_fields(request)
         begun = self.codes.pop(wanted.get("code", ""), None)
         if begun is None:
@@ -136,5 +136,5 @@ def parse_fields(request: "ReceivedRequest") -> dict[str, str]:
     return {name: values[0] for name, values in parse_qs(text).items()}
 
 
-def _json(value: object, *, status: int = 200) -> RawResponse:
-    return RawResponse(status, {"content-type": "application/json"}, msgspec.json.encode(value))
+def _json(value: object, *, status: int = 200) -> CannedResponse:
+    return CannedResponse(status, {"content-type": "application/json"}, msgspec.json.encode(value))

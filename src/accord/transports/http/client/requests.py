@@ -29,10 +29,10 @@ class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes | None = None
 
     def __repr__(self) -> str:
-        return f"HttpRequest({self.shown!r})"
+        return f"HttpRequest({self.summary!r})"
 
     @property
-    def shown(self) -> str:
+    def summary(self) -> str:
         """Method and URL for messages to users: no query, no secrets."""
         return f"{self.method} {quote_url(self.url)}"
 
@@ -62,7 +62,7 @@ class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
         return found if isinstance(found, dict) else None
 
     @property
-    def shown(self) -> str:
+    def summary(self) -> str:
         """The status, and the text of an OAuth error, for messages to users."""
         said = self.object() or {}
         error, about = said.get("error"), said.get("error_description")
