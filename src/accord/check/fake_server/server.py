@@ -271,7 +271,7 @@ class FakeServer:
 
     # -- HTTP
 
-    def http(self, request: "ReceivedRequest") -> "RawResponse | None":
+    def http(self, request: "ReceivedRequest") -> "CannedResponse | None":
         """Return a raw response to an HTTP request; None leaves it to the conversation."""
         return None
 

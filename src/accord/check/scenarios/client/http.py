@@ -127,7 +127,7 @@ class ForgetsTheSession(FakeServer):
 
     has_forgotten = False
 
-    def http(self, request: "ReceivedRequest") -> "RawResponse | None":
+    def http(self, request: "ReceivedRequest") -> "CannedResponse | None":
         if not self.has_forgotten and _is_work(request) and self.lines:
             self.has_forgotten = True
             self.fake_transport.end_session(self.lines[0])
@@ -154,7 +154,7 @@ class ForgetsTheSessionBetweenPages(PagedLists):
 
     has_forgotten = False
 
-    def http(self, request: "ReceivedRequest") -> "RawResponse | None":
+    def http(self, request: "ReceivedRequest") -> "CannedResponse | None":
         message = request.message
         params = message.get("params") if isinstance(message, dict) else None
         has_cursor = isinstance(params, dict) and "cursor" in params
