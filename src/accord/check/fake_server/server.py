@@ -15,7 +15,7 @@ from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
-    from accord.check.fake_server.http_transport import ReceivedRequest
+    from accord.check.fake_server.http_transport import CannedResponse, ReceivedRequest
 
 TOOLS: Final[tuple[Mapping[str, object], ...]] = (
     {
