@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import accord
-from accord.cli.advice import in_options
+from accord.cli.connection import in_options
 
 SOURCES = Path(accord.__file__).parent
 OF_PYTHON = ("OAuth(", "ClientKey(", 'auth="', "open_browser=", "trust=[", "redirect_port")

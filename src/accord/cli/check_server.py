@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from msgspec.structs import replace
 
 from accord.cli import reporting
-from accord.cli.advice import in_options
-from accord.cli.call_plans import announce_plan, plan_form, show_plan
-from accord.cli.connection import add_auth_options, auth_of, oauth_of
+from accord.cli.connection import add_auth_options, auth_of, in_options, oauth_of
 from accord.cli.options import (
     UsageError,
     add_env,
@@ -21,6 +19,7 @@ from accord.cli.options import (
     one_of,
     seconds,
 )
+from accord.cli.reporting import announce_plan, plan_form, show_plan
 from accord.cli.target import add_target, command_of, demand_target, locate
 from accord.cli.terminal import complain, progress
 from accord.errors import ConnectFailed

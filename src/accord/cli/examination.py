@@ -29,7 +29,7 @@ from accord.bindings.answers import explain
 from accord.bindings.challenge import AuthChallenge, bearer_challenge
 from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type
 from accord.bindings.shown import shown_url
-from accord.cli.advice import in_options
+from accord.cli.connection import in_options
 from accord.cli.options import spoken_revisions
 from accord.cli.token_facts import token_facts
 from accord.client import connect

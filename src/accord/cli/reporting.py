@@ -15,11 +15,12 @@ from accord.cli.options import (
     output_file,
     spoken_revision,
 )
-from accord.cli.terminal import complain, painter, say, width
+from accord.cli.terminal import complain, note, painter, say, width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from accord.check.probing.calls import CallPlan
     from accord.check.report import Report
     from accord.types import RevisionId
 
@@ -198,3 +199,32 @@ def _add_date(report: "Report") -> "Report":
         return report
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return replace(report, setting=replace(report.setting, at=now))
+
+
+# -- plans of calls, shown before the first call, or with `--plan` instead of calls
+
+
+def plan_form(form: str | None) -> str:
+    """Return the form of a plan: text, or JSON where that was asked for.
+
+    Raises:
+        UsageError: it has no such form.
+    """
+    if form not in (None, "text", "json"):
+        raise UsageError(f"--plan is shown as text or json, not {form}")
+    return form or "text"
+
+
+def show_plan(plan: "CallPlan", form: str, target: str) -> None:
+    """Print a plan as what the command was asked for."""
+    from accord.check.rendering.plan import as_json, as_text
+
+    say(as_json(plan, target) if form == "json" else f"{as_text(plan)}\n")
+
+
+def announce_plan(plan: "CallPlan") -> None:
+    """Print a plan to stderr before the result; nothing if the server lists no tools."""
+    from accord.check.rendering.plan import as_text
+
+    if plan.called or plan.not_called:
+        note(as_text(plan))

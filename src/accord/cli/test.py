@@ -7,10 +7,9 @@ from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.call_plans import announce_plan, plan_form, show_plan
 from accord.cli.connection import add_options, reach
 from accord.cli.options import UsageError, add_tools, one_of, output_file
-from accord.cli.reporting import display_target
+from accord.cli.reporting import announce_plan, display_target, plan_form, show_plan
 from accord.cli.target import add_target, demand_target
 from accord.cli.terminal import complain, interruptible, painter, progress, say
 
