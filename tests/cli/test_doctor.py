@@ -12,7 +12,7 @@ import pytest
 
 from accord import Server
 from accord.auth.discovery import ResourceMetadata
-from accord.cli.examination import Examination
+from accord.cli.doctor_steps import Diagnosis
 from accord.cli.token_facts import token_facts
 from support.http_server import free_port, serving
 from support.issuer import token
@@ -102,14 +102,14 @@ def test_every_step_of_a_good_server_is_shown():
 def test_a_fault_is_named_with_what_to_change(behaviour, name, verdict, change):
     async def main():
         async with scripted(**behaviour) as script:
-            examination = Examination(script.url)
-            await examination.run()
-            (step,) = [each for each in examination.steps if each.name == name]
+            diagnosis = Diagnosis(script.url)
+            await diagnosis.run()
+            (step,) = [each for each in diagnosis.steps if each.name == name]
             assert step.verdict == verdict
             assert change in step.change
             assert step.asked
-            assert examination.is_sound == (verdict != "failed")
-            assert examination.is_reachable
+            assert diagnosis.is_sound == (verdict != "failed")
+            assert diagnosis.is_reachable
 
     run(main())
 
@@ -142,12 +142,12 @@ def test_another_kind_of_server_is_named(answer, verdict, told):
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            examination = Examination(f"http://127.0.0.1:{port}/mcp")
-            await examination.run()
-            (step,) = [each for each in examination.steps if each.name == "http"]
+            diagnosis = Diagnosis(f"http://127.0.0.1:{port}/mcp")
+            await diagnosis.run()
+            (step,) = [each for each in diagnosis.steps if each.name == "http"]
             assert step.verdict == verdict
             assert told.format(port=port) in f"{step.came} {step.change}"
-            assert "SECRET" not in str(examination.steps)
+            assert "SECRET" not in str(diagnosis.steps)
 
     run(main())
 

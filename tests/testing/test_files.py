@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from accord.testing import Recording, files
-from accord.testing.files import create_next, open_private
+from accord.testing.recording import create_next, open_private
 
 
 @pytest.fixture

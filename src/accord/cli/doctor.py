@@ -2,16 +2,12 @@
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from accord.cli.connection import add_auth_options, auth_of
 from accord.cli.options import UsageError, one_of, seconds
 from accord.cli.terminal import harmless, painter, say
-
-if TYPE_CHECKING:
-    from accord.cli.examination import Examination, Step
-
 
 _ABOUT = """\
 Walk from the name of a server to its first list, and print every step: DNS, TCP, TLS, HTTP, the
@@ -71,22 +67,22 @@ def run(options: argparse.Namespace) -> int:
         _ = parts.port
     except ValueError:
         raise UsageError(f"{options.url[:200]} has a port that does not exist") from None
-    from accord.cli.examination import Examination
+    from accord.cli.doctor_steps import Diagnosis
 
     paint = painter()
-    examination = Examination(
+    diagnosis = Diagnosis(
         options.url,
         auth=auth_of(options),
         headers=dict(options.header),
         seconds=options.timeout,
         report=(lambda _step: None) if as_json else lambda step: say(_line(step, paint)),
     )
-    asyncio.run(examination.run())
+    asyncio.run(diagnosis.run())
     if as_json:
-        say(_as_json(examination))
-    if not examination.is_reachable:
+        say(_as_json(diagnosis))
+    if not diagnosis.is_reachable:
         return 2
-    return 0 if examination.is_sound else 1
+    return 0 if diagnosis.is_sound else 1
 
 
 def _not_a_url(target: str) -> str:
@@ -105,7 +101,7 @@ def _not_a_url(target: str) -> str:
     )
 
 
-def _line(step: "Step", paint: Any) -> str:
+def _line(step: "DoctorStep", paint: Any) -> str:
     verdict = paint(_STYLES[step.verdict], f"{step.verdict:8}")
     lines = [f"{verdict} {step.name:{_WIDEST}}  {harmless(step.came)}"]
     if step.verdict in ("warning", "failed"):
@@ -115,14 +111,14 @@ def _line(step: "Step", paint: Any) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _as_json(examination: "Examination") -> str:
+def _as_json(diagnosis: "Diagnosis") -> str:
     import msgspec
 
-    verdicts = [each.verdict for each in examination.steps]
+    verdicts = [each.verdict for each in diagnosis.steps]
     worst = next((each for each in ("failed", "warning") if each in verdicts), "ok")
     shown = {
-        "target": examination.url,
+        "target": diagnosis.url,
         "verdict": worst,
-        "steps": msgspec.to_builtins(examination.steps),
+        "steps": msgspec.to_builtins(diagnosis.steps),
     }
     return json.dumps(shown, indent=2, ensure_ascii=False) + "\n"

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, Final
 
 from accord.cli.options import UsageError
-from accord.cli.target import Place
+from accord.cli.target import ServerPlace
 
 # Hosts on this machine cannot connect to the address that means all addresses.
 _ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104
 _LISTING: Final = 30.0
 
 
-def launch_config(place: Place, options: Sequence[str]) -> str:
+def launch_config(place: ServerPlace, options: Sequence[str]) -> str:
     """Return the configuration, as JSON, for hosts that launch a server over stdio.
 
     The interpreter and the file are named by their full paths: hosts have neither the PATH of a
@@ -40,7 +40,7 @@ def launch_config(place: Place, options: Sequence[str]) -> str:
     return _config(place, entry)
 
 
-def url_config(place: Place, host: str, port: int, path: str = "/mcp") -> str:
+def url_config(place: ServerPlace, host: str, port: int, path: str = "/mcp") -> str:
     """Return the configuration, as JSON, for hosts that connect to a server over HTTP."""
     if port == 0:
         raise UsageError("--print-config needs the port that hosts connect to: --port 8000")
@@ -48,16 +48,16 @@ def url_config(place: Place, host: str, port: int, path: str = "/mcp") -> str:
     return _config(place, {"type": "http", "url": f"http://{name}:{port}{path}"})
 
 
-def _config(place: Place, entry: dict[str, Any]) -> str:
+def _config(place: ServerPlace, entry: dict[str, Any]) -> str:
     name = place.file.stem if place.file is not None else place.module.rpartition(".")[2]
     return json.dumps({"mcpServers": {name: entry}}, indent=2) + "\n"
 
 
-def _module_target(place: Place) -> str:
+def _module_target(place: ServerPlace) -> str:
     return f"{place.module}:{place.object}" if place.object else place.module
 
 
-def _import_folders(place: Place) -> list[str]:
+def _import_folders(place: ServerPlace) -> list[str]:
     """Return the import folders that the host must set: our environment does not reach it."""
     wanted = [Path(__file__).parents[2]]
     if place.file is None:

@@ -164,7 +164,7 @@ def write_report(
         options: the parsed command line.
         is_private: whether new files are for their owner alone, as those about real conversations.
     """
-    from accord.testing.files import open_private
+    from accord.testing.recording import open_private
 
     for path in options.output:
         own = form if len(options.output) == 1 else _form_of(path, form)

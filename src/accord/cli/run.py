@@ -5,7 +5,7 @@ import sys
 from typing import Any, Final
 
 from accord.cli.options import UsageError, port, seconds
-from accord.cli.target import Place, load, locate
+from accord.cli.target import ServerPlace, load, locate
 from accord.cli.terminal import complain, say
 
 _ABOUT = """\
@@ -105,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _host_config(place: Place, options: argparse.Namespace) -> str:
+def _host_config(place: ServerPlace, options: argparse.Namespace) -> str:
     from accord.cli.host_config import launch_config, url_config
 
     if options.http:

@@ -36,7 +36,7 @@ _SHOWN: Final = 5
 _LONGEST_LINE: Final = 80
 
 
-class Place(NamedTuple):
+class ServerPlace(NamedTuple):
     """Where a server stands: a file or a module, and the object in it, if one is named."""
 
     shown: str
@@ -108,7 +108,7 @@ def command_of(target: str, following: Sequence[str], command: Sequence[str]) ->
     return [sys.executable, "-P", "-m", "accord.cli.main", "run", place.target]
 
 
-def locate(target: str, following: Sequence[str] = ()) -> Place:
+def locate(target: str, following: Sequence[str] = ()) -> ServerPlace:
     """Find the file or module that was meant, without importing it.
 
     Raises:
@@ -119,11 +119,11 @@ def locate(target: str, following: Sequence[str] = ()) -> Place:
     if path.is_dir() and not (name and (path / "__init__.py").is_file()):
         raise UsageError(f"{where} is a folder; name the file in it{_files_in(path)}")
     if path.is_file() and path.suffix == ".py":
-        return Place(_short(where), path, _module_name(path), name)
+        return ServerPlace(_short(where), path, _module_name(path), name)
     if path.suffix == ".py" and not _is_command_line(where):
         raise UsageError(f"there is no file {where}{_neighbours(path)}")
     if _OBJECT.fullmatch(where) and _is_module(where):
-        return Place(where, None, where, name)
+        return ServerPlace(where, None, where, name)
     raise UsageError(_nothing_there(where, path, following))
 
 
@@ -226,7 +226,7 @@ def _some(names: Iterable[str]) -> str:
 # -- importing it
 
 
-def load(place: Place) -> "Server[Any]":
+def load(place: ServerPlace) -> "Server[Any]":
     """Import the user's code and return its one server.
 
     Raises:
@@ -253,7 +253,7 @@ def _look_in(folder: Path) -> None:
         sys.path.insert(0, str(folder))
 
 
-def _import(place: Place) -> ModuleType:
+def _import(place: ServerPlace) -> ModuleType:
     if place.file is None:
         _look_in(Path.cwd())
         return import_module(place.module)
@@ -286,13 +286,13 @@ def _module_name(path: Path) -> str:
 # -- what went wrong in the user's code
 
 
-def _syntax(error: SyntaxError, place: Place) -> str:
+def _syntax(error: SyntaxError, place: ServerPlace) -> str:
     file = _short(error.filename or place.shown)
     line = " ".join((error.text or "").split())[:_LONGEST_LINE]
     return f"{file}:{error.lineno or 1}: {error.msg}" + (f": {line}" if line else "")
 
 
-def _failed_import(error: Exception, place: Place) -> str:
+def _failed_import(error: Exception, place: ServerPlace) -> str:
     where = _frame(error.__traceback__) or place.shown
     if isinstance(error, ModuleNotFoundError) and error.name:
         if f"{place.module}.".startswith(f"{error.name}."):
@@ -339,7 +339,7 @@ def _short(file: str) -> str:
 # -- the server in it
 
 
-def _find_object(module: ModuleType, place: Place) -> "Server[Any]":
+def _find_object(module: ModuleType, place: ServerPlace) -> "Server[Any]":
     from accord.server import Server
 
     found: Any = module
@@ -359,7 +359,7 @@ def _find_object(module: ModuleType, place: Place) -> "Server[Any]":
     return found
 
 
-def _call_factory(factory: Any, place: Place) -> Any:
+def _call_factory(factory: Any, place: ServerPlace) -> Any:
     try:
         return factory()
     except Exception as error:
@@ -369,7 +369,7 @@ def _call_factory(factory: Any, place: Place) -> Any:
         ) from None
 
 
-def _only(module: ModuleType, place: Place) -> "Server[Any]":
+def _only(module: ModuleType, place: ServerPlace) -> "Server[Any]":
     from accord.server import Server
 
     for name in _USUAL_NAMES:
@@ -390,14 +390,14 @@ def _servers(module: ModuleType) -> "dict[str, Server[Any]]":
     return {name: each for name, each in vars(module).items() if isinstance(each, Server)}
 
 
-def _which(servers: Iterable[str], place: Place) -> str:
+def _which(servers: Iterable[str], place: ServerPlace) -> str:
     names = list(servers)
     if not names:
         return ""
     return f": {_some(names)}; say which, as in {place.shown}:{names[0]}"
 
 
-def _instead(module: ModuleType, place: Place) -> str:
+def _instead(module: ModuleType, place: ServerPlace) -> str:
     """Guess what the author did instead of putting a server at the top of the file."""
     own = {
         name: each

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from accord.testing.authorization import unattended
     from accord.testing.clock import run_in_virtual_time
-    from accord.testing.connection import Connected, connected
+    from accord.testing.connection import Connected, TappedWire, connected
     from accord.testing.recording import ProtocolBroken, Recording
     from accord.testing.surface import SurfaceChanged, check_surface, surface_of
-    from accord.testing.wires import TappedWire
 
 __all__ = [
     "Connected",
@@ -32,7 +31,7 @@ _HOMES = {
     "ProtocolBroken": "recording",
     "Recording": "recording",
     "SurfaceChanged": "surface",
-    "TappedWire": "wires",
+    "TappedWire": "connection",
     "check_surface": "surface",
     "connected": "connection",
     "run_in_virtual_time": "clock",

@@ -12,18 +12,18 @@ from accord import Client, Server
 from accord.client import ConnectOptions, blocking
 from accord.client.connect import connect
 from accord.client.options import Settings
+from accord.protocol.exchange import Exchange
 from accord.testing.recording import ProtocolBroken, Recording
-from accord.testing.wires import TappedWire
 from accord.transports.asgi import HttpApp
 from accord.transports.memory import MemoryWire
 from accord.transports.process import Launch, Process
-from accord.transports.wire import Wire
+from accord.transports.wire import Lost, Receive, Watcher, Wire
 
 TransportName: TypeAlias = Literal["memory", "stdio", "http", "http-stream", "sse"]
 TRANSPORTS: Final[tuple[TransportName, ...]] = get_args(TransportName)
 
 Maker: TypeAlias = Callable[[], Server[Any]]
-Target: TypeAlias = Server[Any] | HttpApp | Maker | Sequence[str] | str | Path
+ServerUnderTest: TypeAlias = Server[Any] | HttpApp | Maker | Sequence[str] | str | Path
 """A server, a function that makes one, an ASGI app of ours, a command, a Python file, or a URL."""
 
 _FORMS: Final[Mapping[TransportName, Literal["http", "sse"]]] = {
@@ -38,7 +38,7 @@ _PASSED_ON: Final = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 
 
 def connected(
-    target: Target,
+    target: ServerUnderTest,
     *,
     transport: TransportName = "memory",
     allow: Iterable[str] = PRACTICE,
@@ -78,7 +78,7 @@ class Connected:
 
     def __init__(
         self,
-        target: Target,
+        target: ServerUnderTest,
         transport: TransportName,
         allow: tuple[str, ...],
         recording: Recording,
@@ -138,12 +138,58 @@ class Connected:
             error.add_note(str(broken))
 
 
+class TappedWire:
+    """Passes everything on as it is, and lets a recording observe it first."""
+
+    def __init__(self, inner: Wire, recording: Recording) -> None:
+        self.inner = inner
+        self._recording = recording
+
+    def watch(self, watcher: Watcher) -> None:
+        """Serve this party, where the wire wants to know."""
+        if hasattr(self.inner, "watch"):
+            self.inner.watch(watcher)
+
+    @property
+    def congested(self) -> bool:
+        """Whether the server is slow to read."""
+        return self.inner.congested
+
+    async def open(self, receive: Receive, lost: Lost) -> None:
+        """Make the connection."""
+        recording = self._recording
+
+        def record_and_receive(data: bytes) -> None:
+            recording.observe("server", data)
+            receive(data)
+
+        await self.inner.open(record_and_receive, lost)
+
+    def write(self, data: bytes, exchange: Exchange | None = None) -> None:
+        """Send one message."""
+        # Before it is sent: in memory the answer is there when the call returns.
+        self._recording.observe("client", data)
+        self.inner.write(data, exchange)
+
+    async def writable(self) -> None:
+        """Wait until the server has read most of what was sent."""
+        await self.inner.writable()
+
+    async def close(self) -> None:
+        """End the connection in good order."""
+        await self.inner.close()
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        self.inner.abort()
+
+
 class _Tapped:
     """A target in the form that `connect` takes, whose wire is listened to."""
 
     def __init__(
         self,
-        target: Target,
+        target: ServerUnderTest,
         transport: TransportName,
         options: ConnectOptions,
         recording: Recording,
@@ -180,7 +226,7 @@ class _Tapped:
         return Process(Launch(command=command, env=variables, **launch))
 
 
-def _server(target: Target, where: str = "in memory") -> Server[Any]:
+def _server(target: ServerUnderTest, where: str = "in memory") -> Server[Any]:
     server: Any = target
     if callable(target) and not isinstance(target, Server | HttpApp):
         server = target()
@@ -192,7 +238,7 @@ def _server(target: Target, where: str = "in memory") -> Server[Any]:
     return server
 
 
-def _app(target: Target, transport: TransportName) -> HttpApp:
+def _app(target: ServerUnderTest, transport: TransportName) -> HttpApp:
     if isinstance(target, HttpApp):
         return target
     # Without grace: the test has ended, and the results of its calls are not needed.
@@ -203,11 +249,11 @@ def _app(target: Target, transport: TransportName) -> HttpApp:
     )
 
 
-def _is_url(target: Target) -> TypeGuard[str]:
+def _is_url(target: ServerUnderTest) -> TypeGuard[str]:
     return isinstance(target, str) and target.startswith(("http://", "https://"))
 
 
-def _command(target: Target) -> tuple[Sequence[str], Mapping[str, str]]:
+def _command(target: ServerUnderTest) -> tuple[Sequence[str], Mapping[str, str]]:
     """Say how a target is launched, and with which variables."""
     if isinstance(target, str | os.PathLike):
         return [sys.executable, os.fspath(target)], {}

@@ -12,7 +12,7 @@ import pytest
 
 if TYPE_CHECKING:
     from accord.client import blocking
-    from accord.testing.connection import Connected, Target, TransportName
+    from accord.testing.connection import Connected, ServerUnderTest, TransportName
     from accord.types import RevisionId
 
 _FIXTURES: Final = frozenset({"accord_link", "connect_to", "accord_client", "accord_snapshot"})
@@ -81,7 +81,7 @@ class AccordLink:
     def __repr__(self) -> str:
         return f"<AccordLink {self.transport} {self.revision}>"
 
-    def connect(self, target: "Target | None" = None, **options: Any) -> "Connected":
+    def connect(self, target: "ServerUnderTest | None" = None, **options: Any) -> "Connected":
         """Connect over this link; takes what `accord.testing.connected` takes.
 
         Args:

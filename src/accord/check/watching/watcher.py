@@ -22,8 +22,8 @@ from accord.check.replay import decidable
 from accord.check.report import Findings, Report, build
 from accord.protocol.monitor import Monitor, Verdict, VerdictName
 from accord.protocol.violation import Violation
-from accord.testing.files import create_next
 from accord.testing.masking import Masks
+from accord.testing.recording import create_next
 from accord.trace import HttpFacts, Party, Record, Transport
 
 __all__ = ["Copy", "Watcher", "merged"]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
 
 
-Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
+StepVerdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
 _SOON: Final = 14 * 86_400
 _BODY: Final = 4_096
@@ -51,11 +51,11 @@ _METADATA: Final = frozenset({"resource metadata", "authorization server", "endp
 _REVISION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 
 
-class Step(msgspec.Struct, kw_only=True):
+class DoctorStep(msgspec.Struct, kw_only=True):
     """One step: what was asked, what came, and what to change where that is not right."""
 
     name: str
-    verdict: Verdict
+    verdict: StepVerdict
     asked: str = ""
     came: str = ""
     change: str = ""
@@ -76,7 +76,7 @@ class _Refused(msgspec.Struct):
     error: _Error
 
 
-class Examination:
+class Diagnosis:
     """Walks from the name of a server to its first list.
 
     Args:
@@ -93,11 +93,11 @@ class Examination:
         *,
         auth: Auth | None = None,
         seconds: float = 10.0,
-        report: Callable[[Step], object] = lambda _step: None,
+        report: Callable[[DoctorStep], object] = lambda _step: None,
         headers: dict[str, str] | None = None,
     ) -> None:
         self.url = url
-        self.steps: list[Step] = []
+        self.steps: list[DoctorStep] = []
         self._auth = auth
         self._seconds = seconds
         self._report = report
@@ -134,8 +134,8 @@ class Examination:
         except _Stopped:
             pass
 
-    def _note(self, name: str, verdict: Verdict, *, change: str = "", **facts: str) -> None:
-        step = Step(name=name, verdict=verdict, change=in_options(change), **facts)
+    def _note(self, name: str, verdict: StepVerdict, *, change: str = "", **facts: str) -> None:
+        step = DoctorStep(name=name, verdict=verdict, change=in_options(change), **facts)
         self.steps.append(step)
         self._report(step)
 
@@ -298,7 +298,7 @@ class Examination:
             found = await sender.run(find_resource_metadata(self.url, named=named))
         except FlowFailed as error:
             # Clients go on without metadata that the server did not announce.
-            verdict: Verdict = "warning" if isinstance(error, UnreadableMetadata) else "failed"
+            verdict: StepVerdict = "warning" if isinstance(error, UnreadableMetadata) else "failed"
             self._note(name, verdict, asked=error.asked, came=error.came, change=error.hint)
             return None
         if found is None:
@@ -401,7 +401,7 @@ class Examination:
     def _read_token(self, token: str) -> None:
         asked = "the token itself, not verified here"
         facts = token_facts(token, self._resource, time.time())
-        verdict: Verdict = "warning" if facts.faults else "ok"
+        verdict: StepVerdict = "warning" if facts.faults else "ok"
         change = "; ".join(facts.faults)
         self._note("token", verdict, asked=asked, came=facts.description, change=change)
 
