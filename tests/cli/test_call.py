@@ -238,11 +238,11 @@ def test_the_end_of_input_declines(good):
 
 
 MISTAKES = [
-    (["add"], "add lacks a (integer); add a=..."),
-    (["kinds"], "kinds lacks number (number), flag (boolean), colour (blue|red), words (list of"),
+    (["add"], "add needs a (integer); add a=..."),
+    (["kinds"], "kinds needs number (number), flag (boolean), colour (blue|red), words (list of"),
     (["ad", "a=1"], "there is no tool ad; did you mean add?"),
     (["zzzzzz"], "there is no tool zzzzzz; there are add, kinds, work, refuse, book, decide"),
-    (["greet", "name=x"], "there is no tool greet, but a prompt: add --prompt"),
+    (["greet", "name=x"], "there is no tool greet, but a prompt of that name: add --prompt"),
     (["add", "a=one"], "argument a of add: expected integer, got 'one'"),
     (["add", "a=1", "a=2"], "argument a of add: given 2 times, expected one integer"),
     (["add", "a=1", "bb=2"], "add has no argument bb; did you mean b?"),
@@ -250,9 +250,9 @@ MISTAKES = [
     (["add", "1"], "'1' is not an argument; expected key=value, or key:=JSON"),
     (["add", "a:=x"], "a:= takes JSON; 'x' is not JSON: "),
     (["add", "--json", "[1]"], "--json takes an object of arguments, such as '{\"a\": 1}'"),
-    (["greet", "--prompt"], "greet lacks name; add name=..."),
+    (["greet", "--prompt"], "greet needs name; add name=..."),
     (["gret", "--prompt"], "there is no prompt gret; did you mean greet?"),
-    (["note://{name}"], "note://{name} lacks name; add name=..."),
+    (["note://{name}"], "note://{name} needs name; add name=..."),
     (["note://x", "name=y"], "note://x takes no arguments; only a template has {variables}"),
     (["note://{", "name=y"], "note://{ is not a URI template: "),
     ([], "call needs the NAME of a tool; accord list good.py shows them"),
@@ -273,7 +273,7 @@ def test_a_mistake_is_explained_in_one_line(accord, good, words, said):
         ([], "call needs a TARGET and the NAME of a tool, a resource or a prompt"),
         (["--", "sh"], "call needs a TARGET and the NAME of a tool, a resource or a prompt"),
         (["goof.py"], "there is no file goof.py; did you mean good.py?"),
-        (["sh", "server.sh", "add"], "sh is a command, and commands stand after --: -- sh server"),
+        (["sh", "server.sh", "add"], "sh is a command; write it after --: -- sh server"),
         (["good.py", "add", "--wat"], "there is no option --wat"),
     ],
 )

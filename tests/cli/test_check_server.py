@@ -120,7 +120,7 @@ def test_a_revision_that_no_check_speaks_is_refused(accord):
     for check in (("server", "x.py"), ("client", "--", "x", "{url}")):
         done = accord("check", check[0], "--revision", "2026-07-28", *check[1:])
         assert done.returncode == 2
-        assert "2026-07-28 opens without a handshake, and cannot be checked yet" in done.stderr
+        assert "2026-07-28 has no handshake and cannot be checked yet" in done.stderr
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_the_check(accord, tmp_path):

@@ -126,7 +126,7 @@ def test_a_fault_is_named_with_what_to_change(behaviour, name, verdict, change):
         (
             b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\n<h1>!",
             "warning",
-            "is it the URL of an MCP server?",
+            "check the URL: MCP servers often end in /mcp",
         ),
     ],
     ids=["redirect", "other protocol", "page"],
@@ -218,7 +218,7 @@ def test_people_get_a_line_for_each_step():
             assert code == 0
             assert "ok       dns " in out
             assert "warning  pkce " in out
-            assert "change: state code_challenge_methods_supported" in out
+            assert "change: publish code_challenge_methods_supported" in out
 
     run(main())
 

@@ -81,7 +81,7 @@ def test_a_server_without_tokens_is_named_beside_those_with_tokens(store):
             code, out, _ = forget("https://other.example/mcp")
             assert code == 0
             assert "nothing is stored for https://other.example/mcp" in out
-            assert f"there is for {script.url}" in out
+            assert f"stored are tokens for {script.url}" in out
 
     run(main())
 

@@ -65,7 +65,7 @@ def test_an_empty_server_is_not_an_error(accord, on_terminal, tmp_path):
     path.write_text("from accord import Server\nserver = Server('empty')\n")
     done = accord("list", path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert "it offers nothing" in on_terminal("list", path)[1]
+    assert "the server offers nothing" in on_terminal("list", path)[1]
 
 
 def test_a_command_stands_after_two_dashes(accord, good):
@@ -162,9 +162,9 @@ def test_a_list_that_the_server_refuses_is_exit_code_1(accord, tmp_path):
     ("args", "said"),
     [
         ([], "list needs a TARGET: a URL, a Python file, a module, or -- and a command"),
-        (["sh", "server.sh"], "sh is a command, and commands stand after --: -- sh server.sh"),
+        (["sh", "server.sh"], "sh is a command; write it after --: -- sh server.sh"),
         (["good.py", "--", "x"], "either good.py or the command after --, not both"),
-        (["good.py", "more"], "list takes one TARGET; more is too much"),
+        (["good.py", "more"], "list takes one TARGET; unexpected more"),
         (["--", "no-such-command"], "no-such-command: could not be started: 'no-such-command' was"),
         (["good.py", "--cwd", "nowhere"], "--cwd: there is no folder nowhere"),
         (["good.py", "--env", "X"], "argument --env: 'X' is not a variable, expected K=V"),
@@ -175,7 +175,7 @@ def test_a_list_that_the_server_refuses_is_exit_code_1(accord, tmp_path):
         ),
         (
             ["good.py", "--revision", "2026-07-28"],
-            "2026-07-28 opens without a handshake, and cannot be spoken yet",
+            "2026-07-28 has no handshake and cannot be spoken yet",
         ),
         (["good.py", "--format", "xml"], "unknown format 'xml'; known: text, json"),
     ],

@@ -9,6 +9,7 @@ import pytest
 
 from accord.cli import reporting
 from accord.cli.main import main
+from accord.cli.options import add_options
 from check.sessions import NEW, opening, request, result, text_of
 
 BAD = [*opening(), request(2, "ping"), result(2), {**request(2, "ping"), "t": 1}]
@@ -127,12 +128,12 @@ def test_a_report_that_cannot_be_written_is_complained_about(bad, tmp_path, caps
     assert capsys.readouterr().err.startswith("accord: /dev/full: ")
     with pytest.raises(SystemExit):
         main(["check", "trace", str(bad), "--output", str(tmp_path)])
-    assert f"{tmp_path}: Is a directory" in capsys.readouterr().err
+    assert f"{tmp_path} is a folder" in capsys.readouterr().err
 
 
 def test_options_have_the_agreed_defaults():
     parser = argparse.ArgumentParser()
-    reporting.add_options(parser)
+    add_options(parser, reporting.REPORT_OPTIONS)
     assert vars(parser.parse_args([])) == {"format": None, "output": [], "quiet": False}
     assert parser.parse_args(["--output", "a"]).output == [Path("a")]
 

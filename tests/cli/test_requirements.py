@@ -128,7 +128,7 @@ def test_an_unknown_id_is_refused_with_a_hint(accord, given, hint):
 def test_conditions_that_nothing_fits_say_so(accord):
     done = accord("requirements", "--area", "ping", "--level", "must-not")
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "accord: no requirement fits these conditions\n"
+    assert done.stderr == "accord: no requirement matches these options\n"
 
 
 def test_a_terminal_gets_wrapped_columns_and_colours(on_terminal):

@@ -1,4 +1,4 @@
-"""A connection to a server for the length of one command."""
+"""The connection of a command to a server: options, authorization, errors."""
 
 import argparse
 import os
@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from accord.cli.options import (
+    BEARER,
+    HEADER,
+    Option,
     UsageError,
-    add_bearer,
-    add_env,
-    add_header,
+    env_option,
     given_token,
     one_of,
     seconds,
@@ -50,71 +51,62 @@ _MEANT: Final[dict[str, _Grant]] = {
 _GRANTS: Final = tuple(_MEANT)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what every command has that talks to a server."""
-    add_env(parser, "server")
-    parser.add_argument("--cwd", metavar="DIR", type=Path, help="the folder the server runs in")
-    parser.add_argument(
-        "--timeout",
-        metavar="S",
-        type=seconds,
-        help="seconds to wait for the server to start, and for each answer (default: 30 and 60)",
+def connection_options() -> tuple[Option, ...]:
+    """Return the options of every command that connects to a server."""
+    return (
+        env_option("server"),
+        Option("--cwd", "DIR", "the folder the server runs in", Path),
+        Option(
+            "--timeout",
+            "S",
+            "seconds to wait for the server to start, and for each answer (default: 30 and 60)",
+            seconds,
+        ),
+        Option("--revision", "R", f"the revision to speak: {', '.join(spoken_revisions())}"),
+        *auth_options(),
     )
-    parser.add_argument(
-        "--revision", metavar="R", help=f"the revision to speak: {', '.join(spoken_revisions())}"
-    )
-    add_auth_options(parser)
 
 
-def add_auth_options(parser: argparse.ArgumentParser, then: str = "and keep it") -> None:
-    """Add the options for headers, tokens and OAuth; `then` says what becomes of a token."""
-    add_header(parser)
-    add_bearer(parser)
-    parser.add_argument(
-        "--oauth",
-        action="store_true",
-        help=f"obtain a token as the server asks for it, {then}",
-    )
-    parser.add_argument(
-        "--client-id",
-        metavar="ID",
-        help=f"with --oauth: a client that was registered by hand; {_SECRET} may hold its secret",
-    )
-    parser.add_argument(
-        "--issuer",
-        metavar="URL",
-        help="with --oauth: the only authorization server to trust; required with a secret",
-    )
-    parser.add_argument(
-        "--redirect-uri",
-        metavar="URI",
-        help="with --oauth: where on this machine that client is registered to be sent back to",
-    )
-    parser.add_argument(
-        "--scope",
-        metavar="S",
-        action="append",
-        help="with --oauth: a scope to ask for; may be repeated",
-    )
-    parser.add_argument(
-        "--grant",
-        metavar="G",
-        help=f"with --oauth: {', '.join(_GRANTS)} (default: {_GRANTS[0]})",
+def auth_options(then: str = "and keep it") -> tuple[Option, ...]:
+    """Return the options for headers, tokens and OAuth; `then` says what happens to a token."""
+    return (
+        HEADER,
+        BEARER,
+        Option("--oauth", None, f"obtain a token as the server asks for it, {then}"),
+        Option(
+            "--client-id",
+            "ID",
+            f"with --oauth: a client that was registered by hand; {_SECRET} may hold its secret",
+        ),
+        Option(
+            "--issuer",
+            "URL",
+            "with --oauth: the only authorization server to trust; required with a secret",
+        ),
+        Option(
+            "--redirect-uri",
+            "URI",
+            "with --oauth: the redirect URI of that client, on this machine",
+        ),
+        Option(
+            "--scope", "S", "with --oauth: a scope to ask for; may be repeated", is_repeated=True
+        ),
+        Option("--grant", "G", f"with --oauth: {', '.join(_GRANTS)} (default: {_GRANTS[0]})"),
     )
 
 
 def auth_of(options: argparse.Namespace) -> "Auth | None":
-    """Return what the command line says about authorization, for `connect`.
+    """Return the `auth` of `connect` that the command line asks for.
 
     Raises:
-        UsageError: it contradicts itself, or names what does not exist.
+        UsageError: options contradict each other, or a value is unknown.
     """
     if options.bearer is not None and options.oauth:
         raise UsageError("either --bearer or --oauth, not both")
     if options.oauth:
         return oauth_of(options)
     for name in ("client_id", "issuer", "redirect_uri", "scope", "grant"):
-        if getattr(options, name) is not None:
+        if getattr(options, name) not in (None, []):
             raise UsageError(f"--{name.replace('_', '-')} goes with --oauth")
     token = given_token(options)
     if token is None:
@@ -130,12 +122,12 @@ def auth_of(options: argparse.Namespace) -> "Auth | None":
 def oauth_of(
     options: argparse.Namespace, *, name: str = "accord command line", is_kept: bool = True
 ) -> "OAuth":
-    """Return how a token is obtained, as the command line says.
+    """Return the `OAuth` that the command line asks for.
 
     Args:
-        options: the parsed command line, with what `add_auth_options` added.
-        name: what a person reads when asked for consent.
-        is_kept: whether tokens outlive this process, and earlier ones are used.
+        options: the parsed command line, with the options of `auth_options`.
+        name: the name of the client that the user sees when asked for consent.
+        is_kept: whether tokens are stored, and stored ones are used.
     """
     try:
         from accord.auth import MemoryStore, OAuth
@@ -147,11 +139,11 @@ def oauth_of(
             client_name=name,
             store=None if is_kept else MemoryStore(),
             client_id=options.client_id,
-            # Never an argument: every user of this machine can read those.
+            # Not an option: every user of this machine can read the arguments of a process.
             client_secret=os.environ.get(_SECRET) if options.client_id else None,
             issuer=options.issuer,
             redirect_uri=options.redirect_uri,
-            scopes=options.scope,
+            scopes=options.scope or None,
             grant=_MEANT[grant],
         )
     except ValueError as error:
@@ -159,7 +151,7 @@ def oauth_of(
 
 
 class _Stderr:
-    """What the server prints to stderr, kept until it is shown."""
+    """The last lines that the server printed to stderr, kept until they are shown."""
 
     def __init__(self) -> None:
         self.kept: deque[str] = deque(maxlen=_STDERR_SHOWN)
@@ -188,11 +180,11 @@ def talk(
     """Connect to the target, do the work, and return the exit code.
 
     Args:
-        options: the parsed command line, with what `add_options` added.
-        target: what was named; empty where a command stands after `--`.
-        following: the words after it, for advice.
-        work: what to do; returns the exit code.
-        shows_stderr: whether what the server says on stderr is shown although all is well.
+        options: the parsed command line, with the options of `connection_options`.
+        target: the TARGET; empty if there is a command after `--`.
+        following: the words after it, for error messages.
+        work: called with the client; returns the exit code.
+        shows_stderr: whether the server's stderr is shown even if nothing fails.
         callbacks: for `connect`.
     """
     import asyncio
@@ -210,13 +202,13 @@ def reach(
     run: "Callable[[Any, ConnectOptions], int]",
     **callbacks: Any,
 ) -> int:
-    """Find out how the target is reached, hand that over, and complain where it cannot be.
+    """Find out how to reach the target, call `run` with that, and report errors.
 
     Args:
-        options: the parsed command line, with what `add_options` added.
-        target: what was named; empty where a command stands after `--`.
-        following: the words after it, for advice.
-        run: takes what `connect` takes; returns the exit code.
+        options: the parsed command line, with the options of `connection_options`.
+        target: the TARGET; empty if there is a command after `--`.
+        following: the words after it, for error messages.
+        run: called with the arguments of `connect`; returns the exit code.
         callbacks: for `connect`.
     """
     stderr = _Stderr()
@@ -266,11 +258,11 @@ def _settings(
     if options.cwd is not None and not options.cwd.is_dir():
         raise UsageError(f"--cwd: there is no folder {options.cwd}")
     settings: ConnectOptions = {
-        # A command typed in a shell is expected to see the shell's variables.
+        # Users expect that a command typed in a shell sees the shell's variables.
         "env": {**os.environ, **dict(options.env)},
         "cwd": options.cwd,
         "stderr": stderr,
-        **callbacks,  # type: ignore[typeddict-item]  # callbacks of ours, by their names there
+        **callbacks,  # type: ignore[typeddict-item]  # by their names in ConnectOptions
     }
     if options.revision is not None:
         settings["revision"] = spoken_revision(options.revision)
@@ -297,9 +289,9 @@ def _unreachable(error: ConnectFailed, stderr: _Stderr, *, is_ours: bool) -> int
     return 2
 
 
-# -- advice of the library, in the options of the command line
+# -- error messages of the library, with options instead of parameters
 
-# From parameters in Python to options in a shell, the longest first.
+# Advice with Python parameters, and the same with options; the longest first.
 _WORDS: Final = tuple(
     (re.compile(advice), typed)
     for advice, typed in (
@@ -313,10 +305,7 @@ _WORDS: Final = tuple(
         ),
         (r"pass OAuth\(client_id=\.\.\.\)", "name it: --client-id ID"),
         (r"another redirect_port or redirect_uri", "another --redirect-uri"),
-        (
-            r"^redirect_uri is (.*), and no redirect_port beside it$",
-            r"--redirect-uri is \1",
-        ),
+        (r"^redirect_uri is (.*), and no redirect_port beside it$", r"--redirect-uri is \1"),
         (
             r"OAuth\(grant='client_credentials'\) or 'device', pass open_browser=,",
             "--grant client-credentials or --grant device,",
@@ -332,7 +321,7 @@ _WORDS: Final = tuple(
         (r", or allow more time with OAuth\(timeout=\.\.\.\)", ""),
         (
             r"pass OAuth\(store=FileStore\(path\)\) with .*, or OAuth\(store=MemoryStore\(\)\)",
-            "let it be written, or give a token with --bearer TOKEN",
+            "make it writable, or give a token with --bearer TOKEN",
         ),
         (
             r"keep tokens where files can be locked: OAuth\(store=FileStore\(path\)\)",
@@ -341,18 +330,18 @@ _WORDS: Final = tuple(
         (r"\bin trust=\[\.\.\.\]", "in OAuth(trust=[...])"),
     )
 )
-# What is left has no option, and may have another call within.
-_OF_PROGRAMS: Final = re.compile(r"\b(?:OAuth|ClientKey)\((?:[^()]|\([^()]*\))*\)")
+# Calls that have no option; they may contain another call.
+_PYTHON_CALL: Final = re.compile(r"\b(?:OAuth|ClientKey)\((?:[^()]|\([^()]*\))*\)")
 
 
 def in_options(text: str) -> str:
     """Replace the parameters in an error message by options of the command line.
 
-    What has no option is marked as something for a program.
+    Parameters without an option are marked "in a program".
 
     >>> in_options("ask for other scopes with OAuth(scopes=[...])")
     'ask for other scopes with --scope S'
     """
     for advice, typed in _WORDS:
         text = advice.sub(typed, text)
-    return _OF_PROGRAMS.sub(r"\g<0> in a program", text)
+    return _PYTHON_CALL.sub(r"\g<0> in a program", text)

@@ -1,4 +1,4 @@
-"""Every step from a name to the first list of a server, each with what was asked and what came."""
+"""The steps of `accord doctor`, from DNS to the first list of the server."""
 
 import asyncio
 import contextlib
@@ -52,7 +52,7 @@ _REVISION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 
 
 class DoctorStep(msgspec.Struct, kw_only=True):
-    """One step: what was asked, what came, and what to change where that is not right."""
+    """One step: the request, the answer, and what to change if the step is not ok."""
 
     name: str
     verdict: StepVerdict
@@ -62,7 +62,7 @@ class DoctorStep(msgspec.Struct, kw_only=True):
 
 
 class _Stopped(Exception):
-    """Nothing further can be found out."""
+    """No further step makes sense."""
 
 
 class _Error(msgspec.Struct):
@@ -77,11 +77,11 @@ class _Refused(msgspec.Struct):
 
 
 class Diagnosis:
-    """Walks from the name of a server to its first list.
+    """Connects to a server step by step, and keeps the result of each step.
 
     Args:
         url: of the server.
-        auth: a token, or what obtains one; None goes as far as it is possible without.
+        auth: a token, or an `OAuth` that obtains one; None skips the steps that need one.
         seconds: how long one step may take.
         report: called with each step as soon as it is done.
         headers: sent to the server with every request.
@@ -113,7 +113,7 @@ class Diagnosis:
 
     @property
     def is_reachable(self) -> bool:
-        """Whether the server could be talked to at all."""
+        """Whether the server could be reached at all."""
         lost = {each.name for each in self.steps if each.verdict == "failed"}
         return not lost & {"dns", "tcp", "tls"}
 
@@ -123,7 +123,7 @@ class Diagnosis:
         return all(each.verdict != "failed" for each in self.steps)
 
     async def run(self) -> None:
-        """Take all steps, up to the first after which no other makes sense."""
+        """Take the steps in order, until one fails so that no further step makes sense."""
         steps: list[Callable[[], Awaitable[None]]] = [self._resolve, self._connect]
         if self._is_secure:
             steps.append(self._shake_hands)
@@ -169,7 +169,7 @@ class Diagnosis:
                 continue
             writer.close()
             if refused:
-                change = "clients lose time on addresses where nothing listens"
+                change = "remove addresses where nothing listens: clients lose time on them"
                 came = "; ".join(refused)[:300]
                 return self._note("tcp", "warning", asked=asked, came=came, change=change)
             return self._note("tcp", "ok", asked=asked, came=f"connected to {address}")
@@ -187,7 +187,7 @@ class Diagnosis:
             change = f"serve a certificate that is valid for {self._host}, with its chain"
             return self._stop("tls", asked=asked, came=error.verify_message, change=change)
         except (OSError, TimeoutError) as error:
-            change = "is it perhaps plain HTTP on this port?"
+            change = "check the port: it may speak plain HTTP"
             return self._stop("tls", asked=asked, came=_reason(error), change=change)
         tls: Any = writer.get_extra_info("ssl_object")
         ends = ssl.cert_time_to_seconds(tls.getpeercert()["notAfter"])
@@ -201,18 +201,18 @@ class Diagnosis:
     # -- the server
 
     async def _ask(self) -> None:
-        """Send `initialize` without a token and see what the server makes of it."""
+        """Send `initialize` without a token and look at the answer."""
         asked = f"POST {self._format} initialize, without a token"
         try:
             async with asyncio.timeout(self._seconds):
                 status, headers, body = await self._post()
         except (OSError, TimeoutError, ValueError, AccordError) as error:
-            change = "is it an HTTP server?"
+            change = "check the URL: this may not be an HTTP server"
             return self._stop("http", asked=asked, came=_reason(error), change=change)
         kind = media_type(headers.get("Content-Type"))
         came = explain(status, kind, body) if status >= 300 else f"HTTP {status} {kind}".strip()
         if status < 300 and kind not in ACCEPT_BOTH.split(", "):
-            change = "is it the URL of an MCP server? they often end in /mcp"
+            change = "check the URL: MCP servers often end in /mcp"
             self._note("http", "warning", asked=asked, came=came, change=change)
         elif status < 300:
             self._note("http", "ok", asked=asked, came=f"{came}: open to every caller")
@@ -221,7 +221,7 @@ class Diagnosis:
             self._note("http", "ok", asked=asked, came=f"HTTP {status}: protected")
             self._read_challenge(headers.getall("WWW-Authenticate", []))
         elif status in (404, 405):
-            # It may still be of the older form; connecting will say.
+            # It may be a server of the older form; a later step finds out.
             change = "check the path; servers often use /mcp"
             self._note("http", "warning", asked=asked, came=came, change=change)
         elif 300 <= status < 400:
@@ -283,7 +283,7 @@ class Diagnosis:
         if not self._is_protected:
             return
         named = None if self._challenge is None else self._challenge.resource_metadata
-        policy = AddressPolicy.beside(self.url)  # that of clients
+        policy = AddressPolicy.beside(self.url)  # as clients use it
         async with GuardedSender(policy, seconds=self._seconds) as sender:
             self._resource = await self._find_resource(sender, named)
             found = await self._find_server(sender, named)
@@ -302,7 +302,7 @@ class Diagnosis:
             self._note(name, verdict, asked=error.asked, came=error.came, change=error.hint)
             return None
         if found is None:
-            change = "publish it (RFC 9728); clients fall back to the way of the first revision"
+            change = "publish it (RFC 9728); clients fall back to the rules of 2025-03-26"
             self._note(name, "warning", asked=asked, came="none", change=change)
         elif not found.authorization_servers:
             change = "name at least one in authorization_servers"
@@ -343,7 +343,7 @@ class Diagnosis:
         if server.registration_endpoint is not None:
             self._note("registration", "ok", asked=asked, came=server.registration_endpoint)
         elif server.client_id_metadata_document_supported:
-            came = "clients name themselves by the URL of their metadata"
+            came = "clients may use the URL of their metadata as client ID"
             self._note("registration", "ok", asked=asked, came=came)
         else:
             change = "clients need OAuth(client_id=...) or --client-id, registered by hand"
@@ -355,7 +355,9 @@ class Diagnosis:
             change = "support PKCE with S256"
             self._note("pkce", "failed", asked=asked, came=came, change=change)
         elif methods is None and not server.is_assumed:
-            change = "state code_challenge_methods_supported: some clients refuse otherwise"
+            change = (
+                "publish code_challenge_methods_supported: some clients refuse servers without it"
+            )
             self._note("pkce", "warning", asked=asked, came=came, change=change)
         else:
             self._note("pkce", "ok", asked=asked, came=came)
@@ -364,7 +366,7 @@ class Diagnosis:
 
     async def _use(self) -> None:
         failed = {each.name for each in self.steps if each.verdict == "failed"}
-        # A token that is given needs none of the metadata; one that is to be obtained does.
+        # A given token needs no metadata; obtaining one does.
         is_given = isinstance(self._auth, str | Bearer)
         if failed and not (is_given and failed <= _METADATA):
             return
@@ -376,7 +378,7 @@ class Diagnosis:
         if self._is_protected and isinstance(self._auth, str):
             self._read_token(self._auth)
         elif self._is_protected:
-            self._auth = _Watched(self._auth, self._read_token)
+            self._auth = _ShowingAuth(self._auth, self._read_token)
         asked = f"initialize at {self._format}"
         try:
             connecting = connect(
@@ -424,8 +426,8 @@ class Diagnosis:
         return shown_url(self.url)
 
 
-class _Watched:
-    """Shows the first token that was obtained."""
+class _ShowingAuth:
+    """Passes an auth on, and shows the first token that it obtains."""
 
     def __init__(self, inner: Any, show: Callable[[str], None]) -> None:
         self._inner = inner
@@ -445,7 +447,7 @@ class _Watched:
 
 
 def _advice(body: bytes) -> str:
-    """Say what to change about a refused initialize, by what the answer says itself."""
+    """Return what to change after a refused initialize, from the error in its body."""
     offered = spoken_revisions()
     try:
         error = msgspec.json.decode(body, type=_Refused).error
@@ -457,7 +459,7 @@ def _advice(body: bytes) -> str:
         return "see the log of the server"
     return (
         f"the server names {', '.join(spoken)}; accord speaks {', '.join(offered)}: let the server "
-        "speak one of these, or use a client of the revision that it names"
+        "speak one of these, or use a client for the revision that it names"
     )
 
 

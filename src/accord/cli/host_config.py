@@ -1,4 +1,4 @@
-"""The entry of a host's configuration that launches a server, from any folder and without PATH."""
+"""The entry for a server in a host's configuration; it works from any folder and without PATH."""
 
 import json
 import os
@@ -21,17 +21,17 @@ def launch_config(place: ServerPlace, options: Sequence[str]) -> str:
     """Return the configuration, as JSON, for hosts that launch a server over stdio.
 
     The interpreter and the file are named by their full paths: hosts have neither the PATH of a
-    virtual environment nor the current folder. Some take no other commands than well-known ones, so
-    it is the interpreter that is launched and not the script `accord`.
+    virtual environment nor the current folder. Some accept well-known commands only, so the
+    interpreter is launched and not the script `accord`.
 
     Args:
         place: the file or module that has the server.
         options: further options of `accord run`.
     """
     if not sys.executable:
-        raise UsageError("the path of this Python is not known; write the configuration by hand")
+        raise UsageError("the path of this Python is unknown; write the configuration by hand")
     target = place.target if place.file is not None else _module_target(place)
-    # -P: a file in the host's folder must not be taken for a module of the standard library.
+    # -P: a file in the host's folder must not hide a module of the standard library.
     args = ["-P", "-m", "accord", "run", target, *options]
     entry: dict[str, Any] = {"command": os.path.abspath(sys.executable), "args": args}
     folders = _import_folders(place)
@@ -58,7 +58,7 @@ def _module_target(place: ServerPlace) -> str:
 
 
 def _import_folders(place: ServerPlace) -> list[str]:
-    """Return the import folders that the host must set: our environment does not reach it."""
+    """Return the folders for PYTHONPATH: hosts do not pass our environment on."""
     wanted = [Path(__file__).parents[2]]
     if place.file is None:
         wanted += _folders_of(place.module.partition(".")[0])
@@ -79,7 +79,7 @@ def _folders_of(package: str) -> list[Path]:
 
 
 def _default_folders() -> set[str]:
-    """Return where this Python looks for modules when it is started with an empty environment."""
+    """Return the import path of this Python in an empty environment."""
     code = "import json, sys; print(json.dumps(sys.path))"
     try:
         done = subprocess.run(  # noqa: S603  # the interpreter that runs this
@@ -92,4 +92,4 @@ def _default_folders() -> set[str]:
         )
         return {os.path.realpath(each) for each in json.loads(done.stdout) if each}
     except (OSError, ValueError, subprocess.SubprocessError):
-        return set()  # then they are named, which does no harm
+        return set()  # then all folders are named, which does no harm

@@ -1,4 +1,4 @@
-"""`accord list`: what a server offers."""
+"""`accord list`: show what a server offers."""
 
 import argparse
 import json
@@ -7,9 +7,16 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from accord.cli.arguments import describe
-from accord.cli.connection import add_options, talk
-from accord.cli.options import one_of
-from accord.cli.target import add_target, demand_target
+from accord.cli.connection import connection_options, talk
+from accord.cli.options import (
+    TARGET,
+    TARGET_USAGE,
+    TEXT_OR_JSON,
+    Commands,
+    add_command,
+    one_of,
+)
+from accord.cli.target import demand_target
 from accord.cli.terminal import complain, harmless, painter, say, width
 from accord.types import Prompt, Resource, ResourceTemplate, Tool
 
@@ -24,7 +31,7 @@ _ABOUT = """\
 Show the tools, resources, resource templates and prompts of a server.
 
 TARGET is a URL, or a Python file or module with a Server (server.py, server.py:name,
-package.module:name); a command line stands after --. If stdout is not a terminal, every entry
+package.module:name), or a command line after --. If stdout is not a terminal, every entry
 is one line: kind, name and description, separated by tabs. If the server answers one of its lists
 with an error, the others are shown, and the error is printed to stderr.
 
@@ -45,20 +52,19 @@ class _Row(NamedTuple):
     about: str
 
 
-def register(commands: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    options = (*TARGET, TEXT_OR_JSON, *connection_options())
+    add_command(
+        commands,
         "list",
+        run,
+        options,
         help="show what a server offers",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
+        usage=TARGET_USAGE,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
-    add_target(parser)
-    parser.add_argument(
-        "--format", metavar="F", default="text", help="text or json (default: text)"
-    )
-    add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -110,7 +116,7 @@ def _as_text(client: "Client", lists: "Lists") -> str:
         chosen = [row for row in rows if row.kind == kind]
         lines += ["", paint("bold", f"{kind}s"), *_table(chosen, columns, paint)]
     if not rows and not lists.failed:
-        lines += ["", "it offers nothing"]
+        lines += ["", "the server offers nothing"]
     return "".join(f"{line}\n" for line in lines)
 
 

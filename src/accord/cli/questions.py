@@ -1,4 +1,4 @@
-"""What a server asks of its user: answered by options, or put to the person at the terminal."""
+"""Questions of a server to its user: answered by `--answer`, or by the user at the terminal."""
 
 import json
 import sys
@@ -10,16 +10,16 @@ from accord.cli.terminal import harmless, note
 from accord.types import ElicitParams
 
 _YES: Final = ("y", "yes", "true")
-# What stands for the one field of a form that has none.
+# The key of `--answer` for a form without fields.
 _AGREEMENT: Final = {"agree": None}
 
 
-class _Lacking(Exception):
-    """A form cannot be filled in: a field has no answer, and there is no person to ask."""
+class _NoAnswer(Exception):
+    """A form cannot be filled in: a field has no answer, and there is no terminal to ask on."""
 
 
 def read_answers(words: list[str]) -> dict[str, tuple[str, bool]]:
-    """Read what `--answer` gives: by the name of a field a text, and whether it is JSON.
+    """Return the answers of `--answer` by field: the text, and whether it is JSON.
 
     Raises:
         UsageError: one is not key=value.
@@ -30,11 +30,11 @@ def read_answers(words: list[str]) -> dict[str, tuple[str, bool]]:
 def ask_user(
     question: ElicitParams, given: Mapping[str, tuple[str, bool]] | None = None
 ) -> dict[str, Any] | bool:
-    """Fill in a form; the end of input (Ctrl-D) declines, and so does a field without an answer.
+    """Fill in a form, or decline: at the end of input (Ctrl-D), or if a field has no answer.
 
     Args:
-        question: what the server asks.
-        given: answers by the name of a field, from the command line; the rest is asked.
+        question: the form of the server.
+        given: answers by field, from the command line; the other fields are asked for.
     """
     note(f"the server asks: {question.message}")
     if question.url is not None:
@@ -55,14 +55,14 @@ def ask_user(
     except EOFError:
         note("\ndeclined")
         return False
-    except _Lacking as lacking:
-        note(f"declined: {lacking}")
+    except _NoAnswer as error:
+        note(f"declined: {error}")
         return False
     return {name: value for name, value in answers.items() if value is not None}
 
 
 def is_interactive() -> bool:
-    """Tell whether a person can read what is asked and type an answer."""
+    """Whether a user can read questions on stderr and answer on stdin."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
@@ -70,12 +70,12 @@ def _ask_agreement(given: Mapping[str, tuple[str, bool]]) -> bool:
     if "agree" in given:
         return given["agree"][0].lower() in _YES
     if not is_interactive():
-        raise _Lacking("there is no terminal to answer on; add --answer agree=yes")
+        raise _NoAnswer("there is no terminal to answer on; add --answer agree=yes")
     return _line("agree? [y/N] ").lower() in _YES
 
 
 def _line(prompt: str) -> str:
-    # Not input(): it writes the prompt to stdout, where the result goes.
+    # Not input(), which writes the prompt to stdout: that is for the result.
     sys.stderr.write(harmless(" ".join(prompt.split("\n"))))
     sys.stderr.flush()
     line = sys.stdin.readline()
@@ -94,7 +94,7 @@ def _field(
         if default is not None or not is_required:
             return default
         kind = type_name(schema)
-        raise _Lacking(f"there is no terminal to answer on; add --answer {name}=... ({kind})")
+        raise _NoAnswer(f"there is no terminal to answer on; add --answer {name}=... ({kind})")
     about = schema.get("description") or schema.get("title")
     if about:
         note(f"  {about}")
@@ -117,4 +117,4 @@ def _take_given(name: str, schema: dict[str, Any], given: tuple[str, bool]) -> A
     try:
         return json.loads(text) if is_json else read_value(text, schema)
     except ValueError as error:
-        raise _Lacking(f"--answer {name}: {error}") from None
+        raise _NoAnswer(f"--answer {name}: {error}") from None

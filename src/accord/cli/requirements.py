@@ -1,4 +1,4 @@
-"""`accord requirements`: the catalogue, filtered, as a list, a table or full cards."""
+"""`accord requirements`: show the catalogue as a list, as a table, or in full."""
 
 import argparse
 import json
@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from accord.cli.options import UsageError, did_you_mean, one_of
+from accord.cli.options import Commands, Option, UsageError, add_command, did_you_mean, one_of
 from accord.cli.terminal import complain, painter, say, width
 from accord.types import REVISION_IDS, RevisionId
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _ABOUT = """\
 Show the requirements of the protocol: what each says, which party it binds, where it holds.
 
-Exit code: 0 shown, even if none fits; 2 there is no such requirement, level, area or party.
+Exit code: 0 shown, even if none match; 2 there is no such requirement, level, area or party.
 """
 _EXAMPLES = f"""\
 examples:
@@ -35,40 +35,42 @@ checks: wire (recorded traffic), server-probe, client-probe, process, http-probe
 Paint = Callable[[str, str], str]
 
 
-def register(commands: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    options = (
+        Option("ids", "ID", "show all about these requirements", nargs="*"),
+        Option(
+            "--revision",
+            "R",
+            f"those that hold in this revision: {', '.join(REVISION_IDS)}; may be repeated",
+            is_repeated=True,
+        ),
+        Option("--level", "L", "those of this level, such as must"),
+        Option("--area", "A", "those of this area, such as tools"),
+        Option("--party", "P", "those that bind this party, such as server"),
+        Option("--check", "C", "those that are checked this way, such as wire"),
+        Option("--format", "F", "text, json or markdown (default: text)", default="text"),
+    )
+    add_command(
+        commands,
         "requirements",
+        run,
+        options,
         help="show the requirements of the protocol",
         usage="%(prog)s [options] [ID ...]",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
-    parser.add_argument("ids", nargs="*", metavar="ID", help="show all about these requirements")
-    parser.add_argument(
-        "--revision",
-        action="append",
-        metavar="R",
-        help=f"those that hold in this revision: {', '.join(REVISION_IDS)}; may be repeated",
-    )
-    parser.add_argument("--level", metavar="L", help="those of this level, such as must")
-    parser.add_argument("--area", metavar="A", help="those of this area, such as tools")
-    parser.add_argument("--party", metavar="P", help="those that bind this party, such as server")
-    parser.add_argument("--check", metavar="C", help="those that are checked so, such as wire")
-    parser.add_argument(
-        "--format", metavar="F", default="text", help="text, json or markdown (default: text)"
-    )
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the requirements that were asked for."""
+    """Print the requirements that match the options."""
     render = {"text": _text, "json": _json, "markdown": _markdown}
     form = one_of(options.format, tuple(render), "format")
-    revisions = [one_of(each, REVISION_IDS, "revision") for each in options.revision or ()]
+    revisions = [one_of(each, REVISION_IDS, "revision") for each in options.revision]
     rows = _select(options, revisions)
     if not rows:
-        complain("no requirement fits these conditions")
+        complain("no requirement matches these options")
     if options.ids and form == "text":
         say("\n".join(_card(row, painter()) for row in rows))
     else:

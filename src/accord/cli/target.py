@@ -1,6 +1,6 @@
-"""What a command is pointed at: a Python file or module with a `Server`, a command line, a URL.
+"""Targets of commands: a Python file or module with a `Server`, a command line, or a URL.
 
-Every mistake ends in one line that names the cause and the way out.
+Every error message is one line with the cause and what to do.
 """
 
 import importlib.util
@@ -31,13 +31,13 @@ _ADDRESS: Final = re.compile(
     rf"|(?:{_LOCAL})",
     re.IGNORECASE,
 )
-# A longer list does not help to choose.
+# Names in a list of suggestions.
 _SHOWN: Final = 5
 _LONGEST_LINE: Final = 80
 
 
 class ServerPlace(NamedTuple):
-    """Where a server stands: a file or a module, and the object in it, if one is named."""
+    """The file or module of a server, and the name of the object in it, if given."""
 
     shown: str
     file: Path | None
@@ -46,7 +46,7 @@ class ServerPlace(NamedTuple):
 
     @property
     def target(self) -> str:
-        """The same place, found from any folder."""
+        """The target that names this place from any folder."""
         where = self.module if self.file is None else str(self.file.absolute())
         return f"{where}:{self.object}" if self.object else where
 
@@ -54,26 +54,11 @@ class ServerPlace(NamedTuple):
 # -- naming
 
 
-def add_target(parser: "argparse.ArgumentParser") -> None:
-    """Add how any server is named: by a TARGET, or by a command line after `--`."""
-    from argparse import SUPPRESS
-
-    parser.usage = "%(prog)s [options] TARGET\n       %(prog)s [options] -- COMMAND ..."
-    parser.add_argument(
-        "target",
-        metavar="TARGET",
-        nargs="?",
-        default="",
-        help="the server: a URL, or a Python file or module with a Server",
-    )
-    parser.add_argument("rest", nargs="*", help=SUPPRESS)
-
-
 def demand_target(options: "argparse.Namespace", command: str) -> None:
-    """See to it that one server is named, in one way.
+    """Check that the command line names one server.
 
     Raises:
-        UsageError: none is, or several are.
+        UsageError: it names none, or several.
     """
     if not options.target and not options.command:
         raise UsageError(
@@ -82,21 +67,21 @@ def demand_target(options: "argparse.Namespace", command: str) -> None:
     if options.target and options.command:
         raise UsageError(f"either {options.target} or the command after --, not both")
     if options.rest:
-        # A command line without -- is the likelier mistake, and has advice of its own.
+        # A command line without -- is the more likely mistake; `locate` reports it.
         if not _URL.match(options.target):
             locate(options.target, options.rest)
-        raise UsageError(f"{command} takes one TARGET; {' '.join(options.rest)} is too much")
+        raise UsageError(f"{command} takes one TARGET; unexpected {' '.join(options.rest)}")
 
 
 # -- finding
 
 
 def command_of(target: str, following: Sequence[str], command: Sequence[str]) -> list[str] | str:
-    """Return what `connect` takes: the command that launches a server, or a URL.
+    """Return the target for `connect`: the command that launches a server, or a URL.
 
     Args:
-        target: what was named; empty where a command line was given.
-        following: the words after the target, for advice.
+        target: the TARGET; empty if there is a command line.
+        following: the words after the target, for error messages.
         command: the words after `--`.
     """
     if command:
@@ -104,12 +89,12 @@ def command_of(target: str, following: Sequence[str], command: Sequence[str]) ->
     if _URL.match(target):
         return target
     place = locate(target, following)
-    # -P: a file of the user's called like a module of ours must not be taken for it.
+    # -P: a file of the user must not hide a module of the standard library.
     return [sys.executable, "-P", "-m", "accord.cli.main", "run", place.target]
 
 
 def locate(target: str, following: Sequence[str] = ()) -> ServerPlace:
-    """Find the file or module that was meant, without importing it.
+    """Find the file or module that a target names, without importing it.
 
     Raises:
         UsageError: there is no such file or module.
@@ -132,12 +117,14 @@ def _split(target: str) -> tuple[str, str]:
     if colon and where and _OBJECT.fullmatch(name):
         return where, name
     if colon and where and not name:
-        raise UsageError(f"{target} names no object after the colon, as {where}:server does")
+        raise UsageError(
+            f"{target} lacks the name of an object after the colon, as in {where}:server"
+        )
     return target, ""
 
 
 def _is_module(name: str) -> bool:
-    """Look for the outermost package alone: to look further would import it."""
+    """Whether there is a module; only its top package is looked for, since more would import it."""
     from importlib.machinery import PathFinder
 
     top = name.partition(".")[0]
@@ -145,7 +132,7 @@ def _is_module(name: str) -> bool:
 
 
 def suggest_url(target: str) -> str:
-    """Return the URL that was probably meant by a host and port; empty where none was."""
+    """Return the URL for a host and port; empty if the target is not like one."""
     found = _ADDRESS.fullmatch(target)
     if found is None:
         return ""
@@ -156,18 +143,18 @@ def suggest_url(target: str) -> str:
 
 def _nothing_there(where: str, path: Path, following: Sequence[str]) -> str:
     if not path.exists() and (url := suggest_url(where)):
-        return f"{where} is an address, and a URL begins with http:// or https://: {url}"
+        return f"{where} is an address; a URL begins with http:// or https://: {url}"
     if _is_command_line(where):
-        return f"{where!r} is a command line, and commands stand after --: -- {where}"
+        return f"{where!r} is a command line; write it after --: -- {where}"
     if path.is_file():
         known = path.suffix in (".js", ".mjs", ".cjs", ".ts")
         runner = "node " if known else "" if os.access(path, os.X_OK) else "COMMAND "
-        return f"{where} is not a Python file; a command stands after --: -- {runner}{where}"
+        return f"{where} is not a Python file; write a command after --: -- {runner}{where}"
     if _is_command(where):
         from shlex import join
 
         line = join([where, *following])
-        return f"{where} is a command, and commands stand after --: -- {line}"
+        return f"{where} is a command; write it after --: -- {line}"
     if os.sep in where or path.suffix:
         return f"there is no file {where}{_neighbours(path)}"
     python = path.with_name(f"{path.name}.py")
@@ -184,7 +171,7 @@ def _is_command_line(text: str) -> bool:
 
 
 def _is_command(name: str) -> bool:
-    # Imported late, as all that only mistakes need: hosts wait for `accord run`.
+    # Imported late, because only mistakes need it: hosts wait for `accord run`.
     from shutil import which
 
     return which(name) is not None
@@ -223,7 +210,7 @@ def _some(names: Iterable[str]) -> str:
     return ", ".join(names[:_SHOWN]) + more
 
 
-# -- importing it
+# -- importing the module
 
 
 def load(place: ServerPlace) -> "Server[Any]":
@@ -272,7 +259,7 @@ def _import(place: ServerPlace) -> ModuleType:
 
 
 def _module_name(path: Path) -> str:
-    """Name a file as an import would: with its packages, without clashing with what is loaded."""
+    """Return the module name of a file, with its packages; one that is not loaded already."""
     path = path.absolute()
     parts = [path.stem]
     folder = path.parent
@@ -283,7 +270,7 @@ def _module_name(path: Path) -> str:
     return name if len(parts) > 1 or name not in sys.modules else f"accord_target_{path.stem}"
 
 
-# -- what went wrong in the user's code
+# -- errors in the user's code
 
 
 def _syntax(error: SyntaxError, place: ServerPlace) -> str:
@@ -306,7 +293,7 @@ def _failed_import(error: Exception, place: ServerPlace) -> str:
 
 
 def _frame(traceback: TracebackType | None) -> str:
-    """Say where the last line of the user's own code stands; ours and the libraries' are noise."""
+    """Return file and line of the last frame in the user's own code."""
     import linecache
     from sysconfig import get_paths
     from traceback import walk_tb
@@ -336,7 +323,7 @@ def _short(file: str) -> str:
     return file if relative.startswith("..") else relative
 
 
-# -- the server in it
+# -- the server in the module
 
 
 def _find_object(module: ModuleType, place: ServerPlace) -> "Server[Any]":
@@ -398,7 +385,7 @@ def _which(servers: Iterable[str], place: ServerPlace) -> str:
 
 
 def _instead(module: ModuleType, place: ServerPlace) -> str:
-    """Guess what the author did instead of putting a server at the top of the file."""
+    """Suggest what to change when a module has no server at its top level."""
     own = {
         name: each
         for name, each in vars(module).items()

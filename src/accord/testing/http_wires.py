@@ -1,4 +1,4 @@
-"""Wires to servers over HTTP: to a URL, or to a server that is served for as long as they last."""
+"""Recorded wires over HTTP: to a URL, or to an app that is served while the wire is open."""
 
 import asyncio
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 
 _LOOPBACK: Final = "127.0.0.1"
-# How long responses may take to end once their connections are gone.
+# Seconds that responses get to end after their connections are closed.
 _STOP_EXPECTED: Final = 2.0
 
 
-# What a response may say that bears on the protocol; the seam has no way to list all.
+# The headers of a response that matter to the protocol; `Response` cannot list all.
 _RESPONSE_HEADERS: Final = (
     "allow",
     "cache-control",
@@ -44,11 +44,11 @@ _RESPONSE_HEADERS: Final = (
 
 
 class TappedHttpWire:
-    """The HTTP client on a real socket; a recording observes what travels.
+    """The HTTP client on a real socket, with a recording.
 
     Args:
         target: a URL, or an app that is served on loopback while the wire is open.
-        recording: what observes.
+        recording: keeps requests and responses.
         settings: how the client connects.
     """
 
@@ -72,7 +72,7 @@ class TappedHttpWire:
         return self.inner is not None and self.inner.congested
 
     async def open(self, receive: Receive, lost: Lost) -> None:
-        """Serve the app where there is one, and make the connection."""
+        """Serve the app, if there is one, and connect."""
         self._loop = asyncio.get_running_loop()
         url = str(self._target)
         if self._served is not None:
@@ -101,7 +101,7 @@ class TappedHttpWire:
             await served.stop()
 
     def abort(self) -> None:
-        """Let go of everything at once."""
+        """Close everything at once."""
         if self.inner is not None:
             self.inner.abort()
         served, self._served = self._served, None
@@ -113,8 +113,8 @@ class TappedHttpWire:
 class _Served:
     """An app on uvicorn, on the running loop, at a free port of loopback.
 
-    Not by `uvicorn.Server.serve`, which takes the signals of the process and a tenth of a second to
-    notice its end.
+    It does not use `uvicorn.Server.serve`, which handles the signals of the process and takes a
+    tenth of a second to stop.
     """
 
     def __init__(self, app: HttpApp) -> None:
@@ -140,7 +140,7 @@ class _Served:
         )
 
     async def start(self, *, is_older: bool) -> str:
-        """Begin to serve; returns the URL of the endpoint."""
+        """Begin to serve; return the URL of the endpoint."""
         await self.app.start()
         config, server = self._server.config, self._server
         config.load()
@@ -152,7 +152,7 @@ class _Served:
         return f"http://{_LOOPBACK}:{port}{STREAM if is_older else self.app.options.path}"
 
     async def stop(self) -> None:
-        """Stop, and leave nothing behind."""
+        """Stop the server, its connections and its tasks."""
         for each in getattr(self._server, "servers", ()):
             each.close()
         await self.app.stop()
@@ -170,7 +170,7 @@ class _Served:
                     await asyncio.sleep(0)  # until the loop has closed them
 
 
-# -- requests and responses with an observer
+# -- recorded requests and responses
 
 
 class _Head(msgspec.Struct):
@@ -178,20 +178,20 @@ class _Head(msgspec.Struct):
 
 
 class TappedSender:
-    """Passes everything on as it is, and lets a recording observe it.
+    """A sender that passes everything on unchanged, and records it.
 
-    A request is observed before it is sent, an answer before it is handed over, so that the order
-    is the one in which the client lives through it.
+    A request is recorded before it is sent, a response before the client gets it, so that the
+    recording has the order that the client sees.
     """
 
     def __init__(self, inner: Sender, recording: Recording) -> None:
         self._inner = inner
         self._recording = recording
         self._numbers = count(1)
-        # The stream that an event came on: a client that resumes names the event.
+        # The stream of each event: a client that resumes a stream names the event.
         self._streams: dict[str, str] = {}
-        # What no server has taken, and may be sent again as it is.
-        self._untaken: set[bytes] = set()
+        # Bodies that no server accepted; the client may send them again.
+        self._rejected: set[bytes] = set()
         self._is_open = False
 
     async def send(
@@ -204,13 +204,13 @@ class TappedSender:
         try:
             response = await self._inner.send(method, url, headers, body)
         except NotSent:
-            self._leave(body)
+            self._mark_rejected(body)
             raise
         if response.status >= 300:
-            self._leave(body)
+            self._mark_rejected(body)
         said = {name: text for name in _RESPONSE_HEADERS if (text := response.header(name))}
         if last is not None:
-            said["last-event-id"] = last  # what is replayed may belong to any request
+            said["last-event-id"] = last  # replayed events may belong to any request
         facts = HttpFacts(method, response.status, said, stream)
         if response.status == 200 and media_type(response.header("content-type")) == CONTENT_TYPE:
             self._recording.observe("server", None, http=facts)
@@ -220,21 +220,21 @@ class TappedSender:
     def _observe_request(self, facts: HttpFacts, body: bytes | None) -> None:
         name = None if body is None else _method_of(body)
         if name == "initialize" and self._is_open:
-            # The server lost the session: with this one another conversation begins.
+            # The server lost the session, and another conversation begins.
             self._is_open = False
-            self._untaken.clear()
+            self._rejected.clear()
             self._recording.begin_anew()
         elif name == "notifications/initialized":
             self._is_open = True
-        is_repeated = body is not None and body in self._untaken
+        is_repeated = body is not None and body in self._rejected
         self._recording.observe("client", None if is_repeated else body, http=facts)
 
-    def _leave(self, body: bytes | None) -> None:
+    def _mark_rejected(self, body: bytes | None) -> None:
         if body is not None:
-            self._untaken.add(body)
+            self._rejected.add(body)
 
     def observe_event(self, event: Event, facts: HttpFacts) -> None:
-        """Take down an event of a stream."""
+        """Record an event of a stream."""
         if event.id is not None and facts.stream is not None:
             self._streams[event.id] = facts.stream
         if event.name == "endpoint":
@@ -244,7 +244,7 @@ class TappedSender:
 
 
 class _Tapped:
-    """A response with an observer."""
+    """A response that is recorded."""
 
     def __init__(self, inner: Response, facts: HttpFacts) -> None:
         self.status = inner.status
@@ -252,14 +252,14 @@ class _Tapped:
         self._facts = facts
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)  # whatever else a response can do
+        return getattr(self._inner, name)  # all other members of a response
 
     def header(self, name: str) -> str | None:
         """Return a header by its name in any case."""
         return self._inner.header(name)
 
     def close(self) -> None:
-        """Let go of the response."""
+        """Close the response."""
         self._inner.close()
 
 
@@ -282,7 +282,7 @@ class _TappedBody(_Tapped):
         return data
 
     def close(self) -> None:
-        """Let go of the response."""
+        """Close the response."""
         self._observe(b"")
         super().close()
 
@@ -304,14 +304,14 @@ class _TappedStream(_Tapped):
     async def chunk(self) -> bytes:
         """Return the next bytes of the stream."""
         data = await self._inner.chunk()
-        with suppress(EventTooLong):  # the client finds out by itself
+        with suppress(EventTooLong):  # the client raises it, too
             for event in self._decoder.feed(data):
                 self._tap.observe_event(event, self._facts)
         return data
 
 
 def _is_message(body: bytes, facts: HttpFacts) -> bool:
-    """Whether a body is meant as a message; a refusal may say anything in any form."""
+    """Whether a body is a message; the body of a refusal may be anything."""
     if not body.strip() or media_type(facts.header("content-type")) not in ("application/json", ""):
         return False
     return b'"jsonrpc"' in body if facts.is_refusal else True

@@ -1,4 +1,4 @@
-"""What travelled on a wire, kept and judged while it travels."""
+"""Recordings of traffic, judged while it is recorded, and the files they are saved to."""
 
 import errno
 import os
@@ -30,14 +30,14 @@ _WEIGHT: Final[dict[VerdictName, int]] = {
 
 
 _PRIVATE: Final = 0o600
-# Windows translates line ends otherwise.
+# Without it Windows translates line ends.
 _BINARY: Final = getattr(os, "O_BINARY", 0)
-# More launches than a folder holds; each costs a look at the names before it.
+# The most names that are tried.
 _MOST: Final = 10_000
 
 
 class ProtocolBroken(AssertionError):
-    """Traffic broke the protocol; `violations` says where."""
+    """The traffic broke the protocol; `violations` has the details."""
 
     def __init__(self, violations: Iterable[Violation]) -> None:
         self.violations = tuple(violations)
@@ -45,10 +45,10 @@ class ProtocolBroken(AssertionError):
 
 
 class Recording:
-    """The messages of one session in the order they travelled, and what a monitor says of them.
+    """The messages of one session in order, and the violations that a monitor found in them.
 
     Args:
-        transport: what the messages travel over, as the trace file will say.
+        transport: the transport that the trace file names.
     """
 
     def __init__(self, *, transport: Transport = "stdio") -> None:
@@ -64,12 +64,12 @@ class Recording:
         return f"<Recording of {len(self.records)} messages, {len(self.violations)} violations>"
 
     def observe(self, sender: Party, data: bytes | None, *, http: HttpFacts | None = None) -> None:
-        """Take down what a party sends: one message, or whatever else it wrote on a line.
+        """Record what a party sends: one message, or a line that is not a message.
 
         Args:
             sender: the party.
-            data: what it sent; None where only HTTP travelled.
-            http: what HTTP said about it.
+            data: the bytes; None for a request or response without a body.
+            http: method, status and headers, over HTTP.
         """
         text, raw = (None, None) if data is None else _as_json(data)
         record = Record(
@@ -85,29 +85,29 @@ class Recording:
         self.violations += self._monitor.observe(record)
 
     def begin_anew(self) -> None:
-        """Judge what follows as another conversation: the server has lost the first."""
+        """Judge the next messages as another conversation: the server has lost the session."""
         self.violations += self._monitor.close()
         self._earlier.append(self._monitor.verdicts())
         self._monitor = Monitor()
 
     def close(self) -> None:
-        """End the session: what could not be judged before is judged now. May be repeated."""
+        """End the session and judge what can only be judged at the end. May be repeated."""
         if not self._is_closed:
             self._is_closed = True
             self.violations += self._monitor.close()
 
     def messages(self, sender: Party | None = None, method: str | None = None) -> list[Any]:
-        """Return the messages as plain JSON, those of one party or one method if asked."""
+        """Return the messages as plain JSON, of one party or with one method if given."""
         return [
             message
             for record in self.records
             if record.message is not None and sender in (None, record.sender)
-            for message in _single(msgspec.json.decode(record.message))
+            for message in _split_batch(msgspec.json.decode(record.message))
             if method is None or (isinstance(message, dict) and message.get("method") == method)
         ]
 
     def verdicts(self) -> list[Verdict]:
-        """Return what the session so far says about each requirement of its revision."""
+        """Return the verdict on each requirement of the revision, for the session so far."""
         worst: dict[str, Verdict] = {}
         for verdict in chain(self._monitor.verdicts(), *self._earlier):
             known = worst.get(verdict.id)
@@ -118,7 +118,7 @@ class Recording:
     def save(self, path: str | PathLike[str]) -> None:
         """Write a trace file, which `accord check trace` reads; secrets in it are masked.
 
-        Only the user who writes it may read it: masks know most secrets, but not all.
+        Only its owner may read it: masks recognise most secrets, but not all.
         """
         masks = Masks()
         with open_private(path) as file:
@@ -126,10 +126,10 @@ class Recording:
                 trace.write(file, masks.apply(record))
 
     def broken(self, *, allow: Iterable[str] = ()) -> list[Violation]:
-        """Return the violations, but for those of requirements that may be broken.
+        """Return the violations of requirements that must not be broken.
 
         Args:
-            allow: ids of requirements; `*` stands for any part of an id.
+            allow: ids of requirements that may be broken; `*` matches any part of an id.
         """
         patterns = tuple(allow)
         return [
@@ -147,7 +147,7 @@ def _as_json(data: bytes) -> tuple[msgspec.Raw | None, str | None]:
     return msgspec.Raw(data), None
 
 
-def _single(message: Any) -> Iterator[Any]:
+def _split_batch(message: object) -> Iterator[object]:
     if isinstance(message, list):
         yield from message
     else:
@@ -170,26 +170,26 @@ def _report(violations: tuple[Violation, ...]) -> str:
     return "\n".join(lines)
 
 
-# -- files: for their owner alone, and never written over by a launch
+# -- files, readable by their owner only
 
 
 def open_private(path: str | PathLike[str]) -> IO[bytes]:
-    """Open a file for writing; one that is new can be read by its owner alone."""
+    """Open a file for writing; a new file can be read by its owner only."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY
     return os.fdopen(os.open(path, flags, _PRIVATE), "wb")
 
 
 def create_next(path: Path) -> tuple[Path, IO[bytes]]:
-    """Create the file, or where it exists the first of `name-2`, `name-3` ... that does not.
+    """Create a file, or if it exists the first of `name-2`, `name-3` ... that does not exist.
 
-    Creation is atomic, so two processes that begin at once get a file each. A device or a pipe is
-    written to as it is.
+    Creation is atomic: two processes never get the same file. A device or a pipe is opened as it
+    is.
 
     Returns:
-        the path of the file, and the file, open for writing and private.
+        the path, and the file, open for writing and readable by its owner only.
 
     Raises:
-        OSError: it cannot be created.
+        OSError: the file cannot be created.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY
     for number in count(1):
@@ -207,5 +207,5 @@ def create_next(path: Path) -> tuple[Path, IO[bytes]]:
 def _is_special(path: Path) -> bool:
     try:
         return not S_ISREG(path.stat().st_mode) and not path.is_dir()
-    except OSError:  # a link to nowhere
+    except OSError:  # a broken link
         return False

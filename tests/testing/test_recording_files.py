@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.testing import Recording, files
+from accord.testing import Recording
 from accord.testing.recording import create_next, open_private
 
 
@@ -101,7 +101,7 @@ def test_a_link_that_leads_nowhere_and_a_folder_are_not_followed(tmp_path: Path)
 
 
 def test_the_number_of_names_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_MOST", 2)
+    monkeypatch.setattr("accord.testing.recording._MOST", 2)
     for _ in range(2):
         create_next(tmp_path / "s")[1].close()
     with pytest.raises(OSError, match="there are 2 recordings already"):
