@@ -19,7 +19,7 @@ def outcome(*words):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_help_of_every_command_tells_how_it_is_used_and_ends(command, capsys):
+def test_the_help_of_every_command_has_usage_and_exit_codes(command, capsys):
     assert outcome(*command.split(), "--help") == 0
     shown = capsys.readouterr().out
     assert shown.startswith(f"usage: accord {command}".rstrip())
@@ -28,7 +28,7 @@ def test_the_help_of_every_command_tells_how_it_is_used_and_ends(command, capsys
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_examples_in_the_help_of_a_command_are_commands(command, capsys):
+def test_the_examples_in_help_can_be_parsed(command, capsys):
     outcome(*command.split(), "--help")
     examples = capsys.readouterr().out.partition("\nexamples:\n")[2].partition("\n\n")[0]
     for line in examples.splitlines():
@@ -38,7 +38,7 @@ def test_the_examples_in_the_help_of_a_command_are_commands(command, capsys):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_fits_a_narrow_terminal_but_for_what_is_to_be_copied(command, capsys, monkeypatch):
+def test_help_fits_a_narrow_terminal_except_for_examples(command, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     outcome(*command.split(), "--help")
     about, _, examples = capsys.readouterr().out.partition("\nexamples:\n")
@@ -73,7 +73,7 @@ def test_help_fits_a_narrow_terminal_but_for_what_is_to_be_copied(command, capsy
         ("doctor http://x/ --format poem", "unknown format 'poem'; known: text, json"),
     ],
 )
-def test_a_mistake_is_one_line_with_a_way_out(words, said, capsys, monkeypatch):
+def test_a_mistake_is_one_line_with_a_hint(words, said, capsys, monkeypatch):
     monkeypatch.delenv("ACCORD_BEARER", raising=False)
     assert outcome(*words.split()) == 2
     shown = capsys.readouterr()

@@ -32,7 +32,7 @@ def test_the_types_of_arguments_are_named(accord, good):
     )
 
 
-def test_json_holds_everything_as_it_travelled(accord, good):
+def test_json_has_every_member_that_the_server_sent(accord, good):
     done = accord("list", good, "--format", "json", "--revision", "2025-06-18")
     shown = json.loads(done.stdout)
     assert shown["server"] == {"name": "desk", "version": "1.2.0", "title": "The desk"}
@@ -68,7 +68,7 @@ def test_an_empty_server_is_not_an_error(accord, on_terminal, tmp_path):
     assert "the server offers nothing" in on_terminal("list", path)[1]
 
 
-def test_a_command_stands_after_two_dashes(accord, good):
+def test_a_command_after_two_dashes_is_launched(accord, good):
     done = accord("list", "--format", "json", "--", sys.executable, good)
     assert done.returncode == 0
     assert json.loads(done.stdout)["server"]["name"] == "desk"
@@ -93,7 +93,7 @@ def here() -> str:
 """
 
 
-def test_the_server_gets_our_variables_those_given_and_its_folder(accord, tmp_path):
+def test_the_server_gets_the_variables_of_the_shell_and_options_and_its_folder(accord, tmp_path):
     path = tmp_path / "seeing.py"
     path.write_text(SEEING)
     other = tmp_path / "other"

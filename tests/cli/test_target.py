@@ -8,7 +8,7 @@ from cli.servers import FACTORY, GOOD, TWO
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with files as beginners write them."""
+    """A folder with correct and faulty files."""
     files = {
         "good.py": GOOD,
         "two.py": TWO,

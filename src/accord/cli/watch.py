@@ -211,7 +211,7 @@ def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
     )
     port = sockets[0].getsockname()[1]
     shown = reporting.display_target(options.url)
-    log.write(f"watching {shown} at http://127.0.0.1:{port}{parts.path}; Ctrl-C ends")
+    log.write(f"{shown} is watched at http://127.0.0.1:{port}{parts.path}; Ctrl-C ends")
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets)
 
