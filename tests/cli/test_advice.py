@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import accord
-from accord.cli.connection import in_options
+from accord.cli.connection import advise_in_options
 
 SOURCES = Path(accord.__file__).parent
 OF_PYTHON = ("OAuth(", "ClientKey(", 'auth="', "open_browser=", "trust=[", "redirect_port")
@@ -35,7 +35,7 @@ OF_PYTHON = ("OAuth(", "ClientKey(", 'auth="', "open_browser=", "trust=[", "redi
     ],
 )
 def test_parameters_are_replaced_by_options(message, expected):
-    assert in_options(message) == expected
+    assert advise_in_options(message) == expected
 
 
 def hints():
@@ -65,6 +65,6 @@ def test_every_advice_with_parameters_has_a_form_with_options():
     found = list(hints())
     assert len(found) > 10
     for text in found:
-        expected = in_options(text)
+        expected = advise_in_options(text)
         left = [each for each in OF_PYTHON if each in expected.replace("in a program", "")]
         assert not left or "in a program" in expected, (text, expected)

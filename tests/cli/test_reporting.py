@@ -101,7 +101,7 @@ def test_the_file_to_show_breaches_in_is_one_of_the_project(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").touch()
-    assert reporting.shown_file(target) == shown
+    assert reporting.artifact_file(target) == shown
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_urls_are_shown_without_secrets(target, shown):
 
 def test_a_target_without_a_file_has_no_file_to_show(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert reporting.shown_file("https://example.com/mcp") is None
+    assert reporting.artifact_file("https://example.com/mcp") is None
 
 
 def test_a_report_that_cannot_be_written_is_exit_code_2(bad, tmp_path, capsys):

@@ -35,7 +35,7 @@ def type_name(schema: Any, root: JsonObject | None = None) -> str:
     """
     schema = _resolve(schema, root or {})
     if "enum" in schema or "const" in schema:
-        return _choices(schema.get("enum") or [schema.get("const")])
+        return _join_choices(schema.get("enum") or [schema.get("const")])
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
             names = dict.fromkeys(type_name(each, root) for each in schema[key])
@@ -50,7 +50,7 @@ def type_name(schema: Any, root: JsonObject | None = None) -> str:
     return str(kind)
 
 
-def _choices(values: Sequence[Any]) -> str:
+def _join_choices(values: Sequence[Any]) -> str:
     shown = [each if isinstance(each, str) else json.dumps(each) for each in values]
     more = ["..."] if len(shown) > _CHOICES_SHOWN else []
     return "|".join(shown[:_CHOICES_SHOWN] + more)

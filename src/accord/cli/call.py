@@ -12,10 +12,10 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from accord.cli.arguments import read_tool_arguments, split_pairs
-from accord.cli.connection import connection_options, talk
+from accord.cli.connection import connection_options, run_with_client
 from accord.cli.options import TEXT_OR_JSON, Commands, Option, UsageError, add_command, one_of
 from accord.cli.questions import ask_user, is_interactive, read_answers
-from accord.cli.terminal import harmless, note, say
+from accord.cli.terminal import escape_controls, note, say
 from accord.errors import RequestError
 from accord.types import (
     AudioContent,
@@ -118,13 +118,13 @@ def run(options: argparse.Namespace) -> int:
     answers = read_answers(options.answer)
 
     async def work(client: "Client") -> int:
-        result = await _ask(client, name, pairs, options)
-        _show(result, form)
+        result = await _send_request(client, name, pairs, options)
+        _print_result(result, form)
         return 1 if isinstance(result, CallToolResult) and result.is_error else 0
 
     # A user at the terminal may take long to answer, and can interrupt.
     patience = {"timeout": math.inf} if is_interactive() else {}
-    return talk(
+    return run_with_client(
         options,
         target,
         words,
@@ -140,35 +140,35 @@ def run(options: argparse.Namespace) -> int:
 # -- asking
 
 
-async def _ask(
+async def _send_request(
     client: "Client", name: str, pairs: list[str], options: argparse.Namespace
 ) -> CallToolResult | ReadResourceResult | GetPromptResult:
     if options.prompt:
         return await _get_prompt(client, name, pairs)
     if "://" in name or "{" in name:
-        return await client.read_resource(_expand(name, pairs))
+        return await client.read_resource(_expand_uri(name, pairs))
     tools = [each async for each in client.tools()] if client.capabilities.tools else []
     if _URI.match(name) and all(each.name != name for each in tools):
-        return await client.read_resource(_expand(name, pairs))
+        return await client.read_resource(_expand_uri(name, pairs))
     if all(each.name != name for each in tools):
-        raise UsageError(await _unknown_tool(client, name, tools))
+        raise UsageError(await _describe_unknown_tool(client, name, tools))
     tool = _find_entry(name, tools)
     schema = {"additionalProperties": True} if options.unchecked else tool.input_schema
     arguments = read_tool_arguments(name, schema, pairs, options.json)
     return await client.call_tool(name, arguments)
 
 
-async def _unknown_tool(client: "Client", name: str, tools: Iterable[Tool]) -> str:
+async def _describe_unknown_tool(client: "Client", name: str, tools: Iterable[Tool]) -> str:
     if client.capabilities.prompts:
         # Only a hint: if prompts cannot be listed, the tool is still missing.
         with suppress(RequestError):
             async for each in client.prompts():
                 if each.name == name:
                     return f"there is no tool {name}, but a prompt of that name: add --prompt"
-    return _unknown("tool", name, [each.name for each in tools])
+    return _describe_unknown("tool", name, [each.name for each in tools])
 
 
-def _unknown(kind: str, name: str, known: list[str]) -> str:
+def _describe_unknown(kind: str, name: str, known: list[str]) -> str:
     close = get_close_matches(name, known, n=3, cutoff=0.5)
     if close:
         return f"there is no {kind} {name}; did you mean {' or '.join(close)}?"
@@ -182,7 +182,7 @@ def _find_entry(name: str, entries: Iterable[Entry]) -> Entry:
     return next(each for each in entries if each.name == name)
 
 
-def _expand(uri: str, pairs: list[str]) -> str:
+def _expand_uri(uri: str, pairs: list[str]) -> str:
     values = {key: value for key, value, _ in split_pairs(pairs)}
     if "{" not in uri:
         if values:
@@ -204,7 +204,7 @@ def _expand(uri: str, pairs: list[str]) -> str:
 async def _get_prompt(client: "Client", name: str, pairs: list[str]) -> GetPromptResult:
     prompts = [each async for each in client.prompts()] if client.capabilities.prompts else []
     if all(each.name != name for each in prompts):
-        raise UsageError(_unknown("prompt", name, [each.name for each in prompts]))
+        raise UsageError(_describe_unknown("prompt", name, [each.name for each in prompts]))
     known = _find_entry(name, prompts).arguments or []
     values = {key: value for key, value, _ in split_pairs(pairs)}
     missing = [each.name for each in known if each.required and each.name not in values]
@@ -224,52 +224,54 @@ def _show_log(message: LogMessageParams) -> None:
 
 
 def _show_progress(progress: ProgressParams) -> None:
-    total = f" of {_number(progress.total)}" if progress.total is not None else ""
+    total = f" of {_format_number(progress.total)}" if progress.total is not None else ""
     said = f": {progress.message}" if progress.message else ""
-    note(f"progress {_number(progress.progress)}{total}{said}")
+    note(f"progress {_format_number(progress.progress)}{total}{said}")
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.0f}" if float(value).is_integer() else f"{value:g}"
 
 
-def _show(result: CallToolResult | ReadResourceResult | GetPromptResult, form: str) -> None:
+def _print_result(result: CallToolResult | ReadResourceResult | GetPromptResult, form: str) -> None:
     if form == "json":
         import msgspec
 
         plain = msgspec.to_builtins(result)
         say(json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
     elif isinstance(result, CallToolResult):
-        _say("".join(f"{_block(each)}\n" for each in result.content))
+        _print_text("".join(f"{_format_block(each)}\n" for each in result.content))
     elif isinstance(result, GetPromptResult):
-        _say("".join(f"{each.role}: {_block(each.content)}\n" for each in result.messages))
+        _print_text(
+            "".join(f"{each.role}: {_format_block(each.content)}\n" for each in result.messages)
+        )
     else:
         for contents in result.contents:
-            _show_contents(contents)
+            _print_contents(contents)
 
 
-def _show_contents(contents: ResourceContents) -> None:
+def _print_contents(contents: ResourceContents) -> None:
     """Print text; print bytes only to a file or another program."""
     if contents.blob is None:
         text = contents.text or ""
-        _say(text if text.endswith("\n") else f"{text}\n")
+        _print_text(text if text.endswith("\n") else f"{text}\n")
     elif sys.stdout is None or sys.stdout.isatty():
-        _say(f"{_describe_blob(contents)}; redirect the output to keep it\n")
+        _print_text(f"{_describe_blob(contents)}; redirect the output to keep it\n")
     else:
         sys.stdout.buffer.write(base64.b64decode(contents.blob))
         sys.stdout.buffer.flush()
 
 
-def _say(text: str) -> None:
+def _print_text(text: str) -> None:
     """Print a text of the server; on a terminal, with control characters escaped."""
-    say(harmless(text) if sys.stdout is not None and sys.stdout.isatty() else text)
+    say(escape_controls(text) if sys.stdout is not None and sys.stdout.isatty() else text)
 
 
-def _block(block: ContentBlock) -> str:
+def _format_block(block: ContentBlock) -> str:
     if isinstance(block, TextContent):
         return block.text
     if isinstance(block, ImageContent | AudioContent):
-        return f"[{block.mime_type}, {_size(block.data)} bytes]"
+        return f"[{block.mime_type}, {_decoded_size(block.data)} bytes]"
     if isinstance(block, ResourceLink):
         return f"[{block.title or block.name}: {block.uri}]"
     assert isinstance(block, EmbeddedResource)
@@ -280,8 +282,8 @@ def _block(block: ContentBlock) -> str:
 
 def _describe_blob(contents: ResourceContents) -> str:
     kind = contents.mime_type or "bytes"
-    return f"[{contents.uri}: {kind}, {_size(contents.blob or '')} bytes]"
+    return f"[{contents.uri}: {kind}, {_decoded_size(contents.blob or '')} bytes]"
 
 
-def _size(text: str) -> int:
+def _decoded_size(text: str) -> int:
     return len(text) * 3 // 4 - text[-2:].count("=")

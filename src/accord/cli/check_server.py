@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from msgspec.structs import replace
 
 from accord.cli import reporting
-from accord.cli.connection import auth_of, auth_options, in_options, oauth_of
+from accord.cli.connection import advise_in_options, auth_of, auth_options, oauth_of
 from accord.cli.options import (
     ONLY,
     TARGET,
@@ -18,9 +18,9 @@ from accord.cli.options import (
     Option,
     UsageError,
     add_command,
+    bearer_token,
     call_options,
     env_option,
-    given_token,
     one_of,
     seconds,
 )
@@ -130,12 +130,12 @@ def run(options: argparse.Namespace) -> int:
             show_plan(
                 asyncio.run(_run_with_target(options, partial(_plan_calls, plan))),
                 form,
-                _name(options),
+                _display_name(options),
             )
             return 0
         report = asyncio.run(_check(options, plan))
     except ConnectFailed as error:
-        complain(in_options(str(error)))
+        complain(advise_in_options(str(error)))
         return 2
     return reporting.deliver(report, form, options)
 
@@ -170,8 +170,8 @@ async def _check(options: argparse.Namespace, plan: "Plan") -> "Report":
 
     with progress("checking", 1000) as done:
         callbacks: dict[str, Any] = {
-            "step": _step(done),
-            "setting": _setting(options, _name(options)),
+            "step": _progress_callback(done),
+            "setting": _describe_setting(options, _display_name(options)),
         }
         if not options.quiet:
             callbacks["tell_plan"] = announce_plan
@@ -180,7 +180,7 @@ async def _check(options: argparse.Namespace, plan: "Plan") -> "Report":
         )
 
 
-def _name(options: argparse.Namespace) -> str:
+def _display_name(options: argparse.Namespace) -> str:
     return reporting.display_target(options.target) or " ".join(options.command)
 
 
@@ -194,11 +194,11 @@ async def _run_with_target(
     transport = _transport(options, is_url=isinstance(found, str))
     headers = dict(options.header)
     auth_of(options)  # refuses options that contradict each other
-    token = given_token(options)
+    token = bearer_token(options)
     if token:
         headers["authorization"] = f"Bearer {token}"
     settings: dict[str, Any] = {
-        "name": _name(options),
+        "name": _display_name(options),
         "headers": headers,
         "env": dict(options.env),
         "cwd": options.cwd,
@@ -247,7 +247,7 @@ def _transport(options: argparse.Namespace, *, is_url: bool) -> Any:
     return transport
 
 
-def _setting(options: argparse.Namespace, target: str) -> "Setting":
+def _describe_setting(options: argparse.Namespace, target: str) -> "Setting":
     """Describe this check for the report, with the names of secrets but not their values."""
     from accord.check.report import Setting
 
@@ -276,11 +276,11 @@ def _setting(options: argparse.Namespace, target: str) -> "Setting":
     return Setting(
         command=" ".join(words),
         command_end=f" -- {join(options.command)}" if options.command else "",
-        artifact=reporting.shown_file(target),
+        artifact=reporting.artifact_file(target),
     )
 
 
-def _step(done: "Advance") -> "Callable[[Stage], None]":
+def _progress_callback(done: "Advance") -> "Callable[[Stage], None]":
     """Return a callback that shows the progress of the check: revision and scenario."""
 
     def step(stage: "Stage") -> None:

@@ -99,7 +99,7 @@ def _judge(options: argparse.Namespace) -> "Report":
                     if options.file == "-"
                     else f"accord check trace {quote(options.file)}"
                 ),
-                seen=_stepwise(done, lambda count: file.tell() if is_measured else count),
+                seen=_every_few_records(done, lambda count: file.tell() if is_measured else count),
             )
 
 
@@ -114,7 +114,9 @@ def _open(name: str) -> "nullcontext[IO[bytes]] | IO[bytes]":
         raise TraceError(getattr(error, "strerror", None) or str(error)) from error
 
 
-def _stepwise(done: Callable[[int], None], amount: Callable[[int], int]) -> Callable[[int], None]:
+def _every_few_records(
+    done: Callable[[int], None], amount: Callable[[int], int]
+) -> Callable[[int], None]:
     def report(count: int) -> None:
         if count % _RECORDS_PER_STEP == 0:
             done(amount(count))

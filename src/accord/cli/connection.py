@@ -12,8 +12,8 @@ from accord.cli.options import (
     HEADER,
     Option,
     UsageError,
+    bearer_token,
     env_option,
-    given_token,
     one_of,
     seconds,
     spoken_revision,
@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 _STDERR_SHOWN: Final = 15
 _SECRET: Final = "ACCORD_CLIENT_SECRET"  # noqa: S105  # the name of a variable
 _Grant: TypeAlias = Literal["authorization_code", "client_credentials", "device"]
-_MEANT: Final[dict[str, _Grant]] = {
+_GRANT_VALUES: Final[dict[str, _Grant]] = {
     "authorization-code": "authorization_code",
     "client-credentials": "client_credentials",
     "device": "device",
 }
-_GRANTS: Final = tuple(_MEANT)
+_GRANTS: Final = tuple(_GRANT_VALUES)
 
 
 def connection_options() -> tuple[Option, ...]:
@@ -108,7 +108,7 @@ def auth_of(options: argparse.Namespace) -> "Auth | None":
     for name in ("client_id", "issuer", "redirect_uri", "scope", "grant"):
         if getattr(options, name) not in (None, []):
             raise UsageError(f"--{name.replace('_', '-')} goes with --oauth")
-    token = given_token(options)
+    token = bearer_token(options)
     if token is None:
         return None
     from accord.transports.http_authorization import Bearer
@@ -144,10 +144,10 @@ def oauth_of(
             issuer=options.issuer,
             redirect_uri=options.redirect_uri,
             scopes=options.scope or None,
-            grant=_MEANT[grant],
+            grant=_GRANT_VALUES[grant],
         )
     except ValueError as error:
-        raise UsageError(f"--oauth: {in_options(str(error))}") from None
+        raise UsageError(f"--oauth: {advise_in_options(str(error))}") from None
 
 
 class _Stderr:
@@ -168,7 +168,7 @@ class _Stderr:
             note(self.kept.popleft())
 
 
-def talk(
+def run_with_client(
     options: argparse.Namespace,
     target: str,
     following: list[str],
@@ -190,12 +190,12 @@ def talk(
     import asyncio
 
     def run(found: Any, settings: "ConnectOptions") -> int:
-        return asyncio.run(_talk(found, settings, work, shows_stderr=shows_stderr))
+        return asyncio.run(_connect_and_run(found, settings, work, shows_stderr=shows_stderr))
 
-    return reach(options, target, following, run, **callbacks)
+    return run_with_target(options, target, following, run, **callbacks)
 
 
-def reach(
+def run_with_target(
     options: argparse.Namespace,
     target: str,
     following: list[str],
@@ -218,9 +218,9 @@ def reach(
         return run(found, settings)
     except ConnectFailed as error:
         stderr.is_live = False
-        return _unreachable(error, stderr, is_ours=found is not options.command)
+        return _report_unreachable(error, stderr, is_ours=found is not options.command)
     except (Unauthorized, FlowFailed) as error:
-        complain(in_options(str(error)))
+        complain(advise_in_options(str(error)))
         return 2
     except Forbidden as error:
         complain(str(error))
@@ -231,7 +231,7 @@ def reach(
         return 2 if isinstance(error, ConnectionClosed) else 1
 
 
-async def _talk(
+async def _connect_and_run(
     target: Any,
     settings: "ConnectOptions",
     work: "Callable[[Client], Awaitable[int]]",
@@ -276,7 +276,7 @@ def _settings(
     return settings
 
 
-def _unreachable(error: ConnectFailed, stderr: _Stderr, *, is_ours: bool) -> int:
+def _report_unreachable(error: ConnectFailed, stderr: _Stderr, *, is_ours: bool) -> int:
     said = error.stderr.splitlines()
     if is_ours and error.exit_code == 2 and said and said[-1].startswith("accord: "):
         # `accord run` has named the cause already.
@@ -292,7 +292,7 @@ def _unreachable(error: ConnectFailed, stderr: _Stderr, *, is_ours: bool) -> int
 # -- error messages of the library, with options instead of parameters
 
 # Advice with Python parameters, and the same with options; the longest first.
-_WORDS: Final = tuple(
+_REPLACEMENTS: Final = tuple(
     (re.compile(advice), typed)
     for advice, typed in (
         (
@@ -334,7 +334,7 @@ _WORDS: Final = tuple(
 _PYTHON_CALL: Final = re.compile(r"\b(?:OAuth|ClientKey)\((?:[^()]|\([^()]*\))*\)")
 
 
-def in_options(text: str) -> str:
+def advise_in_options(text: str) -> str:
     """Replace the parameters in an error message by options of the command line.
 
     Parameters without an option are marked "in a program".
@@ -342,6 +342,6 @@ def in_options(text: str) -> str:
     >>> in_options("ask for other scopes with OAuth(scopes=[...])")
     'ask for other scopes with --scope S'
     """
-    for advice, typed in _WORDS:
+    for advice, typed in _REPLACEMENTS:
         text = advice.sub(typed, text)
     return _PYTHON_CALL.sub(r"\g<0> in a program", text)

@@ -16,7 +16,7 @@ from accord.cli.options import (
     one_of,
     seconds,
 )
-from accord.cli.terminal import harmless, painter, say
+from accord.cli.terminal import escape_controls, painter, say
 
 if TYPE_CHECKING:
     from accord.cli.doctor_steps import Diagnosis, DoctorStep
@@ -38,7 +38,7 @@ examples:
 """
 _FORMATS = ("text", "json")
 _STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
-_WIDEST = len("authorization server")
+_NAME_WIDTH = len("authorization server")
 
 
 def register(commands: Commands) -> None:
@@ -69,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     as_json = options.json or one_of(options.format, _FORMATS, "format") == "json"
     parts = urlsplit(options.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(_not_a_url(options.url[:200]))
+        raise UsageError(_describe_wrong_target(options.url[:200]))
     try:
         _ = parts.port
     except ValueError:
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
         auth=auth_of(options),
         headers=dict(options.header),
         seconds=options.timeout,
-        report=(lambda _step: None) if as_json else lambda step: say(_line(step, paint)),
+        report=(lambda _step: None) if as_json else lambda step: say(_format_step(step, paint)),
     )
     asyncio.run(diagnosis.run())
     if as_json:
@@ -92,7 +92,7 @@ def run(options: argparse.Namespace) -> int:
     return 0 if diagnosis.is_sound else 1
 
 
-def _not_a_url(target: str) -> str:
+def _describe_wrong_target(target: str) -> str:
     """Return the error message, with the commands that look at launched servers."""
     from accord.cli.target import suggest_url
 
@@ -108,13 +108,13 @@ def _not_a_url(target: str) -> str:
     )
 
 
-def _line(step: "DoctorStep", paint: Callable[[str, str], str]) -> str:
+def _format_step(step: "DoctorStep", paint: Callable[[str, str], str]) -> str:
     verdict = paint(_STYLES[step.verdict], f"{step.verdict:8}")
-    lines = [f"{verdict} {step.name:{_WIDEST}}  {harmless(step.came)}"]
+    lines = [f"{verdict} {step.name:{_NAME_WIDTH}}  {escape_controls(step.came)}"]
     if step.verdict in ("warning", "failed"):
-        lines.append(f"{'':9}asked: {harmless(step.asked)}")
+        lines.append(f"{'':9}asked: {escape_controls(step.asked)}")
     if step.change:
-        lines.append(f"{'':9}change: {harmless(step.change)}")
+        lines.append(f"{'':9}change: {escape_controls(step.change)}")
     return "\n".join(lines) + "\n"
 
 

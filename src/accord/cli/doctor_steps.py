@@ -29,7 +29,7 @@ from accord.bindings.answers import explain
 from accord.bindings.challenge import AuthChallenge, bearer_challenge
 from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type
 from accord.bindings.shown import shown_url
-from accord.cli.connection import in_options
+from accord.cli.connection import advise_in_options
 from accord.cli.options import spoken_revisions
 from accord.cli.token_facts import token_facts
 from accord.client import connect
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 StepVerdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
-_SOON: Final = 14 * 86_400
-_BODY: Final = 4_096
-_ENDING: Final = 3.0
+_EXPIRES_SOON: Final = 14 * 86_400
+_BODY_LIMIT: Final = 4_096
+_END_TIMEOUT: Final = 3.0
 _ADVICE: Final = "add --oauth to obtain a token, or --bearer TOKEN"
 _METADATA: Final = frozenset({"resource metadata", "authorization server", "endpoints", "pkce"})
 _REVISION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
@@ -65,15 +65,15 @@ class _Stopped(Exception):
     """No further step makes sense."""
 
 
-class _Error(msgspec.Struct):
+class _ErrorObject(msgspec.Struct):
     message: str = ""
     data: Any = None
 
 
-class _Refused(msgspec.Struct):
+class _ErrorResponse(msgspec.Struct):
     """The body of a refusal that is a JSON-RPC error."""
 
-    error: _Error
+    error: _ErrorObject
 
 
 class Diagnosis:
@@ -126,21 +126,21 @@ class Diagnosis:
         """Take the steps in order, until one fails so that no further step makes sense."""
         steps: list[Callable[[], Awaitable[None]]] = [self._resolve, self._connect]
         if self._is_secure:
-            steps.append(self._shake_hands)
-        steps += [self._ask, self._discover, self._use]
+            steps.append(self._check_tls)
+        steps += [self._try_without_token, self._discover, self._initialize_and_list]
         try:
             for step in steps:
                 await step()
         except _Stopped:
             pass
 
-    def _note(self, name: str, verdict: StepVerdict, *, change: str = "", **facts: str) -> None:
-        step = DoctorStep(name=name, verdict=verdict, change=in_options(change), **facts)
+    def _add(self, name: str, verdict: StepVerdict, *, change: str = "", **facts: str) -> None:
+        step = DoctorStep(name=name, verdict=verdict, change=advise_in_options(change), **facts)
         self.steps.append(step)
         self._report(step)
 
     def _stop(self, name: str, **facts: str) -> None:
-        self._note(name, "failed", **facts)
+        self._add(name, "failed", **facts)
         raise _Stopped
 
     # -- the network
@@ -155,7 +155,7 @@ class Diagnosis:
             change = "correct the host name, or the name server of this machine"
             return self._stop("dns", asked=asked, came=_reason(error), change=change)
         self._addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
-        return self._note("dns", "ok", asked=asked, came=", ".join(self._addresses[:4]))
+        return self._add("dns", "ok", asked=asked, came=", ".join(self._addresses[:4]))
 
     async def _connect(self) -> None:
         asked = f"a connection to port {self._port}"
@@ -171,12 +171,12 @@ class Diagnosis:
             if refused:
                 change = "remove addresses where nothing listens: clients lose time on them"
                 came = "; ".join(refused)[:300]
-                return self._note("tcp", "warning", asked=asked, came=came, change=change)
-            return self._note("tcp", "ok", asked=asked, came=f"connected to {address}")
+                return self._add("tcp", "warning", asked=asked, came=came, change=change)
+            return self._add("tcp", "ok", asked=asked, came=f"connected to {address}")
         change = "start the server, open the port in the firewall, or correct the port"
         return self._stop("tcp", asked=asked, came="; ".join(refused)[:300], change=change)
 
-    async def _shake_hands(self) -> None:
+    async def _check_tls(self) -> None:
         asked = f"TLS with {self._host}"
         try:
             async with asyncio.timeout(self._seconds):
@@ -194,15 +194,15 @@ class Diagnosis:
         writer.close()
         days = int((ends - time.time()) / 86_400)
         came = f"{tls.version()}, certificate valid for {days} days"
-        if ends - time.time() < _SOON:
-            return self._note("tls", "warning", asked=asked, came=came, change="renew it soon")
-        return self._note("tls", "ok", asked=asked, came=came)
+        if ends - time.time() < _EXPIRES_SOON:
+            return self._add("tls", "warning", asked=asked, came=came, change="renew it soon")
+        return self._add("tls", "ok", asked=asked, came=came)
 
     # -- the server
 
-    async def _ask(self) -> None:
+    async def _try_without_token(self) -> None:
         """Send `initialize` without a token and look at the answer."""
-        asked = f"POST {self._format} initialize, without a token"
+        asked = f"POST {self._display_url} initialize, without a token"
         try:
             async with asyncio.timeout(self._seconds):
                 status, headers, body = await self._post()
@@ -213,23 +213,23 @@ class Diagnosis:
         came = explain(status, kind, body) if status >= 300 else f"HTTP {status} {kind}".strip()
         if status < 300 and kind not in ACCEPT_BOTH.split(", "):
             change = "check the URL: MCP servers often end in /mcp"
-            self._note("http", "warning", asked=asked, came=came, change=change)
+            self._add("http", "warning", asked=asked, came=came, change=change)
         elif status < 300:
-            self._note("http", "ok", asked=asked, came=f"{came}: open to every caller")
+            self._add("http", "ok", asked=asked, came=f"{came}: open to every caller")
         elif status == 401:
             self._is_protected = True
-            self._note("http", "ok", asked=asked, came=f"HTTP {status}: protected")
+            self._add("http", "ok", asked=asked, came=f"HTTP {status}: protected")
             self._read_challenge(headers.getall("WWW-Authenticate", []))
         elif status in (404, 405):
             # It may be a server of the older form; a later step finds out.
             change = "check the path; servers often use /mcp"
-            self._note("http", "warning", asked=asked, came=came, change=change)
+            self._add("http", "warning", asked=asked, came=came, change=change)
         elif 300 <= status < 400:
             place = shown_url(headers.get("Location", ""), self.url)
             change = f"use the URL that it redirects to, {place}"
-            self._note("http", "warning", asked=asked, came=came, change=change)
+            self._add("http", "warning", asked=asked, came=came, change=change)
         else:
-            self._note("http", "failed", asked=asked, came=came, change=_advice(body))
+            self._add("http", "failed", asked=asked, came=came, change=_advice(body))
         return None
 
     async def _post(self) -> "tuple[int, CIMultiDictProxy[str], bytes]":
@@ -252,7 +252,7 @@ class Diagnosis:
                     allow_redirects=False,
                 ) as response,
             ):
-                body = b"" if response.status < 300 else await response.content.read(_BODY)
+                body = b"" if response.status < 300 else await response.content.read(_BODY_LIMIT)
                 if opened := response.headers.get(SESSION):
                     await _end(session, self.url, {**headers, SESSION: opened})
                 return response.status, response.headers, body
@@ -267,15 +267,15 @@ class Diagnosis:
         if self._challenge is None:
             came = values[0][:200] if values else "nothing"
             change = 'send WWW-Authenticate: Bearer resource_metadata="..."'
-            return self._note("challenge", "warning", asked=asked, came=came, change=change)
+            return self._add("challenge", "warning", asked=asked, came=came, change=change)
         named = self._challenge.resource_metadata
         came = ", ".join(f"{name}={value[:100]}" for name, value in self._challenge.params.items())
         if named is None:
             change = "name the metadata of the resource in resource_metadata"
-            return self._note(
+            return self._add(
                 "challenge", "warning", asked=asked, came=came or "Bearer", change=change
             )
-        return self._note("challenge", "ok", asked=asked, came=came)
+        return self._add("challenge", "ok", asked=asked, came=came)
 
     # -- authorization
 
@@ -288,7 +288,7 @@ class Diagnosis:
             self._resource = await self._find_resource(sender, named)
             found = await self._find_server(sender, named)
         if found is not None:
-            self._judge_server(found.server, policy)
+            self._check_server_metadata(found.server, policy)
 
     async def _find_resource(
         self, sender: GuardedSender, named: str | None
@@ -299,18 +299,18 @@ class Diagnosis:
         except FlowFailed as error:
             # Clients go on without metadata that the server did not announce.
             verdict: StepVerdict = "warning" if isinstance(error, UnreadableMetadata) else "failed"
-            self._note(name, verdict, asked=error.asked, came=error.came, change=error.hint)
+            self._add(name, verdict, asked=error.asked, came=error.came, change=error.hint)
             return None
         if found is None:
             change = "publish it (RFC 9728); clients fall back to the rules of 2025-03-26"
-            self._note(name, "warning", asked=asked, came="none", change=change)
+            self._add(name, "warning", asked=asked, came="none", change=change)
         elif not found.authorization_servers:
             change = "name at least one in authorization_servers"
             came = "metadata without authorization servers"
-            self._note(name, "failed", asked=found.url, came=came, change=change)
+            self._add(name, "failed", asked=found.url, came=came, change=change)
         else:
             came = f"{found.resource}, protected by {', '.join(found.authorization_servers)}"
-            self._note(name, "ok", asked=f"GET {found.url}", came=came)
+            self._add(name, "ok", asked=f"GET {found.url}", came=came)
         return found
 
     async def _find_server(self, sender: GuardedSender, named: str | None) -> Discovered | None:
@@ -320,18 +320,18 @@ class Diagnosis:
         try:
             found = await sender.run(discover(self.url, named=named))
         except FlowFailed as error:
-            self._note(name, "failed", asked=error.asked, came=error.came, change=error.hint)
+            self._add(name, "failed", asked=error.asked, came=error.came, change=error.hint)
             return None
         server = found.server
         if server.is_assumed:
             change = "publish authorization server metadata (RFC 8414)"
             came = f"no metadata; default paths such as {default_metadata(self.url).token_endpoint}"
-            self._note(name, "warning", asked=server.issuer, came=came, change=change)
+            self._add(name, "warning", asked=server.issuer, came=came, change=change)
         else:
-            self._note(name, "ok", asked=f"GET {server.url}", came=f"issuer {server.issuer}")
+            self._add(name, "ok", asked=f"GET {server.url}", came=f"issuer {server.issuer}")
         return found
 
-    def _judge_server(self, server: ServerMetadata, policy: AddressPolicy) -> None:
+    def _check_server_metadata(self, server: ServerMetadata, policy: AddressPolicy) -> None:
         asked = server.url or server.issuer
         for endpoint in (server.authorization_endpoint, server.token_endpoint):
             try:
@@ -339,47 +339,47 @@ class Diagnosis:
             except NoResponse as error:
                 came = error.reason if endpoint else "an endpoint is missing"
                 change = error.hint or "serve authorization and token endpoint over https"
-                self._note("endpoints", "failed", asked=asked, came=came, change=change)
+                self._add("endpoints", "failed", asked=asked, came=came, change=change)
         if server.registration_endpoint is not None:
-            self._note("registration", "ok", asked=asked, came=server.registration_endpoint)
+            self._add("registration", "ok", asked=asked, came=server.registration_endpoint)
         elif server.client_id_metadata_document_supported:
             came = "clients may use the URL of their metadata as client ID"
-            self._note("registration", "ok", asked=asked, came=came)
+            self._add("registration", "ok", asked=asked, came=came)
         else:
             change = "clients need OAuth(client_id=...) or --client-id, registered by hand"
             came = "no registration_endpoint"
-            self._note("registration", "warning", asked=asked, came=came, change=change)
+            self._add("registration", "warning", asked=asked, came=came, change=change)
         methods = server.code_challenge_methods_supported
         came = "not stated" if methods is None else ", ".join(methods) or "none"
         if server.refuses_pkce:
             change = "support PKCE with S256"
-            self._note("pkce", "failed", asked=asked, came=came, change=change)
+            self._add("pkce", "failed", asked=asked, came=came, change=change)
         elif methods is None and not server.is_assumed:
             change = (
                 "publish code_challenge_methods_supported: some clients refuse servers without it"
             )
-            self._note("pkce", "warning", asked=asked, came=came, change=change)
+            self._add("pkce", "warning", asked=asked, came=came, change=change)
         else:
-            self._note("pkce", "ok", asked=asked, came=came)
+            self._add("pkce", "ok", asked=asked, came=came)
 
     # -- the protocol
 
-    async def _use(self) -> None:
+    async def _initialize_and_list(self) -> None:
         failed = {each.name for each in self.steps if each.verdict == "failed"}
         # A given token needs no metadata; obtaining one does.
         is_given = isinstance(self._auth, str | Bearer)
         if failed and not (is_given and failed <= _METADATA):
             return
         if self._is_protected and self._auth is None:
-            self._note("token", "skipped", came="none was given", change=_ADVICE)
+            self._add("token", "skipped", came="none was given", change=_ADVICE)
             for name in ("initialize", "list"):
-                self._note(name, "skipped", came="no token")
+                self._add(name, "skipped", came="no token")
             return
         if self._is_protected and isinstance(self._auth, str):
             self._read_token(self._auth)
         elif self._is_protected:
             self._auth = _ShowingAuth(self._auth, self._read_token)
-        asked = f"initialize at {self._format}"
+        asked = f"initialize at {self._display_url}"
         try:
             connecting = connect(
                 self.url,
@@ -391,21 +391,21 @@ class Diagnosis:
             async with connecting as client:
                 info = client.server_info
                 came = f"{info.name} {info.version}, revision {client.revision}"
-                self._note("initialize", "ok", asked=asked, came=came)
+                self._add("initialize", "ok", asked=asked, came=came)
                 await self._list(client)
         except FlowFailed as error:
             came = f"{error.step}: {error.came}"
-            self._note("token", "failed", asked=error.asked, came=came, change=error.hint)
+            self._add("token", "failed", asked=error.asked, came=came, change=error.hint)
         except AccordError as error:
             name = "list" if self.steps[-1].name == "initialize" else "initialize"
-            self._note(name, "failed", asked=asked, came=str(error))
+            self._add(name, "failed", asked=asked, came=str(error))
 
     def _read_token(self, token: str) -> None:
         asked = "the token itself, not verified here"
         facts = token_facts(token, self._resource, time.time())
         verdict: StepVerdict = "warning" if facts.faults else "ok"
         change = "; ".join(facts.faults)
-        self._note("token", verdict, asked=asked, came=facts.description, change=change)
+        self._add("token", verdict, asked=asked, came=facts.description, change=change)
 
     async def _list(self, client: Any) -> None:
         can = client.capabilities
@@ -417,12 +417,12 @@ class Diagnosis:
             if offered is not None:
                 page = await ask()
                 count = len(getattr(page, method.partition("/")[0]))
-                return self._note("list", "ok", asked=method, came=f"{count} on the first page")
+                return self._add("list", "ok", asked=method, came=f"{count} on the first page")
         await client.ping()
-        return self._note("list", "ok", asked="ping", came="an answer; it declares nothing to list")
+        return self._add("list", "ok", asked="ping", came="an answer; it declares nothing to list")
 
     @property
-    def _format(self) -> str:
+    def _display_url(self) -> str:
         return shown_url(self.url)
 
 
@@ -432,12 +432,12 @@ class _ShowingAuth:
     def __init__(self, inner: Any, show: Callable[[str], None]) -> None:
         self._inner = inner
         self._show = show
-        self._is_shown = False
+        self._has_shown = False
 
     async def token(self, resource_url: str) -> str | None:
         found: str | None = await self._inner.token(resource_url)
-        if found is not None and not self._is_shown:
-            self._is_shown = True
+        if found is not None and not self._has_shown:
+            self._has_shown = True
             self._show(found)
         return found
 
@@ -450,7 +450,7 @@ def _advice(body: bytes) -> str:
     """Return what to change after a refused initialize, from the error in its body."""
     offered = spoken_revisions()
     try:
-        error = msgspec.json.decode(body, type=_Refused).error
+        error = msgspec.json.decode(body, type=_ErrorResponse).error
     except (msgspec.DecodeError, ValueError, RecursionError):
         return "see the log of the server"
     named = _REVISION.findall(f"{error.message} {error.data}")
@@ -468,7 +468,7 @@ async def _end(http: "ClientSession", url: str, headers: dict[str, str]) -> None
     import aiohttp
 
     with contextlib.suppress(aiohttp.ClientError, OSError, TimeoutError):
-        async with asyncio.timeout(_ENDING), http.delete(url, headers=headers):
+        async with asyncio.timeout(_END_TIMEOUT), http.delete(url, headers=headers):
             pass
 
 

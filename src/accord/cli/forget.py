@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from accord.cli.options import Commands, Option, UsageError, add_command
-from accord.cli.terminal import harmless, say
+from accord.cli.terminal import escape_controls, say
 from accord.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
         raise MissingExtra("auth", needed_for="stored tokens") from None
     store = FileStore()
     work = _forget_all(store) if options.all else _forget(store, options.url)
-    say(f"{harmless(asyncio.run(work))}\n")
+    say(f"{escape_controls(asyncio.run(work))}\n")
     return 0
 
 

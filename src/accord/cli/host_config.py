@@ -14,7 +14,7 @@ from accord.cli.target import ServerPlace
 
 # Hosts on this machine cannot connect to the address that means all addresses.
 _ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104
-_LISTING: Final = 30.0
+_LISTING_TIMEOUT: Final = 30.0
 
 
 def launch_config(place: ServerPlace, options: Sequence[str]) -> str:
@@ -37,7 +37,7 @@ def launch_config(place: ServerPlace, options: Sequence[str]) -> str:
     folders = _import_folders(place)
     if folders:
         entry["env"] = {"PYTHONPATH": os.pathsep.join(folders)}
-    return _config(place, entry)
+    return _as_json(place, entry)
 
 
 def url_config(place: ServerPlace, host: str, port: int, path: str = "/mcp") -> str:
@@ -45,10 +45,10 @@ def url_config(place: ServerPlace, host: str, port: int, path: str = "/mcp") -> 
     if port == 0:
         raise UsageError("--print-config needs the port that hosts connect to: --port 8000")
     name = _ANY_ADDRESS.get(host) or (f"[{host}]" if ":" in host else host)
-    return _config(place, {"type": "http", "url": f"http://{name}:{port}{path}"})
+    return _as_json(place, {"type": "http", "url": f"http://{name}:{port}{path}"})
 
 
-def _config(place: ServerPlace, entry: dict[str, Any]) -> str:
+def _as_json(place: ServerPlace, entry: dict[str, Any]) -> str:
     name = place.file.stem if place.file is not None else place.module.rpartition(".")[2]
     return json.dumps({"mcpServers": {name: entry}}, indent=2) + "\n"
 
@@ -61,14 +61,14 @@ def _import_folders(place: ServerPlace) -> list[str]:
     """Return the folders for PYTHONPATH: hosts do not pass our environment on."""
     wanted = [Path(__file__).parents[2]]
     if place.file is None:
-        wanted += _folders_of(place.module.partition(".")[0])
+        wanted += _find_folders(place.module.partition(".")[0])
     wanted += [Path(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
     known = _default_folders()
     folders = [str(each.absolute()) for each in wanted]
     return list(dict.fromkeys(each for each in folders if os.path.realpath(each) not in known))
 
 
-def _folders_of(package: str) -> list[Path]:
+def _find_folders(package: str) -> list[Path]:
     """Return the folder that a module or package is imported from, without importing it."""
     spec = PathFinder.find_spec(package, [os.getcwd(), *sys.path])
     if spec is None:
@@ -87,7 +87,7 @@ def _default_folders() -> set[str]:
             env={},
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=_LISTING,
+            timeout=_LISTING_TIMEOUT,
             check=True,
         )
         return {os.path.realpath(each) for each in json.loads(done.stdout) if each}

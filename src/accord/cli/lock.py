@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from accord.cli.connection import connection_options, talk
+from accord.cli.connection import connection_options, run_with_client
 from accord.cli.options import (
     TARGET,
     TARGET_USAGE,
@@ -17,7 +17,7 @@ from accord.cli.options import (
 )
 from accord.cli.reporting import display_target
 from accord.cli.target import demand_target
-from accord.cli.terminal import complain, harmless, note, painter, say
+from accord.cli.terminal import complain, escape_controls, note, painter, say
 from accord.errors import MethodNotFound
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def lock(options: argparse.Namespace) -> int:
         note(f"{options.output} is written; keep it under version control")
         return code
 
-    return talk(options, options.target, options.rest, work)
+    return run_with_client(options, options.target, options.rest, work)
 
 
 def verify(options: argparse.Namespace) -> int:
@@ -146,13 +146,13 @@ def verify(options: argparse.Namespace) -> int:
 
     async def work(client: "Client") -> int:
         found = changes(locked, await surface_of(client))
-        _show(found, form, options)
+        _print_changes(found, form, options)
         return 1 if found else 0
 
-    return talk(options, options.target, options.rest, work)
+    return run_with_client(options, options.target, options.rest, work)
 
 
-def _show(found: "list[Change]", form: str, options: argparse.Namespace) -> None:
+def _print_changes(found: "list[Change]", form: str, options: argparse.Namespace) -> None:
     if form == "json":
         import msgspec
 
@@ -163,7 +163,7 @@ def _show(found: "list[Change]", form: str, options: argparse.Namespace) -> None
         return
     paint = painter()
     for change in found:
-        for line in harmless(change.text()).splitlines():
+        for line in escape_controls(change.text()).splitlines():
             style = _STYLES.get(line.strip()[:2])
             say((paint(style, line) if style else line) + "\n")
     count = f"{len(found)} change{'s' if len(found) > 1 else ''}"

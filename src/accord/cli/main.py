@@ -106,7 +106,7 @@ class _Layout(argparse.RawDescriptionHelpFormatter):
         )
 
 
-def _parser(asked: str) -> argparse.ArgumentParser:
+def _make_parser(asked: str) -> argparse.ArgumentParser:
     """Return the parser; only with the command asked for, so that `accord run` starts quickly."""
     parser = Parser(prog="accord", description=_ABOUT, epilog=_EXAMPLES)
     parser.add_argument(
@@ -132,7 +132,7 @@ def main(args: Sequence[str] | None = None) -> int:
         # Not for servers: they configure logging themselves, and start sooner without this.
         with (
             nullcontext() if options.named == "run" else show_warnings(),
-            _end_as_interrupted(_signals_of(options)),
+            _end_as_interrupted(_ending_signals(options)),
         ):
             code: int = options.run(options)
     except KeyboardInterrupt:
@@ -150,7 +150,7 @@ def main(args: Sequence[str] | None = None) -> int:
     return code
 
 
-def _signals_of(options: argparse.Namespace) -> tuple[str, ...]:
+def _ending_signals(options: argparse.Namespace) -> tuple[str, ...]:
     """Name the signals that end a command as Ctrl-C does."""
     if options.named == "run" or (options.named == "watch" and options.command):
         # A server handles them itself, and a watch passes them on to the server.
@@ -189,7 +189,7 @@ def _interrupt(*_: object) -> None:
 
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:
-    parser = _parser(words[0] if words else "")
+    parser = _make_parser(words[0] if words else "")
     options, rest = parser.parse_known_args(words)
     if options.named is None:
         parser.error(f"accord needs a COMMAND: {', '.join(_COMMANDS)}")

@@ -100,7 +100,7 @@ def _number_of_calls(text: str) -> int:
     return int(text)
 
 
-def given_token(options: argparse.Namespace) -> str | None:
+def bearer_token(options: argparse.Namespace) -> str | None:
     """Return the token of `--bearer`, read from ACCORD_BEARER if the option says so.
 
     Raises:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from accord.cli.arguments import read_value, split_pairs, type_name
-from accord.cli.terminal import harmless, note
+from accord.cli.terminal import escape_controls, note
 from accord.types import ElicitParams
 
 _YES: Final = ("y", "yes", "true")
@@ -49,7 +49,7 @@ def ask_user(
         if not fields:
             return {} if _ask_agreement(given) else False
         answers = {
-            name: _field(name, field, given.get(name), is_required=name in required)
+            name: _answer_field(name, field, given.get(name), is_required=name in required)
             for name, field in fields.items()
         }
     except EOFError:
@@ -71,12 +71,12 @@ def _ask_agreement(given: Mapping[str, tuple[str, bool]]) -> bool:
         return given["agree"][0].lower() in _YES
     if not is_interactive():
         raise _NoAnswer("there is no terminal to answer on; add --answer agree=yes")
-    return _line("agree? [y/N] ").lower() in _YES
+    return _read_line("agree? [y/N] ").lower() in _YES
 
 
-def _line(prompt: str) -> str:
+def _read_line(prompt: str) -> str:
     # Not input(), which writes the prompt to stdout: that is for the result.
-    sys.stderr.write(harmless(" ".join(prompt.split("\n"))))
+    sys.stderr.write(escape_controls(" ".join(prompt.split("\n"))))
     sys.stderr.flush()
     line = sys.stdin.readline()
     if not line:
@@ -84,12 +84,12 @@ def _line(prompt: str) -> str:
     return line.strip()
 
 
-def _field(
+def _answer_field(
     name: str, schema: dict[str, Any], given: tuple[str, bool] | None, *, is_required: bool
 ) -> Any:
     default = schema.get("default")
     if given is not None:
-        return _take_given(name, schema, given)
+        return _read_given(name, schema, given)
     if not is_interactive():
         if default is not None or not is_required:
             return default
@@ -102,7 +102,7 @@ def _field(
     shown = default if isinstance(default, str) else json.dumps(default)
     hint = f" [{shown}]" if default is not None else "" if is_required else " [none]"
     while True:
-        text = _line(f"  {name} ({kind}){hint}: ")
+        text = _read_line(f"  {name} ({kind}){hint}: ")
         if not text and (default is not None or not is_required):
             return default
         try:
@@ -112,7 +112,7 @@ def _field(
             note(f"  {error}")
 
 
-def _take_given(name: str, schema: dict[str, Any], given: tuple[str, bool]) -> Any:
+def _read_given(name: str, schema: dict[str, Any], given: tuple[str, bool]) -> Any:
     text, is_json = given
     try:
         return json.loads(text) if is_json else read_value(text, schema)

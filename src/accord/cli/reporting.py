@@ -126,7 +126,7 @@ def display_target(target: str) -> str:
     return _VALUE.sub(r"\1...", _USER.sub("//...@", target, count=1))
 
 
-def shown_file(target: str) -> str | None:
+def artifact_file(target: str) -> str | None:
     """Return the file in which tools for source code show the breaches of a target.
 
     It is relative to the current folder, as such tools expect; None if there is no file.
@@ -144,7 +144,11 @@ def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
 
     code = 1 if report.has_failed else 0
     if not options.output:
-        say(_for_screen(report, quiet=options.quiet) if form == "text" else render(report, form))
+        say(
+            _as_terminal_text(report, quiet=options.quiet)
+            if form == "text"
+            else render(report, form)
+        )
         return code
     if not write_report(report, form, options):
         return 2
@@ -185,7 +189,7 @@ def render(report: "Report", form: str, *, quiet: bool = False) -> str:
     return render(report, quiet=quiet) if form == "text" else render(report)
 
 
-def _for_screen(report: "Report", *, quiet: bool) -> str:
+def _as_terminal_text(report: "Report", *, quiet: bool) -> str:
     from accord.check.rendering.text import as_text
 
     return as_text(report, quiet=quiet, width=width(), paint=painter())

@@ -65,7 +65,7 @@ def register(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the requirements that match the options."""
-    render = {"text": _text, "json": _json, "markdown": _markdown}
+    render = {"text": _as_text, "json": _as_json, "markdown": _as_markdown}
     form = one_of(options.format, tuple(render), "format")
     revisions = [one_of(each, REVISION_IDS, "revision") for each in options.revision]
     rows = _select(options, revisions)
@@ -88,11 +88,11 @@ def _select(options: argparse.Namespace, revisions: Sequence[RevisionId]) -> "li
     fitting: set[str] = set()
     for revision in revisions or (None,):
         fitting |= {row.id for row in requirements(revision=revision, **wanted)}
-    ids = [_known_id(each, catalogue()) for each in options.ids] or list(catalogue())
+    ids = [_find_id(each, catalogue()) for each in options.ids] or list(catalogue())
     return [catalogue()[each] for each in dict.fromkeys(ids) if each in fitting]
 
 
-def _known_id(given: str, known: Iterable[str]) -> str:
+def _find_id(given: str, known: Iterable[str]) -> str:
     ids = list(known)
     if given in ids:
         return given
@@ -101,12 +101,12 @@ def _known_id(given: str, known: Iterable[str]) -> str:
     raise UsageError(f"unknown requirement {given!r}{hint or '; `accord requirements` lists all'}")
 
 
-def _shown_level(row: "Requirement", revisions: Sequence[RevisionId]) -> str:
+def _level(row: "Requirement", revisions: Sequence[RevisionId]) -> str:
     return row.level_in(revisions[0]) if len(revisions) == 1 else row.level
 
 
-def _text(rows: "Sequence[Requirement]", revisions: Sequence[RevisionId]) -> str:
-    cells = [(row.id, _shown_level(row, revisions), row.party, row.check) for row in rows]
+def _as_text(rows: "Sequence[Requirement]", revisions: Sequence[RevisionId]) -> str:
+    cells = [(row.id, _level(row, revisions), row.party, row.check) for row in rows]
     sizes = [max((len(each[place]) for each in cells), default=0) for place in range(4)]
     indent = sum(sizes) + 2 * len(sizes)
     columns, paint = width(), painter()
@@ -114,11 +114,11 @@ def _text(rows: "Sequence[Requirement]", revisions: Sequence[RevisionId]) -> str
     for row, parts in zip(rows, cells, strict=True):
         padded = [part.ljust(size) for part, size in zip(parts, sizes, strict=True)]
         head = "  ".join([paint("bold", padded[0]), *padded[1:]])
-        lines += _beside(head, indent, row.text, columns)
+        lines += _wrap_beside(head, indent, row.text, columns)
     return "".join(f"{line}\n" for line in lines)
 
 
-def _beside(head: str, indent: int, text: str, columns: int | None) -> list[str]:
+def _wrap_beside(head: str, indent: int, text: str, columns: int | None) -> list[str]:
     if columns is None:
         return [f"{head}  {text}"]
     if columns - indent < 30:
@@ -134,14 +134,14 @@ def _beside(head: str, indent: int, text: str, columns: int | None) -> list[str]
 
 def _card(row: "Requirement", paint: Paint) -> str:
     holding = [each for each in REVISION_IDS if row.holds_in(each)]
-    held = [f"{each} {row.level_in(each)} ({_breach(row, each)})" for each in holding]
+    held = [f"{each} {row.level_in(each)} ({_describe_breach(row, each)})" for each in holding]
     facts: list[tuple[str, list[str]]] = [
         ("text", [row.text]),
         ("party", [row.party]),
         ("check", [row.check]),
         ("holds in", held),
         ("stated in", [", ".join(row.revisions)]),
-        ("official", _official(row)),
+        ("official", _official_levels(row)),
         ("removed in", [row.removed_in] if row.removed_in else []),
         ("changed in", [row.changed_in] if row.changed_in else []),
         ("replaced by", list(row.replaced_by)),
@@ -156,7 +156,7 @@ def _card(row: "Requirement", paint: Paint) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _breach(row: "Requirement", revision: RevisionId) -> str:
+def _describe_breach(row: "Requirement", revision: RevisionId) -> str:
     words = {
         "fail": "a breach is a failure",
         "warn": "a breach is a warning",
@@ -165,7 +165,7 @@ def _breach(row: "Requirement", revision: RevisionId) -> str:
     return words[row.severity_in(revision)]
 
 
-def _official(row: "Requirement") -> list[str]:
+def _official_levels(row: "Requirement") -> list[str]:
     if isinstance(row.official_level, dict):
         return [f"{each} {level}" for each, level in row.official_level.items()]
     return [] if row.official_level is None else [row.official_level]
@@ -181,7 +181,7 @@ def _label_lines(label: str, value: str) -> list[str]:
     )
 
 
-def _json(rows: "Sequence[Requirement]", _revisions: Sequence[RevisionId]) -> str:
+def _as_json(rows: "Sequence[Requirement]", _revisions: Sequence[RevisionId]) -> str:
     import msgspec
 
     shown = []
@@ -195,10 +195,10 @@ def _json(rows: "Sequence[Requirement]", _revisions: Sequence[RevisionId]) -> st
     return json.dumps(shown, indent=2, ensure_ascii=False) + "\n"
 
 
-def _markdown(rows: "Sequence[Requirement]", revisions: Sequence[RevisionId]) -> str:
+def _as_markdown(rows: "Sequence[Requirement]", revisions: Sequence[RevisionId]) -> str:
     lines = ["| id | level | party | check | requirement |", "|---|---|---|---|---|"]
     for row in rows:
         text = row.text.replace("|", "\\|").replace("<", "&lt;")
-        level = _shown_level(row, revisions)
+        level = _level(row, revisions)
         lines.append(f"| `{row.id}` | {level} | {row.party} | {row.check} | {text} |")
     return "\n".join(lines) + "\n"

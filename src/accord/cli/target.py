@@ -102,14 +102,14 @@ def locate(target: str, following: Sequence[str] = ()) -> ServerPlace:
     where, name = _split(target)
     path = Path(where)
     if path.is_dir() and not (name and (path / "__init__.py").is_file()):
-        raise UsageError(f"{where} is a folder; name the file in it{_files_in(path)}")
+        raise UsageError(f"{where} is a folder; name the file in it{_list_files(path)}")
     if path.is_file() and path.suffix == ".py":
-        return ServerPlace(_short(where), path, _module_name(path), name)
+        return ServerPlace(_relative_path(where), path, _module_name(path), name)
     if path.suffix == ".py" and not _is_command_line(where):
-        raise UsageError(f"there is no file {where}{_neighbours(path)}")
+        raise UsageError(f"there is no file {where}{_suggest_files(path)}")
     if _OBJECT.fullmatch(where) and _is_module(where):
         return ServerPlace(where, None, where, name)
-    raise UsageError(_nothing_there(where, path, following))
+    raise UsageError(_explain_missing(where, path, following))
 
 
 def _split(target: str) -> tuple[str, str]:
@@ -141,7 +141,7 @@ def suggest_url(target: str) -> str:
     return f"{scheme}://{target}{'' if has_path else '/mcp'}"
 
 
-def _nothing_there(where: str, path: Path, following: Sequence[str]) -> str:
+def _explain_missing(where: str, path: Path, following: Sequence[str]) -> str:
     if not path.exists() and (url := suggest_url(where)):
         return f"{where} is an address; a URL begins with http:// or https://: {url}"
     if _is_command_line(where):
@@ -156,7 +156,7 @@ def _nothing_there(where: str, path: Path, following: Sequence[str]) -> str:
         line = join([where, *following])
         return f"{where} is a command; write it after --: -- {line}"
     if os.sep in where or path.suffix:
-        return f"there is no file {where}{_neighbours(path)}"
+        return f"there is no file {where}{_suggest_files(path)}"
     python = path.with_name(f"{path.name}.py")
     if python.is_file():
         return f"there is no module {where}; did you mean {python}?"
@@ -177,7 +177,7 @@ def _is_command(name: str) -> bool:
     return which(name) is not None
 
 
-def _neighbours(path: Path) -> str:
+def _suggest_files(path: Path) -> str:
     folder = path.parent
     if not folder.is_dir():
         return f": there is no folder {folder}"
@@ -186,15 +186,15 @@ def _neighbours(path: Path) -> str:
     if hint:
         return hint
     here = "here" if str(folder) == "." else f"in {folder}"
-    files = _some(f"{stem}.py" for stem in stems)
+    files = _join_some(f"{stem}.py" for stem in stems)
     return f"; {here} are {files}" if files else f": there are no Python files {here}"
 
 
-def _files_in(folder: Path) -> str:
+def _list_files(folder: Path) -> str:
     files = sorted(folder.glob("*.py"))
     with_server = [each for each in files if b"Server(" in each.read_bytes()]
     shown = with_server or files
-    return f": {_some(map(str, shown))}" if shown else ", such as server.py"
+    return f": {_join_some(map(str, shown))}" if shown else ", such as server.py"
 
 
 def _did_you_mean_module(name: str) -> str:
@@ -204,7 +204,7 @@ def _did_you_mean_module(name: str) -> str:
     return did_you_mean(last, known)
 
 
-def _some(names: Iterable[str]) -> str:
+def _join_some(names: Iterable[str]) -> str:
     names = list(names)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
@@ -223,31 +223,31 @@ def load(place: ServerPlace) -> "Server[Any]":
     try:
         module = _import(place)
     except SyntaxError as error:
-        raise UsageError(_syntax(error, place)) from None
+        raise UsageError(_describe_syntax_error(error, place)) from None
     except SystemExit as error:
-        where = _frame(error.__traceback__)
+        where = _describe_frame(error.__traceback__)
         raise UsageError(
             f"{place.shown} ended the process while it was imported ({where}): "
             'put that under if __name__ == "__main__":'
         ) from None
     except Exception as error:
-        raise UsageError(_failed_import(error, place)) from None
-    return _find_object(module, place) if place.object else _only(module, place)
+        raise UsageError(_describe_import_error(error, place)) from None
+    return _find_object(module, place) if place.object else _find_server(module, place)
 
 
-def _look_in(folder: Path) -> None:
+def _add_to_sys_path(folder: Path) -> None:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
 
 def _import(place: ServerPlace) -> ModuleType:
     if place.file is None:
-        _look_in(Path.cwd())
+        _add_to_sys_path(Path.cwd())
         return import_module(place.module)
     if "." in place.module:
-        _look_in(place.file.absolute().parents[place.module.count(".")])
+        _add_to_sys_path(place.file.absolute().parents[place.module.count(".")])
         return import_module(place.module)
-    _look_in(place.file.absolute().parent)
+    _add_to_sys_path(place.file.absolute().parent)
     spec = importlib.util.spec_from_file_location(place.module, place.file.absolute())
     assert spec is not None
     assert spec.loader is not None
@@ -273,14 +273,14 @@ def _module_name(path: Path) -> str:
 # -- errors in the user's code
 
 
-def _syntax(error: SyntaxError, place: ServerPlace) -> str:
-    file = _short(error.filename or place.shown)
+def _describe_syntax_error(error: SyntaxError, place: ServerPlace) -> str:
+    file = _relative_path(error.filename or place.shown)
     line = " ".join((error.text or "").split())[:_LONGEST_LINE]
     return f"{file}:{error.lineno or 1}: {error.msg}" + (f": {line}" if line else "")
 
 
-def _failed_import(error: Exception, place: ServerPlace) -> str:
-    where = _frame(error.__traceback__) or place.shown
+def _describe_import_error(error: Exception, place: ServerPlace) -> str:
+    where = _describe_frame(error.__traceback__) or place.shown
     if isinstance(error, ModuleNotFoundError) and error.name:
         if f"{place.module}.".startswith(f"{error.name}."):
             return f"there is no module {error.name}{_did_you_mean_module(error.name)}"
@@ -292,7 +292,7 @@ def _failed_import(error: Exception, place: ServerPlace) -> str:
     return f"{where}: {type(error).__name__}" + (f": {said}" if said else "")
 
 
-def _frame(traceback: TracebackType | None) -> str:
+def _describe_frame(traceback: TracebackType | None) -> str:
     """Return file and line of the last frame in the user's own code."""
     import linecache
     from sysconfig import get_paths
@@ -312,10 +312,10 @@ def _frame(traceback: TracebackType | None) -> str:
         return ""
     file, line = (users or frames)[-1]
     source = linecache.getline(file, line).strip()[:_LONGEST_LINE]
-    return f"{_short(file)}:{line}" + (f" `{source}`" if source else "")
+    return f"{_relative_path(file)}:{line}" + (f" `{source}`" if source else "")
 
 
-def _short(file: str) -> str:
+def _relative_path(file: str) -> str:
     try:
         relative = os.path.relpath(file)
     except ValueError:  # another drive
@@ -333,15 +333,15 @@ def _find_object(module: ModuleType, place: ServerPlace) -> "Server[Any]":
     for part in place.object.split("."):
         if not hasattr(found, part):
             known = did_you_mean(part, (name for name in vars(found) if not name.startswith("_")))
-            known = known or _which(_servers(module), place)
+            known = known or _suggest_names(_servers(module), place)
             raise UsageError(f"{place.shown} has no {place.object}{known}")
         found = getattr(found, part)
     if not isinstance(found, Server) and callable(found):
         found = _call_factory(found, place)
     if not isinstance(found, Server):
         raise UsageError(
-            f"{place.shown}:{place.object} is a {_kind(found)}, expected a Server or a function "
-            "that returns one"
+            f"{place.shown}:{place.object} is a {_type_name(found)}, expected a Server or a "
+            "function that returns one"
         )
     return found
 
@@ -350,13 +350,13 @@ def _call_factory(factory: Any, place: ServerPlace) -> Any:
     try:
         return factory()
     except Exception as error:
-        where = _frame(error.__traceback__) or place.shown
+        where = _describe_frame(error.__traceback__) or place.shown
         raise UsageError(
             f"{where}: {place.object}() failed: {type(error).__name__}: {error}"
         ) from None
 
 
-def _only(module: ModuleType, place: ServerPlace) -> "Server[Any]":
+def _find_server(module: ModuleType, place: ServerPlace) -> "Server[Any]":
     from accord.server import Server
 
     for name in _USUAL_NAMES:
@@ -367,8 +367,10 @@ def _only(module: ModuleType, place: ServerPlace) -> "Server[Any]":
     if len({id(each) for each in servers.values()}) == 1:
         return next(iter(servers.values()))
     if servers:
-        raise UsageError(f"{place.shown} has {len(servers)} servers{_which(servers, place)}")
-    raise UsageError(f"{place.shown} has no Server object{_instead(module, place)}")
+        raise UsageError(
+            f"{place.shown} has {len(servers)} servers{_suggest_names(servers, place)}"
+        )
+    raise UsageError(f"{place.shown} has no Server object{_explain_no_server(module, place)}")
 
 
 def _servers(module: ModuleType) -> "dict[str, Server[Any]]":
@@ -377,14 +379,14 @@ def _servers(module: ModuleType) -> "dict[str, Server[Any]]":
     return {name: each for name, each in vars(module).items() if isinstance(each, Server)}
 
 
-def _which(servers: Iterable[str], place: ServerPlace) -> str:
+def _suggest_names(servers: Iterable[str], place: ServerPlace) -> str:
     names = list(servers)
     if not names:
         return ""
-    return f": {_some(names)}; say which, as in {place.shown}:{names[0]}"
+    return f": {_join_some(names)}; say which, as in {place.shown}:{names[0]}"
 
 
-def _instead(module: ModuleType, place: ServerPlace) -> str:
+def _explain_no_server(module: ModuleType, place: ServerPlace) -> str:
     """Suggest what to change when a module has no server at its top level."""
     own = {
         name: each
@@ -398,7 +400,7 @@ def _instead(module: ModuleType, place: ServerPlace) -> str:
         kind = type(each)
         if kind.__name__ in ("FastMCP", "Server", "MCPServer") and not isinstance(each, type):
             return (
-                f": {name} is a {_kind(each)} of another library ({kind.__module__}); "
+                f": {name} is a {_type_name(each)} of another library ({kind.__module__}); "
                 f"a command works with any: -- python {place.shown}"
             )
     return (
@@ -407,5 +409,5 @@ def _instead(module: ModuleType, place: ServerPlace) -> str:
     )
 
 
-def _kind(value: object) -> str:
+def _type_name(value: object) -> str:
     return type(value).__name__

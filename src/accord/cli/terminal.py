@@ -20,7 +20,7 @@ def say(text: str) -> None:
     r"""Print to stdout; a closed pipe is ignored.
 
     On a terminal, control characters beyond ASCII are escaped as in JSON, such as `\u009b`. Text
-    of a server that is not JSON has to pass through `harmless` first.
+    of a server that is not JSON has to pass through `escape_controls` first.
     """
     if sys.stdout is not None and sys.stdout.isatty():
         text = _LATE_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
@@ -29,15 +29,15 @@ def say(text: str) -> None:
 
 def complain(text: str) -> None:
     """Print an error as one line to stderr, with control characters escaped."""
-    _print(sys.stderr, f"accord: {harmless(' '.join(text.split()))}\n")
+    _print(sys.stderr, f"accord: {escape_controls(' '.join(text.split()))}\n")
 
 
 def note(text: str) -> None:
     """Print a text to stderr, with control characters escaped."""
-    _print(sys.stderr, f"{harmless(text)}\n")
+    _print(sys.stderr, f"{escape_controls(text)}\n")
 
 
-def harmless(text: str) -> str:
+def escape_controls(text: str) -> str:
     r"""Escape control characters, which a terminal would obey; line breaks stay.
 
     >>> print(harmless("a\x1b[2Jb"))
@@ -175,4 +175,4 @@ def progress(what: str, total: int | None) -> Iterator[Advance]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
         task = bar.add_task(what, total=total, now="")
-        yield lambda done, now="": bar.update(task, completed=done, now=harmless(now))
+        yield lambda done, now="": bar.update(task, completed=done, now=escape_controls(now))

@@ -7,7 +7,7 @@ from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.connection import connection_options, reach
+from accord.cli.connection import connection_options, run_with_target
 from accord.cli.options import (
     TARGET,
     TARGET_USAGE,
@@ -116,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
     if options.plan:
         form = plan_form(form)
     file = CaseFile() if options.cases is None else read_cases(options.cases)
-    _adopt(options, file)
+    _fill_in_options(options, file)
     if options.only_cases and options.cases is None:
         raise UsageError("--only-cases needs --cases FILE")
     demand_target(options, "test")
@@ -128,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
 
         patience = file.timeout if options.timeout is None else options.timeout
         target = _target_over(options, found, settings)
-        contacting = Contact(target, settings, patience=patience, way=_way(options))
+        contacting = Contact(target, settings, patience=patience, way=_call_options(options))
         with _temporary_hypothesis_home(), contacting as contact:
             tests, plan = _plan_tests(contact, options, file)
             if options.plan:
@@ -140,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
             limits.append(contact.limit)
         return 0
 
-    code = reach(options, options.target, options.rest, work)
+    code = run_with_target(options, options.target, options.rest, work)
     if code or options.plan:
         return code
     return _deliver(options, ran, form, limits[0])
@@ -164,7 +164,7 @@ def _temporary_hypothesis_home() -> "Iterator[None]":
             set_hypothesis_home_dir(None)
 
 
-def _adopt(options: argparse.Namespace, file: "CaseFile") -> None:
+def _fill_in_options(options: argparse.Namespace, file: "CaseFile") -> None:
     """Take target, transport and revision from the file if the command line has none."""
     if not options.target and not options.command:
         from accord.check.contract.reaching import beside
@@ -195,7 +195,7 @@ def _target_over(options: argparse.Namespace, found: Any, settings: Any) -> Any:
     return load(locate(options.target, options.rest))
 
 
-def _way(options: argparse.Namespace) -> "Way":
+def _call_options(options: argparse.Namespace) -> "Way":
     """Return the options with which `accord call` reaches the same server, without secrets."""
     from accord.check.contract.contact import Way
 

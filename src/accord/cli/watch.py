@@ -18,11 +18,11 @@ from accord.cli.options import (
     Option,
     UsageError,
     add_command,
+    bearer_token,
     env_option,
-    given_token,
     port,
 )
-from accord.cli.terminal import complain, harmless, note
+from accord.cli.terminal import complain, escape_controls, note
 from accord.errors import ConnectFailed, MissingExtra, TransportError
 from accord.protocol.violation import Violation
 
@@ -122,7 +122,7 @@ class _Log:
         # A full disk, or a host that does not read stderr, must not stop the traffic.
         with contextlib.suppress(OSError):
             if self._file is not None:
-                self._file.write(f"{harmless(line)}\n")
+                self._file.write(f"{escape_controls(line)}\n")
                 self._file.flush()
             elif self._is_read():
                 note(f"accord watch: {line}"[:_LONGEST])
@@ -195,7 +195,7 @@ def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(f"{options.url!r} is not the URL of a server, http(s)://host/path")
     headers = dict(options.header)
-    token = given_token(options)
+    token = bearer_token(options)
     if token:
         headers["authorization"] = f"Bearer {token}"
     sockets = listen("127.0.0.1", options.listen)
