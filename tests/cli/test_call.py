@@ -247,7 +247,7 @@ MISTAKES = [
     (["add", "a=1", "a=2"], "argument a of add: given 2 times, expected one integer"),
     (["add", "a=1", "bb=2"], "add has no argument bb; did you mean b?"),
     (["add", "a=1", "zzz=2"], "add has no argument zzz; it takes a: integer, b: integer = 2"),
-    (["add", "1"], "'1' is not an argument; expected key=value, or key:=JSON"),
+    (["add", "1"], "'1' is not an argument; expected key=value or key:=JSON"),
     (["add", "a:=x"], "a:= takes JSON; 'x' is not JSON: "),
     (["add", "--json", "[1]"], "--json takes an object of arguments, such as '{\"a\": 1}'"),
     (["greet", "--prompt"], "greet needs name; add name=..."),

@@ -350,7 +350,7 @@ def test_a_client_that_is_registered_by_hand_is_named_on_the_command_line(tmp_pa
                 code, _, err = await accord("list", script.url, "--oauth", *wrong, **env)
                 assert code == 2, err
             code, _, err = await accord("list", script.url, "--client-id", "me", **env)
-            assert (code, "--client-id goes with --oauth" in err) == (2, True)
+            assert (code, "--client-id needs --oauth" in err) == (2, True)
             other = ["--oauth", *named[:-1], "https://login.example"]
             code, _, err = await accord("list", script.url, *other, **env)
             assert (code, "try: --issuer https://login.example trusts no other" in err) == (2, True)
@@ -375,7 +375,7 @@ def test_a_check_takes_a_client_that_is_registered_by_hand_and_keeps_no_token(tm
             assert (sent["client_id"], sent["scope"]) == ("me", "a")
             assert head["Authorization"].startswith("Basic ")
             code, _, err = await accord(*check[:3], "--client-id", "me")
-            assert (code, "--client-id goes with --oauth" in err) == (2, True)
+            assert (code, "--client-id needs --oauth" in err) == (2, True)
         assert list(tmp_path.iterdir()) == []
 
     run(main(), seconds=60)

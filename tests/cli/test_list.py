@@ -79,7 +79,7 @@ def test_a_server_that_prints_to_stdout_is_warned_about_and_listed(accord, good)
     assert done.returncode == 0
     assert "add(" in done.stdout
     assert "accord: skipped a message of the server" in done.stderr
-    assert "what a server prints belongs on stderr" in done.stderr
+    assert "a server must print other output to stderr" in done.stderr
 
 
 SEEING = """\

@@ -154,7 +154,7 @@ def test_a_closed_stream_is_exit_code_2(good, closed):
     [
         ([], "run needs a TARGET: a Python file or module with a Server"),
         (["good.py", "more"], "run takes one TARGET; unexpected more"),
-        (["python", "good.py"], "run takes the file alone, without python: accord run good.py"),
+        (["python", "good.py"], "run takes only the file, without python: accord run good.py"),
         (["--", "python", "good.py"], "run serves a Python file or module, not a command"),
         (
             ["good.py", "--grace", "soon"],

@@ -15,7 +15,7 @@ _BOOLEANS: Final = {
     **dict.fromkeys(("true", "yes", "y", "on", "1"), True),
     **dict.fromkeys(("false", "no", "n", "off", "0"), False),
 }
-# A schema that refers to itself has no depth of its own.
+# A schema may refer to itself.
 _DEEPEST: Final = 20
 _CHOICES_SHOWN: Final = 8
 
@@ -101,7 +101,7 @@ def split_pairs(words: Iterable[str]) -> list[tuple[str, str, bool]]:
         is_json = key.endswith(":")
         key = key.removesuffix(":").strip()
         if not equals or not key:
-            raise UsageError(f"{word!r} is not an argument; expected key=value, or key:=JSON")
+            raise UsageError(f"{word!r} is not an argument; expected key=value or key:=JSON")
         pairs.append((key, value, is_json))
     return pairs
 

@@ -77,7 +77,7 @@ def register(commands: Commands) -> None:
         Option(
             "--unchecked",
             None,
-            "send the arguments of --json even where the tool's input schema forbids them",
+            "send the arguments of --json even if the tool's input schema forbids them",
         ),
         Option("--prompt", None, "NAME is a prompt"),
         Option(

@@ -81,7 +81,7 @@ def register(commands: Commands) -> None:
             f"how to reach it: {', '.join(_TRANSPORTS)} (default: http for URLs, else stdio)",
         ),
         *call_options("100"),
-        *auth_options("for this check alone"),
+        *auth_options("for this check only"),
         Option(
             "--other-bearer",
             "TOKEN",

@@ -107,7 +107,7 @@ def auth_of(options: argparse.Namespace) -> "Auth | None":
         return oauth_of(options)
     for name in ("client_id", "issuer", "redirect_uri", "scope", "grant"):
         if getattr(options, name) not in (None, []):
-            raise UsageError(f"--{name.replace('_', '-')} goes with --oauth")
+            raise UsageError(f"--{name.replace('_', '-')} needs --oauth")
     token = bearer_token(options)
     if token is None:
         return None

@@ -15,7 +15,7 @@ from threading import current_thread, main_thread
 from typing import Any, Final, NoReturn
 
 from accord.cli.options import did_you_mean
-from accord.cli.terminal import complain, escape_unencodable, show_warnings
+from accord.cli.terminal import complain, escape_unencodable, say, show_warnings
 from accord.errors import AccordError
 from accord.types import REVISION_IDS
 from accord.version import __version__
@@ -63,6 +63,9 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**{"formatter_class": _Layout, **settings})
+
+    def _print_message(self, message: str, file: object = None) -> None:
+        say(message)  # a closed pipe is not an error
 
     def error(self, message: str) -> NoReturn:
         complain(f"{message} (see {self.prog} --help)")

@@ -200,7 +200,7 @@ HEADER: Final = Option(
 )
 BEARER: Final = Option("--bearer", "TOKEN", "a token for the server; - reads it from ACCORD_BEARER")
 ONLY: Final = Option(
-    "--only", "ID", "check this requirement or area alone; may be repeated", is_repeated=True
+    "--only", "ID", "check only this requirement or area; may be repeated", is_repeated=True
 )
 
 

@@ -112,7 +112,7 @@ def _refuse_command(words: list[str]) -> None:
     """Refuse a whole command line, such as `python server.py`."""
     files = [word for word in words[1:] if word.endswith(".py")]
     if files and not words[0].endswith(".py"):
-        raise UsageError(f"run takes the file alone, without {words[0]}: accord run {files[0]}")
+        raise UsageError(f"run takes only the file, without {words[0]}: accord run {files[0]}")
 
 
 def _claim() -> None:

@@ -89,7 +89,7 @@ def command_of(target: str, following: Sequence[str], command: Sequence[str]) ->
     if _URL.match(target):
         return target
     place = locate(target, following)
-    # -P: a file of the user must not hide a module of the standard library.
+    # -P: a file in the current folder must not hide a module of the same name.
     return [sys.executable, "-P", "-m", "accord.cli.main", "run", place.target]
 
 

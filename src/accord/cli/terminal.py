@@ -54,7 +54,7 @@ def show_warnings() -> Iterator[None]:
     class Complaints(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             said = record.getMessage()
-            hint = "; what a server prints belongs on stderr" if "not JSON" in said else ""
+            hint = "; a server must print other output to stderr" if "not JSON" in said else ""
             complain(f"{said}{hint}")
 
     logger, handler = logging.getLogger("accord"), Complaints(logging.WARNING)

@@ -25,7 +25,7 @@ TRANSPORTS: Final[tuple[TransportName, ...]] = get_args(TransportName)
 AnyServer: TypeAlias = Server[Any]
 Maker: TypeAlias = Callable[[], AnyServer]
 ServerUnderTest: TypeAlias = AnyServer | HttpApp | Maker | Sequence[str] | str | Path
-"""A server, a function that makes one, an ASGI app of ours, a command, a Python file, or a URL."""
+"""A server, a function that makes one, an app of `Server.asgi`, a command, a file, or a URL."""
 
 _FORMS: Final[Mapping[TransportName, Literal["http", "sse"]]] = {
     "http": "http",
@@ -57,7 +57,7 @@ def connected(
             HTTP also what `server.asgi(...)` returns. Over stdio, a server or function has to be at
             the top level of a module, where the child process can find it. A URL is used as it is;
             of the transports only "http" and "sse" matter to it, which choose the form.
-        transport: "memory" within this process; "stdio" to a process of its own; on a socket of
+        transport: "memory" within this process; "stdio" to a child process; on a socket of
             loopback, "http" for Streamable HTTP, "http-stream" with every answer as an event
             stream, "sse" for the older form with two endpoints.
         allow: ids of requirements that may be broken; `*` matches any part of an id. By default
@@ -173,7 +173,7 @@ class TappedWire:
         self.inner.write(data, exchange)
 
     async def writable(self) -> None:
-        """Wait until the server has read most of what was sent."""
+        """Wait until the server has read most of the sent data."""
         await self.inner.writable()
 
     async def close(self) -> None:
