@@ -159,7 +159,7 @@ def test_a_plan_alone_calls_no_tool(command, form, tmp_path):
 def test_a_plan_has_no_other_forms_than_text_and_json():
     done = run([*COMMANDS["check"], "--plan", "--format", "html"], LOGGED)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "--plan is told as text or json, not html" in done.stderr
+    assert "--plan is shown as text or json, not html" in done.stderr
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown", "html"])
