@@ -24,7 +24,7 @@ def command_line():
 
 @pytest.fixture
 def accord(command_line):
-    """Run a command in a process of its own; returns what it printed and its exit code."""
+    """Run a command in its own process; return its output and exit code."""
 
     def run(*args, data=None, cwd=None, **env):
         return command_line.run(args, data=data, cwd=cwd, env=env)
@@ -34,7 +34,7 @@ def accord(command_line):
 
 @pytest.fixture
 def on_terminal(command_line):
-    """Run a command on a terminal of 80 columns; returns its exit code and what was printed."""
+    """Run a command on a terminal of 80 columns; return its exit code and output."""
 
     def run(*args, **env):
         main_end, terminal = pty.openpty()
@@ -51,7 +51,7 @@ def on_terminal(command_line):
 
 @pytest.fixture
 def launched_on_terminal():
-    """Do the same with a new interpreter, for what is decided when it starts."""
+    """The same with a new interpreter, for decisions that are made when it starts."""
 
     def run(*args, **env):
         main_end, terminal = pty.openpty()
@@ -79,7 +79,7 @@ def read_all(terminal):
 
 
 def read_terminal(terminal):
-    """Return what came next on a terminal; nothing once its other end is closed."""
+    """Return the next output of a terminal; empty when its other end is closed."""
     ready, _, _ = select.select([terminal], [], [], 120)
     assert ready, "the command neither says anything nor ends"
     try:

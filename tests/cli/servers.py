@@ -1,4 +1,4 @@
-"""Files with servers, right and wrong, as users write them."""
+"""Files with servers, correct and faulty, as users write them."""
 
 GOOD = """\
 import sys

@@ -1,4 +1,4 @@
-"""The scripts of the Action, run as a runner runs them; steps of other authors are left out."""
+"""The scripts of the Action, run as a runner runs them, without the steps of other actions."""
 
 import json
 import os
@@ -21,7 +21,7 @@ DEFAULTS = {name: row["default"] for name, row in ACTION["inputs"].items()}
 
 @pytest.fixture
 def runner(tmp_path):
-    """Return what runs a step by its name, with inputs; gives exit code, output and outputs."""
+    """Return a function that runs a step by name with inputs; it returns process and outputs."""
     (tmp_path / "accord" / "bin").mkdir(parents=True)
     python = shlex.quote(sys.executable)
     for name, command in {"accord": f"{python} -m accord.cli.main", "python": python}.items():
@@ -49,13 +49,15 @@ def runner(tmp_path):
             timeout=120,
             check=False,
         )
-        told = dict(line.split("=", 1) for line in (tmp_path / "outputs").read_text().splitlines())
-        return done, told
+        outputs = dict(
+            line.split("=", 1) for line in (tmp_path / "outputs").read_text().splitlines()
+        )
+        return done, outputs
 
     return run
 
 
-def test_no_input_is_ever_part_of_a_script():
+def test_no_input_is_expanded_within_a_script():
     for step in STEPS.values():
         assert "${{" not in step.get("run", "")
     used = {value for step in STEPS.values() for value in step.get("env", {}).values()}
@@ -82,14 +84,14 @@ OPTIONS = "--only\nping\n"
     ],
     ids=["target", "command"],
 )
-def test_the_check_writes_every_report_and_tells_the_score(runner, tmp_path, inputs):
-    done, told = runner(
+def test_the_check_writes_every_report_and_the_score(runner, tmp_path, inputs):
+    done, outputs = runner(
         "Check the server", {**inputs, "revisions": NEW, "options": OPTIONS, "folder": "a b"}
     )
     assert done.returncode == 0, done.stderr
-    assert (told["exit-code"], told["is-written"], told["score"]) == ("0", "true", "100.0")
-    assert int(told["exercised"]) <= int(told["applicable"])
-    assert told["warnings"] == "0"
+    assert (outputs["exit-code"], outputs["is-written"], outputs["score"]) == ("0", "true", "100.0")
+    assert int(outputs["exercised"]) <= int(outputs["applicable"])
+    assert outputs["warnings"] == "0"
     assert sorted(path.name for path in (tmp_path / "a b").iterdir()) == [
         "badge.svg",
         "report.html",
@@ -103,13 +105,13 @@ def test_the_check_writes_every_report_and_tells_the_score(runner, tmp_path, inp
 
 
 def test_a_server_that_cannot_be_reached_leaves_no_report(runner, tmp_path):
-    done, told = runner("Check the server", {"target": "missing.py"})
+    done, outputs = runner("Check the server", {"target": "missing.py"})
     assert done.returncode == 0
-    assert told == {"exit-code": "2"}
+    assert outputs == {"exit-code": "2"}
     assert "missing.py" in done.stderr
 
 
-def test_inputs_are_words_and_never_commands(runner, tmp_path):
+def test_inputs_are_arguments_and_never_shell_code(runner, tmp_path):
     evil = "$(touch pwned); `touch pwned` \"; touch pwned; '"
     runner(
         "Check the server",
@@ -142,7 +144,7 @@ def test_the_token_is_never_an_argument(runner, tmp_path):
         ("sometimes", "0", "0", 2),
     ],
 )
-def test_the_job_fails_on_what_was_asked(runner, fail_on, code, warnings, ends):
+def test_the_job_fails_on_the_chosen_severity(runner, fail_on, code, warnings, ends):
     outputs = {"exit-code": code, "warnings": warnings}
     done, _ = runner("Decide", {"fail-on": fail_on}, outputs)
     assert done.returncode == ends

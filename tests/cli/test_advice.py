@@ -1,4 +1,4 @@
-"""What failures advise: options of the command line, not parameters of Python."""
+"""Advice in error messages names options of the command line, not parameters of Python."""
 
 import ast
 from pathlib import Path
@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 import accord
-from accord.cli.advice import in_options
+from accord.cli.connection import advise_in_options
 
 SOURCES = Path(accord.__file__).parent
 OF_PYTHON = ("OAuth(", "ClientKey(", 'auth="', "open_browser=", "trust=[", "redirect_port")
 
 
 @pytest.mark.parametrize(
-    ("told", "typed"),
+    ("message", "expected"),
     [
         (
             "pass OAuth(client_id=...), with redirect URI http://h:8/x, and OAuth(redirect_port=8)",
@@ -34,12 +34,12 @@ OF_PYTHON = ("OAuth(", "ClientKey(", 'auth="', "open_browser=", "trust=[", "redi
         ("try again later", "try again later"),
     ],
 )
-def test_parameters_of_a_program_are_named_as_options(told, typed):
-    assert in_options(told) == typed
+def test_parameters_are_replaced_by_options(message, expected):
+    assert advise_in_options(message) == expected
 
 
 def hints():
-    """Return what the sources advise: texts that name parameters of ours."""
+    """Return the texts of the sources that name parameters of the library."""
     places = [*(SOURCES / "auth").glob("*.py"), SOURCES / "transports" / "http_authorization.py"]
     for place in places:
         tree = ast.parse(place.read_text())
@@ -61,10 +61,10 @@ def _text(node):
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 
-def test_every_advice_of_the_flows_has_its_words_for_the_command_line():
+def test_every_advice_with_parameters_has_a_form_with_options():
     found = list(hints())
     assert len(found) > 10
     for text in found:
-        typed = in_options(text)
-        left = [each for each in OF_PYTHON if each in typed.replace("in a program", "")]
-        assert not left or "in a program" in typed, (text, typed)
+        expected = advise_in_options(text)
+        left = [each for each in OF_PYTHON if each in expected.replace("in a program", "")]
+        assert not left or "in a program" in expected, (text, expected)

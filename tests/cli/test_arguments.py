@@ -36,7 +36,7 @@ INTEGERS = {"type": "array", "items": {"type": "integer"}}
         ({"type": ["integer", "null"]}, "7", 7),
     ],
 )
-def test_a_text_becomes_the_value_that_the_schema_means(schema, text, value):
+def test_a_text_is_read_by_the_type_in_the_schema(schema, text, value):
     read = read_value(text, schema)
     assert read == value
     assert type(read) is type(value)
@@ -77,7 +77,7 @@ def test_a_text_that_does_not_fit_its_schema_is_refused(schema, text, said):
         (None, "any"),
     ],
 )
-def test_a_type_is_named_as_people_do(schema, name):
+def test_a_type_has_a_readable_name(schema, name):
     assert type_name(schema, ROOT) == name
 
 
@@ -86,17 +86,17 @@ def test_a_key_given_twice_makes_a_list():
     assert read_tool_arguments("t", schema, ["n=1", "n=2"], None) == {"n": [1, 2]}
 
 
-def test_a_tool_that_takes_anything_is_given_anything():
+def test_additional_properties_are_read_as_json_or_text():
     schema = {"type": "object", "additionalProperties": {"type": "integer"}}
     assert read_tool_arguments("t", schema, ["n=1"], None) == {"n": 1}
 
 
-def test_a_value_may_hold_an_equals_sign():
+def test_a_value_may_contain_an_equals_sign():
     schema = {"properties": {"q": {"type": "string"}}}
     assert read_tool_arguments("t", schema, ["q=a=b:=c"], None) == {"q": "a=b:=c"}
 
 
-def test_a_key_is_needed():
+def test_an_argument_without_a_key_is_refused():
     with pytest.raises(UsageError, match="'=1' is not an argument"):
         read_tool_arguments("t", {}, ["=1"], None)
 

@@ -22,9 +22,9 @@ def good(tmp_path):
 def test_the_result_goes_to_stdout_and_the_rest_to_stderr(accord, good):
     done = accord("call", good, "work")
     assert (done.returncode, done.stdout) == (0, "done\n")
-    told = done.stderr.splitlines()
+    notes = done.stderr.splitlines()
     for line in ("progress 1 of 2: half", "warning: careful", 'info (deep): {"a": 1}', "on stderr"):
-        assert line in told
+        assert line in notes
 
 
 def test_arguments_are_read_by_the_schema_of_the_tool(accord, good):
@@ -38,7 +38,7 @@ def test_arguments_are_read_by_the_schema_of_the_tool(accord, good):
     ]
 
 
-def test_options_may_stand_anywhere(accord, good):
+def test_options_may_be_anywhere_on_the_command_line(accord, good):
     for words in (
         ["--json", '{"a": 1}', good, "add", "b=5"],
         [good, "--json", '{"a": 1}', "add", "b=5"],
@@ -48,7 +48,7 @@ def test_options_may_stand_anywhere(accord, good):
         assert accord("call", *words).stdout == "6\n"
 
 
-def test_arguments_come_from_standard_input_too(accord, good):
+def test_arguments_can_be_read_from_standard_input(accord, good):
     assert accord("call", good, "add", "--json", "-", data='{"a": 40}').stdout == "42\n"
 
 
@@ -61,17 +61,17 @@ def test_json_is_the_whole_result(accord, good):
     }
 
 
-def test_a_tool_that_fails_is_exit_code_1(accord, good):
+def test_a_failing_tool_is_exit_code_1(accord, good):
     done = accord("call", good, "refuse")
     assert (done.returncode, done.stdout) == (1, "not today\n")
 
 
-def test_a_command_stands_after_two_dashes(accord, good):
+def test_a_command_after_two_dashes_is_launched(accord, good):
     done = accord("call", "add", "a=1", "b=1", "--", sys.executable, good)
     assert (done.returncode, done.stdout) == (0, "2\n")
 
 
-def test_every_revision_can_be_asked_for(accord, good):
+def test_every_spoken_revision_can_be_chosen(accord, good):
     for revision in ("2024-11-05", "2025-03-26", "2025-06-18"):
         done = accord("call", good, "add", "a=1", "--revision", revision)
         assert (done.returncode, done.stdout) == (0, "3\n")
@@ -82,7 +82,7 @@ def test_a_resource_is_read_by_its_uri_or_a_template(accord, good):
     assert accord("call", good, "note://{name}", "name=a b").stdout == "# a b\n"
 
 
-def test_bytes_go_into_a_file_as_they_are(good):
+def test_bytes_are_written_to_a_file_unchanged(good):
     done = subprocess.run(
         [*ACCORD, "call", good, "pixel://one"], capture_output=True, timeout=120, check=False
     )
@@ -144,7 +144,7 @@ def test_a_question_without_a_terminal_is_declined(accord, good):
 def test_a_question_is_answered_by_options_where_there_is_no_terminal(accord, good):
     done = accord("call", good, "book", "--answer", "row=7", "--answer", "side=aisle")
     assert (done.returncode, done.stdout) == (0, "row 7, aisle\n")
-    # What has a default may be left out; values may be JSON.
+    # Fields with a default may be left out; values may be JSON.
     done = accord("call", good, "book", "--answer", "row:=8")
     assert (done.returncode, done.stdout) == (0, "row 8, window\n")
 
@@ -155,7 +155,7 @@ def test_an_answer_that_does_not_fit_declines_and_says_why(accord, good):
     assert "declined: --answer row: expected integer, got 'seven'" in done.stderr
 
 
-def test_a_question_without_fields_takes_an_agreement(accord, tmp_path):
+def test_a_question_without_fields_is_answered_with_agree(accord, tmp_path):
     path = tmp_path / "agreeing.py"
     path.write_text(
         "from dataclasses import dataclass\nfrom accord import Context, Server\n"
@@ -171,7 +171,7 @@ def test_a_question_without_fields_takes_an_agreement(accord, tmp_path):
 
 
 def talk_on_terminal(good, answers, *words):
-    """Call a tool on a terminal, typing an answer to each prompt; returns what stdout got."""
+    """Call a tool on a terminal, typing an answer to each prompt; return its stdout."""
     main_end, terminal = pty.openpty()
     process = subprocess.Popen(
         [*ACCORD, "call", good, *(words or ["book"])],
@@ -217,7 +217,7 @@ def test_an_empty_answer_takes_the_default_and_is_refused_without_one(good):
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("y", True), ("N", False), ("yes", True)])
-def test_a_boolean_is_answered_with_a_letter(good, typed, meant):
+def test_a_boolean_can_be_answered_with_y_or_n(good, typed, meant):
     answers = [
         ("sure (boolean, y or n): ", b"perhaps\n"),
         ("expected boolean, got 'perhaps'; write true or false, yes or no, y or n", b""),
@@ -227,7 +227,7 @@ def test_a_boolean_is_answered_with_a_letter(good, typed, meant):
     assert talk_on_terminal(good, answers, "decide") == (0, f"{meant}, calm\n")
 
 
-def test_only_what_options_do_not_answer_is_asked_on_the_terminal(good):
+def test_only_fields_without_an_answer_option_are_asked_on_the_terminal(good):
     answers = [("side (aisle|window) [window]: ", b"aisle\n")]
     assert talk_on_terminal(good, answers, "book", "--answer", "row=9") == (0, "row 9, aisle\n")
 
@@ -238,21 +238,21 @@ def test_the_end_of_input_declines(good):
 
 
 MISTAKES = [
-    (["add"], "add lacks a (integer); add a=..."),
-    (["kinds"], "kinds lacks number (number), flag (boolean), colour (blue|red), words (list of"),
+    (["add"], "add needs a (integer); add a=..."),
+    (["kinds"], "kinds needs number (number), flag (boolean), colour (blue|red), words (list of"),
     (["ad", "a=1"], "there is no tool ad; did you mean add?"),
     (["zzzzzz"], "there is no tool zzzzzz; there are add, kinds, work, refuse, book, decide"),
-    (["greet", "name=x"], "there is no tool greet, but a prompt: add --prompt"),
+    (["greet", "name=x"], "there is no tool greet, but a prompt of that name: add --prompt"),
     (["add", "a=one"], "argument a of add: expected integer, got 'one'"),
     (["add", "a=1", "a=2"], "argument a of add: given 2 times, expected one integer"),
     (["add", "a=1", "bb=2"], "add has no argument bb; did you mean b?"),
     (["add", "a=1", "zzz=2"], "add has no argument zzz; it takes a: integer, b: integer = 2"),
-    (["add", "1"], "'1' is not an argument; expected key=value, or key:=JSON"),
+    (["add", "1"], "'1' is not an argument; expected key=value or key:=JSON"),
     (["add", "a:=x"], "a:= takes JSON; 'x' is not JSON: "),
     (["add", "--json", "[1]"], "--json takes an object of arguments, such as '{\"a\": 1}'"),
-    (["greet", "--prompt"], "greet lacks name; add name=..."),
+    (["greet", "--prompt"], "greet needs name; add name=..."),
     (["gret", "--prompt"], "there is no prompt gret; did you mean greet?"),
-    (["note://{name}"], "note://{name} lacks name; add name=..."),
+    (["note://{name}"], "note://{name} needs name; add name=..."),
     (["note://x", "name=y"], "note://x takes no arguments; only a template has {variables}"),
     (["note://{", "name=y"], "note://{ is not a URI template: "),
     ([], "call needs the NAME of a tool; accord list good.py shows them"),
@@ -273,7 +273,7 @@ def test_a_mistake_is_explained_in_one_line(accord, good, words, said):
         ([], "call needs a TARGET and the NAME of a tool, a resource or a prompt"),
         (["--", "sh"], "call needs a TARGET and the NAME of a tool, a resource or a prompt"),
         (["goof.py"], "there is no file goof.py; did you mean good.py?"),
-        (["sh", "server.sh", "add"], "sh is a command, and commands stand after --: -- sh server"),
+        (["sh", "server.sh", "add"], "sh is a command; write it after --: -- sh server"),
         (["good.py", "add", "--wat"], "there is no option --wat"),
     ],
 )

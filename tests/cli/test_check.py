@@ -49,7 +49,7 @@ def test_a_recording_is_read_from_standard_input(accord):
     assert "\nstandard input: revision " in done.stdout
 
 
-def test_the_report_comes_in_every_format(accord, bad):
+def test_the_report_is_available_in_every_format(accord, bad):
     shown = json.loads(accord("check", "trace", bad, "--format", "json").stdout)
     assert (shown["target"], shown["revision"]) == (str(bad), NEW)
     verdicts = {each["id"]: each for each in shown["results"]}
@@ -65,7 +65,7 @@ def test_the_revision_to_judge_by_can_be_given(accord, good):
     assert json.loads(done.stdout)["revision"] == REVISION_IDS[0]
 
 
-def test_only_what_was_chosen_is_reported_and_repeated(accord, bad):
+def test_only_chosen_requirements_are_reported_and_in_the_command_to_repeat(accord, bad):
     done = accord("check", "trace", bad, "--only", "jsonrpc.request")
     assert done.returncode == 1
     again = f"accord check trace {bad} --only jsonrpc.request.id-unique --revision {NEW}\n"
@@ -73,7 +73,7 @@ def test_only_what_was_chosen_is_reported_and_repeated(accord, bad):
     assert accord("check", "trace", bad, "--only", "ping").returncode == 0
 
 
-def test_a_requirement_that_does_not_exist_is_refused_with_one_that_does(accord, good):
+def test_an_unknown_requirement_is_refused_with_a_suggestion(accord, good):
     done = accord("check", "trace", good, "--only", "jsonrpc.request.id-uniqe")
     assert (done.returncode, done.stdout) == (2, "")
     assert "'jsonrpc.request.id-uniqe'; did you mean jsonrpc.request.id-unique" in done.stderr

@@ -1,4 +1,4 @@
-"""`accord check server`, as people use it."""
+"""`accord check server`, as users run it."""
 
 import json
 import sys
@@ -93,11 +93,11 @@ def test_error_codes_without_a_keyword_warn_and_leave_the_exit_code_at_0(accord)
     only = ("--only", "errors", "--revision", NEW)
     done = accord("check", "server", *only, *foreign("other codes"))
     assert done.returncode == 0
-    for told in (
+    for line in (
         "WARN errors.code.method-not-found (FACT, server)",
         "WARN errors.code.resource-not-found (SHOULD, server)",
     ):
-        assert told in done.stdout
+        assert line in done.stdout
 
 
 def test_a_server_can_be_launched_one_at_a_time(accord):
@@ -120,7 +120,7 @@ def test_a_revision_that_no_check_speaks_is_refused(accord):
     for check in (("server", "x.py"), ("client", "--", "x", "{url}")):
         done = accord("check", check[0], "--revision", "2026-07-28", *check[1:])
         assert done.returncode == 2
-        assert "2026-07-28 opens without a handshake, and cannot be checked yet" in done.stderr
+        assert "2026-07-28 has no handshake and cannot be checked yet" in done.stderr
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_the_check(accord, tmp_path):
@@ -138,7 +138,7 @@ def test_every_revision_that_the_server_speaks_is_checked(accord):
     assert result["revisions"] == ["2024-11-05", "2025-03-26", NEW]
 
 
-def test_the_report_is_json_with_all_that_a_machine_needs(accord):
+def test_the_json_report_has_target_revisions_and_verdicts(accord):
     only = ("--only", "stdio", "--revision", NEW, "--format", "json")
     done = accord("check", "server", *only, *awkward("banner"))
     shown = json.loads(done.stdout)
@@ -168,7 +168,7 @@ def test_a_chosen_tool_is_called_whatever_it_does_and_no_other(accord, good, tmp
     assert not (tmp_path / "saved.txt").exists()
 
 
-# -- what goes wrong at first
+# -- mistakes before the check
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_a_chosen_tool_is_called_whatever_it_does_and_no_other(accord, good, tmp
     ],
     ids=["only", "revision", "format", "transport", "header", "env", "timeout"],
 )
-def test_an_option_that_makes_no_sense_is_named_with_exit_code_2(accord, args, says):
+def test_an_invalid_option_is_reported_with_exit_code_2(accord, args, says):
     done = accord("check", "server", *args, *awkward("none"))
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
@@ -201,20 +201,20 @@ def test_no_target_is_a_mistake_with_exit_code_2(accord):
     assert "Traceback" not in done.stderr
 
 
-def test_a_file_that_is_not_there_is_named(accord, tmp_path):
+def test_a_missing_file_is_reported(accord, tmp_path):
     done = accord("check", "server", tmp_path / "absent.py")
     assert (done.returncode, done.stdout) == (2, "")
     assert "absent.py" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_command_that_is_not_there_is_named(accord):
+def test_a_missing_command_is_reported(accord):
     done = accord("check", "server", "--", "/no/such/command")
     assert (done.returncode, done.stdout) == (2, "")
     assert "/no/such/command" in done.stderr
 
 
-def test_a_server_that_exits_is_reported_with_its_last_words(accord):
+def test_a_server_that_exits_is_reported_with_its_last_output(accord):
     done = accord("check", "server", *awkward("exits"))
     assert (done.returncode, done.stdout) == (2, "")
     assert "exit code 1" in done.stderr

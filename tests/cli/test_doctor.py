@@ -12,7 +12,7 @@ import pytest
 
 from accord import Server
 from accord.auth.discovery import ResourceMetadata
-from accord.cli.examination import Examination
+from accord.cli.doctor_steps import Diagnosis
 from accord.cli.token_facts import token_facts
 from support.http_server import free_port, serving
 from support.issuer import token
@@ -99,23 +99,23 @@ def test_every_step_of_a_good_server_is_shown():
     ],
     ids=lambda value: str(value)[:60],
 )
-def test_a_fault_is_named_with_what_to_change(behaviour, name, verdict, change):
+def test_a_fault_is_reported_with_what_to_change(behaviour, name, verdict, change):
     async def main():
         async with scripted(**behaviour) as script:
-            examination = Examination(script.url)
-            await examination.run()
-            (step,) = [each for each in examination.steps if each.name == name]
+            diagnosis = Diagnosis(script.url)
+            await diagnosis.run()
+            (step,) = [each for each in diagnosis.steps if each.name == name]
             assert step.verdict == verdict
             assert change in step.change
             assert step.asked
-            assert examination.is_sound == (verdict != "failed")
-            assert examination.is_reachable
+            assert diagnosis.is_sound == (verdict != "failed")
+            assert diagnosis.is_reachable
 
     run(main())
 
 
 @pytest.mark.parametrize(
-    ("answer", "verdict", "told"),
+    ("answer", "verdict", "expected"),
     [
         (
             b"HTTP/1.1 302 Found\r\nLocation: /login?token=SECRET\r\nContent-Length: 0\r\n\r\n",
@@ -126,12 +126,12 @@ def test_a_fault_is_named_with_what_to_change(behaviour, name, verdict, change):
         (
             b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\n<h1>!",
             "warning",
-            "is it the URL of an MCP server?",
+            "check the URL: MCP servers often end in /mcp",
         ),
     ],
     ids=["redirect", "other protocol", "page"],
 )
-def test_another_kind_of_server_is_named(answer, verdict, told):
+def test_a_server_that_does_not_speak_mcp_is_reported(answer, verdict, expected):
     async def main():
         async def serve(reader, writer):
             with contextlib.suppress(asyncio.IncompleteReadError):
@@ -142,24 +142,24 @@ def test_another_kind_of_server_is_named(answer, verdict, told):
         server = await asyncio.start_server(serve, "127.0.0.1", 0)
         async with server:
             port = server.sockets[0].getsockname()[1]
-            examination = Examination(f"http://127.0.0.1:{port}/mcp")
-            await examination.run()
-            (step,) = [each for each in examination.steps if each.name == "http"]
+            diagnosis = Diagnosis(f"http://127.0.0.1:{port}/mcp")
+            await diagnosis.run()
+            (step,) = [each for each in diagnosis.steps if each.name == "http"]
             assert step.verdict == verdict
-            assert told.format(port=port) in f"{step.came} {step.change}"
-            assert "SECRET" not in str(examination.steps)
+            assert expected.format(port=port) in f"{step.came} {step.change}"
+            assert "SECRET" not in str(diagnosis.steps)
 
     run(main())
 
 
-def test_no_session_is_left_behind():
+def test_every_session_is_ended():
     app = Server("desk").asgi()
     with serving(app) as port:
         code, steps, _ = run(examined(f"http://127.0.0.1:{port}/mcp"))
         assert (code, steps["initialize"]["verdict"], len(app.sessions)) == (0, "ok", 0)
 
 
-def test_a_token_is_read_and_compared_with_what_the_server_says_of_itself():
+def test_a_token_is_compared_with_the_metadata_of_the_server():
     about = ResourceMetadata(
         resource="https://desk.example/mcp", authorization_servers=("https://issuer.example/",)
     )
@@ -178,7 +178,7 @@ def test_a_token_is_read_and_compared_with_what_the_server_says_of_itself():
     assert token_facts(wrong, None, 0.0).faults == ()
 
 
-def test_a_token_that_is_not_taken_is_a_failure():
+def test_a_refused_token_is_a_failure():
     async def main():
         async with scripted() as script:
             code, steps, _ = await examined(script.url, "--bearer", "wrong")
@@ -211,20 +211,20 @@ def test_a_server_without_tls_fails_at_the_tls_step():
     run(main())
 
 
-def test_people_get_a_line_for_each_step():
+def test_text_output_has_a_line_for_each_step():
     async def main():
         async with scripted(metadata={"code_challenge_methods_supported": None}) as script:
             code, out, _ = await accord("doctor", script.url)
             assert code == 0
             assert "ok       dns " in out
             assert "warning  pkce " in out
-            assert "change: state code_challenge_methods_supported" in out
+            assert "change: publish code_challenge_methods_supported" in out
 
     run(main())
 
 
 @pytest.mark.parametrize("verdict", ["ok", "failed"])
-def test_a_token_is_tried_also_where_the_metadata_cannot_be_had(verdict):
+def test_a_given_token_is_tried_even_without_metadata(verdict):
     async def main():
         broken = {"metadata": {"issuer": "https://x.example"}}
         async with scripted(**broken) as script:
@@ -238,7 +238,7 @@ def test_a_token_is_tried_also_where_the_metadata_cannot_be_had(verdict):
     run(main())
 
 
-def test_a_flow_is_not_begun_where_the_metadata_cannot_be_had():
+def test_oauth_is_not_begun_without_metadata():
     async def main():
         async with scripted(metadata={"issuer": "https://x.example"}) as script:
             _, steps, _ = await examined(script.url, "--oauth")
@@ -248,7 +248,7 @@ def test_a_flow_is_not_begun_where_the_metadata_cannot_be_had():
     run(main())
 
 
-def test_the_newest_revision_is_offered_and_what_the_server_speaks_is_named():
+def test_the_newest_revision_is_offered_and_those_of_the_server_are_reported():
     offered = []
     error = {
         "code": -32022,
@@ -287,7 +287,7 @@ def test_the_newest_revision_is_offered_and_what_the_server_speaks_is_named():
         ("package.mod:server", "doctor examines servers at a URL"),
     ],
 )
-def test_the_command_for_another_target_is_named(target, said):
+def test_a_target_other_than_a_url_is_refused_with_other_commands(target, said):
     code, _, err = run(accord("doctor", target))
     assert code == 2
     assert err.startswith(f"accord: {said}")
@@ -300,7 +300,7 @@ def test_an_invalid_url_is_exit_code_2(url):
     assert err.startswith("accord: ")
 
 
-def test_lists_and_calls_take_tokens():
+def test_list_and_call_take_tokens():
     async def main():
         async with scripted() as script:
             code, _, err = await accord("list", script.url)
@@ -318,7 +318,7 @@ def test_lists_and_calls_take_tokens():
     run(main())
 
 
-def test_oauth_on_the_command_line_shows_the_url_where_no_browser_is(tmp_path):
+def test_oauth_on_the_command_line_shows_the_url_without_a_browser(tmp_path):
     """Without a terminal the code cannot be pasted, and the message says so."""
 
     async def main():
@@ -350,7 +350,7 @@ def test_a_client_that_is_registered_by_hand_is_named_on_the_command_line(tmp_pa
                 code, _, err = await accord("list", script.url, "--oauth", *wrong, **env)
                 assert code == 2, err
             code, _, err = await accord("list", script.url, "--client-id", "me", **env)
-            assert (code, "--client-id goes with --oauth" in err) == (2, True)
+            assert (code, "--client-id needs --oauth" in err) == (2, True)
             other = ["--oauth", *named[:-1], "https://login.example"]
             code, _, err = await accord("list", script.url, *other, **env)
             assert (code, "try: --issuer https://login.example trusts no other" in err) == (2, True)
@@ -375,7 +375,7 @@ def test_a_check_takes_a_client_that_is_registered_by_hand_and_keeps_no_token(tm
             assert (sent["client_id"], sent["scope"]) == ("me", "a")
             assert head["Authorization"].startswith("Basic ")
             code, _, err = await accord(*check[:3], "--client-id", "me")
-            assert (code, "--client-id goes with --oauth" in err) == (2, True)
+            assert (code, "--client-id needs --oauth" in err) == (2, True)
         assert list(tmp_path.iterdir()) == []
 
     run(main(), seconds=60)

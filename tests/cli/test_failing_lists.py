@@ -1,4 +1,4 @@
-"""Servers that lack a list method, or whose list fails: what there is, is shown and locked."""
+"""Servers that lack a list method, or fail to list: the other lists are shown and locked."""
 
 import json
 import sys
@@ -56,7 +56,7 @@ def partial(tmp_path):
     return command
 
 
-def test_list_shows_what_there_is_and_names_the_method_that_is_missing(accord, partial):
+def test_list_shows_the_other_lists_and_reports_a_missing_method(accord, partial):
     done = accord("list", *partial(**{TEMPLATES: -32601}))
     assert done.returncode == 0
     assert [line.split("\t")[:2] for line in done.stdout.splitlines()] == [
@@ -67,7 +67,7 @@ def test_list_shows_what_there_is_and_names_the_method_that_is_missing(accord, p
     assert done.stderr == f"accord: {TEMPLATES} failed: Method not found (-32601)\n"
 
 
-def test_list_shows_what_there_is_where_a_list_fails(accord, partial):
+def test_list_shows_the_other_lists_if_one_fails(accord, partial):
     done = accord("list", "--format", "json", *partial(**{"resources/list": -32000}))
     shown = json.loads(done.stdout)
     assert done.returncode == 0
@@ -76,13 +76,13 @@ def test_list_shows_what_there_is_where_a_list_fails(accord, partial):
     assert done.stderr.startswith("accord: resources/list failed: database is away")
 
 
-def test_list_is_exit_code_1_where_every_list_fails(accord, partial):
+def test_list_is_exit_code_1_if_every_list_fails(accord, partial):
     done = accord("list", *partial(**dict.fromkeys(ALL, -32601)))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.count("\n") == len(ALL)
 
 
-def test_a_method_that_is_missing_is_locked_and_verified(accord, partial, tmp_path):
+def test_a_missing_method_is_locked_and_verified(accord, partial, tmp_path):
     command = partial(**{TEMPLATES: -32601})
     done = accord("lock", *command, cwd=tmp_path)
     assert done.returncode == 0
@@ -97,7 +97,7 @@ def test_a_method_that_is_missing_is_locked_and_verified(accord, partial, tmp_pa
     assert f"{TEMPLATES}: answers now" in done.stdout
 
 
-def test_a_list_that_fails_for_now_is_locked_with_exit_code_1(accord, partial, tmp_path):
+def test_a_list_that_fails_temporarily_is_locked_with_exit_code_1(accord, partial, tmp_path):
     command = partial(**{"resources/list": -32000})
     assert accord("lock", *command, cwd=tmp_path).returncode == 1
     assert accord("verify", *command, cwd=tmp_path).stdout == "nothing changed since accord.lock\n"
@@ -110,14 +110,14 @@ def test_a_list_that_no_longer_answers_is_one_change(accord, partial, tmp_path):
     assert (done.returncode, change["subject"], change["what"]) == (1, "prompts/list", "fails now")
 
 
-def test_the_other_lists_are_tested_where_one_is_missing(accord, partial):
+def test_the_other_lists_are_tested_if_one_is_missing(accord, partial):
     done = accord("test", "--examples", "2", *partial(**{TEMPLATES: -32601}))
     assert done.returncode == 0, done.stdout
     assert "resource note://a can be read" in done.stdout
     assert f"{TEMPLATES} answers (the server has no such method: Method not found" in done.stdout
 
 
-def test_a_list_that_fails_is_a_test_that_fails(accord, partial):
+def test_a_failing_list_is_a_failing_test(accord, partial):
     done = accord("test", "--examples", "2", *partial(**{"prompts/list": -32000}))
     assert done.returncode == 1
     assert "resource note://a can be read" in done.stdout

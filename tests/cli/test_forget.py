@@ -74,20 +74,20 @@ def test_all_tokens_are_forgotten(store):
 
 
 @pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="tokens are kept elsewhere")
-def test_a_server_without_tokens_is_named_beside_those_with_tokens(store):
+def test_a_server_without_tokens_is_reported_with_those_that_have_tokens(store):
     async def main():
         async with scripted() as script:
             await log_in(script, store)
             code, out, _ = forget("https://other.example/mcp")
             assert code == 0
             assert "nothing is stored for https://other.example/mcp" in out
-            assert f"there is for {script.url}" in out
+            assert f"stored are tokens for {script.url}" in out
 
     run(main())
 
 
 @pytest.mark.parametrize("args", [[], ["https://a.example/mcp", "--all"], ["http://["]], ids=str)
-def test_either_a_url_or_all_is_named(args, store):
+def test_a_url_or_all_is_required(args, store):
     code, _, err = forget(*args)
     assert code == 2
     assert "URL of a server" in err

@@ -1,4 +1,4 @@
-"""What `accord run --print-config` prints launches the server: without PATH, HOME and folder."""
+"""The output of `accord run --print-config` launches the server without PATH and HOME, anywhere."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def printed(accord, *words, **options):
 
 
 def ask(entry):
-    """Launch exactly what was printed, as a host does: in /, with no variable but those named."""
+    """Launch the printed command as a host does: in /, with only the printed variables."""
 
     async def main():
         command = [entry["command"], *entry["args"]]
@@ -87,7 +87,7 @@ def test_the_entry_launches_the_server_from_any_folder(accord, project, target, 
     assert ask(entry) == answer
 
 
-def test_the_entry_works_with_an_environment_that_is_empty(accord, project):
+def test_the_entry_works_in_an_empty_environment(accord, project):
     (entry,) = printed(accord, "package.desk:server", cwd=project).values()
     opening = {
         "jsonrpc": "2.0",
@@ -165,7 +165,7 @@ def test_a_target_that_cannot_be_launched_is_explained_in_one_line(accord, proje
     assert done.stderr.count("\n") == 1
 
 
-def test_accord_itself_is_named_where_this_python_does_not_find_it(project):
+def test_the_folder_of_accord_is_included_if_python_does_not_find_it(project):
     from accord import __file__ as home
 
     source = os.path.dirname(os.path.dirname(home))

@@ -1,4 +1,4 @@
-"""A hostile server puts terminal escapes into every text it may choose: none reaches a terminal."""
+"""A hostile server puts terminal escapes into every text that it sends; none reaches a terminal."""
 
 import os
 import pty
@@ -11,7 +11,7 @@ import pytest
 from cli.conftest import ACCORD, PLAIN, read_terminal
 from support.waiting import LONG
 
-# A server of raw JSON; what stands in EVIL clears the screen, in both forms, and rings.
+# A server of raw JSON; EVIL clears the screen, in both forms, and rings the bell.
 SERVER = r"""
 import json, sys
 
@@ -80,8 +80,8 @@ for line in sys.stdin:
     else:
         say(id=asked["id"], result=found)
 """
-# What colours are made of, and the cursor and erasing of a bar of progress; a server's own
-# escapes are others, or stand beside the texts below.
+# Escapes of accord itself: colours, and the cursor and erasing of the progress bar. Those of the
+# server are others, or are next to the texts below.
 COLOURS = re.compile(r"\x1b\[[0-9;]*m|\x1b\[\?25[lh]|\x1b\[[0-9]*[AK]")
 RAW = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
@@ -94,7 +94,7 @@ def hostile(tmp_path):
 
 
 def run_on_terminal(words, cwd, typed=()):
-    """Run a command on a terminal, typing an answer to each prompt; returns what it showed."""
+    """Run a command on a terminal, typing an answer to each prompt; return its output."""
     main_end, terminal = pty.openpty()
     process = subprocess.Popen(
         [*ACCORD, *map(str, words)],
@@ -124,8 +124,8 @@ CALLS = [
     (["lock", "--output", "-"], "list\\u001b"),
     (["call", "nosuch"], "there is no tool nosuch; there are list\\x1b[2J"),
     (["call", "nosuch", "--prompt"], "there is no prompt nosuch; there are prompt\\x1b[2J"),
-    (["call", "demanding"], "demanding lacks arg\\x1b[2J"),
-    (["call", "greet", "--prompt"], "greet lacks arg\\x1b[2J"),
+    (["call", "demanding"], "demanding needs arg\\x1b[2J"),
+    (["call", "greet", "--prompt"], "greet needs arg\\x1b[2J"),
     (["call", "failing"], "error\\x1b[2J"),
     (["call", "get_text"], "text\\x1b[2J"),
     (["call", "get_text", "--format", "json"], "text\\u001b[2J\\u009b31m"),
@@ -135,21 +135,21 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("words", "said"), CALLS, ids=[" ".join(words) for words, _ in CALLS])
-def test_a_terminal_gets_no_escape_of_a_server(hostile, tmp_path, words, said):
+def test_no_escape_of_a_server_reaches_the_terminal(hostile, tmp_path, words, said):
     _, shown, _ = run_on_terminal([*words, "--", *hostile], tmp_path)
     assert said in " ".join(shown.split()), shown
     assert RAW.findall(COLOURS.sub("", shown)) == []
     assert "\x1b[2J" not in shown
 
 
-def test_an_initialize_that_is_refused_commands_no_terminal(hostile, tmp_path):
+def test_a_refused_initialize_cannot_control_the_terminal(hostile, tmp_path):
     code, shown, _ = run_on_terminal(["list", "--", *hostile, "refusing"], tmp_path)
     assert code != 0
     assert "error\\x1b[2J" in shown
     assert RAW.findall(COLOURS.sub("", shown)) == []
 
 
-def test_a_question_commands_no_terminal(hostile, tmp_path):
+def test_a_question_cannot_control_the_terminal(hostile, tmp_path):
     typed = [(b" [default", b"me\n")]
     code, shown, left = run_on_terminal(["call", "asking", "--", *hostile], tmp_path, typed)
     assert (code, left) == (0, []), shown

@@ -32,7 +32,7 @@ def test_the_types_of_arguments_are_named(accord, good):
     )
 
 
-def test_json_holds_everything_as_it_travelled(accord, good):
+def test_json_has_every_member_that_the_server_sent(accord, good):
     done = accord("list", good, "--format", "json", "--revision", "2025-06-18")
     shown = json.loads(done.stdout)
     assert shown["server"] == {"name": "desk", "version": "1.2.0", "title": "The desk"}
@@ -65,10 +65,10 @@ def test_an_empty_server_is_not_an_error(accord, on_terminal, tmp_path):
     path.write_text("from accord import Server\nserver = Server('empty')\n")
     done = accord("list", path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert "it offers nothing" in on_terminal("list", path)[1]
+    assert "the server offers nothing" in on_terminal("list", path)[1]
 
 
-def test_a_command_stands_after_two_dashes(accord, good):
+def test_a_command_after_two_dashes_is_launched(accord, good):
     done = accord("list", "--format", "json", "--", sys.executable, good)
     assert done.returncode == 0
     assert json.loads(done.stdout)["server"]["name"] == "desk"
@@ -79,7 +79,7 @@ def test_a_server_that_prints_to_stdout_is_warned_about_and_listed(accord, good)
     assert done.returncode == 0
     assert "add(" in done.stdout
     assert "accord: skipped a message of the server" in done.stderr
-    assert "what a server prints belongs on stderr" in done.stderr
+    assert "a server must print other output to stderr" in done.stderr
 
 
 SEEING = """\
@@ -93,7 +93,7 @@ def here() -> str:
 """
 
 
-def test_the_server_gets_our_variables_those_given_and_its_folder(accord, tmp_path):
+def test_the_server_gets_the_variables_of_the_shell_and_options_and_its_folder(accord, tmp_path):
     path = tmp_path / "seeing.py"
     path.write_text(SEEING)
     other = tmp_path / "other"
@@ -162,9 +162,9 @@ def test_a_list_that_the_server_refuses_is_exit_code_1(accord, tmp_path):
     ("args", "said"),
     [
         ([], "list needs a TARGET: a URL, a Python file, a module, or -- and a command"),
-        (["sh", "server.sh"], "sh is a command, and commands stand after --: -- sh server.sh"),
+        (["sh", "server.sh"], "sh is a command; write it after --: -- sh server.sh"),
         (["good.py", "--", "x"], "either good.py or the command after --, not both"),
-        (["good.py", "more"], "list takes one TARGET; more is too much"),
+        (["good.py", "more"], "list takes one TARGET; unexpected more"),
         (["--", "no-such-command"], "no-such-command: could not be started: 'no-such-command' was"),
         (["good.py", "--cwd", "nowhere"], "--cwd: there is no folder nowhere"),
         (["good.py", "--env", "X"], "argument --env: 'X' is not a variable, expected K=V"),
@@ -175,7 +175,7 @@ def test_a_list_that_the_server_refuses_is_exit_code_1(accord, tmp_path):
         ),
         (
             ["good.py", "--revision", "2026-07-28"],
-            "2026-07-28 opens without a handshake, and cannot be spoken yet",
+            "2026-07-28 has no handshake and cannot be spoken yet",
         ),
         (["good.py", "--format", "xml"], "unknown format 'xml'; known: text, json"),
     ],

@@ -1,4 +1,4 @@
-"""`accord lock` and `accord verify`, as people use them."""
+"""`accord lock` and `accord verify`, as users run them."""
 
 import json
 
@@ -41,7 +41,7 @@ def test_a_locked_server_is_verified(accord, small):
     assert done.stdout == "nothing changed since accord.lock\n"
 
 
-def test_a_change_fails_with_what_it_was_and_is(accord, small):
+def test_a_change_fails_and_shows_the_old_and_the_new_value(accord, small):
     lock = small.parent / "my.lock"
     accord("lock", small, "--output", lock)
     changed = SERVER.replace("Add two numbers", "Adds numbers").replace("b: int = 0", "b: str = ''")
@@ -73,7 +73,7 @@ def test_a_change_fails_with_what_it_was_and_is(accord, small):
     }
 
 
-def test_the_server_is_spoken_to_in_the_revision_of_the_lock(accord, small):
+def test_verify_speaks_the_revision_of_the_lock(accord, small):
     accord("lock", small, "--revision", "2024-11-05", cwd=small.parent)
     assert json.loads((small.parent / "accord.lock").read_text())["revision"] == "2024-11-05"
     assert accord("verify", small, cwd=small.parent).returncode == 0

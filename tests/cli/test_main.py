@@ -19,7 +19,7 @@ def test_the_version_is_that_of_the_package(accord):
     assert (done.returncode, done.stdout) == (0, f"accord {version('accord')}\n")
 
 
-def test_the_package_is_the_command_too():
+def test_the_package_can_be_run_with_python_m():
     done = subprocess.run(
         [sys.executable, "-m", "accord", "--version"], capture_output=True, text=True, check=True
     )
@@ -61,7 +61,7 @@ def test_the_command_line_starts_without_the_catalogue_and_without_rich():
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-def test_a_reader_that_goes_away_is_not_an_error():
+def test_a_closed_pipe_is_not_an_error():
     read_end, write_end = os.pipe()
     os.close(read_end)
     done = subprocess.run(
@@ -113,7 +113,7 @@ def _shell(line):
     )
 
 
-def test_a_fault_of_ours_does_not_look_like_a_failed_check():
+def test_an_internal_error_is_exit_code_2():
     with pytest.raises(ValueError) as caught:
         int("x")
     described = _describe_fault(caught.value)
@@ -121,17 +121,17 @@ def test_a_fault_of_ours_does_not_look_like_a_failed_check():
     assert f"{__file__}:" in described
 
 
-def test_an_interrupt_is_quiet():
+def test_an_interrupt_prints_nothing():
     process = subprocess.Popen(
         [sys.executable, "-m", "accord.cli.main", "check", "trace", "-"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
-    # More than a pipe holds: once all of it is written, the command is busy reading.
+    # More than a pipe holds: when all of it is written, the command is reading.
     process.stdin.write(b'{"from":"client","message":{}}\n' * 20_000)
     process.stdin.flush()
-    # Python may raise it in a place that swallows it, such as a finalizer: then again.
+    # Python may drop it, as in a finalizer: then it is repeated.
     for _ in range(20):
         process.send_signal(signal.SIGINT)
         with suppress(subprocess.TimeoutExpired):
@@ -160,7 +160,7 @@ def test_main_returns_the_exit_code(capsys):
     assert "accord: unknown area 'pong'" in capsys.readouterr().err
 
 
-def test_a_value_is_found_in_any_spelling():
+def test_a_value_is_found_in_any_case_and_with_any_separator():
     for spelling in ("MUST NOT", "must not", "must-not", "Must_Not"):
         assert one_of(spelling, ("MUST", "MUST NOT"), "level") == "MUST NOT"
 
@@ -169,10 +169,10 @@ def test_a_value_is_found_in_any_spelling():
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize("ctrl_c", ["heeded", "ignored"])
 def test_a_signal_ends_a_command_and_the_server_it_launched(tmp_path, ctrl_c, number):
-    """A shell makes what it starts in the background ignore Ctrl-C."""
-    told = tmp_path / "pid"
+    """Shells make background jobs ignore Ctrl-C."""
+    pid_file = tmp_path / "pid"
     code = "import os, sys, time; open(sys.argv[1], 'w').write(f'{os.getpid()}.'); time.sleep(60)"
-    launched = [sys.executable, "-c", code, str(told)]
+    launched = [sys.executable, "-c", code, str(pid_file)]
     ignoring = ["sh", "-c", "trap '' INT; exec \"$@\"", "sh"] if ctrl_c == "ignored" else []
     process = subprocess.Popen(
         [*ignoring, sys.executable, "-m", "accord.cli.main", "list", "--", *launched],
@@ -181,29 +181,29 @@ def test_a_signal_ends_a_command_and_the_server_it_launched(tmp_path, ctrl_c, nu
         start_new_session=True,
     )
     try:
-        until_sync(lambda: told.exists() and told.read_text().endswith("."))
+        until_sync(lambda: pid_file.exists() and pid_file.read_text().endswith("."))
         process.send_signal(getattr(signal, number))
         out, err = process.communicate(timeout=60)
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
     assert (process.returncode, out, err) == (130, b"", b"")
-    until_sync(lambda: is_gone(int(told.read_text()[:-1])))
+    until_sync(lambda: is_gone(int(pid_file.read_text()[:-1])))
 
 
 @pytest.mark.skipif(os.name != "posix", reason="other systems have no such signals")
 def test_a_command_that_ignores_a_closed_terminal_goes_on_as_under_nohup(tmp_path):
-    told = tmp_path / "pid"
+    pid_file = tmp_path / "pid"
     code = "import sys; open(sys.argv[1], 'w').write('.'); sys.stdin.readline()"
     ignoring = ["sh", "-c", "trap '' HUP; exec \"$@\"", "sh"]
-    launched = [sys.executable, "-c", code, str(told)]
+    launched = [sys.executable, "-c", code, str(pid_file)]
     process = subprocess.Popen(
         [*ignoring, sys.executable, "-m", "accord.cli.main", "list", "--", *launched],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
     )
-    until_sync(told.exists)
+    until_sync(pid_file.exists)
     process.send_signal(signal.SIGHUP)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 2  # the server ended without an answer
@@ -219,10 +219,10 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 @pytest.mark.skipif(os.name != "posix", reason="other systems have no such terminals")
-def test_a_terminal_that_is_closed_ends_a_command_and_what_it_launched(tmp_path):
-    told = tmp_path / "pid"
+def test_a_closed_terminal_ends_a_command_and_the_server_it_launched(tmp_path):
+    pid_file = tmp_path / "pid"
     code = "import os, sys, time; open(sys.argv[1], 'w').write(f'{os.getpid()}.'); time.sleep(60)"
-    launched = [sys.executable, "-c", code, str(told)]
+    launched = [sys.executable, "-c", code, str(pid_file)]
     command = [sys.executable, "-m", "accord.cli.main", "list", "--", *launched]
     main_end, terminal = pty.openpty()
     process = subprocess.Popen(
@@ -234,17 +234,17 @@ def test_a_terminal_that_is_closed_ends_a_command_and_what_it_launched(tmp_path)
     )
     os.close(terminal)
     try:
-        until_sync(lambda: told.exists() and told.read_text().endswith("."))
+        until_sync(lambda: pid_file.exists() and pid_file.read_text().endswith("."))
         os.close(main_end)  # the kernel sends SIGHUP, and writing to the terminal fails from now on
         assert process.wait(timeout=60) == 130
-        until_sync(lambda: is_gone(int(told.read_text()[:-1])))
+        until_sync(lambda: is_gone(int(pid_file.read_text()[:-1])))
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 
 
 def is_gone(pid):
-    """Tell whether a process ended; it may still be there for its parent."""
+    """Return whether a process has ended; its parent may not have waited for it yet."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
     except OSError:

@@ -1,4 +1,4 @@
-"""What is installed: the wheel has all files of the package, and does its work from there."""
+"""The wheel has all files of the package, and works when installed."""
 
 import os
 import subprocess

@@ -9,6 +9,7 @@ import pytest
 
 from accord.cli import reporting
 from accord.cli.main import main
+from accord.cli.options import add_options
 from check.sessions import NEW, opening, request, result, text_of
 
 BAD = [*opening(), request(2, "ping"), result(2), {**request(2, "ping"), "t": 1}]
@@ -49,7 +50,7 @@ def beginning(name, target):
 
 
 @pytest.mark.parametrize("name", BEGINNINGS)
-def test_the_ending_of_a_file_says_the_form(bad, tmp_path, name, capsys):
+def test_the_ending_of_a_file_chooses_the_form(bad, tmp_path, name, capsys):
     path = tmp_path / name
     assert main(["check", "trace", str(bad), "--output", str(path)]) == 1
     assert path.read_text().startswith(beginning(name, bad))
@@ -64,7 +65,7 @@ def test_several_files_are_written_each_in_its_form(bad, tmp_path, capsys):
     assert capsys.readouterr().out.count("\n") == 1
 
 
-def test_a_named_form_counts_for_one_file_and_for_endings_that_name_none(bad, tmp_path):
+def test_a_named_form_is_used_for_one_file_and_for_unknown_endings(bad, tmp_path):
     command = ["check", "trace", str(bad), "--format", "sarif", "--output"]
     assert main([*command, str(tmp_path / "one.json")]) == 1
     assert "$schema" in json.loads((tmp_path / "one.json").read_text())
@@ -100,7 +101,7 @@ def test_the_file_to_show_breaches_in_is_one_of_the_project(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pyproject.toml").touch()
-    assert reporting.shown_file(target) == shown
+    assert reporting.artifact_file(target) == shown
 
 
 @pytest.mark.parametrize(
@@ -113,26 +114,26 @@ def test_the_file_to_show_breaches_in_is_one_of_the_project(
         ("", ""),
     ],
 )
-def test_urls_are_named_without_what_may_be_secret(target, shown):
+def test_urls_are_shown_without_secrets(target, shown):
     assert reporting.display_target(target) == shown
 
 
 def test_a_target_without_a_file_has_no_file_to_show(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    assert reporting.shown_file("https://example.com/mcp") is None
+    assert reporting.artifact_file("https://example.com/mcp") is None
 
 
-def test_a_report_that_cannot_be_written_is_complained_about(bad, tmp_path, capsys):
+def test_a_report_that_cannot_be_written_is_exit_code_2(bad, tmp_path, capsys):
     assert main(["check", "trace", str(bad), "--output", "/dev/full"]) == 2
     assert capsys.readouterr().err.startswith("accord: /dev/full: ")
     with pytest.raises(SystemExit):
         main(["check", "trace", str(bad), "--output", str(tmp_path)])
-    assert f"{tmp_path}: Is a directory" in capsys.readouterr().err
+    assert f"{tmp_path} is a folder" in capsys.readouterr().err
 
 
 def test_options_have_the_agreed_defaults():
     parser = argparse.ArgumentParser()
-    reporting.add_options(parser)
+    add_options(parser, reporting.REPORT_OPTIONS)
     assert vars(parser.parse_args([])) == {"format": None, "output": [], "quiet": False}
     assert parser.parse_args(["--output", "a"]).output == [Path("a")]
 
@@ -141,7 +142,7 @@ ONE = "errors.code.method-not-found"
 CHECK = ("--only", ONE, "--revision", NEW)
 
 
-def test_a_server_check_says_how_it_was_made_and_keeps_secrets(accord, server):
+def test_the_report_of_a_server_check_has_its_command_without_secrets(accord, server):
     secrets = ("--env", "KEY=hidden-1", "--header", "X-Key: hidden-2", "--bearer", "hidden-3")
     done = accord("check", "server", server, *CHECK, *secrets, "--format", "json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -157,7 +158,7 @@ def test_a_server_check_says_how_it_was_made_and_keeps_secrets(accord, server):
     assert "hidden" not in done.stdout
 
 
-def test_a_command_to_repeat_ends_with_the_servers_own(accord, server):
+def test_the_command_to_repeat_ends_with_the_command_of_the_server(accord, server):
     words = (sys.executable, "-m", "accord.cli.main", "run", server)
     command = " ".join(map(str, words))
     done = accord("check", "server", *CHECK, "--format", "junit", "--", *words)
@@ -169,7 +170,7 @@ def test_a_command_to_repeat_ends_with_the_servers_own(accord, server):
     assert repeat.endswith(f" --revision {NEW} -- {command}")
 
 
-def test_a_terminal_shows_the_revision_and_what_is_tried(on_terminal, server):
+def test_a_terminal_shows_the_revision_and_the_scenario(on_terminal, server):
     code, shown = on_terminal("check", "server", server, "--only", ONE, COLUMNS="120")
     assert code == 0
     assert "checking" in shown

@@ -26,7 +26,7 @@ def test_conditions_combine(accord):
     assert ids_of(done.stdout) == [row.id for row in rows]
 
 
-def test_a_check_is_a_condition_too(accord):
+def test_requirements_can_be_filtered_by_check(accord):
     done = accord("requirements", "--check", "human")
     assert ids_of(done.stdout) == [row.id for row in requirements(check="human")]
 
@@ -74,7 +74,7 @@ def test_a_card_shows_an_official_level_and_a_later_form(accord):
     assert "changed in   2026-07-28" in done.stdout
 
 
-def test_json_has_every_field_and_what_holds_where(accord):
+def test_json_has_every_field_and_the_revisions(accord):
     done = accord("requirements", "--area", "roots", "--format", "json")
     rows = {row["id"]: row for row in json.loads(done.stdout)}
     assert list(rows) == [row.id for row in requirements(area="roots")]
@@ -125,10 +125,10 @@ def test_an_unknown_id_is_refused_with_a_hint(accord, given, hint):
     assert hint in done.stderr
 
 
-def test_conditions_that_nothing_fits_say_so(accord):
+def test_no_matching_requirement_is_reported(accord):
     done = accord("requirements", "--area", "ping", "--level", "must-not")
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == "accord: no requirement fits these conditions\n"
+    assert done.stderr == "accord: no requirement matches these options\n"
 
 
 def test_a_terminal_gets_wrapped_columns_and_colours(on_terminal):

@@ -115,7 +115,7 @@ def test_a_server_that_fails_to_start_ends_with_exit_code_1(accord, tmp_path):
     assert "OSError: no database" in done.stderr
 
 
-def test_a_user_at_a_terminal_reads_what_happens(good):
+def test_a_terminal_shows_that_the_server_is_running(good):
     main_end, terminal = os.openpty()
     process = subprocess.Popen(
         [*ACCORD, "run", good],
@@ -128,12 +128,12 @@ def test_a_user_at_a_terminal_reads_what_happens(good):
     os.close(terminal)
     killer = threading.Timer(60, process.kill)
     killer.start()
-    told = process.stderr.readline() + process.stderr.readline()
+    lines = process.stderr.readline() + process.stderr.readline()
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=120)
     killer.cancel()
     os.close(main_end)
-    assert "accord: serving desk on stdin and stdout, one message a line; Ctrl-C ends" in told
+    assert "accord: serving desk on stdin and stdout, one message a line; Ctrl-C ends" in lines
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-"])
@@ -153,9 +153,9 @@ def test_a_closed_stream_is_exit_code_2(good, closed):
     ("args", "said"),
     [
         ([], "run needs a TARGET: a Python file or module with a Server"),
-        (["good.py", "more"], "run takes one TARGET; more is too much"),
-        (["python", "good.py"], "run takes the file alone, without python: accord run good.py"),
-        (["--", "python", "good.py"], "run serves a Python file or module; a command needs no"),
+        (["good.py", "more"], "run takes one TARGET; unexpected more"),
+        (["python", "good.py"], "run takes only the file, without python: accord run good.py"),
+        (["--", "python", "good.py"], "run serves a Python file or module, not a command"),
         (
             ["good.py", "--grace", "soon"],
             "argument --grace: 'soon' is not a number of seconds",

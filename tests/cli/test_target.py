@@ -8,7 +8,7 @@ from cli.servers import FACTORY, GOOD, TWO
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder with files as beginners write them."""
+    """A folder with correct and faulty files."""
     files = {
         "good.py": GOOD,
         "two.py": TWO,
@@ -61,13 +61,13 @@ MISTAKES = [
     ("goood", "; did you mean good?"),
     (
         "localhost:8000",
-        "localhost:8000 is an address, and a URL begins with http:// or https://: h",
+        "localhost:8000 is an address; a URL begins with http:// or https://: h",
     ),
     ("not_there_at_all:server", "there is no module not_there_at_all in "),
     ("package.part:server", "there is no module package.part; did you mean parts?"),
     ("two.py:frist", "two.py has no frist; did you mean first?"),
     ("two.py:zzz", "two.py has no zzz: first, second; say which, as in two.py:first"),
-    ("two.py:", "two.py: names no object after the colon, as two.py:server does"),
+    ("two.py:", "two.py: lacks the name of an object after the colon, as in two.py:server"),
     ("factory.py", "factory.py has no Server object, but the function make makes one: say"),
     ("factory.py:number", "factory.py:number is a int, expected a Server or a function"),
     ("factory.py:demanding", "demanding() failed: TypeError: "),
@@ -88,9 +88,9 @@ MISTAKES = [
     ("folder", "folder is a folder; name the file in it: folder/one.py"),
     ("empty", "empty is a folder; name the file in it, such as server.py"),
     ("package", "package is a folder; name the file in it: package/parts.py"),
-    ("script.js", "script.js is not a Python file; a command stands after --: -- node script.js"),
-    (f"{sys.executable} good.py", "is a command line, and commands stand after --: -- "),
-    ("sh", "sh is a command, and commands stand after --: -- sh"),
+    ("script.js", "script.js is not a Python file; write a command after --: -- node script.js"),
+    (f"{sys.executable} good.py", "is a command line; write it after --: -- "),
+    ("sh", "sh is a command; write it after --: -- sh"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""What the command line does about its terminal, beyond text and colours."""
+"""The command line on a terminal: interruptions."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_an_interruption_that_garbage_collection_drops_comes_again():
+def test_an_interruption_that_garbage_collection_drops_is_repeated():
     done = subprocess.run(
         [sys.executable, "-c", LOSING],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""`accord test`, as people use it."""
+"""`accord test`, as users run it."""
 
 import json
 import subprocess
@@ -80,7 +80,7 @@ def test_the_example_of_cases_passes_and_names_its_own_target(accord):
     assert "6 passed, 0 failed, 0 skipped; 6 requests" in done.stdout
 
 
-def test_json_and_junit_tell_the_same(accord, tmp_path):
+def test_json_and_junit_have_the_same_results(accord, tmp_path):
     xml, plain = tmp_path / "out.xml", tmp_path / "out.json"
     done = accord("test", "--quiet", "--output", xml, "--output", plain, *loose("lax-prompt"))
     assert (done.returncode, done.stderr) == (1, "")
@@ -134,7 +134,7 @@ def test_a_failure_is_one_line_and_exit_code_2(accord, words, said):
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_secrets_are_named_in_no_report(accord, small):
+def test_reports_contain_no_secrets(accord, small):
     env = ("--env", "KEY=hush", "--revision", "2025-06-18")
     done = accord("test", "--quiet", *env, *loose("lax-prompt"))
     assert "hush" not in done.stdout

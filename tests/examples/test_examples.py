@@ -21,13 +21,12 @@ from support.oauth import person_at
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 MISSION = ("2024-11-05", "2025-03-26", "2025-06-18")
-# Ten lines leave no room to describe parameters.
+# Ten lines are too few to describe parameters.
 TERSE = ("practice.tools.descriptive-schemas",)
 SCRIPTS = {
     "tour.py": "0 broken",
     "typed_client.py": "Booked Lima, row 7, aisle.",
     "over_http.py": "a new session has begun\ncounted to 5",
-    "without_io.py": "5 messages, 0 requirements broken",
 }
 SERVERS = ("ten_lines.py", "tickets.py", "everything.py", "orchestrator.py", "plugins/server.py")
 PROTECTED = "protected.py"
@@ -44,7 +43,7 @@ def text_of(result):
     return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
 
 
-def test_every_example_is_among_those_tested_here():
+def test_every_example_has_a_test():
     found = {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")}
     assert found - {"plugins/tools/dice.py", "plugins/tools/words.py"} == {
         *SCRIPTS,
@@ -54,7 +53,7 @@ def test_every_example_is_among_those_tested_here():
 
 
 @pytest.mark.parametrize("name", SCRIPTS)
-def test_a_script_runs_and_says_what_it_should(name):
+def test_a_script_runs_and_prints_the_expected_text(name):
     done = subprocess.run(
         [sys.executable, EXAMPLES / name], capture_output=True, text=True, timeout=120, check=False
     )
@@ -80,7 +79,7 @@ def test_the_tour_shows_every_feature():
 
 
 @pytest.mark.parametrize("name", SERVERS)
-def test_a_server_serves_and_keeps_the_protocol(name, tmp_path):
+def test_a_server_runs_and_does_not_break_the_protocol(name, tmp_path):
     async def talk():
         async with connected(
             EXAMPLES / name, transport="stdio", allow=TERSE, cwd=tmp_path
@@ -90,7 +89,7 @@ def test_a_server_serves_and_keeps_the_protocol(name, tmp_path):
     assert run(talk())
 
 
-def test_the_examples_hold_to_their_types():
+def test_the_examples_pass_the_type_checker():
     for files in ([*EXAMPLES.glob("*.py")], [*EXAMPLES.glob("plugins/**/*.py")]):
         done = subprocess.run(
             [sys.executable, "-m", "mypy", "--strict", *files],
@@ -118,20 +117,20 @@ def test_ten_lines_add():
 
 def test_tickets_are_opened_found_and_closed_by_their_user(tmp_path):
     async def talk():
-        told = asyncio.Event()
+        updated = asyncio.Event()
         solutions = iter([False, {"solution": "bought some"}])
         async with connected(
             EXAMPLES / "tickets.py",
             transport="stdio",
             cwd=tmp_path,
             on_elicit=lambda question: next(solutions),
-            on_resource_updated=lambda uri: told.set(),
+            on_resource_updated=lambda uri: updated.set(),
         ) as client:
             opened = await client.call_tool("open_ticket", {"title": "No paper"}, result_type=dict)
             await client.subscribe("ticket://1")
             said = [await client.call_tool("close_ticket", {"number": 1}) for _ in range(3)]
-            await told.wait()
-            with pytest.raises(ToolError, match="ticket 2 does not exist"):
+            await updated.wait()
+            with pytest.raises(ToolError, match="there is no ticket 2"):
                 await client.call_tool("close_ticket", {"number": 2}, result_type=str)
             asked = {"words": "PAPER", "state": "closed"}
             found = await client.call_tool("find", asked, result_type=list)
@@ -158,7 +157,7 @@ def everything(**options):
 
 
 @pytest.mark.parametrize("revision", MISSION)
-def test_everything_speaks_every_mission_revision(revision):
+def test_everything_speaks_every_revision(revision):
     async def talk():
         seen = {}
         async with everything(
@@ -247,7 +246,7 @@ def test_the_protected_server_admits_a_user_who_logs_in_and_agrees(tmp_path, mon
 # -- plugins
 
 
-def test_plugins_come_and_go_while_the_server_runs(tmp_path):
+def test_plugins_are_added_and_removed_while_the_server_runs(tmp_path):
     (tmp_path / "one.py").write_text('def hello() -> str:\n    "Say it."\n    return "hello"\n')
     (tmp_path / "broken.py").write_text("1 / 0\n")
 
@@ -303,7 +302,7 @@ def test_the_orchestrator_calls_other_servers():
             found = await client.call_tool(
                 "journey", {"cities": ["Lima", "Kyoto"]}, result_type=dict
             )
-            with pytest.raises(ToolError, match="no flights to Atlantis"):
+            with pytest.raises(ToolError, match="nobody flies to Atlantis"):
                 await client.call_tool("journey", {"cities": ["Atlantis"]}, result_type=dict)
             landed = await client.call_tool(
                 "fly", {"city": "Lima"}, result_type=str, on_progress=steps.append

@@ -1,4 +1,4 @@
-"""Every Python block of the documentation runs, and every command in it is one there is.
+"""Every Python block of the documentation runs, and every command in it exists.
 
 A block runs by itself, as a module and in a folder with the files of its page: those that begin
 with a comment naming a file. One that needs more says so in its first line:
@@ -23,7 +23,7 @@ _SNIPPET = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _COMMANDS = re.compile(r"^(?:\$ |\.venv/bin/)?(accord [^|>\n]*)", re.MULTILINE)
 _CASES = re.compile(r"^```toml\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
-# What a block may begin with: that it goes on from an earlier one, that it stands in async code.
+# First lines of blocks that continue an earlier one or need an async function.
 _CONTINUES = re.compile(r"# continues (?:the (first )?block|([\w/]+\.py)) above")
 _ASYNC = re.compile(r"# (?:continues .* above, )?in an async function\n")
 _FILE = re.compile(r"# ([\w/]+\.py)\n")
@@ -47,7 +47,7 @@ def blocks_of(page):
 
 
 def earlier_than(number, blocks):
-    """Return the blocks that one goes on from, the first one first."""
+    """Return the blocks that a block continues, the first one first."""
     found = _CONTINUES.match(blocks[number][1])
     if found is None:
         return []
@@ -88,7 +88,7 @@ def test_a_block_runs_as_a_reader_copies_it(page, number, tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_the_servers_of_the_pages_on_authorization_hold_to_their_types(tmp_path):
+def test_the_servers_of_the_pages_on_authorization_pass_the_type_checker(tmp_path):
     for page in (ROOT / "docs").glob("auth*.md"):
         blocks = blocks_of(page)
         for number, (_, source) in enumerate(blocks):
@@ -118,7 +118,7 @@ def test_the_servers_of_the_pages_on_authorization_hold_to_their_types(tmp_path)
     ],
     ids=lambda page: str(page.relative_to(ROOT)),
 )
-def test_the_commands_of_a_page_are_those_that_there_are(page):
+def test_the_commands_of_a_page_exist(page):
     for found in _COMMANDS.finditer(page.read_text(encoding="utf-8")):
         words, _ = _split(shlex.split(found[1], comments=True)[1:])
         assert _parse(words).run, found[1]  # ends the process where there is no such option

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from accord.testing import Recording
-from accord.testing.wires import TappedWire
+from accord.testing.connection import TappedWire
 from support.processes import OPENING
 from support.waiting import LONG, until
 

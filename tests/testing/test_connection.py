@@ -27,14 +27,14 @@ async def called(target: Any, **options: Any) -> tuple[int, int]:
     [servers.good, servers.make, lambda: servers.make()],
     ids=["server", "maker", "lambda"],
 )
-def test_in_memory_a_server_or_its_maker_is_connected_to(target: Any) -> None:
+def test_in_memory_the_target_is_a_server_or_a_function(target: Any) -> None:
     assert run(called(target)) == (3, os.getpid())
 
 
 @pytest.mark.parametrize(
     "target", [servers.good, servers.make, COMMAND], ids=["server", "maker", "command"]
 )
-def test_over_stdio_it_runs_in_a_process_of_its_own(target: Any) -> None:
+def test_over_stdio_the_server_runs_in_its_own_process(target: Any) -> None:
     total, pid = run(called(target, transport="stdio"))
     assert total == 3
     assert pid != os.getpid()
@@ -93,7 +93,7 @@ def test_a_breach_may_be_allowed_by_name(allow: str) -> None:
     run(main())
 
 
-def test_a_failing_test_shows_what_the_monitor_saw() -> None:
+def test_a_failing_test_shows_the_breaches() -> None:
     async def main() -> None:
         async with connected(servers.make_bad, revision="2025-06-18") as client:
             await client.call_tool("lie")
@@ -104,7 +104,7 @@ def test_a_failing_test_shows_what_the_monitor_saw() -> None:
     assert "also-text" in caught.value.__notes__[0]
 
 
-def test_a_recording_of_ones_own_is_filled() -> None:
+def test_a_given_recording_is_filled() -> None:
     recording = Recording()
 
     async def main() -> None:
@@ -131,7 +131,7 @@ def test_a_target_other_than_a_server_is_refused_in_memory() -> None:
 
 @pytest.mark.parametrize("target", [Server("nowhere"), lambda: servers.make()])
 def test_a_server_that_a_process_cannot_import_is_refused_over_stdio(target: Any) -> None:
-    with pytest.raises(ValueError, match="at the top of a module"):
+    with pytest.raises(ValueError, match="at the top level of a module"):
         run(called(target, transport="stdio"))
 
 

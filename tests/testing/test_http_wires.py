@@ -1,4 +1,4 @@
-"""Connections over HTTP: served for as long as they last, and judged."""
+"""Connections over HTTP: the server is served while they are open, and judged."""
 
 import asyncio
 import os
@@ -56,7 +56,7 @@ def test_a_plain_with_gives_the_blocking_client(transport: TransportName) -> Non
         ("sse", "sse", "text/event-stream"),
     ],
 )
-def test_the_transport_says_how_answers_travel(
+def test_the_transport_chooses_json_or_event_streams(
     transport: TransportName, recorded: str, kind: str
 ) -> None:
     recording = Recording()
@@ -67,7 +67,7 @@ def test_the_transport_says_how_answers_travel(
 
 
 @pytest.mark.parametrize("transport", OVER_HTTP)
-def test_nothing_is_left_behind(transport: TransportName) -> None:
+def test_closing_leaves_no_task_and_no_socket(transport: TransportName) -> None:
     async def main() -> str:
         async with connected(servers.good, transport=transport) as client:
             await client.ping()
@@ -133,12 +133,12 @@ def test_a_target_other_than_a_server_is_refused(target: Any) -> None:
 
 
 @pytest.mark.parametrize("transport", ["memory", "stdio"])
-def test_an_app_is_a_target_over_http_alone(transport: TransportName) -> None:
+def test_an_app_is_a_target_only_over_http(transport: TransportName) -> None:
     with pytest.raises((TypeError, ValueError), match="HttpApp"):
         run(called(servers.good.asgi(), transport=transport))
 
 
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_extra_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(MissingExtra, match=r"accord\[http\]|http"):
         run(called(servers.good, transport="http"))

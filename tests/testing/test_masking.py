@@ -1,4 +1,4 @@
-"""Secrets in recordings: known by name, by form and by what stands before them; the rest stays."""
+"""Secrets in recordings are recognised by name, by form and by the text before them."""
 
 import json
 
@@ -22,7 +22,7 @@ def masked(message, masks=None):
 @pytest.mark.parametrize(
     "key", ["password", "apiKey", "api_key", "client_secret", "access_token", "Authorization"]
 )
-def test_a_member_that_is_called_a_secret_is_masked_at_any_depth(key):
+def test_a_member_with_the_name_of_a_secret_is_masked_at_any_depth(key):
     assert masked({"a": [{key: "hush"}]}) == {"a": [{key: "masked-1"}]}
     assert masked({"b": {key: ""}}) == {"b": {key: ""}}
 
@@ -38,7 +38,7 @@ def test_a_member_that_is_called_a_secret_is_masked_at_any_depth(key):
     ],
     ids=["sk", "ghp", "xoxb", "AKIA", "JWT"],
 )
-def test_a_secret_is_known_by_its_form_in_any_text(secret):
+def test_a_secret_is_recognised_by_its_form_in_any_text(secret):
     assert masked({"text": f"use {secret}, please"}) == {"text": "use masked-1, please"}
     assert Masks().apply(record(raw=f"!{secret}")).raw == "!masked-1"
 
@@ -154,16 +154,16 @@ PLAIN_NAMES = [
 
 
 @pytest.mark.parametrize("name", SECRET_NAMES)
-def test_a_name_of_a_secret_is_known(name):
+def test_the_name_of_a_secret_is_recognised(name):
     assert is_secret_name(name)
 
 
 @pytest.mark.parametrize("name", PLAIN_NAMES)
-def test_an_ordinary_name_is_not_taken_for_a_secret(name):
+def test_an_ordinary_name_is_not_the_name_of_a_secret(name):
     assert not is_secret_name(name)
 
 
-def test_a_secret_of_any_type_is_masked_with_all_that_stands_below_it():
+def test_a_secret_of_any_type_is_masked_with_everything_below_it():
     found = masked(
         {
             "password": 12345,
@@ -247,7 +247,7 @@ FORMS = [
 
 
 @pytest.mark.parametrize("secret", FORMS)
-def test_a_key_is_known_by_its_form(secret):
+def test_a_key_is_recognised_by_its_form(secret):
     assert masked({"text": f"use {secret}"}) == {"text": "use masked-1"}
     assert Masks().mask_text(f'{{"x": "{secret}') == '{"x": "masked-1'
 
@@ -271,14 +271,14 @@ GIVEN = [
 
 
 @pytest.mark.parametrize(("text", "shown"), GIVEN)
-def test_a_secret_is_known_by_what_stands_before_it(text, shown):
+def test_a_secret_is_recognised_by_the_text_before_it(text, shown):
     masks = Masks()
     assert masked({"text": text}, masks) == {"text": shown}
     assert masked({"text": shown}, masks) == {"text": shown}
     assert Masks().apply(record(raw=text)).raw == shown
 
 
-def test_a_name_that_is_spelled_with_escapes_is_known():
+def test_a_name_with_json_escapes_is_recognised():
     body = msgspec.Raw(b'{"\\u0070asswor\\u0064": "hush"}')
     shown = Masks().apply(Record(sender="client", message=body)).message
     assert json.loads(bytes(shown)) == {"password": "masked-1"}
@@ -313,5 +313,5 @@ def test_bytes_in_base64_stay_as_they_are():
 def test_a_number_that_is_secret_is_not_found_in_dates_and_longer_numbers():
     masks = Masks()
     masked({"otp": 2025}, masks)
-    told = masks.mask_text('{"otp":2025} in 2025-06-18, 12025 and v2025.1')
-    assert told == '{"otp":masked-1} in 2025-06-18, 12025 and v2025.1'
+    text = masks.mask_text('{"otp":2025} in 2025-06-18, 12025 and v2025.1')
+    assert text == '{"otp":masked-1} in 2025-06-18, 12025 and v2025.1'

@@ -1,4 +1,4 @@
-"""The pytest plugin, in pytest runs of its own."""
+"""The pytest plugin, in separate runs of pytest."""
 
 import subprocess
 import sys
@@ -78,14 +78,14 @@ def test_the_marker_chooses_transports_and_revisions(project: pytest.Pytester) -
 
 
 def test_an_invalid_marker_is_refused(project: pytest.Pytester) -> None:
-    told = {
+    messages = {
         "revision=['2025-06-18']": "takes allow, revisions, transports by keyword, not revision",
         "'memory'": "takes allow, revisions, transports by keyword, not 'memory'",
         "transports='memory'": "(transports=...) takes a list",
-        "transports=['pigeon']": "no transport is called 'pigeon'; there are memory, stdio",
-        "transports=['stdio:soon']": "there is no revision 'soon'; those known are 2024-11-05",
+        "transports=['pigeon']": "unknown transport 'pigeon'; known: memory, stdio",
+        "transports=['stdio:soon']": "unknown revision 'soon'; known: 2024-11-05",
     }
-    for number, marker in enumerate(told):
+    for number, marker in enumerate(messages):
         code = """
             import pytest
 
@@ -95,8 +95,8 @@ def test_an_invalid_marker_is_refused(project: pytest.Pytester) -> None:
         """
         project.makepyfile(**{f"test_{number}": code.format(marker=marker)})
     result = project.runpytest_inprocess("-p", "no:cacheprovider", "-p", "no:cov")
-    result.assert_outcomes(errors=len(told))
-    for words in told.values():
+    result.assert_outcomes(errors=len(messages))
+    for words in messages.values():
         assert words in str(result.stdout)
 
 
@@ -122,7 +122,7 @@ def test_http_is_a_transport_like_the_others(project: pytest.Pytester) -> None:
     assert "test_add[sse-2024-11-05]" in out
 
 
-def test_the_configuration_chooses_too(project: pytest.Pytester) -> None:
+def test_the_configuration_chooses_transports_and_revisions(project: pytest.Pytester) -> None:
     project.makeini(
         "[pytest]\naccord_transports = stdio\naccord_revisions = 2025-03-26\n"
         "accord_allow = tools.*\n"
@@ -191,7 +191,7 @@ def test_a_breach_may_be_allowed_by_marker_or_by_connection(project: pytest.Pyte
     ran(project, code, passed=8)
 
 
-def test_a_test_that_hangs_is_ended(project: pytest.Pytester) -> None:
+def test_a_test_that_hangs_is_stopped(project: pytest.Pytester) -> None:
     project.makeini("[pytest]\naccord_timeout = 0.2\naccord_revisions = 2025-06-18\n")
     code = """
         import asyncio
@@ -207,7 +207,7 @@ def test_async_tests_without_our_fixtures_are_left_alone(project: pytest.Pyteste
     ran(project, "async def test_other():\n    pass\n", failed=1)
 
 
-def test_snapshots_stand_beside_the_test(project: pytest.Pytester) -> None:
+def test_snapshots_are_beside_the_test(project: pytest.Pytester) -> None:
     project.makeini("[pytest]\naccord_revisions = 2025-06-18\n")
     code = """
         from accord.testing import surface_of
@@ -226,7 +226,7 @@ def test_snapshots_stand_beside_the_test(project: pytest.Pytester) -> None:
     ran(project, code.replace("TOOLS", "2"), passed=1)
 
 
-def test_runs_that_do_not_use_it_load_next_to_nothing(project: pytest.Pytester) -> None:
+def test_runs_without_fixtures_do_not_load_the_library(project: pytest.Pytester) -> None:
     project.makeconftest("")
     code = """
         import sys

@@ -19,7 +19,7 @@ def surface(server: Any) -> dict[str, Any]:
     return found
 
 
-def test_it_holds_all_that_a_client_sees_in_order_of_names() -> None:
+def test_a_surface_has_every_entry_sorted_by_name() -> None:
     found = surface(servers.make)
     assert found["server"] == "good"
     assert found["instructions"] == "Be good."
@@ -33,7 +33,7 @@ def test_an_empty_server_has_an_empty_surface() -> None:
     assert surface(Server("bare")) == {"server": "bare"}
 
 
-def test_the_first_time_the_file_is_written_and_then_compared(tmp_path: Path) -> None:
+def test_a_missing_file_is_written_and_then_compared(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "surface.json"
     check_surface(surface(servers.make), file)
     assert json.loads(file.read_text())["server"] == "good"

@@ -1,4 +1,4 @@
-"""Arguments typed on a command line: read by the schema of the tool that takes them."""
+"""Arguments typed on a command line, read by the input schema of the tool."""
 
 import json
 import re
@@ -23,18 +23,18 @@ class _Misfit(ValueError):
     """The text does not fit the type; the message says what was expected."""
 
 
-# -- schemas in words
+# -- descriptions of schemas
 
 
 def type_name(schema: Any, root: JsonObject | None = None) -> str:
-    """Name the type that a schema asks for, as a person would.
+    """Return the type that a schema asks for, in words for users.
 
     >>> type_name({"type": "array", "items": {"type": "integer"}}), type_name({"enum": ["a", "b"]})
     ('list of integer', 'a|b')
     """
     schema = resolve(schema, root or {})
     if "enum" in schema or "const" in schema:
-        return _choices(schema.get("enum") or [schema.get("const")])
+        return _join_choices(schema.get("enum") or [schema.get("const")])
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
             names = dict.fromkeys(type_name(each, root) for each in schema[key])
@@ -49,7 +49,7 @@ def type_name(schema: Any, root: JsonObject | None = None) -> str:
     return str(kind)
 
 
-def _choices(values: Sequence[Any]) -> str:
+def _join_choices(values: Sequence[Any]) -> str:
     shown = [each if isinstance(each, str) else json.dumps(each) for each in values]
     more = ["..."] if len(shown) > _CHOICES_SHOWN else []
     return "|".join(shown[:_CHOICES_SHOWN] + more)
@@ -58,7 +58,7 @@ def _choices(values: Sequence[Any]) -> str:
 def describe(schema: JsonObject) -> list[str]:
     """Describe the arguments of a tool, one text each.
 
-    >>> described({"properties": {"a": {"type": "integer"}, "b": {"default": 2}}})
+    >>> describe({"properties": {"a": {"type": "integer"}, "b": {"default": 2}}})
     ['a?: integer', 'b: any = 2']
     """
     required = schema.get("required", ())
@@ -82,14 +82,14 @@ def _properties(schema: JsonObject) -> JsonObject:
 
 
 def split_pairs(words: Iterable[str]) -> list[tuple[str, str, bool]]:
-    """Split `key=value` and `key:=json`; the last member tells whether it is JSON."""
+    """Split `key=value` and `key:=json`; the third member is True for JSON."""
     pairs = []
     for word in words:
         key, equals, value = word.partition("=")
         is_json = key.endswith(":")
         key = key.removesuffix(":").strip()
         if not equals or not key:
-            raise UsageError(f"{word!r} is not an argument; expected key=value, or key:=JSON")
+            raise UsageError(f"{word!r} is not an argument; expected key=value or key:=JSON")
         pairs.append((key, value, is_json))
     return pairs
 
@@ -101,7 +101,7 @@ def read_tool_arguments(
 
     Args:
         name: the tool, for messages.
-        schema: its input schema, which decides what a text means.
+        schema: its input schema, which decides how texts are read.
         words: `key=value` and `key:=json`; a key given twice makes a list.
         given: a JSON object with arguments; "-" reads it from stdin.
 
@@ -157,7 +157,7 @@ def _refuse_missing(name: str, schema: JsonObject, arguments: Mapping[str, Any])
         properties = _properties(schema)
         typed = [f"{key} ({type_name(properties.get(key), schema)})" for key in missing]
         example = " ".join(f"{key}=..." for key in missing)
-        raise UsageError(f"{name} lacks {', '.join(typed)}; add {example}")
+        raise UsageError(f"{name} needs {', '.join(typed)}; add {example}")
 
 
 # -- one value
@@ -191,7 +191,7 @@ def _options(schema: Any, root: JsonObject) -> list[JsonObject]:
     return [schema]
 
 
-# Of the types that a text could be, the strictest wins: "1" is a number before it is a string.
+# If several types fit a text, the strictest wins: "1" is read as a number, not as a string.
 _STRICTEST: Final = ("null", "boolean", "integer", "number", "object", "array", None, "string")
 
 

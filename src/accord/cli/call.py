@@ -9,13 +9,13 @@ import sys
 from collections.abc import Iterable
 from contextlib import suppress
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from accord.cli.arguments import read_tool_arguments, split_pairs
-from accord.cli.connection import add_options, talk
-from accord.cli.options import UsageError, one_of
+from accord.cli.connection import connection_options, run_with_client
+from accord.cli.options import TEXT_OR_JSON, Commands, Option, UsageError, add_command, one_of
 from accord.cli.questions import ask_user, is_interactive, read_answers
-from accord.cli.terminal import harmless, note, say
+from accord.cli.terminal import escape_controls, note, say
 from accord.errors import RequestError
 from accord.types import (
     AudioContent,
@@ -46,15 +46,16 @@ _ABOUT = """\
 Call a tool, read a resource (NAME is a URI or a URI template) or get a prompt (--prompt).
 
 TARGET is a URL, or a Python file or module with a Server (server.py, server.py:name,
-package.module:name); a command line stands after --, and then there is no TARGET. Arguments are
+package.module:name); write a command line after -- instead of a TARGET. Arguments are
 key=value, read by the tool's input schema: numbers, true and false, lists as a,b,c or by giving a
 key several times. key:=JSON gives a nested value, --json all arguments at once.
 
-The result goes to stdout; progress, log messages, questions and what the server says on stderr go
-to stderr. What a server asks of its user is filled in from --answer, else asked on the terminal;
-without a terminal it is declined. A question without fields takes --answer agree=yes.
+The result goes to stdout; progress, log messages, questions and the server's stderr go to stderr.
+Questions of the server to its user are answered from --answer, else on the terminal; without a
+terminal they are declined. A question without fields takes --answer agree=yes.
 
-Exit code: 0 fine, 1 the tool failed or the server answered with an error, 2 it could not be done.
+Exit code: 0 success, 1 the tool failed or the server answered with an error, 2 the call could not
+be made.
 """
 _EXAMPLES = """\
 examples:
@@ -68,40 +69,41 @@ examples:
 """
 
 
-def register(commands: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    options = (
+        Option("words", "TARGET NAME [key=value ...]", "see above", nargs="*"),
+        Option("--json", "ARGS", "arguments as a JSON object; - reads stdin"),
+        Option(
+            "--unchecked",
+            None,
+            "send the arguments of --json even if the tool's input schema forbids them",
+        ),
+        Option("--prompt", None, "NAME is a prompt"),
+        Option(
+            "--answer",
+            "KEY=VALUE",
+            "fill in a field of a form that the server asks for; may be repeated",
+            is_repeated=True,
+        ),
+        TEXT_OR_JSON,
+        *connection_options(),
+    )
+    add_command(
+        commands,
         "call",
+        run,
+        options,
         help="call a tool, read a resource, get a prompt",
         usage="accord call [options] TARGET NAME [key=value ...]\n"
         "       accord call [options] NAME [key=value ...] -- COMMAND ...",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
-    parser.add_argument("words", nargs="*", metavar="TARGET NAME [key=value ...]", help="see above")
-    parser.add_argument("--json", metavar="ARGS", help="arguments as a JSON object; - reads stdin")
-    parser.add_argument(
-        "--unchecked",
-        action="store_true",
-        help="send the arguments of --json even where the tool's input schema forbids them",
-    )
-    parser.add_argument("--prompt", action="store_true", help="NAME is a prompt")
-    parser.add_argument(
-        "--answer",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="fill in a field of a form that the server asks for; may be repeated",
-    )
-    parser.add_argument(
-        "--format", metavar="F", default="text", help="text or json (default: text)"
-    )
-    add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Call what was named and print the result."""
+    """Call the tool, read the resource or get the prompt, and print the result."""
     form = one_of(options.format, _FORMATS, "format")
     words: list[str] = options.words
     target = "" if options.command or not words else words.pop(0)
@@ -116,13 +118,13 @@ def run(options: argparse.Namespace) -> int:
     answers = read_answers(options.answer)
 
     async def work(client: "Client") -> int:
-        result = await _ask(client, name, pairs, options)
-        _show(result, form)
+        result = await _send_request(client, name, pairs, options)
+        _print_result(result, form)
         return 1 if isinstance(result, CallToolResult) and result.is_error else 0
 
-    # A person may think longer than any default, and can interrupt.
+    # A user at the terminal may take long to answer, and can interrupt.
     patience = {"timeout": math.inf} if is_interactive() else {}
-    return talk(
+    return run_with_client(
         options,
         target,
         words,
@@ -138,47 +140,49 @@ def run(options: argparse.Namespace) -> int:
 # -- asking
 
 
-async def _ask(
+async def _send_request(
     client: "Client", name: str, pairs: list[str], options: argparse.Namespace
 ) -> CallToolResult | ReadResourceResult | GetPromptResult:
     if options.prompt:
         return await _get_prompt(client, name, pairs)
     if "://" in name or "{" in name:
-        return await client.read_resource(_expand(name, pairs))
+        return await client.read_resource(_expand_uri(name, pairs))
     tools = [each async for each in client.tools()] if client.capabilities.tools else []
     if _URI.match(name) and all(each.name != name for each in tools):
-        return await client.read_resource(_expand(name, pairs))
+        return await client.read_resource(_expand_uri(name, pairs))
     if all(each.name != name for each in tools):
-        raise UsageError(await _unknown_tool(client, name, tools))
+        raise UsageError(await _describe_unknown_tool(client, name, tools))
     tool = _find_entry(name, tools)
     schema = {"additionalProperties": True} if options.unchecked else tool.input_schema
     arguments = read_tool_arguments(name, schema, pairs, options.json)
     return await client.call_tool(name, arguments)
 
 
-async def _unknown_tool(client: "Client", name: str, tools: Iterable[Tool]) -> str:
+async def _describe_unknown_tool(client: "Client", name: str, tools: Iterable[Tool]) -> str:
     if client.capabilities.prompts:
-        # Only a hint: a server whose prompts cannot be listed lacks the tool all the same.
+        # Only a hint: if prompts cannot be listed, the tool is still missing.
         with suppress(RequestError):
             async for each in client.prompts():
                 if each.name == name:
-                    return f"there is no tool {name}, but a prompt: add --prompt"
-    return _unknown("tool", name, [each.name for each in tools])
+                    return f"there is no tool {name}, but a prompt of that name: add --prompt"
+    return _describe_unknown("tool", name, [each.name for each in tools])
 
 
-def _unknown(kind: str, name: str, known: list[str]) -> str:
+def _describe_unknown(kind: str, name: str, known: list[str]) -> str:
     close = get_close_matches(name, known, n=3, cutoff=0.5)
     if close:
         return f"there is no {kind} {name}; did you mean {' or '.join(close)}?"
     shown = ", ".join(known[:10]) + (" ..." if len(known) > 10 else "")
-    return f"there is no {kind} {name}; there are {shown}" if known else f"it has no {kind}s"
+    return (
+        f"there is no {kind} {name}; there are {shown}" if known else f"the server has no {kind}s"
+    )
 
 
 def _find_entry(name: str, entries: Iterable[Entry]) -> Entry:
     return next(each for each in entries if each.name == name)
 
 
-def _expand(uri: str, pairs: list[str]) -> str:
+def _expand_uri(uri: str, pairs: list[str]) -> str:
     values = {key: value for key, value, _ in split_pairs(pairs)}
     if "{" not in uri:
         if values:
@@ -191,7 +195,7 @@ def _expand(uri: str, pairs: list[str]) -> str:
         missing = [each for each in template.variables if each not in values]
         if missing:
             example = " ".join(f"{each}=..." for each in missing)
-            raise UsageError(f"{uri} lacks {', '.join(missing)}; add {example}")
+            raise UsageError(f"{uri} needs {', '.join(missing)}; add {example}")
         return template.expand(values)
     except ValueError as error:
         raise UsageError(f"{uri} is not a URI template: {error}") from None
@@ -200,13 +204,13 @@ def _expand(uri: str, pairs: list[str]) -> str:
 async def _get_prompt(client: "Client", name: str, pairs: list[str]) -> GetPromptResult:
     prompts = [each async for each in client.prompts()] if client.capabilities.prompts else []
     if all(each.name != name for each in prompts):
-        raise UsageError(_unknown("prompt", name, [each.name for each in prompts]))
+        raise UsageError(_describe_unknown("prompt", name, [each.name for each in prompts]))
     known = _find_entry(name, prompts).arguments or []
     values = {key: value for key, value, _ in split_pairs(pairs)}
     missing = [each.name for each in known if each.required and each.name not in values]
     if missing:
         example = " ".join(f"{each}=..." for each in missing)
-        raise UsageError(f"{name} lacks {', '.join(missing)}; add {example}")
+        raise UsageError(f"{name} needs {', '.join(missing)}; add {example}")
     return await client.get_prompt(name, values or None)
 
 
@@ -220,52 +224,54 @@ def _show_log(message: LogMessageParams) -> None:
 
 
 def _show_progress(progress: ProgressParams) -> None:
-    total = f" of {_number(progress.total)}" if progress.total is not None else ""
+    total = f" of {_format_number(progress.total)}" if progress.total is not None else ""
     said = f": {progress.message}" if progress.message else ""
-    note(f"progress {_number(progress.progress)}{total}{said}")
+    note(f"progress {_format_number(progress.progress)}{total}{said}")
 
 
-def _number(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:.0f}" if float(value).is_integer() else f"{value:g}"
 
 
-def _show(result: CallToolResult | ReadResourceResult | GetPromptResult, form: str) -> None:
+def _print_result(result: CallToolResult | ReadResourceResult | GetPromptResult, form: str) -> None:
     if form == "json":
         import msgspec
 
         plain = msgspec.to_builtins(result)
         say(json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
     elif isinstance(result, CallToolResult):
-        _say("".join(f"{_block(each)}\n" for each in result.content))
+        _print_text("".join(f"{_format_block(each)}\n" for each in result.content))
     elif isinstance(result, GetPromptResult):
-        _say("".join(f"{each.role}: {_block(each.content)}\n" for each in result.messages))
+        _print_text(
+            "".join(f"{each.role}: {_format_block(each.content)}\n" for each in result.messages)
+        )
     else:
         for contents in result.contents:
-            _show_contents(contents)
+            _print_contents(contents)
 
 
-def _show_contents(contents: ResourceContents) -> None:
-    """Print text, and bytes as they are where they go to a file or another program."""
+def _print_contents(contents: ResourceContents) -> None:
+    """Print text; print bytes only to a file or another program."""
     if contents.blob is None:
         text = contents.text or ""
-        _say(text if text.endswith("\n") else f"{text}\n")
+        _print_text(text if text.endswith("\n") else f"{text}\n")
     elif sys.stdout is None or sys.stdout.isatty():
-        _say(f"{_describe_blob(contents)}; redirect the output to keep it\n")
+        _print_text(f"{_describe_blob(contents)}; redirect the output to keep it\n")
     else:
         sys.stdout.buffer.write(base64.b64decode(contents.blob))
         sys.stdout.buffer.flush()
 
 
-def _say(text: str) -> None:
-    """Print what a server said: as it is into a file, without mischief on a terminal."""
-    say(harmless(text) if sys.stdout is not None and sys.stdout.isatty() else text)
+def _print_text(text: str) -> None:
+    """Print a text of the server; on a terminal, with control characters escaped."""
+    say(escape_controls(text) if sys.stdout is not None and sys.stdout.isatty() else text)
 
 
-def _block(block: ContentBlock) -> str:
+def _format_block(block: ContentBlock) -> str:
     if isinstance(block, TextContent):
         return block.text
     if isinstance(block, ImageContent | AudioContent):
-        return f"[{block.mime_type}, {_size(block.data)} bytes]"
+        return f"[{block.mime_type}, {_decoded_size(block.data)} bytes]"
     if isinstance(block, ResourceLink):
         return f"[{block.title or block.name}: {block.uri}]"
     assert isinstance(block, EmbeddedResource)
@@ -276,8 +282,8 @@ def _block(block: ContentBlock) -> str:
 
 def _describe_blob(contents: ResourceContents) -> str:
     kind = contents.mime_type or "bytes"
-    return f"[{contents.uri}: {kind}, {_size(contents.blob or '')} bytes]"
+    return f"[{contents.uri}: {kind}, {_decoded_size(contents.blob or '')} bytes]"
 
 
-def _size(text: str) -> int:
+def _decoded_size(text: str) -> int:
     return len(text) * 3 // 4 - text[-2:].count("=")

@@ -1,18 +1,13 @@
-"""`accord check`: hold recordings, servers and clients to the rules of the protocol."""
-
-from typing import TYPE_CHECKING, Any
+"""`accord check`: check servers, clients and recordings against the protocol."""
 
 from accord.cli import check_client, check_server, check_trace
-
-if TYPE_CHECKING:
-    import argparse
-
+from accord.cli.options import Commands
 
 _ABOUT = """\
-Check that the rules of the protocol are kept, clause by clause.
+Check a server, a client or a recording against every requirement of the protocol.
 
-Exit code: 0 no requirement failed (warnings do not count), 1 at least one failed, 2 it could not be
-done.
+Exit code: 0 no requirement failed (warnings do not count), 1 at least one failed, 2 the check could
+not run.
 """
 _EXAMPLES = """\
 examples:
@@ -23,7 +18,7 @@ examples:
 """
 
 
-def register(commands: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
     parser = commands.add_parser(
         "check",

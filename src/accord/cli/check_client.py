@@ -1,11 +1,21 @@
-"""`accord check client`: run a client against our servers and judge it."""
+"""`accord check client`: run a client against servers of the checker and judge it."""
 
 import argparse
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from accord.cli import reporting
-from accord.cli.options import UsageError, add_env, add_only, one_of, seconds
+from accord.cli.options import (
+    ONLY,
+    REST,
+    Commands,
+    Option,
+    UsageError,
+    add_command,
+    env_option,
+    one_of,
+    seconds,
+)
 from accord.cli.terminal import complain, progress
 from accord.errors import ConnectFailed, MissingExtra
 
@@ -15,18 +25,18 @@ if TYPE_CHECKING:
 
 _TRANSPORTS: Final = ("http", "sse")
 _ABOUT: Final = """\
-Run a client against one server after another, servers that behave well and badly, and judge it by
-every requirement that binds a client.
+Run a client against many servers, some that follow the protocol and some that break it, and judge
+it by every requirement that binds a client.
 
-The command runs the client once and ends by itself; what it does is up to it, and the more it does
-the more can be judged: list, call, read, get, answer questions, give up what takes too long. It is
-run some thirty times, three at a time. {url} in it stands for the URL of the server, {server} for a
-command line that the client launches as its server: several words where it stands alone, one
-quoted text within a larger word. A client that does not end is stopped, and judged all the same.
+The command must run the client once and end by itself. The more the client does, the more can be
+judged: list, call, read, get, answer questions, cancel requests that take too long. It is run some
+thirty times, three at a time. {url} in it is replaced by the URL of the server, {server} by a
+command line that the client launches as its server: several words if {server} is a word of its own,
+one quoted text within a larger word. A client that does not end is stopped, and still judged.
 
-The server offers the tools `echo` and `add`, a resource `play://note` and a prompt `greet`. Some of
-the servers want a token: a client that signs in with a browser gets there by the variable BROWSER,
-which is set to a program that agrees.
+The server offers the tools `echo` and `add`, a resource `play://note` and a prompt `greet`. Some
+servers want a token: for clients that open a browser, the variable BROWSER is set to a program that
+signs in and agrees.
 
 Exit code: 0 no requirement failed (warnings do not count), 1 at least one failed,
 2 the client could not be run, or never connected.
@@ -40,38 +50,39 @@ examples:
 """
 
 
-def register(kinds: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = kinds.add_parser(
+    options = (
+        REST,
+        Option(
+            "--revision",
+            "R",
+            "agree on this revision; may be repeated (default: what the client asks for, then all)",
+            is_repeated=True,
+        ),
+        ONLY,
+        Option("--transport", "T", "what {url} speaks: http (default) or sse", default="http"),
+        env_option("client"),
+        Option(
+            "--timeout",
+            "S",
+            "seconds that one run of the client may take once it has connected (default: 30)",
+            seconds,
+            default=30.0,
+        ),
+        *reporting.REPORT_OPTIONS,
+    )
+    add_command(
+        commands,
         "client",
-        help="hold a client to every requirement",
+        run,
+        options,
+        help="check a client against every requirement",
         usage="%(prog)s [options] -- COMMAND ... {url}\n"
         "       %(prog)s [options] -- COMMAND ... {server}",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
-    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--revision",
-        metavar="R",
-        action="append",
-        default=[],
-        help="agree on this revision; may be repeated (default: what the client asks for, and all)",
-    )
-    add_only(parser)
-    parser.add_argument(
-        "--transport", metavar="T", default="http", help="what {url} speaks: http (default) or sse"
-    )
-    add_env(parser, "client")
-    parser.add_argument(
-        "--timeout",
-        metavar="S",
-        type=seconds,
-        default=30.0,
-        help="seconds that one run of the client may take once it has connected (default: 30)",
-    )
-    reporting.add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -96,11 +107,11 @@ def _plan(options: argparse.Namespace) -> "ClientPlan":
     from accord.check.client_check import ClientPlan
 
     if options.rest:
-        raise UsageError(f"the client's command stands after --: -- {' '.join(options.rest)}")
+        raise UsageError(f"write the client's command after --: -- {' '.join(options.rest)}")
     if not options.command:
         raise UsageError("check client needs the client's command after --, with {url} or {server}")
     if not any("{url}" in word or "{server}" in word for word in options.command):
-        raise UsageError("the client's command needs {url} or {server}, where the server is")
+        raise UsageError("the client's command needs {url} or {server} in the place of the server")
     plan = ClientPlan(
         command=options.command,
         transport=one_of(options.transport, _TRANSPORTS, "transport"),

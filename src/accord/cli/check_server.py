@@ -1,4 +1,4 @@
-"""`accord check server`: drive a server through every requirement it can be held to."""
+"""`accord check server`: check a server against every requirement."""
 
 import argparse
 import asyncio
@@ -9,19 +9,23 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from msgspec.structs import replace
 
 from accord.cli import reporting
-from accord.cli.advice import in_options
-from accord.cli.call_plans import announce_plan, plan_form, show_plan
-from accord.cli.connection import add_auth_options, auth_of, oauth_of
+from accord.cli.connection import advise_in_options, auth_of, auth_options, oauth_of
 from accord.cli.options import (
+    ONLY,
+    TARGET,
+    TARGET_USAGE,
+    Commands,
+    Option,
     UsageError,
-    add_env,
-    add_only,
-    add_tools,
-    given_token,
+    add_command,
+    bearer_token,
+    call_options,
+    env_option,
     one_of,
     seconds,
 )
-from accord.cli.target import add_target, command_of, demand_target, locate
+from accord.cli.reporting import announce_plan, plan_form, show_plan
+from accord.cli.target import command_of, demand_target, locate
 from accord.cli.terminal import complain, progress
 from accord.errors import ConnectFailed
 
@@ -38,10 +42,10 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _TRANSPORTS: Final = ("stdio", "http", "sse")
 _ABOUT: Final = """\
-Drive a server through every requirement it can be held to, under each revision that it speaks.
+Check a server against every requirement that can be tried, under each revision that it speaks.
 
 TARGET is a URL, a Python file or module with a Server, or a command line after --. The server's own
-tools, resources and prompts are found and used with plain valid arguments. A tool is called only
+tools, resources and prompts are used with plain valid arguments. A tool is called only
 if it says that it reads (readOnlyHint: true); or, without annotations and not behind a URL, if its
 name begins with a word such as get, list, read or search and no other word may mean a change.
 The plan of calls is shown before the first call; --plan shows it and calls none.
@@ -60,66 +64,59 @@ examples:
 """
 
 
-def register(kinds: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = kinds.add_parser(
+    options = (
+        *TARGET,
+        Option(
+            "--revision",
+            "R",
+            "check under this revision; may be repeated (default: all that the server speaks)",
+            is_repeated=True,
+        ),
+        ONLY,
+        Option(
+            "--transport",
+            "T",
+            f"how to reach it: {', '.join(_TRANSPORTS)} (default: http for URLs, else stdio)",
+        ),
+        *call_options("100"),
+        *auth_options("for this check only"),
+        Option(
+            "--other-bearer",
+            "TOKEN",
+            "a token of another user, who must not reach the sessions of the first",
+        ),
+        Option(
+            "--foreign-bearer",
+            "TOKEN",
+            "a token of the same issuer for another server, which must be refused",
+        ),
+        Option(
+            "--allow-token-in-query",
+            None,
+            "also try the token of --bearer in the query of the URL, where logs keep it",
+        ),
+        env_option("server"),
+        Option(
+            "--one-at-a-time",
+            None,
+            "never run two copies of the server: for one that owns a port or a lock"
+            " (chosen automatically if a second copy does not start)",
+        ),
+        Option("--cwd", "DIR", "the folder the server runs in"),
+        Option("--timeout", "S", "seconds to wait for each answer (default: 5)", seconds, 5.0),
+        *reporting.REPORT_OPTIONS,
+    )
+    add_command(
+        commands,
         "server",
-        help="hold a server to every requirement",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
-    )
-    add_target(parser)
-    parser.add_argument(
-        "--revision",
-        metavar="R",
-        action="append",
-        default=[],
-        help="check under this revision; may be repeated (default: all that the server speaks)",
-    )
-    add_only(parser)
-    parser.add_argument(
-        "--transport",
-        metavar="T",
-        help=f"how to reach it: {', '.join(_TRANSPORTS)} (default: http for URLs, else stdio)",
-    )
-    add_tools(parser, "100")
-    _add_reaching(parser)
-    reporting.add_options(parser)
-    parser.set_defaults(run=run)
-
-
-def _add_reaching(parser: argparse.ArgumentParser) -> None:
-    """Add how the server is reached."""
-    add_auth_options(parser, "for this check alone")
-    parser.add_argument(
-        "--other-bearer",
-        metavar="TOKEN",
-        help="a token of another user, who must not get at the sessions of the first",
-    )
-    parser.add_argument(
-        "--foreign-bearer",
-        metavar="TOKEN",
-        help="a token of the same issuer for another server, which must be refused",
-    )
-    parser.add_argument(
-        "--allow-token-in-query",
-        action="store_true",
-        help="also try the token of --bearer in the query of the URL, where logs keep it",
-    )
-    add_env(parser, "server")
-    parser.add_argument(
-        "--one-at-a-time",
-        action="store_true",
-        help="never launch a second copy beside the first: for a server that owns a port or a lock"
-        " (found out by itself where a second copy does not start)",
-    )
-    parser.add_argument("--cwd", metavar="DIR", help="the folder the server runs in")
-    parser.add_argument(
-        "--timeout",
-        metavar="S",
-        type=seconds,
-        default=5.0,
-        help="seconds to wait for each answer (default: 5)",
+        run,
+        options,
+        help="check a server against every requirement",
+        usage=TARGET_USAGE,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
 
 
@@ -133,12 +130,12 @@ def run(options: argparse.Namespace) -> int:
             show_plan(
                 asyncio.run(_run_with_target(options, partial(_plan_calls, plan))),
                 form,
-                _name(options),
+                _display_name(options),
             )
             return 0
         report = asyncio.run(_check(options, plan))
     except ConnectFailed as error:
-        complain(in_options(str(error)))
+        complain(advise_in_options(str(error)))
         return 2
     return reporting.deliver(report, form, options)
 
@@ -173,8 +170,8 @@ async def _check(options: argparse.Namespace, plan: "ServerPlan") -> "Report":
 
     with progress("checking", 1000) as done:
         callbacks: dict[str, Any] = {
-            "step": _step(done),
-            "setting": _setting(options, _name(options)),
+            "step": _progress_callback(done),
+            "setting": _describe_setting(options, _display_name(options)),
         }
         if not options.quiet:
             callbacks["tell_plan"] = announce_plan
@@ -183,25 +180,25 @@ async def _check(options: argparse.Namespace, plan: "ServerPlan") -> "Report":
         )
 
 
-def _name(options: argparse.Namespace) -> str:
+def _display_name(options: argparse.Namespace) -> str:
     return reporting.display_target(options.target) or " ".join(options.command)
 
 
 async def _run_with_target(
     options: argparse.Namespace, work: "Callable[[Subject], Awaitable[_T]]"
 ) -> _T:
-    """Find out how the server is reached, serve it where it has to be, and do the work."""
+    """Find out how to reach the server, serve it if necessary, and do the work."""
     from accord.check.probing.subject import Subject, serve_target
 
     found = command_of(options.target, options.rest, options.command)
     transport = _transport(options, is_url=isinstance(found, str))
     headers = dict(options.header)
-    auth_of(options)  # refuses what makes no sense
-    token = given_token(options)
+    auth_of(options)  # refuses options that contradict each other
+    token = bearer_token(options)
     if token:
         headers["authorization"] = f"Bearer {token}"
     settings: dict[str, Any] = {
-        "name": _name(options),
+        "name": _display_name(options),
         "headers": headers,
         "env": dict(options.env),
         "cwd": options.cwd,
@@ -233,7 +230,7 @@ async def _authorize(subject: "Subject", options: argparse.Namespace) -> "Subjec
         return subject
     from accord.check.probing.authorization import obtain
 
-    # A token that was kept would leave out the steps that are to be checked.
+    # With a stored token the steps that obtain one would not be checked.
     granted = await obtain(subject, oauth_of(options, name="accord check", is_kept=False))
     if granted is None:
         return subject
@@ -250,7 +247,7 @@ def _transport(options: argparse.Namespace, *, is_url: bool) -> Any:
     return transport
 
 
-def _setting(options: argparse.Namespace, target: str) -> "Setting":
+def _describe_setting(options: argparse.Namespace, target: str) -> "Setting":
     """Describe this check for the report, with the names of secrets but not their values."""
     from accord.check.report import Setting
 
@@ -279,12 +276,12 @@ def _setting(options: argparse.Namespace, target: str) -> "Setting":
     return Setting(
         command=" ".join(words),
         command_end=f" -- {join(options.command)}" if options.command else "",
-        artifact=reporting.shown_file(target),
+        artifact=reporting.artifact_file(target),
     )
 
 
-def _step(done: "Advance") -> "Callable[[CheckProgress], None]":
-    """Return what shows how far the check is, under which revision, and what is being tried."""
+def _progress_callback(done: "Advance") -> "Callable[[CheckProgress], None]":
+    """Return a callback that shows the progress of the check: revision and scenario."""
 
     def step(stage: "CheckProgress") -> None:
         place = stage.revisions.index(stage.revision) + 1

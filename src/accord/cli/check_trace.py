@@ -1,4 +1,4 @@
-"""`accord check trace`: judge what was recorded and print the report."""
+"""`accord check trace`: judge a recording and print the report."""
 
 import argparse
 import os
@@ -6,10 +6,10 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from shlex import quote
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING
 
-from accord.cli.options import one_of
-from accord.cli.reporting import add_options, deliver, demand_requirements, report_format
+from accord.cli.options import ONLY, Commands, Option, add_command, one_of
+from accord.cli.reporting import REPORT_OPTIONS, deliver, demand_requirements, report_format
 from accord.cli.terminal import complain, progress
 from accord.errors import TraceError
 from accord.types import REVISION_IDS
@@ -35,35 +35,33 @@ examples:
   some-recorder | accord check trace - --revision {REVISION_IDS[2]} --format json
 """
 
-# Often enough for the eye, seldom enough to cost nothing.
+# Records between two updates of the progress bar.
 _RECORDS_PER_STEP = 500
 
 
-def register(kinds: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = kinds.add_parser(
+    options = (
+        Option("file", "FILE", "the recording; - reads standard input"),
+        Option(
+            "--revision",
+            "R",
+            "judge by this revision instead of the one agreed on in the recording:"
+            f" {', '.join(REVISION_IDS)}",
+        ),
+        ONLY._replace(help="report on one requirement or area; may be repeated"),
+        *REPORT_OPTIONS,
+    )
+    add_command(
+        commands,
         "trace",
+        run,
+        options,
         help="judge a recorded session",
         usage="%(prog)s [options] FILE",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
-    parser.add_argument("file", metavar="FILE", help="the recording; - reads standard input")
-    parser.add_argument(
-        "--revision",
-        metavar="R",
-        help="judge by this revision instead of the one agreed on in the recording:"
-        f" {', '.join(REVISION_IDS)}",
-    )
-    parser.add_argument(
-        "--only",
-        metavar="ID",
-        action="append",
-        default=[],
-        help="report on one requirement or area; may be repeated",
-    )
-    add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -87,7 +85,7 @@ def _judge(options: argparse.Namespace) -> "Report":
         None if options.revision is None else one_of(options.revision, REVISION_IDS, "revision")
     )
     with _open(options.file) as file:
-        # A pipe has neither a length nor a place in it.
+        # A pipe has neither a length nor a position.
         is_measured = file.seekable() and options.file != "-"
         total = os.fstat(file.fileno()).st_size if is_measured else None
         with progress("judging", total) as done:
@@ -101,7 +99,7 @@ def _judge(options: argparse.Namespace) -> "Report":
                     if options.file == "-"
                     else f"accord check trace {quote(options.file)}"
                 ),
-                seen=_stepwise(done, lambda count: file.tell() if is_measured else count),
+                seen=_every_few_records(done, lambda count: file.tell() if is_measured else count),
             )
 
 
@@ -116,7 +114,9 @@ def _open(name: str) -> "nullcontext[IO[bytes]] | IO[bytes]":
         raise TraceError(getattr(error, "strerror", None) or str(error)) from error
 
 
-def _stepwise(done: Callable[[int], None], amount: Callable[[int], int]) -> Callable[[int], None]:
+def _every_few_records(
+    done: Callable[[int], None], amount: Callable[[int], int]
+) -> Callable[[int], None]:
     def report(count: int) -> None:
         if count % _RECORDS_PER_STEP == 0:
             done(amount(count))

@@ -1,18 +1,19 @@
-"""A connection to a server for the length of one command."""
+"""The connection of a command to a server: options, authorization, errors."""
 
 import argparse
 import os
+import re
 from collections import deque
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from accord.cli.advice import in_options
 from accord.cli.options import (
+    BEARER,
+    HEADER,
+    Option,
     UsageError,
-    add_bearer,
-    add_env,
-    add_header,
-    given_token,
+    bearer_token,
+    env_option,
     one_of,
     seconds,
     spoken_revision,
@@ -42,81 +43,72 @@ if TYPE_CHECKING:
 _STDERR_SHOWN: Final = 15
 _SECRET: Final = "ACCORD_CLIENT_SECRET"  # noqa: S105  # the name of a variable
 _Grant: TypeAlias = Literal["authorization_code", "client_credentials", "device"]
-_MEANT: Final[dict[str, _Grant]] = {
+_GRANT_VALUES: Final[dict[str, _Grant]] = {
     "authorization-code": "authorization_code",
     "client-credentials": "client_credentials",
     "device": "device",
 }
-_GRANTS: Final = tuple(_MEANT)
+_GRANTS: Final = tuple(_GRANT_VALUES)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what every command has that talks to a server."""
-    add_env(parser, "server")
-    parser.add_argument("--cwd", metavar="DIR", type=Path, help="the folder the server runs in")
-    parser.add_argument(
-        "--timeout",
-        metavar="S",
-        type=seconds,
-        help="seconds to wait for the server to start, and for each answer (default: 30 and 60)",
+def connection_options() -> tuple[Option, ...]:
+    """Return the options of every command that connects to a server."""
+    return (
+        env_option("server"),
+        Option("--cwd", "DIR", "the folder the server runs in", Path),
+        Option(
+            "--timeout",
+            "S",
+            "seconds to wait for the server to start, and for each answer (default: 30 and 60)",
+            seconds,
+        ),
+        Option("--revision", "R", f"the revision to speak: {', '.join(spoken_revisions())}"),
+        *auth_options(),
     )
-    parser.add_argument(
-        "--revision", metavar="R", help=f"the revision to speak: {', '.join(spoken_revisions())}"
-    )
-    add_auth_options(parser)
 
 
-def add_auth_options(parser: argparse.ArgumentParser, then: str = "and keep it") -> None:
-    """Add the options for headers, tokens and OAuth; `then` says what becomes of a token."""
-    add_header(parser)
-    add_bearer(parser)
-    parser.add_argument(
-        "--oauth",
-        action="store_true",
-        help=f"obtain a token as the server asks for it, {then}",
-    )
-    parser.add_argument(
-        "--client-id",
-        metavar="ID",
-        help=f"with --oauth: a client that was registered by hand; {_SECRET} may hold its secret",
-    )
-    parser.add_argument(
-        "--issuer",
-        metavar="URL",
-        help="with --oauth: the only authorization server to trust; required with a secret",
-    )
-    parser.add_argument(
-        "--redirect-uri",
-        metavar="URI",
-        help="with --oauth: where on this machine that client is registered to be sent back to",
-    )
-    parser.add_argument(
-        "--scope",
-        metavar="S",
-        action="append",
-        help="with --oauth: a scope to ask for; may be repeated",
-    )
-    parser.add_argument(
-        "--grant",
-        metavar="G",
-        help=f"with --oauth: {', '.join(_GRANTS)} (default: {_GRANTS[0]})",
+def auth_options(then: str = "and keep it") -> tuple[Option, ...]:
+    """Return the options for headers, tokens and OAuth; `then` says what happens to a token."""
+    return (
+        HEADER,
+        BEARER,
+        Option("--oauth", None, f"obtain a token as the server asks for it, {then}"),
+        Option(
+            "--client-id",
+            "ID",
+            f"with --oauth: a client that was registered by hand; {_SECRET} may hold its secret",
+        ),
+        Option(
+            "--issuer",
+            "URL",
+            "with --oauth: the only authorization server to trust; required with a secret",
+        ),
+        Option(
+            "--redirect-uri",
+            "URI",
+            "with --oauth: the redirect URI of that client, on this machine",
+        ),
+        Option(
+            "--scope", "S", "with --oauth: a scope to ask for; may be repeated", is_repeated=True
+        ),
+        Option("--grant", "G", f"with --oauth: {', '.join(_GRANTS)} (default: {_GRANTS[0]})"),
     )
 
 
 def auth_of(options: argparse.Namespace) -> "Auth | None":
-    """Return what the command line says about authorization, for `connect`.
+    """Return the `auth` of `connect` that the command line asks for.
 
     Raises:
-        UsageError: it contradicts itself, or names what does not exist.
+        UsageError: options contradict each other, or a value is unknown.
     """
     if options.bearer is not None and options.oauth:
         raise UsageError("either --bearer or --oauth, not both")
     if options.oauth:
         return oauth_of(options)
     for name in ("client_id", "issuer", "redirect_uri", "scope", "grant"):
-        if getattr(options, name) is not None:
-            raise UsageError(f"--{name.replace('_', '-')} goes with --oauth")
-    token = given_token(options)
+        if getattr(options, name) not in (None, []):
+            raise UsageError(f"--{name.replace('_', '-')} needs --oauth")
+    token = bearer_token(options)
     if token is None:
         return None
     from accord.transports.http.client.auth import Bearer
@@ -130,12 +122,12 @@ def auth_of(options: argparse.Namespace) -> "Auth | None":
 def oauth_of(
     options: argparse.Namespace, *, name: str = "accord command line", is_kept: bool = True
 ) -> "OAuth":
-    """Return how a token is obtained, as the command line says.
+    """Return the `OAuth` that the command line asks for.
 
     Args:
-        options: the parsed command line, with what `add_auth_options` added.
-        name: what a person reads when asked for consent.
-        is_kept: whether tokens outlive this process, and earlier ones are used.
+        options: the parsed command line, with the options of `auth_options`.
+        name: the name of the client that the user sees when asked for consent.
+        is_kept: whether tokens are stored, and stored ones are used.
     """
     try:
         from accord.auth import MemoryStore, OAuth
@@ -147,19 +139,19 @@ def oauth_of(
             client_name=name,
             store=None if is_kept else MemoryStore(),
             client_id=options.client_id,
-            # Never an argument: every user of this machine can read those.
+            # Not an option: every user of this machine can read the arguments of a process.
             client_secret=os.environ.get(_SECRET) if options.client_id else None,
             issuer=options.issuer,
             redirect_uri=options.redirect_uri,
-            scopes=options.scope,
-            grant=_MEANT[grant],
+            scopes=options.scope or None,
+            grant=_GRANT_VALUES[grant],
         )
     except ValueError as error:
-        raise UsageError(f"--oauth: {in_options(str(error))}") from None
+        raise UsageError(f"--oauth: {advise_in_options(str(error))}") from None
 
 
 class _Stderr:
-    """What the server prints to stderr, kept until it is shown."""
+    """The last lines that the server printed to stderr, kept until they are shown."""
 
     def __init__(self) -> None:
         self.kept: deque[str] = deque(maxlen=_STDERR_SHOWN)
@@ -176,7 +168,7 @@ class _Stderr:
             note(self.kept.popleft())
 
 
-def talk(
+def run_with_client(
     options: argparse.Namespace,
     target: str,
     following: list[str],
@@ -188,35 +180,35 @@ def talk(
     """Connect to the target, do the work, and return the exit code.
 
     Args:
-        options: the parsed command line, with what `add_options` added.
-        target: what was named; empty where a command stands after `--`.
-        following: the words after it, for advice.
-        work: what to do; returns the exit code.
-        shows_stderr: whether what the server says on stderr is shown although all is well.
+        options: the parsed command line, with the options of `connection_options`.
+        target: the TARGET; empty if there is a command after `--`.
+        following: the words after it, for error messages.
+        work: called with the client; returns the exit code.
+        shows_stderr: whether the server's stderr is shown even if nothing fails.
         callbacks: for `connect`.
     """
     import asyncio
 
     def run(found: Any, settings: "ConnectOptions") -> int:
-        return asyncio.run(_talk(found, settings, work, shows_stderr=shows_stderr))
+        return asyncio.run(_connect_and_run(found, settings, work, shows_stderr=shows_stderr))
 
-    return reach(options, target, following, run, **callbacks)
+    return run_with_target(options, target, following, run, **callbacks)
 
 
-def reach(
+def run_with_target(
     options: argparse.Namespace,
     target: str,
     following: list[str],
     run: "Callable[[Any, ConnectOptions], int]",
     **callbacks: Any,
 ) -> int:
-    """Find out how the target is reached, hand that over, and complain where it cannot be.
+    """Find out how to reach the target, call `run` with that, and report errors.
 
     Args:
-        options: the parsed command line, with what `add_options` added.
-        target: what was named; empty where a command stands after `--`.
-        following: the words after it, for advice.
-        run: takes what `connect` takes; returns the exit code.
+        options: the parsed command line, with the options of `connection_options`.
+        target: the TARGET; empty if there is a command after `--`.
+        following: the words after it, for error messages.
+        run: called with the arguments of `connect`; returns the exit code.
         callbacks: for `connect`.
     """
     stderr = _Stderr()
@@ -226,9 +218,9 @@ def reach(
         return run(found, settings)
     except ConnectFailed as error:
         stderr.is_live = False
-        return _unreachable(error, stderr, is_ours=found is not options.command)
+        return _report_unreachable(error, stderr, is_ours=found is not options.command)
     except (Unauthorized, FlowFailed) as error:
-        complain(in_options(str(error)))
+        complain(advise_in_options(str(error)))
         return 2
     except Forbidden as error:
         complain(str(error))
@@ -239,7 +231,7 @@ def reach(
         return 2 if isinstance(error, ConnectionClosed) else 1
 
 
-async def _talk(
+async def _connect_and_run(
     target: Any,
     settings: "ConnectOptions",
     work: "Callable[[Client], Awaitable[int]]",
@@ -266,11 +258,11 @@ def _settings(
     if options.cwd is not None and not options.cwd.is_dir():
         raise UsageError(f"--cwd: there is no folder {options.cwd}")
     settings: ConnectOptions = {
-        # A command typed in a shell is expected to see the shell's variables.
+        # Users expect that a command typed in a shell sees the shell's variables.
         "env": {**os.environ, **dict(options.env)},
         "cwd": options.cwd,
         "stderr": stderr,
-        **callbacks,  # type: ignore[typeddict-item]  # callbacks of ours, by their names there
+        **callbacks,  # type: ignore[typeddict-item]  # by their names in ConnectOptions
     }
     if options.revision is not None:
         settings["revision"] = spoken_revision(options.revision)
@@ -284,7 +276,7 @@ def _settings(
     return settings
 
 
-def _unreachable(error: ConnectFailed, stderr: _Stderr, *, is_ours: bool) -> int:
+def _report_unreachable(error: ConnectFailed, stderr: _Stderr, *, is_ours: bool) -> int:
     said = error.stderr.splitlines()
     if is_ours and error.exit_code == 2 and said and said[-1].startswith("accord: "):
         # `accord run` has named the cause already.
@@ -295,3 +287,61 @@ def _unreachable(error: ConnectFailed, stderr: _Stderr, *, is_ours: bool) -> int
     stderr.kept = deque(stderr.kept or said, maxlen=_STDERR_SHOWN)
     stderr.show()
     return 2
+
+
+# -- error messages of the library, with options instead of parameters
+
+# Advice with Python parameters, and the same with options; the longest first.
+_REPLACEMENTS: Final = tuple(
+    (re.compile(advice), typed)
+    for advice, typed in (
+        (
+            r'pass auth="oauth" to obtain a token, or auth="\.\.\." with one',
+            "add --oauth to obtain a token, or --bearer TOKEN",
+        ),
+        (
+            r"pass OAuth\(client_id=\.\.\.\), with redirect URI (\S+), and OAuth\(redirect_.*\)",
+            r"name it: --client-id ID --redirect-uri \1",
+        ),
+        (r"pass OAuth\(client_id=\.\.\.\)", "name it: --client-id ID"),
+        (r"another redirect_port or redirect_uri", "another --redirect-uri"),
+        (r"^redirect_uri is (.*), and no redirect_port beside it$", r"--redirect-uri is \1"),
+        (
+            r"OAuth\(grant='client_credentials'\) or 'device', pass open_browser=,",
+            "--grant client-credentials or --grant device,",
+        ),
+        (r"OAuth\(grant='client_credentials'\)", "--grant client-credentials"),
+        (
+            r"^client_secret needs issuer=: add OAuth\(issuer='https://\.\.\.'\)",
+            "the secret in ACCORD_CLIENT_SECRET needs --issuer URL",
+        ),
+        (r"OAuth\(issuer='([^']*)'\) trusts", r"--issuer \1 trusts"),
+        (r"OAuth\(scopes=\[\.\.\.\]\)", "--scope S"),
+        (r'auth="\.\.\."', "--bearer TOKEN"),
+        (r", or allow more time with OAuth\(timeout=\.\.\.\)", ""),
+        (
+            r"pass OAuth\(store=FileStore\(path\)\) with .*, or OAuth\(store=MemoryStore\(\)\)",
+            "make it writable, or give a token with --bearer TOKEN",
+        ),
+        (
+            r"keep tokens where files can be locked: OAuth\(store=FileStore\(path\)\)",
+            "give a token with --bearer TOKEN: files cannot be locked there",
+        ),
+        (r"\bin trust=\[\.\.\.\]", "in OAuth(trust=[...])"),
+    )
+)
+# Calls that have no option; they may contain another call.
+_PYTHON_CALL: Final = re.compile(r"\b(?:OAuth|ClientKey)\((?:[^()]|\([^()]*\))*\)")
+
+
+def advise_in_options(text: str) -> str:
+    """Replace the parameters in an error message by options of the command line.
+
+    Parameters without an option are marked "in a program".
+
+    >>> in_options("ask for other scopes with OAuth(scopes=[...])")
+    'ask for other scopes with --scope S'
+    """
+    for advice, typed in _REPLACEMENTS:
+        text = advice.sub(typed, text)
+    return _PYTHON_CALL.sub(r"\g<0> in a program", text)

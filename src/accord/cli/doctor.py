@@ -1,24 +1,33 @@
-"""`accord doctor`: what is wrong between here and a server, step by step."""
+"""`accord doctor`: find out, step by step, why a client cannot use a server."""
 
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from accord.cli.connection import add_auth_options, auth_of
-from accord.cli.options import UsageError, one_of, seconds
-from accord.cli.terminal import harmless, painter, say
+from accord.cli.connection import auth_of, auth_options
+from accord.cli.options import (
+    TEXT_OR_JSON,
+    Commands,
+    Option,
+    UsageError,
+    add_command,
+    one_of,
+    seconds,
+)
+from accord.cli.terminal import escape_controls, painter, say
 
 if TYPE_CHECKING:
-    from accord.cli.examination import Examination, Step
+    from accord.cli.doctor_steps import Diagnosis, DoctorStep
 
 
 _ABOUT = """\
-Walk from the name of a server to its first list, and print every step: DNS, TCP, TLS, HTTP, the
-challenge, the metadata of the resource and of its authorization server, registration, PKCE, token,
-initialize, list. Each is ok, a warning or failed, with what was asked, what came, what to change.
+Connect to a server step by step and print every step: DNS, TCP, TLS, HTTP, the challenge, the
+metadata of the resource and of its authorization server, registration, PKCE, token, initialize,
+list. Each step is ok, a warning or failed, with the request, the answer and what to change.
 
-Exit code: 0 no step failed, 1 one did, 2 the server could not be reached.
+Exit code: 0 no step failed, 1 a step failed, 2 the server could not be reached.
 """
 _EXAMPLES = """\
 examples:
@@ -29,100 +38,94 @@ examples:
 """
 _FORMATS = ("text", "json")
 _STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
-_WIDEST = len("authorization server")
+_NAME_WIDTH = len("authorization server")
 
 
-def register(commands: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    options = (
+        Option("url", "URL", "the URL of the server"),
+        TEXT_OR_JSON,
+        Option("--json", None, argparse.SUPPRESS),
+        Option("--timeout", "S", "seconds a step may take (default: 10)", seconds, 10.0),
+        *auth_options(),
+    )
+    add_command(
+        commands,
         "doctor",
-        help="find out what keeps a client from a server",
+        run,
+        options,
+        help="find out why a client cannot use a server",
         usage="%(prog)s [options] URL",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
-    parser.add_argument("url", metavar="URL", help="where the server is")
-    parser.add_argument(
-        "--format", metavar="F", default="text", help="text or json (default: text)"
-    )
-    parser.add_argument(
-        "--json", action="store_const", const="json", dest="format", help=argparse.SUPPRESS
-    )
-    parser.add_argument(
-        "--timeout",
-        metavar="S",
-        type=seconds,
-        default=10.0,
-        help="seconds a step may take (default: 10)",
-    )
-    add_auth_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Examine a server and print what was found."""
+    """Take the steps and print them."""
     import asyncio
 
-    as_json = one_of(options.format, _FORMATS, "format") == "json"
+    as_json = options.json or one_of(options.format, _FORMATS, "format") == "json"
     parts = urlsplit(options.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise UsageError(_not_a_url(options.url[:200]))
+        raise UsageError(_describe_wrong_target(options.url[:200]))
     try:
         _ = parts.port
     except ValueError:
-        raise UsageError(f"{options.url[:200]} has a port that does not exist") from None
-    from accord.cli.examination import Examination
+        raise UsageError(f"{options.url[:200]} has an invalid port") from None
+    from accord.cli.doctor_steps import Diagnosis
 
     paint = painter()
-    examination = Examination(
+    diagnosis = Diagnosis(
         options.url,
         auth=auth_of(options),
         headers=dict(options.header),
         seconds=options.timeout,
-        report=(lambda _step: None) if as_json else lambda step: say(_line(step, paint)),
+        report=(lambda _step: None) if as_json else lambda step: say(_format_step(step, paint)),
     )
-    asyncio.run(examination.run())
+    asyncio.run(diagnosis.run())
     if as_json:
-        say(_as_json(examination))
-    if not examination.is_reachable:
+        say(_as_json(diagnosis))
+    if not diagnosis.is_reachable:
         return 2
-    return 0 if examination.is_sound else 1
+    return 0 if diagnosis.is_sound else 1
 
 
-def _not_a_url(target: str) -> str:
-    """Say what to use instead: launched servers have commands of their own."""
+def _describe_wrong_target(target: str) -> str:
+    """Return the error message, with the commands that look at launched servers."""
     from accord.cli.target import suggest_url
 
     if url := suggest_url(target):
         return f"{target} is not a URL; did you mean {url}?"
     if "://" in target:
-        return f"{target} is not a URL of a server, http(s)://host/path"
+        return f"{target} is not the URL of a server, http(s)://host/path"
     return (
         f"doctor examines servers at a URL, and {target} is not a URL; for a server that is "
-        f"launched, accord list {target} shows whether it starts and what it says on stderr, "
+        f"launched, accord list {target} shows whether it starts and what it prints to stderr, "
         f"accord run {target} --print-config what a host needs to launch it, and "
         f"accord check server {target} what it does wrong"
     )
 
 
-def _line(step: "Step", paint: Any) -> str:
+def _format_step(step: "DoctorStep", paint: Callable[[str, str], str]) -> str:
     verdict = paint(_STYLES[step.verdict], f"{step.verdict:8}")
-    lines = [f"{verdict} {step.name:{_WIDEST}}  {harmless(step.came)}"]
+    lines = [f"{verdict} {step.name:{_NAME_WIDTH}}  {escape_controls(step.came)}"]
     if step.verdict in ("warning", "failed"):
-        lines.append(f"{'':9}asked: {harmless(step.asked)}")
+        lines.append(f"{'':9}asked: {escape_controls(step.asked)}")
     if step.change:
-        lines.append(f"{'':9}change: {harmless(step.change)}")
+        lines.append(f"{'':9}change: {escape_controls(step.change)}")
     return "\n".join(lines) + "\n"
 
 
-def _as_json(examination: "Examination") -> str:
+def _as_json(diagnosis: "Diagnosis") -> str:
     import msgspec
 
-    verdicts = [each.verdict for each in examination.steps]
+    verdicts = [each.verdict for each in diagnosis.steps]
     worst = next((each for each in ("failed", "warning") if each in verdicts), "ok")
     shown = {
-        "target": examination.url,
+        "target": diagnosis.url,
         "verdict": worst,
-        "steps": msgspec.to_builtins(examination.steps),
+        "steps": msgspec.to_builtins(diagnosis.steps),
     }
     return json.dumps(shown, indent=2, ensure_ascii=False) + "\n"

@@ -1,10 +1,10 @@
 """`accord forget`: remove the tokens and registrations that earlier commands stored."""
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from accord.cli.options import UsageError
-from accord.cli.terminal import harmless, say
+from accord.cli.options import Commands, Option, UsageError, add_command
+from accord.cli.terminal import escape_controls, say
 from accord.errors import MissingExtra
 
 if TYPE_CHECKING:
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 _ABOUT = """\
 Remove the tokens that commands with --oauth have stored for a server, and the client that was
-registered for it. The next command with --oauth registers anew and asks a person again. Tokens are
-not revoked: they stay good at the server until they expire.
+registered for it. The next command with --oauth registers again and asks the user again. Tokens are
+not revoked: they stay valid at the server until they expire.
 
-Exit code: 0 it is forgotten, or there was nothing, 2 the file could not be read or written.
+Exit code: 0 forgotten, or nothing was stored, 2 the file could not be read or written.
 """
 _EXAMPLES = """\
 examples:
@@ -25,35 +25,37 @@ examples:
 """
 
 
-def register(commands: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    options = (
+        Option("url", "URL", "the server whose tokens to forget", nargs="?"),
+        Option("--all", None, "forget the tokens and registrations of all servers"),
+    )
+    add_command(
+        commands,
         "forget",
+        run,
+        options,
         help="remove stored tokens and registrations",
         usage="%(prog)s URL | --all",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
-    parser.add_argument("url", metavar="URL", nargs="?", help="the server whose tokens to forget")
-    parser.add_argument(
-        "--all", action="store_true", help="forget the tokens and registrations of all servers"
-    )
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Forget what is stored, and say what that was."""
+    """Remove the tokens and print whose they were."""
     import asyncio
 
     if (options.url is None) is not options.all:
-        raise UsageError("either the URL of a server or --all")
+        raise UsageError("forget needs the URL of a server, or --all")
     try:
         from accord.auth import FileStore
     except ImportError:
         raise MissingExtra("auth", needed_for="stored tokens") from None
     store = FileStore()
     work = _forget_all(store) if options.all else _forget(store, options.url)
-    say(f"{harmless(asyncio.run(work))}\n")
+    say(f"{escape_controls(asyncio.run(work))}\n")
     return 0
 
 
@@ -64,7 +66,7 @@ async def _forget(store: "FileStore", url: str) -> str:
     try:
         resource = canonical_resource(url)
     except ValueError:
-        raise UsageError(f"{url[:200]} is not a URL of a server, http(s)://host/path") from None
+        raise UsageError(f"{url[:200]} is not the URL of a server, http(s)://host/path") from None
     servers = [key.split(" ") for key in await store.keys() if key.startswith("server ")]
     # One token for each client that was used with the server.
     clients = [names[2:] for names in servers if names[1:2] == [resource]]
@@ -73,7 +75,7 @@ async def _forget(store: "FileStore", url: str) -> str:
     if clients:
         return f"the tokens for {resource} are forgotten ({store.path})"
     known = sorted({names[1] for names in servers if len(names) > 1})
-    listed = f"; there is for {', '.join(known)}" if known else ""
+    listed = f"; stored are tokens for {', '.join(known)}" if known else ""
     return f"nothing is stored for {resource} in {store.path}{listed}"
 
 

@@ -1,4 +1,4 @@
-"""`accord list`: what a server offers."""
+"""`accord list`: show what a server offers."""
 
 import argparse
 import json
@@ -7,10 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from accord.cli.arguments import describe
-from accord.cli.connection import add_options, talk
-from accord.cli.options import one_of
-from accord.cli.target import add_target, demand_target
-from accord.cli.terminal import complain, harmless, painter, say, width
+from accord.cli.connection import connection_options, run_with_client
+from accord.cli.options import (
+    TARGET,
+    TARGET_USAGE,
+    TEXT_OR_JSON,
+    Commands,
+    add_command,
+    one_of,
+)
+from accord.cli.target import demand_target
+from accord.cli.terminal import complain, escape_controls, painter, say, width
 from accord.types import Prompt, Resource, ResourceTemplate, Tool
 
 if TYPE_CHECKING:
@@ -24,7 +31,7 @@ _ABOUT = """\
 Show the tools, resources, resource templates and prompts of a server.
 
 TARGET is a URL, or a Python file or module with a Server (server.py, server.py:name,
-package.module:name); a command line stands after --. If stdout is not a terminal, every entry
+package.module:name), or a command line after --. If stdout is not a terminal, every entry
 is one line: kind, name and description, separated by tabs. If the server answers one of its lists
 with an error, the others are shown, and the error is printed to stderr.
 
@@ -45,20 +52,19 @@ class _Row(NamedTuple):
     about: str
 
 
-def register(commands: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    options = (*TARGET, TEXT_OR_JSON, *connection_options())
+    add_command(
+        commands,
         "list",
+        run,
+        options,
         help="show what a server offers",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
+        usage=TARGET_USAGE,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
-    add_target(parser)
-    parser.add_argument(
-        "--format", metavar="F", default="text", help="text or json (default: text)"
-    )
-    add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -75,7 +81,7 @@ def run(options: argparse.Namespace) -> int:
             complain(f"{method} failed: {error}")
         return 1 if lists.failed and len(lists.failed) == len(lists.entries) else 0
 
-    return talk(options, options.target, options.rest, work)
+    return run_with_client(options, options.target, options.rest, work)
 
 
 def _as_json(client: "Client", lists: "Lists") -> str:
@@ -105,12 +111,12 @@ def _as_text(client: "Client", lists: "Lists") -> str:
     title = paint("bold", _on_one_line(info.title or info.name))
     lines = [f"{title} {_on_one_line(info.version)}, revision {client.revision}"]
     if client.instructions:
-        lines += textwrap.wrap(harmless(client.instructions), columns)
+        lines += textwrap.wrap(escape_controls(client.instructions), columns)
     for kind in dict.fromkeys(row.kind for row in rows):
         chosen = [row for row in rows if row.kind == kind]
         lines += ["", paint("bold", f"{kind}s"), *_table(chosen, columns, paint)]
     if not rows and not lists.failed:
-        lines += ["", "it offers nothing"]
+        lines += ["", "the server offers nothing"]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -118,12 +124,18 @@ def _rows(lists: "Lists") -> list[_Row]:
     tools, resources, templates, prompts = (lists.entries.get(kind, []) for kind in _KINDS)
     return [
         *(
-            _Row("tool", _signature(each.name, describe(each.input_schema)), _about(each))
+            _Row("tool", _signature(each.name, describe(each.input_schema)), _describe_entry(each))
             for each in tools
         ),
-        *(_Row("resource", each.uri, _about(each)) for each in resources),
-        *(_Row("resource template", each.uri_template, _about(each)) for each in templates),
-        *(_Row("prompt", _signature(each.name, _texts(each)), _about(each)) for each in prompts),
+        *(_Row("resource", each.uri, _describe_entry(each)) for each in resources),
+        *(
+            _Row("resource template", each.uri_template, _describe_entry(each))
+            for each in templates
+        ),
+        *(
+            _Row("prompt", _signature(each.name, _prompt_arguments(each)), _describe_entry(each))
+            for each in prompts
+        ),
     ]
 
 
@@ -131,11 +143,11 @@ def _signature(name: str, arguments: Sequence[str]) -> str:
     return f"{name}({', '.join(arguments)})"
 
 
-def _texts(prompt: Prompt) -> list[str]:
+def _prompt_arguments(prompt: Prompt) -> list[str]:
     return [each.name if each.required else f"{each.name}?" for each in prompt.arguments or ()]
 
 
-def _about(entry: Tool | Resource | ResourceTemplate | Prompt) -> str:
+def _describe_entry(entry: Tool | Resource | ResourceTemplate | Prompt) -> str:
     title = entry.title or (entry.name if isinstance(entry, Resource | ResourceTemplate) else "")
     parts = [title, entry.description or ""]
     if isinstance(entry, Resource | ResourceTemplate) and entry.mime_type:
@@ -144,7 +156,7 @@ def _about(entry: Tool | Resource | ResourceTemplate | Prompt) -> str:
 
 
 def _on_one_line(text: str) -> str:
-    return harmless(" ".join(text.split()))
+    return escape_controls(" ".join(text.split()))
 
 
 def _table(rows: Sequence[_Row], columns: int, paint: Callable[[str, str], str]) -> list[str]:

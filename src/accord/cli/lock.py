@@ -1,33 +1,44 @@
-"""`accord lock`: write what a server shows into a file that `accord verify` holds it to."""
+"""`accord lock` and `accord verify`: write what a server shows into a file, and compare it."""
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from accord.cli.connection import add_options, talk
-from accord.cli.options import output_file
-from accord.cli.target import add_target, demand_target
-from accord.cli.terminal import complain, note, say
+from accord.cli.connection import connection_options, run_with_client
+from accord.cli.options import (
+    TARGET,
+    TARGET_USAGE,
+    TEXT_OR_JSON,
+    Commands,
+    Option,
+    add_command,
+    one_of,
+    output_file,
+)
+from accord.cli.reporting import display_target
+from accord.cli.target import demand_target
+from accord.cli.terminal import complain, escape_controls, note, painter, say
 from accord.errors import MethodNotFound
 
 if TYPE_CHECKING:
+    from accord.check.contract.lock_file import Change
     from accord.client import Client
 
 
 LOCK: Final = Path("accord.lock")
-_ABOUT: Final = """\
+_LOCK_ABOUT: Final = """\
 Write what a server shows into a file: tools with their schemas, descriptions and annotations,
 resources, templates, prompts, instructions. The file is sorted JSON for version control; accord
-verify fails when the server shows anything else.
+verify fails when the server shows something else.
 
 TARGET is a URL, a Python file or module with a Server, or a command line after --.
 
 A list that the server answers with an error is left out, and the error is locked in its place.
 
-Exit code: 0 written, 1 written without a list that failed for now (with another error than -32601,
-method not found), 2 it could not be done.
+Exit code: 0 written, 1 written without a list that failed with another error than -32601 (method
+not found) and may work the next time, 2 nothing could be written.
 """
-_EXAMPLES: Final = """\
+_LOCK_EXAMPLES: Final = """\
 examples:
   accord lock server.py
   accord lock server.py --output surface.lock
@@ -35,28 +46,67 @@ examples:
 """
 
 
-def register(commands: "argparse._SubParsersAction[Any]") -> None:
-    """Add the command to the command line."""
-    parser = commands.add_parser(
+_VERIFY_ABOUT: Final = """\
+Compare what a server shows with the file that accord lock wrote. Fails when a tool, resource,
+template or prompt was added or removed, or when its schema, description or annotations changed.
+
+TARGET is a URL, a Python file or module with a Server, or a command line after --. The revision is
+the one of the locked file, unless you choose another.
+
+Exit code: 0 nothing changed, 1 something changed, 2 the comparison could not be made.
+"""
+_VERIFY_EXAMPLES: Final = """\
+examples:
+  accord verify server.py
+  accord verify server.py --lock surface.lock
+"""
+_FORMATS: Final = ("text", "json")
+_STYLES: Final = {"- ": "red", "+ ": "green"}
+
+
+def register(commands: Commands) -> None:
+    """Add both commands to the command line."""
+    lock_options = (
+        *TARGET,
+        Option(
+            "--output",
+            "FILE",
+            f"where to write it; - prints it (default: {LOCK})",
+            output_file,
+            default=LOCK,
+        ),
+        *connection_options(),
+    )
+    add_command(
+        commands,
         "lock",
+        lock,
+        lock_options,
         help="write what a server shows into a file",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
+        usage=TARGET_USAGE,
+        about=_LOCK_ABOUT,
+        examples=_LOCK_EXAMPLES,
     )
-    add_target(parser)
-    parser.add_argument(
-        "--output",
-        metavar="FILE",
-        type=output_file,
-        default=LOCK,
-        help=f"where to write it; - prints it (default: {LOCK})",
+    verify_options = (
+        *TARGET,
+        Option("--lock", "FILE", f"the file (default: {LOCK})", Path, default=LOCK),
+        TEXT_OR_JSON,
+        *connection_options(),
     )
-    add_options(parser)
-    parser.set_defaults(run=run)
+    add_command(
+        commands,
+        "verify",
+        verify,
+        verify_options,
+        help="compare what a server shows with a locked file",
+        usage=TARGET_USAGE,
+        about=_VERIFY_ABOUT,
+        examples=_VERIFY_EXAMPLES,
+    )
 
 
-def run(options: argparse.Namespace) -> int:
-    """Lock what a server shows."""
+def lock(options: argparse.Namespace) -> int:
+    """Write what a server shows into the file."""
     from accord.check.contract.lock_file import format_lock
     from accord.testing import surface_of
 
@@ -67,8 +117,8 @@ def run(options: argparse.Namespace) -> int:
         text = format_lock(surface, client.revision)
         failed: dict[str, int] = surface.get("failed", {})
         for method, code in failed.items():
-            complain(f"{method} failed with error {code}: what it lists is not locked")
-        # A method that is missing stays missing; any other error may be gone the next time.
+            complain(f"{method} failed with error {code}: its entries are not locked")
+        # A missing method stays missing; any other error may be gone the next time.
         code = 0 if set(failed.values()) <= {MethodNotFound.default_code} else 1
         if str(options.output) == "-":
             say(text)
@@ -81,4 +131,50 @@ def run(options: argparse.Namespace) -> int:
         note(f"{options.output} is written; keep it under version control")
         return code
 
-    return talk(options, options.target, options.rest, work)
+    return run_with_client(options, options.target, options.rest, work)
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Compare what a server shows with what was locked."""
+    from accord.check.contract.lock_file import find_changes, read_lock
+    from accord.testing import surface_of
+
+    form = one_of(options.format, _FORMATS, "format")
+    demand_target(options, "verify")
+    locked = read_lock(options.lock)
+    options.revision = options.revision or locked.get("revision")
+
+    async def work(client: "Client") -> int:
+        found = find_changes(locked, await surface_of(client))
+        _print_changes(found, form, options)
+        return 1 if found else 0
+
+    return run_with_client(options, options.target, options.rest, work)
+
+
+def _print_changes(found: "list[Change]", form: str, options: argparse.Namespace) -> None:
+    if form == "json":
+        import msgspec
+
+        say(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+        return
+    if not found:
+        say(f"nothing changed since {options.lock}\n")
+        return
+    paint = painter()
+    for change in found:
+        for line in escape_controls(change.text()).splitlines():
+            style = _STYLES.get(line.strip()[:2])
+            say((paint(style, line) if style else line) + "\n")
+    count = f"{len(found)} change{'s' if len(found) > 1 else ''}"
+    say(f"{count} since {options.lock}; if they are wanted:\n  {_accept_command(options)}\n")
+
+
+def _accept_command(options: argparse.Namespace) -> str:
+    """Return the command that accepts the changes."""
+    from shlex import join
+
+    words = ["accord", "lock", *([display_target(options.target)] if options.target else [])]
+    if options.lock != LOCK:
+        words += ["--output", str(options.lock)]
+    return join([*words, *(["--", *options.command] if options.command else [])])

@@ -1,26 +1,31 @@
-"""The `accord` command: reads the arguments and hands over to the command that was asked for.
+"""The `accord` command: parses the arguments and runs the command that they name.
 
-Exit codes: 0 fine, 1 what was checked or called failed, 2 could not be done, 130 interrupted.
+Exit codes: 0 success, 1 the server, client or recording failed, 2 the command could not run, 130
+interrupted.
 """
 
 import argparse
 import signal
 import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from threading import current_thread, main_thread
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
-from accord.cli.parsing import Parser
+from accord.cli.options import did_you_mean
 from accord.cli.terminal import complain, escape_unencodable, say, show_warnings
 from accord.errors import AccordError
 from accord.types import REVISION_IDS
+from accord.version import __version__
 
+# Longer lines are hard to read, however wide the terminal is.
+_WIDEST: Final = 100
 _ABOUT = """\
 The Model Context Protocol for Python: serve, call, check, look at the rules.
 
-Exit code: 0 fine, 1 what was called or checked failed, 2 it could not be done, 130 interrupted.
+Exit code: 0 success, 1 a call or check failed, 2 the command could not run, 130 interrupted.
 """
 _COMMANDS: Final = (
     "run",
@@ -35,6 +40,8 @@ _COMMANDS: Final = (
     "forget",
     "requirements",
 )
+# Commands whose module has another name than the command.
+_MODULES: Final = {"verify": "lock"}
 _LAUNCHING: Final = ("run", "list", "call", "check", "watch", "test", "lock", "verify")
 _EXAMPLES = f"""\
 examples:
@@ -51,23 +58,70 @@ examples:
 """
 
 
-class _Version(argparse.Action):
-    """Looks the version up only when asked, since that is slow."""
+class Parser(argparse.ArgumentParser):
+    """Reports mistakes in one line on stderr, with suggestions, and exits with code 2."""
 
-    def __call__(self, *_: object) -> NoReturn:
-        from importlib.metadata import version
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**{"formatter_class": _Layout, **settings})
 
-        say(f"accord {version('accord')}\n")
-        sys.exit(0)
+    def _print_message(self, message: str, file: object = None) -> None:
+        say(message)  # a closed pipe is not an error
+
+    def error(self, message: str) -> NoReturn:
+        complain(f"{message} (see {self.prog} --help)")
+        sys.exit(2)
+
+    def parse_known_args(  # type: ignore[override]  # only the overload that is used
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        found, rest = super().parse_known_args(args, namespace)
+        unknown = next((each.partition("=")[0] for each in rest if each.startswith("-")), None)
+        if unknown is not None:
+            names = (each.lstrip("-") for each in self._option_string_actions)
+            hint = did_you_mean(unknown.lstrip("-"), names, lambda name: f"--{name}")
+            self.error(f"there is no option {unknown}{hint}")
+        return found, rest
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        known = list(action.choices or ())
+        if known and value not in known:
+            hint = did_you_mean(value, known) or f"; there are {', '.join(known)}"
+            raise argparse.ArgumentError(None, f"there is no {action.metavar} {value}{hint}")
 
 
-def _parser(asked: str) -> argparse.ArgumentParser:
-    """Make the parser; of the commands only the one asked for, since a server starts with it."""
+class _Layout(argparse.RawDescriptionHelpFormatter):
+    """Fills paragraphs to the width of the terminal; those with indented lines stay as they are."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog)
+        self._width = min(self._width, _WIDEST)
+
+    def add_argument(self, action: argparse.Action) -> None:
+        super().add_argument(action)
+        if isinstance(action, argparse._SubParsersAction):
+            # argparse measures the names of commands without their indentation.
+            self._action_max_length += self._indent_increment
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        paragraphs = text.strip().split("\n\n")
+        return "\n\n".join(
+            each if "\n  " in f"\n{each}" else textwrap.fill(each, width) for each in paragraphs
+        )
+
+
+def _make_parser(asked: str) -> argparse.ArgumentParser:
+    """Return the parser; only with the command asked for, so that `accord run` starts quickly."""
     parser = Parser(prog="accord", description=_ABOUT, epilog=_EXAMPLES)
-    parser.add_argument("--version", action=_Version, nargs=0, help="show the version and exit")
+    parser.add_argument(
+        "--version",
+        action="version",
+        version=f"accord {__version__}",
+        help="show the version and exit",
+    )
     commands = parser.add_subparsers(metavar="COMMAND", dest="named")
-    for command in (asked,) if asked in _COMMANDS else _COMMANDS:
-        import_module(f"accord.cli.{command}").register(commands)
+    modules = (_MODULES.get(each, each) for each in ((asked,) if asked in _COMMANDS else _COMMANDS))
+    for module in dict.fromkeys(modules):
+        import_module(f"accord.cli.{module}").register(commands)
     return parser
 
 
@@ -78,10 +132,10 @@ def main(args: Sequence[str] | None = None) -> int:
         words, command = _split(sys.argv[1:] if args is None else args)
         options = _parse(words)
         options.command = command
-        # A server logs as it likes, and starts sooner without this.
+        # Not for servers: they configure logging themselves, and start sooner without this.
         with (
             nullcontext() if options.named == "run" else show_warnings(),
-            _end_as_interrupted(_signals_of(options)),
+            _end_as_interrupted(_ending_signals(options)),
         ):
             code: int = options.run(options)
     except KeyboardInterrupt:
@@ -93,25 +147,26 @@ def main(args: Sequence[str] | None = None) -> int:
         complain(error.strerror or str(error))
         return 2
     except Exception as error:
-        # Exit code 1 means that the thing checked failed; a fault of ours must not look like it.
+        # Not exit code 1, which means that a check failed: this is a fault in accord.
         complain(f"internal error, please report it: {_describe_fault(error)}")
         return 2
     return code
 
 
-def _signals_of(options: argparse.Namespace) -> tuple[str, ...]:
+def _ending_signals(options: argparse.Namespace) -> tuple[str, ...]:
     """Name the signals that end a command as Ctrl-C does."""
     if options.named == "run" or (options.named == "watch" and options.command):
-        # The server ends by them itself, or the watch passes them on to it.
+        # A server handles them itself, and a watch passes them on to the server.
         return ()
     return ("SIGTERM", "SIGHUP")
 
 
 @contextmanager
 def _end_as_interrupted(names: Sequence[str]) -> Iterator[None]:
-    """Let a request to end, or a terminal that is closed, stop a command as Ctrl-C does.
+    """Let SIGTERM, or a terminal that is closed, stop a command as Ctrl-C does.
 
-    What the command launched ends with it. A signal that is ignored stays so, as nohup wants it.
+    Processes that the command launched end with it. Signals that are ignored, as nohup ignores
+    SIGHUP, stay ignored.
     """
     if current_thread() is not main_thread():
         yield
@@ -137,22 +192,22 @@ def _interrupt(*_: object) -> None:
 
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:
-    parser = _parser(words[0] if words else "")
+    parser = _make_parser(words[0] if words else "")
     options, rest = parser.parse_known_args(words)
     if options.named is None:
         parser.error(f"accord needs a COMMAND: {', '.join(_COMMANDS)}")
-    # argparse gives up on words that come after an option when there were some before it.
+    # argparse does not take words after an option when there were words before it.
     if hasattr(options, "words"):
         options.words += rest
     elif hasattr(options, "rest"):
         options.rest += rest
     elif rest:
-        parser.error(f"{' '.join(rest)} is too much")
+        parser.error(f"unexpected {' '.join(rest)}")
     return options
 
 
 def _split(args: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Tell the words of ours from the command line after `--`, for the commands that take one."""
+    """Split at `--`: our own words, and the command line to launch, if the command takes one."""
     if "--" not in args or args[0] not in _LAUNCHING:
         return args, ()
     at = args.index("--")

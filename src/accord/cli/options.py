@@ -1,26 +1,24 @@
-"""Values given on the command line: found among the known ones, or refused with their list."""
+"""Options of the commands: tables of them, and functions that read their values."""
 
+import argparse
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from accord.errors import AccordError
 from accord.types import REVISION_IDS, RevisionId
 
-if TYPE_CHECKING:
-    import argparse
-
-
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Value = TypeVar("Value", bound=str)
 
 
 class UsageError(AccordError):
-    """The command line asks for something that does not exist."""
+    """The command line is wrong: a name or value is unknown, missing or does not fit."""
 
 
 def one_of(value: str, known: Sequence[Value], what: str) -> Value:
-    """Return the known value that was meant, in any case and with any separator."""
+    """Return the known value that equals the given one, ignoring case and separators."""
     plain = value.strip().lower().replace("_", "-").replace(" ", "-")
     for each in known:
         if each.lower().replace(" ", "-") == plain:
@@ -29,18 +27,18 @@ def one_of(value: str, known: Sequence[Value], what: str) -> Value:
 
 
 def spoken_revisions() -> tuple[RevisionId, ...]:
-    """Return the revisions in which a server or client can be spoken to."""
+    """Return the revisions that accord speaks."""
     from accord.protocol.revisions import SPOKEN
 
     return tuple(SPOKEN)
 
 
 def spoken_revision(named: str, *, done: str = "spoken") -> RevisionId:
-    """Return the revision that the user named, one that accord speaks.
+    """Return the revision that the user named, which must be one that accord speaks.
 
     Args:
-        named: what the user wrote.
-        done: what cannot be done in other revisions, for the message.
+        named: the text given by the user.
+        done: the verb for the error message, as in "cannot be checked yet".
 
     Raises:
         UsageError: the revision is unknown, or accord does not speak it.
@@ -48,7 +46,7 @@ def spoken_revision(named: str, *, done: str = "spoken") -> RevisionId:
     spoken = spoken_revisions()
     if named.strip() in REVISION_IDS and named.strip() not in spoken:
         raise UsageError(
-            f"{named.strip()} opens without a handshake, and cannot be {done} yet; "
+            f"{named.strip()} has no handshake and cannot be {done} yet; "
             "accord check trace judges recordings of it"
         )
     return one_of(named, spoken, "revision")
@@ -57,8 +55,8 @@ def spoken_revision(named: str, *, done: str = "spoken") -> RevisionId:
 def did_you_mean(
     given: str, known: Iterable[str], shown: Callable[[str], str] = lambda name: name
 ) -> str:
-    """Return a question to end a complaint with; empty where nothing known is close."""
-    # Imported late, as all that only mistakes need: hosts wait for `accord run`.
+    """Return a suggestion to append to an error message; empty if no known name is close."""
+    # Imported late, because only mistakes need it: hosts wait for `accord run`.
     from difflib import get_close_matches
 
     close = get_close_matches(given, list(known), n=3, cutoff=0.6)
@@ -67,8 +65,6 @@ def did_you_mean(
 
 def seconds(text: str) -> float:
     """Read a time in seconds, for argparse."""
-    import argparse
-
     try:
         value = float(text)
     except ValueError:
@@ -79,112 +75,36 @@ def seconds(text: str) -> float:
 
 
 def output_file(text: str) -> Path:
-    """Read the name of a file that is written in the end, for argparse.
+    """Read the name of a file to write, for argparse.
 
-    That nothing can be written there is said before the work, not after it.
+    A file that cannot be written is reported before the work, not after it.
     """
-    import argparse
-
     path = Path(text)
     if path.is_dir():
-        raise argparse.ArgumentTypeError(f"{text}: Is a directory")
+        raise argparse.ArgumentTypeError(f"{text} is a folder")
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"{text}: there is no folder {path.parent}")
     return path
 
 
 def port(text: str) -> int:
-    """Read the number of a port, for argparse."""
-    import argparse
-
+    """Read a port number, for argparse."""
     if not text.isdecimal() or int(text) > 65_535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port, expected 0 to 65535")
     return int(text)
 
 
-def add_header(parser: "argparse.ArgumentParser") -> None:
-    """Add what every HTTP request carries."""
-    parser.add_argument(
-        "--header",
-        metavar="'NAME: VALUE'",
-        action="append",
-        default=[],
-        type=_header,
-        help="a header of every HTTP request; may be repeated",
-    )
-
-
-def add_env(parser: "argparse.ArgumentParser", whose: str) -> None:
-    """Add the variables of what is launched."""
-    parser.add_argument(
-        "--env",
-        metavar="K=V",
-        action="append",
-        default=[],
-        type=_variable,
-        help=f"a variable for the {whose}, which also gets ours; may be repeated",
-    )
-
-
-def add_bearer(parser: "argparse.ArgumentParser") -> None:
-    """Add the token that the server is shown."""
-    parser.add_argument(
-        "--bearer", metavar="TOKEN", help="a token for the server; - reads it from ACCORD_BEARER"
-    )
-
-
-def add_only(parser: "argparse.ArgumentParser") -> None:
-    """Add which requirements are checked."""
-    parser.add_argument(
-        "--only",
-        metavar="ID",
-        action="append",
-        default=[],
-        help="check this requirement or area alone; may be repeated",
-    )
-
-
-def add_tools(parser: "argparse.ArgumentParser", default_calls: str) -> None:
-    """Add which tools may be called, and how often."""
-    parser.add_argument(
-        "--tool",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="call this tool whatever it does, and no others; may be repeated",
-    )
-    parser.add_argument(
-        "--allow-writes",
-        action="store_true",
-        help="also call tools that change something, short of destroying it",
-    )
-    parser.add_argument(
-        "--calls",
-        metavar="N",
-        type=_number_of_calls,
-        help=f"call each tool at most so often in all; 0 calls none (default: {default_calls})",
-    )
-    parser.add_argument(
-        "--plan",
-        action="store_true",
-        help="only tell which tools would be called and which not, and call none;"
-        " --format json for programs",
-    )
-
-
 def _number_of_calls(text: str) -> int:
-    import argparse
-
     if not (text.isascii() and text.isdigit()):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of calls, expected 0 or more")
     return int(text)
 
 
-def given_token(options: "argparse.Namespace") -> str | None:
-    """Return the token of `--bearer`, wherever it stands.
+def bearer_token(options: argparse.Namespace) -> str | None:
+    """Return the token of `--bearer`, read from ACCORD_BEARER if the option says so.
 
     Raises:
-        UsageError: it is to be read from a variable that is not set.
+        UsageError: the variable is not set.
     """
     if options.bearer != "-":
         given: str | None = options.bearer
@@ -196,8 +116,6 @@ def given_token(options: "argparse.Namespace") -> str | None:
 
 
 def _header(text: str) -> tuple[str, str]:
-    import argparse
-
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
         raise argparse.ArgumentTypeError(f"{text!r} is not a header, expected 'Name: value'")
@@ -205,9 +123,115 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _variable(text: str) -> tuple[str, str]:
-    import argparse
-
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not a variable, expected K=V")
     return name, value
+
+
+# -- tables
+
+
+class Option(NamedTuple):
+    """One option or argument of a command; without a metavar it is a flag."""
+
+    name: str
+    metavar: str | None
+    help: str
+    type: Callable[[str], object] | None = None
+    default: object = None
+    nargs: str | None = None
+    is_repeated: bool = False
+
+
+def add_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> None:
+    """Add a table of options to a parser."""
+    for each in options:
+        if each.metavar is None:
+            parser.add_argument(each.name, action="store_true", help=each.help)
+            continue
+        parser.add_argument(
+            each.name,
+            metavar=each.metavar,
+            action="append" if each.is_repeated else "store",
+            default=[] if each.is_repeated else each.default,
+            type=each.type or str,
+            nargs=each.nargs,
+            help=each.help,
+        )
+
+
+def add_command(
+    commands: Commands,
+    name: str,
+    run: Callable[[argparse.Namespace], int],
+    options: Iterable[Option],
+    *,
+    help: str,
+    about: str,
+    examples: str,
+    usage: str | None = None,
+) -> None:
+    """Add a command to the command line; `run` returns its exit code."""
+    parser = commands.add_parser(name, help=help, usage=usage, description=about, epilog=examples)
+    add_options(parser, options)
+    parser.set_defaults(run=run)
+
+
+REST: Final = Option("rest", "WORD", argparse.SUPPRESS, nargs="*")
+TARGET: Final = (
+    Option(
+        "target",
+        "TARGET",
+        "the server: a URL, or a Python file or module with a Server",
+        default="",
+        nargs="?",
+    ),
+    REST,
+)
+TARGET_USAGE: Final = "%(prog)s [options] TARGET\n       %(prog)s [options] -- COMMAND ..."
+TEXT_OR_JSON: Final = Option("--format", "F", "text or json (default: text)", default="text")
+HEADER: Final = Option(
+    "--header",
+    "'NAME: VALUE'",
+    "a header of every HTTP request; may be repeated",
+    _header,
+    is_repeated=True,
+)
+BEARER: Final = Option("--bearer", "TOKEN", "a token for the server; - reads it from ACCORD_BEARER")
+ONLY: Final = Option(
+    "--only", "ID", "check only this requirement or area; may be repeated", is_repeated=True
+)
+
+
+def env_option(party: str) -> Option:
+    """Return the option for variables of the server or client that is launched."""
+    text = f"a variable for the {party}, in addition to those of this shell; may be repeated"
+    return Option("--env", "K=V", text, _variable, is_repeated=True)
+
+
+def call_options(default_calls: str) -> tuple[Option, ...]:
+    """Return the options that choose which tools may be called, and how often."""
+    return (
+        Option(
+            "--tool",
+            "NAME",
+            "call this tool whatever it does, and no others; may be repeated",
+            is_repeated=True,
+        ),
+        Option(
+            "--allow-writes", None, "also call tools that change something, unless they destroy it"
+        ),
+        Option(
+            "--calls",
+            "N",
+            f"the most calls of each tool; 0 calls none (default: {default_calls})",
+            _number_of_calls,
+        ),
+        Option(
+            "--plan",
+            None,
+            "only show which tools would be called and which not, and call none;"
+            " --format json for programs",
+        ),
+    )

@@ -1,4 +1,4 @@
-"""Reports of checks on their way out: to the terminal or into files, in the forms asked for."""
+"""Reports of checks: printed or written to files, in the forms asked for."""
 
 import argparse
 import os
@@ -9,17 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from accord.cli.options import (
+    Option,
     UsageError,
     did_you_mean,
     one_of,
     output_file,
     spoken_revision,
 )
-from accord.cli.terminal import complain, painter, say, width
+from accord.cli.terminal import complain, note, painter, say, width
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from accord.check.probing.tool_calls import CallPlan
     from accord.check.report import Report
     from accord.types import RevisionId
 
@@ -43,32 +45,30 @@ _FORMS: Final[dict[str, _Form]] = {
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _USER: Final = re.compile(r"//[^/?#\s]*@")
 _VALUE: Final = re.compile(r"([?&][^=&#\s]*=)[^&#\s]*")
-# Files that stand for a project if the target is not one of its files.
+# Files to show breaches in if the target is not a file.
 _PROJECT_FILES: Final = ("pyproject.toml", "package.json", "README.md")
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what every command has that ends in a report."""
-    parser.add_argument(
+REPORT_OPTIONS: Final = (
+    Option(
         "--format",
-        metavar="F",
-        help=f"{', '.join(_FORMS)} (default: what the ending of the file says, else text)",
-    )
-    parser.add_argument(
+        "F",
+        f"{', '.join(_FORMS)} (default: the form that the file's ending names, else text)",
+    ),
+    Option(
         "--output",
-        metavar="FILE",
-        type=output_file,
-        action="append",
-        default=[],
-        help="write the report to a file; may be repeated, each in the form its ending says",
-    )
-    parser.add_argument(
-        "--quiet", action="store_true", help="text: only the violations and one summary line"
-    )
+        "FILE",
+        "write the report to a file, in the form that its ending names; may be repeated",
+        output_file,
+        is_repeated=True,
+    ),
+    Option("--quiet", None, "text: only the violations and one summary line"),
+)
+"""The options of every command that ends in a report."""
 
 
 def report_format(options: argparse.Namespace) -> str:
-    """Return the form of what is printed, or of the one file that is written.
+    """Return the form of the printed report, or of the one file.
 
     Raises:
         UsageError: there is no such form.
@@ -79,7 +79,7 @@ def report_format(options: argparse.Namespace) -> str:
 
 
 def _form_of(path: Path, otherwise: str) -> str:
-    """Return the form that the ending of a file names; the longest ending counts."""
+    """Return the form for the ending of a file; the longest ending wins."""
     fitting = [
         (len(ending), name)
         for name, form in _FORMS.items()
@@ -99,10 +99,10 @@ def checked_revisions(named: "Iterable[str]") -> "list[RevisionId]":
 
 
 def demand_requirements(only: "Iterable[str]") -> None:
-    """Demand that every `--only` names at least one requirement.
+    """Check that every `--only` names at least one requirement.
 
     Raises:
-        UsageError: one names nothing; the message says what may have been meant.
+        UsageError: one does not; the message suggests another.
     """
     from accord.check.verdicts import is_chosen
     from accord.protocol.catalogue import catalogue
@@ -116,7 +116,7 @@ def demand_requirements(only: "Iterable[str]") -> None:
 
 
 def display_target(target: str) -> str:
-    """Return a target as reports name it: a URL without what may be secret in it.
+    """Return a target as reports show it: a URL without user, password and query values.
 
     >>> display_target("https://me:word@example.com/mcp?key=1#x")
     'https://...@example.com/mcp?key=...#x'
@@ -126,10 +126,10 @@ def display_target(target: str) -> str:
     return _VALUE.sub(r"\1...", _USER.sub("//...@", target, count=1))
 
 
-def shown_file(target: str) -> str | None:
-    """Return the file that tools for source code are to show breaches of a target in.
+def artifact_file(target: str) -> str | None:
+    """Return the file in which tools for source code show the breaches of a target.
 
-    It is relative to the current folder, as such tools expect; None if there is no such file.
+    It is relative to the current folder, as such tools expect; None if there is no file.
     """
     for name in (target, target.rpartition(":")[0], *target.split(), *_PROJECT_FILES):
         path = Path(os.path.relpath(name)) if name and "\0" not in name else Path()
@@ -139,12 +139,16 @@ def shown_file(target: str) -> str | None:
 
 
 def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
-    """Print or write a report; returns the exit code."""
+    """Print or write a report; return the exit code."""
     from accord.check.rendering.wording import summary
 
     code = 1 if report.has_failed else 0
     if not options.output:
-        say(_for_screen(report, quiet=options.quiet) if form == "text" else render(report, form))
+        say(
+            _as_terminal_text(report, quiet=options.quiet)
+            if form == "text"
+            else render(report, form)
+        )
         return code
     if not write_report(report, form, options):
         return 2
@@ -155,15 +159,15 @@ def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
 def write_report(
     report: "Report", form: str, options: argparse.Namespace, *, is_private: bool = False
 ) -> bool:
-    """Write a report to the files asked for, none or more; False after a complaint about one.
+    """Write a report to the files of `--output`; return False after an error, which is printed.
 
     Args:
-        report: what to write.
-        form: the form of files whose ending names none.
+        report: the report.
+        form: the form of files whose ending is unknown.
         options: the parsed command line.
-        is_private: whether new files are for their owner alone, as those about real conversations.
+        is_private: whether only their owner may read new files, because they quote real traffic.
     """
-    from accord.testing.files import open_private
+    from accord.testing.recording import open_private
 
     for path in options.output:
         own = form if len(options.output) == 1 else _form_of(path, form)
@@ -178,14 +182,14 @@ def write_report(
 
 
 def render(report: "Report", form: str, *, quiet: bool = False) -> str:
-    """Return a report in one of its forms, as a file has it."""
+    """Return the text of a report in one of its forms."""
     module, name = _FORMS[form].function.split(".")
     render: Callable[..., str] = getattr(import_module(f"accord.check.rendering.{module}"), name)
     report = _add_date(report)
     return render(report, quiet=quiet) if form == "text" else render(report)
 
 
-def _for_screen(report: "Report", *, quiet: bool) -> str:
+def _as_terminal_text(report: "Report", *, quiet: bool) -> str:
     from accord.check.rendering.text import as_text
 
     return as_text(report, quiet=quiet, width=width(), paint=painter())
@@ -198,3 +202,32 @@ def _add_date(report: "Report") -> "Report":
         return report
     now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
     return replace(report, setting=replace(report.setting, at=now))
+
+
+# -- plans of calls
+
+
+def plan_form(form: str | None) -> str:
+    """Return the form of a plan: text by default, or JSON.
+
+    Raises:
+        UsageError: a plan has no such form.
+    """
+    if form not in (None, "text", "json"):
+        raise UsageError(f"--plan is shown as text or json, not {form}")
+    return form or "text"
+
+
+def show_plan(plan: "CallPlan", form: str, target: str) -> None:
+    """Print a plan to stdout, as the result of the command."""
+    from accord.check.rendering.plan import as_json, as_text
+
+    say(as_json(plan, target) if form == "json" else f"{as_text(plan)}\n")
+
+
+def announce_plan(plan: "CallPlan") -> None:
+    """Print a plan to stderr, before the first call; nothing if the server lists no tools."""
+    from accord.check.rendering.plan import as_text
+
+    if plan.called or plan.not_called:
+        note(as_text(plan))

@@ -1,4 +1,4 @@
-"""`accord requirements`: the catalogue, filtered, as a list, a table or full cards."""
+"""`accord requirements`: show the catalogue as a list, as a table, or in full."""
 
 import argparse
 import json
@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from accord.cli.options import UsageError, did_you_mean, one_of
+from accord.cli.options import Commands, Option, UsageError, add_command, did_you_mean, one_of
 from accord.cli.terminal import complain, painter, say, width
 from accord.types import REVISION_IDS, RevisionId
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _ABOUT = """\
 Show the requirements of the protocol: what each says, which party it binds, where it holds.
 
-Exit code: 0 shown, even if none fits; 2 there is no such requirement, level, area or party.
+Exit code: 0 shown, even if none match; 2 there is no such requirement, level, area or party.
 """
 _EXAMPLES = f"""\
 examples:
@@ -35,40 +35,42 @@ checks: wire (recorded traffic), server-probe, client-probe, process, http-probe
 Paint = Callable[[str, str], str]
 
 
-def register(commands: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    options = (
+        Option("ids", "ID", "show all about these requirements", nargs="*"),
+        Option(
+            "--revision",
+            "R",
+            f"those that hold in this revision: {', '.join(REVISION_IDS)}; may be repeated",
+            is_repeated=True,
+        ),
+        Option("--level", "L", "those of this level, such as must"),
+        Option("--area", "A", "those of this area, such as tools"),
+        Option("--party", "P", "those that bind this party, such as server"),
+        Option("--check", "C", "those that are checked this way, such as wire"),
+        Option("--format", "F", "text, json or markdown (default: text)", default="text"),
+    )
+    add_command(
+        commands,
         "requirements",
+        run,
+        options,
         help="show the requirements of the protocol",
         usage="%(prog)s [options] [ID ...]",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
-    parser.add_argument("ids", nargs="*", metavar="ID", help="show all about these requirements")
-    parser.add_argument(
-        "--revision",
-        action="append",
-        metavar="R",
-        help=f"those that hold in this revision: {', '.join(REVISION_IDS)}; may be repeated",
-    )
-    parser.add_argument("--level", metavar="L", help="those of this level, such as must")
-    parser.add_argument("--area", metavar="A", help="those of this area, such as tools")
-    parser.add_argument("--party", metavar="P", help="those that bind this party, such as server")
-    parser.add_argument("--check", metavar="C", help="those that are checked so, such as wire")
-    parser.add_argument(
-        "--format", metavar="F", default="text", help="text, json or markdown (default: text)"
-    )
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the requirements that were asked for."""
-    render = {"text": _text, "json": _json, "markdown": _markdown}
+    """Print the requirements that match the options."""
+    render = {"text": _as_text, "json": _as_json, "markdown": _as_markdown}
     form = one_of(options.format, tuple(render), "format")
-    revisions = [one_of(each, REVISION_IDS, "revision") for each in options.revision or ()]
+    revisions = [one_of(each, REVISION_IDS, "revision") for each in options.revision]
     rows = _select(options, revisions)
     if not rows:
-        complain("no requirement fits these conditions")
+        complain("no requirement matches these options")
     if options.ids and form == "text":
         say("\n".join(_card(row, painter()) for row in rows))
     else:
@@ -86,11 +88,11 @@ def _select(options: argparse.Namespace, revisions: Sequence[RevisionId]) -> "li
     fitting: set[str] = set()
     for revision in revisions or (None,):
         fitting |= {row.id for row in requirements(revision=revision, **wanted)}
-    ids = [_known_id(each, catalogue()) for each in options.ids] or list(catalogue())
+    ids = [_find_id(each, catalogue()) for each in options.ids] or list(catalogue())
     return [catalogue()[each] for each in dict.fromkeys(ids) if each in fitting]
 
 
-def _known_id(given: str, known: Iterable[str]) -> str:
+def _find_id(given: str, known: Iterable[str]) -> str:
     ids = list(known)
     if given in ids:
         return given
@@ -99,12 +101,12 @@ def _known_id(given: str, known: Iterable[str]) -> str:
     raise UsageError(f"unknown requirement {given!r}{hint or '; `accord requirements` lists all'}")
 
 
-def _shown_level(row: "Requirement", revisions: Sequence[RevisionId]) -> str:
+def _level(row: "Requirement", revisions: Sequence[RevisionId]) -> str:
     return row.level_in(revisions[0]) if len(revisions) == 1 else row.level
 
 
-def _text(rows: "Sequence[Requirement]", revisions: Sequence[RevisionId]) -> str:
-    cells = [(row.id, _shown_level(row, revisions), row.party, row.check) for row in rows]
+def _as_text(rows: "Sequence[Requirement]", revisions: Sequence[RevisionId]) -> str:
+    cells = [(row.id, _level(row, revisions), row.party, row.check) for row in rows]
     sizes = [max((len(each[place]) for each in cells), default=0) for place in range(4)]
     indent = sum(sizes) + 2 * len(sizes)
     columns, paint = width(), painter()
@@ -112,11 +114,11 @@ def _text(rows: "Sequence[Requirement]", revisions: Sequence[RevisionId]) -> str
     for row, parts in zip(rows, cells, strict=True):
         padded = [part.ljust(size) for part, size in zip(parts, sizes, strict=True)]
         head = "  ".join([paint("bold", padded[0]), *padded[1:]])
-        lines += _beside(head, indent, row.text, columns)
+        lines += _wrap_beside(head, indent, row.text, columns)
     return "".join(f"{line}\n" for line in lines)
 
 
-def _beside(head: str, indent: int, text: str, columns: int | None) -> list[str]:
+def _wrap_beside(head: str, indent: int, text: str, columns: int | None) -> list[str]:
     if columns is None:
         return [f"{head}  {text}"]
     if columns - indent < 30:
@@ -132,14 +134,14 @@ def _beside(head: str, indent: int, text: str, columns: int | None) -> list[str]
 
 def _card(row: "Requirement", paint: Paint) -> str:
     holding = [each for each in REVISION_IDS if row.holds_in(each)]
-    held = [f"{each} {row.level_in(each)} ({_breach(row, each)})" for each in holding]
+    held = [f"{each} {row.level_in(each)} ({_describe_breach(row, each)})" for each in holding]
     facts: list[tuple[str, list[str]]] = [
         ("text", [row.text]),
         ("party", [row.party]),
         ("check", [row.check]),
         ("holds in", held),
         ("stated in", [", ".join(row.revisions)]),
-        ("official", _official(row)),
+        ("official", _official_levels(row)),
         ("removed in", [row.removed_in] if row.removed_in else []),
         ("changed in", [row.changed_in] if row.changed_in else []),
         ("replaced by", list(row.replaced_by)),
@@ -154,7 +156,7 @@ def _card(row: "Requirement", paint: Paint) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _breach(row: "Requirement", revision: RevisionId) -> str:
+def _describe_breach(row: "Requirement", revision: RevisionId) -> str:
     words = {
         "fail": "a breach is a failure",
         "warn": "a breach is a warning",
@@ -163,7 +165,7 @@ def _breach(row: "Requirement", revision: RevisionId) -> str:
     return words[row.severity_in(revision)]
 
 
-def _official(row: "Requirement") -> list[str]:
+def _official_levels(row: "Requirement") -> list[str]:
     if isinstance(row.official_level, dict):
         return [f"{each} {level}" for each, level in row.official_level.items()]
     return [] if row.official_level is None else [row.official_level]
@@ -179,7 +181,7 @@ def _label_lines(label: str, value: str) -> list[str]:
     )
 
 
-def _json(rows: "Sequence[Requirement]", _revisions: Sequence[RevisionId]) -> str:
+def _as_json(rows: "Sequence[Requirement]", _revisions: Sequence[RevisionId]) -> str:
     import msgspec
 
     shown = []
@@ -193,10 +195,10 @@ def _json(rows: "Sequence[Requirement]", _revisions: Sequence[RevisionId]) -> st
     return json.dumps(shown, indent=2, ensure_ascii=False) + "\n"
 
 
-def _markdown(rows: "Sequence[Requirement]", revisions: Sequence[RevisionId]) -> str:
+def _as_markdown(rows: "Sequence[Requirement]", revisions: Sequence[RevisionId]) -> str:
     lines = ["| id | level | party | check | requirement |", "|---|---|---|---|---|"]
     for row in rows:
         text = row.text.replace("|", "\\|").replace("<", "&lt;")
-        level = _shown_level(row, revisions)
+        level = _level(row, revisions)
         lines.append(f"| `{row.id}` | {level} | {row.party} | {row.check} | {text} |")
     return "\n".join(lines) + "\n"

@@ -2,24 +2,24 @@
 
 import argparse
 import sys
-from typing import Any, Final
+from typing import Final
 
-from accord.cli.options import UsageError, port, seconds
-from accord.cli.target import Place, load, locate
+from accord.cli.options import REST, Commands, Option, UsageError, add_command, port, seconds
+from accord.cli.target import ServerPlace, load, locate
 from accord.cli.terminal import complain, say
 
 _ABOUT = """\
 Serve a server over stdin and stdout, as hosts launch it, or over HTTP.
 
 TARGET is a Python file or a module with a Server in it: server.py, server.py:name, package.module,
-package.module:name. Without a name the objects called server, mcp and app are looked for first,
-then any Server; a function is called, and its result is served. Nothing that the code prints
-reaches stdout: it goes to stderr.
+package.module:name. Without a name the objects server, mcp and app are tried first, then any
+Server; a function is called, and its result is served. What the code prints goes to stderr, not to
+stdout.
 
 --print-config prints what a host's configuration needs to launch this server, or to connect to it
 with --http: full paths, so that it works from any folder and without PATH.
 
-Exit code: 0 the input ended or a signal came, 1 the server failed, 2 it could not be started.
+Exit code: 0 the input ended or a signal arrived, 1 the server failed, 2 it could not be started.
 """
 _GRACE: Final = 1.5
 _EXAMPLES = """\
@@ -31,54 +31,52 @@ examples:
 """
 
 
-def register(commands: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    options = (
+        Option("target", "TARGET", "what to serve", default="", nargs="?"),
+        REST,
+        Option(
+            "--grace",
+            "S",
+            f"seconds for running calls to finish after the input has ended (default: {_GRACE})",
+            seconds,
+            default=_GRACE,
+        ),
+        Option("--http", None, "serve over HTTP, at /mcp"),
+        Option("--host", "H", "where to listen (default: 127.0.0.1)", default="127.0.0.1"),
+        Option("--port", "P", "0 takes any free port (default: 8000)", port, default=8000),
+        Option("--sse", None, "with --http: serve the older form too, at /sse and /messages"),
+        Option(
+            "--print-config",
+            None,
+            "print the entry for a host's configuration, with full paths, and serve nothing",
+        ),
+    )
+    add_command(
+        commands,
         "run",
+        run,
+        options,
         help="serve a server over stdin and stdout, or over HTTP",
         usage="%(prog)s [options] TARGET",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
-    parser.add_argument("target", metavar="TARGET", nargs="?", default="", help="what to serve")
-    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--grace",
-        metavar="S",
-        type=seconds,
-        default=_GRACE,
-        help=f"seconds that running calls get to finish once the end has come (default: {_GRACE})",
-    )
-    parser.add_argument("--http", action="store_true", help="serve over HTTP, at /mcp")
-    parser.add_argument(
-        "--host", metavar="H", default="127.0.0.1", help="where to listen (default: 127.0.0.1)"
-    )
-    parser.add_argument(
-        "--port", metavar="P", type=port, default=8000, help="0 takes any free one (default: 8000)"
-    )
-    parser.add_argument(
-        "--sse",
-        action="store_true",
-        help="with --http: serve the older form too, at /sse and /messages",
-    )
-    parser.add_argument(
-        "--print-config",
-        action="store_true",
-        help="print the entry for a host's configuration, with full paths, and serve nothing",
-    )
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Serve until the input ends."""
     if options.command:
-        raise UsageError("run serves a Python file or module; a command needs no accord to run")
+        raise UsageError(
+            "run serves a Python file or module, not a command; start the command itself"
+        )
     if not options.target:
         raise UsageError("run needs a TARGET: a Python file or module with a Server")
     _refuse_command([options.target, *options.rest])
     place = locate(options.target, options.rest)
     if options.rest:
-        raise UsageError(f"run takes one TARGET; {' '.join(options.rest)} is too much")
+        raise UsageError(f"run takes one TARGET; unexpected {' '.join(options.rest)}")
     if options.print_config:
         say(_host_config(place, options))
         return 0
@@ -86,18 +84,14 @@ def run(options: argparse.Namespace) -> int:
         server = load(place)
         if not server.was_run:
             server.run(
-                "http",
-                grace=options.grace,
-                host=options.host,
-                port=options.port,
-                sse=options.sse,
+                "http", grace=options.grace, host=options.host, port=options.port, sse=options.sse
             )
         return 0
     is_watched = sys.stdin is not None and sys.stdin.isatty()
     _claim()
     server = load(place)
     if server.was_run:
-        # The file called run() itself, without a guard; its input has ended.
+        # The file called run() on import; its input has ended.
         return 0
     if is_watched:
         complain(f"serving {server.info.name} on stdin and stdout, one message a line; Ctrl-C ends")
@@ -105,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _host_config(place: Place, options: argparse.Namespace) -> str:
+def _host_config(place: ServerPlace, options: argparse.Namespace) -> str:
     from accord.cli.host_config import launch_config, url_config
 
     if options.http:
@@ -118,14 +112,14 @@ def _refuse_command(words: list[str]) -> None:
     """Refuse a whole command line, such as `python server.py`."""
     files = [word for word in words[1:] if word.endswith(".py")]
     if files and not words[0].endswith(".py"):
-        raise UsageError(f"run takes the file alone, without {words[0]}: accord run {files[0]}")
+        raise UsageError(f"run takes only the file, without {words[0]}: accord run {files[0]}")
 
 
 def _claim() -> None:
-    """Take the wire before any code of the user's can print on it."""
+    """Claim stdout before any code of the user can print to it."""
     from accord.transports.stdio import claim
 
-    # A closed descriptor may have been given to some other file since the start.
+    # The number of a closed descriptor may belong to another file by now.
     if sys.stdin is None or sys.stdout is None:
         raise UsageError("stdin or stdout is closed; a server needs both")
     claim()

@@ -1,6 +1,6 @@
-"""What a command is pointed at: a Python file or module with a `Server`, a command line, a URL.
+"""Targets of commands: a Python file or module with a `Server`, a command line, or a URL.
 
-Every mistake ends in one line that names the cause and the way out.
+Every error message is one line with the cause and what to do.
 """
 
 import importlib.util
@@ -31,13 +31,13 @@ _ADDRESS: Final = re.compile(
     rf"|(?:{_LOCAL})",
     re.IGNORECASE,
 )
-# A longer list does not help to choose.
+# Names in a list of suggestions.
 _SHOWN: Final = 5
 _LONGEST_LINE: Final = 80
 
 
-class Place(NamedTuple):
-    """Where a server stands: a file or a module, and the object in it, if one is named."""
+class ServerPlace(NamedTuple):
+    """The file or module of a server, and the name of the object in it, if given."""
 
     shown: str
     file: Path | None
@@ -46,7 +46,7 @@ class Place(NamedTuple):
 
     @property
     def target(self) -> str:
-        """The same place, found from any folder."""
+        """The target that names this place from any folder."""
         where = self.module if self.file is None else str(self.file.absolute())
         return f"{where}:{self.object}" if self.object else where
 
@@ -54,26 +54,11 @@ class Place(NamedTuple):
 # -- naming
 
 
-def add_target(parser: "argparse.ArgumentParser") -> None:
-    """Add how any server is named: by a TARGET, or by a command line after `--`."""
-    from argparse import SUPPRESS
-
-    parser.usage = "%(prog)s [options] TARGET\n       %(prog)s [options] -- COMMAND ..."
-    parser.add_argument(
-        "target",
-        metavar="TARGET",
-        nargs="?",
-        default="",
-        help="the server: a URL, or a Python file or module with a Server",
-    )
-    parser.add_argument("rest", nargs="*", help=SUPPRESS)
-
-
 def demand_target(options: "argparse.Namespace", command: str) -> None:
-    """See to it that one server is named, in one way.
+    """Check that the command line names one server.
 
     Raises:
-        UsageError: none is, or several are.
+        UsageError: it names none, or several.
     """
     if not options.target and not options.command:
         raise UsageError(
@@ -82,21 +67,21 @@ def demand_target(options: "argparse.Namespace", command: str) -> None:
     if options.target and options.command:
         raise UsageError(f"either {options.target} or the command after --, not both")
     if options.rest:
-        # A command line without -- is the likelier mistake, and has advice of its own.
+        # A command line without -- is the more likely mistake; `locate` reports it.
         if not _URL.match(options.target):
             locate(options.target, options.rest)
-        raise UsageError(f"{command} takes one TARGET; {' '.join(options.rest)} is too much")
+        raise UsageError(f"{command} takes one TARGET; unexpected {' '.join(options.rest)}")
 
 
 # -- finding
 
 
 def command_of(target: str, following: Sequence[str], command: Sequence[str]) -> list[str] | str:
-    """Return what `connect` takes: the command that launches a server, or a URL.
+    """Return the target for `connect`: the command that launches a server, or a URL.
 
     Args:
-        target: what was named; empty where a command line was given.
-        following: the words after the target, for advice.
+        target: the TARGET; empty if there is a command line.
+        following: the words after the target, for error messages.
         command: the words after `--`.
     """
     if command:
@@ -104,12 +89,12 @@ def command_of(target: str, following: Sequence[str], command: Sequence[str]) ->
     if _URL.match(target):
         return target
     place = locate(target, following)
-    # -P: a file of the user's called like a module of ours must not be taken for it.
+    # -P: a file in the current folder must not hide a module of the same name.
     return [sys.executable, "-P", "-m", "accord.cli.main", "run", place.target]
 
 
-def locate(target: str, following: Sequence[str] = ()) -> Place:
-    """Find the file or module that was meant, without importing it.
+def locate(target: str, following: Sequence[str] = ()) -> ServerPlace:
+    """Find the file or module that a target names, without importing it.
 
     Raises:
         UsageError: there is no such file or module.
@@ -117,14 +102,14 @@ def locate(target: str, following: Sequence[str] = ()) -> Place:
     where, name = _split(target)
     path = Path(where)
     if path.is_dir() and not (name and (path / "__init__.py").is_file()):
-        raise UsageError(f"{where} is a folder; name the file in it{_files_in(path)}")
+        raise UsageError(f"{where} is a folder; name the file in it{_list_files(path)}")
     if path.is_file() and path.suffix == ".py":
-        return Place(_short(where), path, _module_name(path), name)
+        return ServerPlace(_relative_path(where), path, _module_name(path), name)
     if path.suffix == ".py" and not _is_command_line(where):
-        raise UsageError(f"there is no file {where}{_neighbours(path)}")
+        raise UsageError(f"there is no file {where}{_suggest_files(path)}")
     if _OBJECT.fullmatch(where) and _is_module(where):
-        return Place(where, None, where, name)
-    raise UsageError(_nothing_there(where, path, following))
+        return ServerPlace(where, None, where, name)
+    raise UsageError(_explain_missing(where, path, following))
 
 
 def _split(target: str) -> tuple[str, str]:
@@ -132,12 +117,14 @@ def _split(target: str) -> tuple[str, str]:
     if colon and where and _OBJECT.fullmatch(name):
         return where, name
     if colon and where and not name:
-        raise UsageError(f"{target} names no object after the colon, as {where}:server does")
+        raise UsageError(
+            f"{target} lacks the name of an object after the colon, as in {where}:server"
+        )
     return target, ""
 
 
 def _is_module(name: str) -> bool:
-    """Look for the outermost package alone: to look further would import it."""
+    """Whether there is a module; only its top package is looked for, since more would import it."""
     from importlib.machinery import PathFinder
 
     top = name.partition(".")[0]
@@ -145,7 +132,7 @@ def _is_module(name: str) -> bool:
 
 
 def suggest_url(target: str) -> str:
-    """Return the URL that was probably meant by a host and port; empty where none was."""
+    """Return the URL for a host and port; empty if the target is not like one."""
     found = _ADDRESS.fullmatch(target)
     if found is None:
         return ""
@@ -154,22 +141,22 @@ def suggest_url(target: str) -> str:
     return f"{scheme}://{target}{'' if has_path else '/mcp'}"
 
 
-def _nothing_there(where: str, path: Path, following: Sequence[str]) -> str:
+def _explain_missing(where: str, path: Path, following: Sequence[str]) -> str:
     if not path.exists() and (url := suggest_url(where)):
-        return f"{where} is an address, and a URL begins with http:// or https://: {url}"
+        return f"{where} is an address; a URL begins with http:// or https://: {url}"
     if _is_command_line(where):
-        return f"{where!r} is a command line, and commands stand after --: -- {where}"
+        return f"{where!r} is a command line; write it after --: -- {where}"
     if path.is_file():
         known = path.suffix in (".js", ".mjs", ".cjs", ".ts")
         runner = "node " if known else "" if os.access(path, os.X_OK) else "COMMAND "
-        return f"{where} is not a Python file; a command stands after --: -- {runner}{where}"
+        return f"{where} is not a Python file; write a command after --: -- {runner}{where}"
     if _is_command(where):
         from shlex import join
 
         line = join([where, *following])
-        return f"{where} is a command, and commands stand after --: -- {line}"
+        return f"{where} is a command; write it after --: -- {line}"
     if os.sep in where or path.suffix:
-        return f"there is no file {where}{_neighbours(path)}"
+        return f"there is no file {where}{_suggest_files(path)}"
     python = path.with_name(f"{path.name}.py")
     if python.is_file():
         return f"there is no module {where}; did you mean {python}?"
@@ -184,13 +171,13 @@ def _is_command_line(text: str) -> bool:
 
 
 def _is_command(name: str) -> bool:
-    # Imported late, as all that only mistakes need: hosts wait for `accord run`.
+    # Imported late, because only mistakes need it: hosts wait for `accord run`.
     from shutil import which
 
     return which(name) is not None
 
 
-def _neighbours(path: Path) -> str:
+def _suggest_files(path: Path) -> str:
     folder = path.parent
     if not folder.is_dir():
         return f": there is no folder {folder}"
@@ -199,15 +186,15 @@ def _neighbours(path: Path) -> str:
     if hint:
         return hint
     here = "here" if str(folder) == "." else f"in {folder}"
-    files = _some(f"{stem}.py" for stem in stems)
+    files = _join_some(f"{stem}.py" for stem in stems)
     return f"; {here} are {files}" if files else f": there are no Python files {here}"
 
 
-def _files_in(folder: Path) -> str:
+def _list_files(folder: Path) -> str:
     files = sorted(folder.glob("*.py"))
     with_server = [each for each in files if b"Server(" in each.read_bytes()]
     shown = with_server or files
-    return f": {_some(map(str, shown))}" if shown else ", such as server.py"
+    return f": {_join_some(map(str, shown))}" if shown else ", such as server.py"
 
 
 def _did_you_mean_module(name: str) -> str:
@@ -217,16 +204,16 @@ def _did_you_mean_module(name: str) -> str:
     return did_you_mean(last, known)
 
 
-def _some(names: Iterable[str]) -> str:
+def _join_some(names: Iterable[str]) -> str:
     names = list(names)
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
     return ", ".join(names[:_SHOWN]) + more
 
 
-# -- importing it
+# -- importing the module
 
 
-def load(place: Place) -> "Server[Any]":
+def load(place: ServerPlace) -> "Server[Any]":
     """Import the user's code and return its one server.
 
     Raises:
@@ -236,31 +223,31 @@ def load(place: Place) -> "Server[Any]":
     try:
         module = _import(place)
     except SyntaxError as error:
-        raise UsageError(_syntax(error, place)) from None
+        raise UsageError(_describe_syntax_error(error, place)) from None
     except SystemExit as error:
-        where = _frame(error.__traceback__)
+        where = _describe_frame(error.__traceback__)
         raise UsageError(
             f"{place.shown} ended the process while it was imported ({where}): "
             'put that under if __name__ == "__main__":'
         ) from None
     except Exception as error:
-        raise UsageError(_failed_import(error, place)) from None
-    return _find_object(module, place) if place.object else _only(module, place)
+        raise UsageError(_describe_import_error(error, place)) from None
+    return _find_object(module, place) if place.object else _find_server(module, place)
 
 
-def _look_in(folder: Path) -> None:
+def _add_to_sys_path(folder: Path) -> None:
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
 
-def _import(place: Place) -> ModuleType:
+def _import(place: ServerPlace) -> ModuleType:
     if place.file is None:
-        _look_in(Path.cwd())
+        _add_to_sys_path(Path.cwd())
         return import_module(place.module)
     if "." in place.module:
-        _look_in(place.file.absolute().parents[place.module.count(".")])
+        _add_to_sys_path(place.file.absolute().parents[place.module.count(".")])
         return import_module(place.module)
-    _look_in(place.file.absolute().parent)
+    _add_to_sys_path(place.file.absolute().parent)
     spec = importlib.util.spec_from_file_location(place.module, place.file.absolute())
     assert spec is not None
     assert spec.loader is not None
@@ -272,7 +259,7 @@ def _import(place: Place) -> ModuleType:
 
 
 def _module_name(path: Path) -> str:
-    """Name a file as an import would: with its packages, without clashing with what is loaded."""
+    """Return the module name of a file, with its packages; one that is not loaded already."""
     path = path.absolute()
     parts = [path.stem]
     folder = path.parent
@@ -283,17 +270,17 @@ def _module_name(path: Path) -> str:
     return name if len(parts) > 1 or name not in sys.modules else f"accord_target_{path.stem}"
 
 
-# -- what went wrong in the user's code
+# -- errors in the user's code
 
 
-def _syntax(error: SyntaxError, place: Place) -> str:
-    file = _short(error.filename or place.shown)
+def _describe_syntax_error(error: SyntaxError, place: ServerPlace) -> str:
+    file = _relative_path(error.filename or place.shown)
     line = " ".join((error.text or "").split())[:_LONGEST_LINE]
     return f"{file}:{error.lineno or 1}: {error.msg}" + (f": {line}" if line else "")
 
 
-def _failed_import(error: Exception, place: Place) -> str:
-    where = _frame(error.__traceback__) or place.shown
+def _describe_import_error(error: Exception, place: ServerPlace) -> str:
+    where = _describe_frame(error.__traceback__) or place.shown
     if isinstance(error, ModuleNotFoundError) and error.name:
         if f"{place.module}.".startswith(f"{error.name}."):
             return f"there is no module {error.name}{_did_you_mean_module(error.name)}"
@@ -305,8 +292,8 @@ def _failed_import(error: Exception, place: Place) -> str:
     return f"{where}: {type(error).__name__}" + (f": {said}" if said else "")
 
 
-def _frame(traceback: TracebackType | None) -> str:
-    """Say where the last line of the user's own code stands; ours and the libraries' are noise."""
+def _describe_frame(traceback: TracebackType | None) -> str:
+    """Return file and line of the last frame in the user's own code."""
     import linecache
     from sysconfig import get_paths
     from traceback import walk_tb
@@ -325,10 +312,10 @@ def _frame(traceback: TracebackType | None) -> str:
         return ""
     file, line = (users or frames)[-1]
     source = linecache.getline(file, line).strip()[:_LONGEST_LINE]
-    return f"{_short(file)}:{line}" + (f" `{source}`" if source else "")
+    return f"{_relative_path(file)}:{line}" + (f" `{source}`" if source else "")
 
 
-def _short(file: str) -> str:
+def _relative_path(file: str) -> str:
     try:
         relative = os.path.relpath(file)
     except ValueError:  # another drive
@@ -336,40 +323,40 @@ def _short(file: str) -> str:
     return file if relative.startswith("..") else relative
 
 
-# -- the server in it
+# -- the server in the module
 
 
-def _find_object(module: ModuleType, place: Place) -> "Server[Any]":
+def _find_object(module: ModuleType, place: ServerPlace) -> "Server[Any]":
     from accord.server import Server
 
     found: Any = module
     for part in place.object.split("."):
         if not hasattr(found, part):
             known = did_you_mean(part, (name for name in vars(found) if not name.startswith("_")))
-            known = known or _which(_servers(module), place)
+            known = known or _suggest_names(_servers(module), place)
             raise UsageError(f"{place.shown} has no {place.object}{known}")
         found = getattr(found, part)
     if not isinstance(found, Server) and callable(found):
         found = _call_factory(found, place)
     if not isinstance(found, Server):
         raise UsageError(
-            f"{place.shown}:{place.object} is a {_kind(found)}, expected a Server or a function "
-            "that returns one"
+            f"{place.shown}:{place.object} is a {_type_name(found)}, expected a Server or a "
+            "function that returns one"
         )
     return found
 
 
-def _call_factory(factory: Any, place: Place) -> Any:
+def _call_factory(factory: Any, place: ServerPlace) -> Any:
     try:
         return factory()
     except Exception as error:
-        where = _frame(error.__traceback__) or place.shown
+        where = _describe_frame(error.__traceback__) or place.shown
         raise UsageError(
             f"{where}: {place.object}() failed: {type(error).__name__}: {error}"
         ) from None
 
 
-def _only(module: ModuleType, place: Place) -> "Server[Any]":
+def _find_server(module: ModuleType, place: ServerPlace) -> "Server[Any]":
     from accord.server import Server
 
     for name in _USUAL_NAMES:
@@ -380,8 +367,10 @@ def _only(module: ModuleType, place: Place) -> "Server[Any]":
     if len({id(each) for each in servers.values()}) == 1:
         return next(iter(servers.values()))
     if servers:
-        raise UsageError(f"{place.shown} has {len(servers)} servers{_which(servers, place)}")
-    raise UsageError(f"{place.shown} has no Server object{_instead(module, place)}")
+        raise UsageError(
+            f"{place.shown} has {len(servers)} servers{_suggest_names(servers, place)}"
+        )
+    raise UsageError(f"{place.shown} has no Server object{_explain_no_server(module, place)}")
 
 
 def _servers(module: ModuleType) -> "dict[str, Server[Any]]":
@@ -390,15 +379,15 @@ def _servers(module: ModuleType) -> "dict[str, Server[Any]]":
     return {name: each for name, each in vars(module).items() if isinstance(each, Server)}
 
 
-def _which(servers: Iterable[str], place: Place) -> str:
+def _suggest_names(servers: Iterable[str], place: ServerPlace) -> str:
     names = list(servers)
     if not names:
         return ""
-    return f": {_some(names)}; say which, as in {place.shown}:{names[0]}"
+    return f": {_join_some(names)}; say which, as in {place.shown}:{names[0]}"
 
 
-def _instead(module: ModuleType, place: Place) -> str:
-    """Guess what the author did instead of putting a server at the top of the file."""
+def _explain_no_server(module: ModuleType, place: ServerPlace) -> str:
+    """Suggest what to change when a module has no server at its top level."""
     own = {
         name: each
         for name, each in vars(module).items()
@@ -411,7 +400,7 @@ def _instead(module: ModuleType, place: Place) -> str:
         kind = type(each)
         if kind.__name__ in ("FastMCP", "Server", "MCPServer") and not isinstance(each, type):
             return (
-                f": {name} is a {_kind(each)} of another library ({kind.__module__}); "
+                f": {name} is a {_type_name(each)} of another library ({kind.__module__}); "
                 f"a command works with any: -- python {place.shown}"
             )
     return (
@@ -420,5 +409,5 @@ def _instead(module: ModuleType, place: Place) -> str:
     )
 
 
-def _kind(value: object) -> str:
+def _type_name(value: object) -> str:
     return type(value).__name__

@@ -1,4 +1,4 @@
-"""Output of the commands: results and complaints, with colours on a terminal only."""
+"""Output of the commands: results and errors, with colours on a terminal only."""
 
 import errno
 import os
@@ -9,18 +9,18 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import Final, Protocol, TextIO
 
-# Seconds after which an interruption that was lost is tried again.
+# Seconds until a lost interruption is repeated.
 _AGAIN: Final = 0.05
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# Control characters that JSON leaves as they are; colours are made of others.
+# Control characters that JSON does not escape; colours do not use them.
 _LATE_CONTROLS: Final = re.compile(r"[\x7f-\x9f]")
 
 
 def say(text: str) -> None:
-    r"""Print to stdout; a reader that has gone away is ignored.
+    r"""Print to stdout; a closed pipe is ignored.
 
-    On a terminal, control characters beyond ASCII become `\u009b` and the like, which means the
-    same in JSON. Other text of a server has to pass through `harmless` first.
+    On a terminal, control characters beyond ASCII are escaped as in JSON, such as `\u009b`. Text
+    of a server that is not JSON has to pass through `escape_controls` first.
     """
     if sys.stdout is not None and sys.stdout.isatty():
         text = _LATE_CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
@@ -28,17 +28,17 @@ def say(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """Print one line to stderr; control characters, which a server may have sent, are escaped."""
-    _print(sys.stderr, f"accord: {harmless(' '.join(text.split()))}\n")
+    """Print an error as one line to stderr, with control characters escaped."""
+    _print(sys.stderr, f"accord: {escape_controls(' '.join(text.split()))}\n")
 
 
 def note(text: str) -> None:
-    """Print to stderr what belongs beside the result."""
-    _print(sys.stderr, f"{harmless(text)}\n")
+    """Print a text to stderr, with control characters escaped."""
+    _print(sys.stderr, f"{escape_controls(text)}\n")
 
 
-def harmless(text: str) -> str:
-    r"""Spell out control characters, which could make a terminal do things; lines stay lines.
+def escape_controls(text: str) -> str:
+    r"""Escape control characters, which a terminal would obey; line breaks stay.
 
     >>> print(harmless("a\x1b[2Jb"))
     a\x1b[2Jb
@@ -48,13 +48,13 @@ def harmless(text: str) -> str:
 
 @contextmanager
 def show_warnings() -> Iterator[None]:
-    """Show the warnings of the library as complaints: they may quote what a server sent."""
+    """Print the library's warnings as errors of the command; they may quote a server."""
     import logging
 
     class Complaints(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             said = record.getMessage()
-            hint = "; what a server prints belongs on stderr" if "not JSON" in said else ""
+            hint = "; a server must print other output to stderr" if "not JSON" in said else ""
             complain(f"{said}{hint}")
 
     logger, handler = logging.getLogger("accord"), Complaints(logging.WARNING)
@@ -68,14 +68,14 @@ def show_warnings() -> Iterator[None]:
 
 
 def _print(stream: TextIO | None, text: str) -> None:
-    # The interpreter starts with None where the caller closed the stream.
+    # None if the stream was closed when the interpreter started.
     if stream is None:
         return
     try:
         stream.write(text)
         stream.flush()
     except OSError as error:
-        # What is still buffered would raise again when the interpreter closes the stream.
+        # Otherwise the buffered rest would raise again when the interpreter closes the stream.
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
         # EIO: the terminal was closed.
@@ -84,7 +84,7 @@ def _print(stream: TextIO | None, text: str) -> None:
 
 
 def escape_unencodable() -> None:
-    """Spell out what the terminal's encoding lacks instead of failing on it."""
+    """Escape characters that the terminal's encoding lacks, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -109,7 +109,7 @@ def width() -> int | None:
 
 
 def painter() -> Callable[[str, str], str]:
-    """Return a function that gives a text a style, or leaves it alone."""
+    """Return a function that adds a style to a text; without colours it adds nothing."""
     if not _is_rich(sys.stdout):
         return lambda _style, text: text
     from rich.console import Console
@@ -121,9 +121,9 @@ def painter() -> Callable[[str, str], str]:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let Ctrl-C end the work also where Python drops it, as in callbacks of garbage collection.
+    """Repeat a Ctrl-C that Python drops, as it does in callbacks of the garbage collector.
 
-    The library that generates arguments has such a callback, and much is collected meanwhile.
+    Hypothesis, which generates arguments, has such a callback.
     """
     from _thread import interrupt_main
     from threading import Timer
@@ -146,14 +146,14 @@ def interruptible() -> Iterator[None]:
 
 
 class Advance(Protocol):
-    """Shows how far a task is: the amount done, and what is being done now."""
+    """Updates a progress bar: the amount done, and a text about the current step."""
 
     def __call__(self, done: int, now: str = "", /) -> None: ...
 
 
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator[Advance]:
-    """Show how far a long task is, on stderr, if stderr is a terminal."""
+    """Show a progress bar on stderr, if stderr is a terminal."""
     if not _is_rich(sys.stderr):
         yield lambda _done, _now="": None
         return
@@ -166,7 +166,7 @@ def progress(what: str, total: int | None) -> Iterator[Advance]:
         BarColumn(bar_width=20),
         TaskProgressColumn(),
         TimeElapsedColumn(),
-        # What does not fit is cut, so that the display stays one line.
+        # Cut to fit, so that the display stays one line.
         TextColumn(
             "{task.fields[now]}",
             markup=False,
@@ -175,4 +175,4 @@ def progress(what: str, total: int | None) -> Iterator[Advance]:
     )
     with Progress(*columns, console=Console(stderr=True), transient=True, expand=True) as bar:
         task = bar.add_task(what, total=total, now="")
-        yield lambda done, now="": bar.update(task, completed=done, now=harmless(now))
+        yield lambda done, now="": bar.update(task, completed=done, now=escape_controls(now))

@@ -1,4 +1,4 @@
-"""`accord test`: contract tests made from what a server declares, and cases of its author's."""
+"""`accord test`: contract tests generated from a server's schemas, and cases from a file."""
 
 import argparse
 from contextlib import contextmanager
@@ -7,11 +7,20 @@ from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.call_plans import announce_plan, plan_form, show_plan
-from accord.cli.connection import add_options, reach
-from accord.cli.options import UsageError, add_tools, one_of, output_file
-from accord.cli.reporting import display_target
-from accord.cli.target import add_target, demand_target
+from accord.cli.connection import connection_options, run_with_target
+from accord.cli.options import (
+    TARGET,
+    TARGET_USAGE,
+    Commands,
+    Option,
+    UsageError,
+    add_command,
+    call_options,
+    one_of,
+    output_file,
+)
+from accord.cli.reporting import announce_plan, display_target, plan_form, show_plan
+from accord.cli.target import demand_target
 from accord.cli.terminal import complain, interruptible, painter, progress, say
 
 if TYPE_CHECKING:
@@ -30,9 +39,9 @@ _ENDINGS: Final = {".json": "json", ".xml": "junit"}
 _TRANSPORTS: Final = ("stdio", "memory", "http", "sse")
 _ABOUT: Final = """\
 Test a server against what it declares. Each tool that may be called gets generated valid arguments,
-arguments at their limits, and arguments that its schema forbids; what comes back is held against
-its output schema. Resources are read, prompts got, completions asked. A failing input is made as
-small as possible and shown as the command that repeats it. The same run gives the same outcome.
+arguments at their limits, and arguments that its schema forbids; results are checked against its
+output schema. Resources are read, prompts and completions requested. A failing input is reduced to
+a small one and shown as the command that repeats it. The same run gives the same outcome.
 
 TARGET is a URL, a Python file or module with a Server, or a command line after --. A tool is
 called only if it says that it reads (readOnlyHint: true); or, without annotations and not behind a
@@ -41,7 +50,7 @@ change. The plan of calls is shown before the first call; --plan shows it and ca
 
 --cases adds your own: a TOML (or YAML) file with [[case]] tables; see the page on testing.
 
-Exit code: 0 all that ran passed, 1 something failed, 2 it could not be done.
+Exit code: 0 all tests that ran passed, 1 a test failed, 2 the tests could not run.
 """
 _EXAMPLES: Final = """\
 examples:
@@ -53,44 +62,42 @@ examples:
 """
 
 
-def register(commands: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    options = (
+        *TARGET,
+        Option("--cases", "FILE", "your own cases; may name the target, too", Path),
+        Option("--only-cases", None, "generate no tests from what the server declares"),
+        *call_options("100, or 4 times --examples"),
+        Option("--examples", "N", "generated arguments per tool (default: 25)", _count),
+        Option("--seed", "N", "another seed generates other arguments (default: 0)", int),
+        Option(
+            "--transport",
+            "T",
+            f"how to reach it: {', '.join(_TRANSPORTS)} (default: http for URLs, else stdio);"
+            " memory runs a Python file in this process",
+        ),
+        Option("--format", "F", f"{', '.join(_FORMS)} (default: text)"),
+        Option(
+            "--output",
+            "FILE",
+            "write the report to a file, .xml JUnit, .json JSON, else text; may be repeated",
+            output_file,
+            is_repeated=True,
+        ),
+        Option("--quiet", None, "text: only what failed"),
+        *connection_options(),
+    )
+    add_command(
+        commands,
         "test",
+        run,
+        options,
         help="test a server against its own schemas, and your cases",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
+        usage=TARGET_USAGE,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
-    add_target(parser)
-    parser.add_argument(
-        "--cases", metavar="FILE", type=Path, help="your own cases; may name the target, too"
-    )
-    parser.add_argument(
-        "--only-cases", action="store_true", help="make no tests from what the server declares"
-    )
-    add_tools(parser, "100, or 4 times --examples")
-    parser.add_argument(
-        "--examples", metavar="N", type=_count, help="generated arguments per tool (default: 25)"
-    )
-    parser.add_argument("--seed", metavar="N", type=int, help="for other arguments (default: 0)")
-    parser.add_argument(
-        "--transport",
-        metavar="T",
-        help=f"how to reach it: {', '.join(_TRANSPORTS)} (default: http for URLs, else stdio);"
-        " memory runs a Python file in this process",
-    )
-    parser.add_argument("--format", metavar="F", help=f"{', '.join(_FORMS)} (default: text)")
-    parser.add_argument(
-        "--output",
-        metavar="FILE",
-        type=output_file,
-        action="append",
-        default=[],
-        help="write the report to a file, .xml JUnit, .json JSON, else text; may be repeated",
-    )
-    parser.add_argument("--quiet", action="store_true", help="text: only what failed")
-    add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def _count(text: str) -> int:
@@ -109,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
     if options.plan:
         form = plan_form(form)
     file = CaseFile() if options.cases is None else read_cases(options.cases)
-    _adopt(options, file)
+    _fill_in_options(options, file)
     if options.only_cases and options.cases is None:
         raise UsageError("--only-cases needs --cases FILE")
     demand_target(options, "test")
@@ -121,8 +128,10 @@ def run(options: argparse.Namespace) -> int:
 
         patience = file.timeout if options.timeout is None else options.timeout
         target = _target_over(options, found, settings)
-        contacting = TestedServer(target, settings, patience=patience, command=_way(options))
-        with _nothing_kept(), contacting as contact:
+        contacting = TestedServer(
+            target, settings, patience=patience, command=_call_options(options)
+        )
+        with _temporary_hypothesis_home(), contacting as contact:
             tests, plan = _plan_tests(contact, options, file)
             if options.plan:
                 show_plan(plan, plan_form(form), _target(options))
@@ -133,15 +142,15 @@ def run(options: argparse.Namespace) -> int:
             limits.append(contact.limit)
         return 0
 
-    code = reach(options, options.target, options.rest, work)
+    code = run_with_target(options, options.target, options.rest, work)
     if code or options.plan:
         return code
     return _deliver(options, ran, form, limits[0])
 
 
 @contextmanager
-def _nothing_kept() -> "Iterator[None]":
-    """Give hypothesis a folder that goes away, for it would leave one of its own behind."""
+def _temporary_hypothesis_home() -> "Iterator[None]":
+    """Give hypothesis a temporary folder; otherwise it would leave one behind."""
     from tempfile import TemporaryDirectory
 
     try:
@@ -157,8 +166,8 @@ def _nothing_kept() -> "Iterator[None]":
             set_hypothesis_home_dir(None)
 
 
-def _adopt(options: argparse.Namespace, file: "CaseFile") -> None:
-    """Take from the file what the command line leaves open."""
+def _fill_in_options(options: argparse.Namespace, file: "CaseFile") -> None:
+    """Take target, transport and revision from the file if the command line has none."""
     if not options.target and not options.command:
         from accord.check.contract.case_file import resolve_target
 
@@ -188,8 +197,8 @@ def _target_over(options: argparse.Namespace, found: Any, settings: Any) -> Any:
     return load(locate(options.target, options.rest))
 
 
-def _way(options: argparse.Namespace) -> "CallCommand":
-    """Return how `accord call` reaches the same server; secrets by name, without their values."""
+def _call_options(options: argparse.Namespace) -> "CallCommand":
+    """Return the options with which `accord call` reaches the same server, without secrets."""
     from accord.check.contract.tested_server import CallCommand
 
     words = [f" --env {quote(name)}=..." for name, _ in options.env]

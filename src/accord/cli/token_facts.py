@@ -1,5 +1,6 @@
-"""What a token says of itself, for people who wonder why a server does not take it. Nothing is
-verified here, and the token itself is never shown.
+"""The claims of a token, to explain why a server refuses it.
+
+Nothing is verified here, and the token itself is never shown.
 """
 
 import base64
@@ -14,18 +15,18 @@ from accord.auth.urls import is_same_issuer
 
 
 class TokenFacts(msgspec.Struct, frozen=True):
-    """What a token is, and what of it does not fit the server."""
+    """A description of a token, and the reasons why it does not fit the server."""
 
     description: str
     faults: tuple[str, ...] = ()
 
 
 def token_facts(token: str, about: ResourceMetadata | None, now: float) -> TokenFacts:
-    """Read a token as far as it can be read.
+    """Describe a token; its claims only if it is a JWT.
 
     Args:
         token: an access token.
-        about: what the server says of itself.
+        about: the metadata of the server, if there is any.
         now: seconds since 1970.
     """
     claims = _claims(token)

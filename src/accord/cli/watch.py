@@ -1,4 +1,4 @@
-"""`accord watch`: sit between a real client and a server, change nothing, judge live, record."""
+"""`accord watch`: judge and record the traffic between a real client and a real server."""
 
 import argparse
 import contextlib
@@ -7,11 +7,22 @@ import select
 import signal
 import sys
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, Self
+from typing import IO, TYPE_CHECKING, Final, Self
 
 from accord.cli import reporting
-from accord.cli.options import UsageError, add_bearer, add_env, add_header, given_token, port
-from accord.cli.terminal import complain, harmless, note
+from accord.cli.options import (
+    BEARER,
+    HEADER,
+    REST,
+    Commands,
+    Option,
+    UsageError,
+    add_command,
+    bearer_token,
+    env_option,
+    port,
+)
+from accord.cli.terminal import complain, escape_controls, note
 from accord.errors import ConnectFailed, MissingExtra, TransportError
 from accord.protocol.violation import Violation
 
@@ -20,18 +31,18 @@ if TYPE_CHECKING:
 
 
 _ABOUT: Final = """\
-Sit between a client and a server: pass everything on as it is, judge both sides while they talk,
-and record the conversation if wanted. Breaches are printed to stderr as they happen.
+Run between a client and a server: pass everything on unchanged, judge both sides while they talk,
+and record the conversation if asked to. Breaches are printed to stderr as they happen.
 
 Over stdio, write `accord watch --` before the command in the host's configuration. Over HTTP, start
 `accord watch --listen PORT URL` and point the client to http://127.0.0.1:PORT with the same path.
 
-Exit code: over stdio that of the server, so that the host sees what it would have seen; over HTTP 0
-if no requirement failed, 1 if one did; 2 if the watch could not begin.
+Exit code: over stdio that of the server, as the host expects it; over HTTP 0 if no requirement
+failed, 1 if one did; 2 if the watch could not begin.
 """
-# What a pipe that can be written to takes at once.
+# Bytes that a pipe takes at once when it is ready for writing.
 _LONGEST: Final = 2_000
-# Milliseconds that a reader of stderr may pause.
+# Milliseconds to wait for the reader of stderr.
 _PATIENCE: Final = 1_000
 _EXAMPLES: Final = """\
 examples:
@@ -42,34 +53,34 @@ examples:
 """
 
 
-def register(commands: "argparse._SubParsersAction[Any]") -> None:
+def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser(
+    options = (
+        Option("url", "URL", "the server, with --listen", default="", nargs="?"),
+        REST,
+        Option("--listen", "PORT", "the port that clients connect to; 0 takes any free port", port),
+        Option(
+            "--record",
+            "FILE",
+            "write a trace, secrets masked; if FILE exists, write FILE-2 and so on",
+            Path,
+        ),
+        Option("--log", "FILE", "write breaches there instead of to stderr", Path),
+        HEADER,
+        BEARER,
+        env_option("server"),
+        *reporting.REPORT_OPTIONS,
+    )
+    add_command(
+        commands,
         "watch",
-        help="judge a real conversation, live",
+        run,
+        options,
+        help="judge the traffic of a real client and server, live",
         usage="%(prog)s [options] -- COMMAND ...\n       %(prog)s [options] --listen PORT URL",
-        description=_ABOUT,
-        epilog=_EXAMPLES,
+        about=_ABOUT,
+        examples=_EXAMPLES,
     )
-    parser.add_argument(
-        "url", metavar="URL", nargs="?", default="", help="the server, with --listen"
-    )
-    parser.add_argument("rest", nargs="*", help=argparse.SUPPRESS)
-    parser.add_argument("--listen", metavar="PORT", type=port, help="where clients connect; 0: any")
-    parser.add_argument(
-        "--record",
-        metavar="FILE",
-        type=Path,
-        help="write a trace, secrets masked; where FILE exists, into FILE-2 and so on",
-    )
-    parser.add_argument(
-        "--log", metavar="FILE", type=Path, help="write breaches there instead of to stderr"
-    )
-    add_header(parser)
-    add_bearer(parser)
-    add_env(parser, "server")
-    reporting.add_options(parser)
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -108,16 +119,16 @@ class _Log:
                 self._file.close()
 
     def write(self, line: str) -> None:
-        # A full disk, or a host that reads no stderr, must not stop what we only look at.
+        # A full disk, or a host that does not read stderr, must not stop the traffic.
         with contextlib.suppress(OSError):
             if self._file is not None:
-                self._file.write(f"{harmless(line)}\n")
+                self._file.write(f"{escape_controls(line)}\n")
                 self._file.flush()
             elif self._is_read():
                 note(f"accord watch: {line}"[:_LONGEST])
 
     def _is_read(self) -> bool:
-        """Whether stderr takes a line without making us wait for ever."""
+        """Whether the reader of stderr is ready, so that a line does not block the traffic."""
         if sys.stderr is None or not hasattr(select, "poll"):
             return True
         poll = select.poll()
@@ -132,8 +143,8 @@ class _Log:
         self.write(f"{severity} {violation.requirement}{where}: {violation.party} {violation.why}")
 
 
-# Ends of processes that leave nothing behind.
-_PLAIN_ENDS: Final = tuple(
+# Signals that end a process without a core dump.
+_PLAIN_SIGNALS: Final = tuple(
     getattr(signal, name)
     for name in ("SIGHUP", "SIGINT", "SIGKILL", "SIGPIPE", "SIGTERM", "SIGUSR1", "SIGUSR2")
     if hasattr(signal, name)
@@ -156,12 +167,12 @@ def _watch(options: argparse.Namespace, form: str, log: _Log) -> int:
     finally:
         watcher.close()
     failed = _conclude(options, form, watcher, log)
-    return failed if code is None else _ended_alike(code)
+    return failed if code is None else _exit_like(code)
 
 
-def _ended_alike(code: int) -> int:
-    """End as the server did: by the same signal where that is harmless, else as a shell does."""
-    if code < 0 and -code in _PLAIN_ENDS:
+def _exit_like(code: int) -> int:
+    """End by the signal that ended the server, if it dumps no core; else return an exit code."""
+    if code < 0 and -code in _PLAIN_SIGNALS:
         with contextlib.suppress(OSError, ValueError):
             if -code != signal.SIGKILL:
                 signal.signal(-code, signal.SIG_DFL)
@@ -184,7 +195,7 @@ def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(f"{options.url!r} is not the URL of a server, http(s)://host/path")
     headers = dict(options.header)
-    token = given_token(options)
+    token = bearer_token(options)
     if token:
         headers["authorization"] = f"Bearer {token}"
     sockets = listen("127.0.0.1", options.listen)
@@ -213,18 +224,18 @@ def _conclude(options: argparse.Namespace, form: str, watcher: "Watcher", log: _
         log.write(watcher.trouble)
     if watcher.dropped:
         log.write(
-            f"{watcher.dropped} messages came too fast, were too long or could not be read; from "
-            "the first of them on, that conversation is not judged"
+            f"{watcher.dropped} messages arrived too fast, were too long or could not be read; "
+            "from the first of them on, the conversation is not judged"
         )
     others = [each for each in watcher.recordings if each != options.record]
     if others:
         log.write(f"recorded in {', '.join(map(str, others))}")
     reports = watcher.reports()
     if not reports:
-        log.write("nothing was said")
+        log.write("no messages were exchanged")
         return 0
     report = merge_reports(reports)
-    # Not to stdout, which is the host's.
+    # Not to stdout, which belongs to the host.
     if not reporting.write_report(report, form, options, is_private=True):
         return 2
     log.write(summary(report))

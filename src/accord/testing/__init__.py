@@ -1,18 +1,17 @@
-"""Testing servers: a connected client with a monitor on the wire, recordings, snapshots, a clock.
+"""Tests of servers: a client with a monitor on the wire, recordings, snapshots, virtual time.
 
 The pytest plugin (`accord.testing.plugin`) offers the same as fixtures. Nothing here needs pytest.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from accord.testing.authorization import unattended
     from accord.testing.clock import run_in_virtual_time
-    from accord.testing.connection import Connected, connected
+    from accord.testing.connection import Connected, TappedWire, connected
     from accord.testing.recording import ProtocolBroken, Recording
     from accord.testing.surface import SurfaceChanged, check_surface, surface_of
-    from accord.testing.wires import TappedWire
 
 __all__ = [
     "Connected",
@@ -32,7 +31,7 @@ _HOMES = {
     "ProtocolBroken": "recording",
     "Recording": "recording",
     "SurfaceChanged": "surface",
-    "TappedWire": "wires",
+    "TappedWire": "connection",
     "check_surface": "surface",
     "connected": "connection",
     "run_in_virtual_time": "clock",
@@ -41,11 +40,11 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    # Loaded when first used: pytest imports this package in every run, used or not.
+def __getattr__(name: str) -> object:
+    # Loaded when first used: pytest imports this package in every run.
     if name not in _HOMES:
         raise AttributeError(f"module 'accord.testing' has no attribute {name!r}")
-    value = getattr(import_module(f"accord.testing.{_HOMES[name]}"), name)
+    value: object = getattr(import_module(f"accord.testing.{_HOMES[name]}"), name)
     globals()[name] = value
     return value
 

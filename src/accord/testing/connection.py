@@ -12,19 +12,20 @@ from accord import Client, Server
 from accord.client import ConnectOptions, blocking
 from accord.client.connect import connect
 from accord.client.options import ClientSettings
+from accord.protocol.exchange import Exchange
 from accord.testing.recording import ProtocolBroken, Recording
-from accord.testing.wires import TappedWire
 from accord.transports.http.server.app import HttpApp
 from accord.transports.memory import MemoryWire
 from accord.transports.process import Launch, Process
-from accord.transports.wire import Wire
+from accord.transports.wire import Lost, Receive, Wire, WireListener
 
 TransportName: TypeAlias = Literal["memory", "stdio", "http", "http-stream", "sse"]
 TRANSPORTS: Final[tuple[TransportName, ...]] = get_args(TransportName)
 
-Maker: TypeAlias = Callable[[], Server[Any]]
-Target: TypeAlias = Server[Any] | HttpApp | Maker | Sequence[str] | str | Path
-"""A server, a function that makes one, an ASGI app of ours, a command, a Python file, or a URL."""
+AnyServer: TypeAlias = Server[Any]
+Maker: TypeAlias = Callable[[], AnyServer]
+ServerUnderTest: TypeAlias = AnyServer | HttpApp | Maker | Sequence[str] | str | Path
+"""A server, a function that makes one, an app of `Server.asgi`, a command, a file, or a URL."""
 
 _FORMS: Final[Mapping[TransportName, Literal["http", "sse"]]] = {
     "http": "http",
@@ -33,19 +34,19 @@ _FORMS: Final[Mapping[TransportName, Literal["http", "sse"]]] = {
 }
 PRACTICE: Final = ("practice.*",)
 
-# Coverage measures child processes through these; a server under test is part of the test.
+# Coverage measures child processes through these variables.
 _PASSED_ON: Final = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 
 
 def connected(
-    target: Target,
+    target: ServerUnderTest,
     *,
     transport: TransportName = "memory",
     allow: Iterable[str] = PRACTICE,
     recording: Recording | None = None,
     **options: Any,
 ) -> "Connected":
-    """Connect to a server and judge everything that travels.
+    """Connect to a server and judge all messages.
 
     `async with connected(server) as client` gives an `accord.Client`, and a plain `with` the
     blocking client. On leaving, the connection is closed, and any breach of the protocol by either
@@ -53,15 +54,15 @@ def connected(
 
     Args:
         target: a server or a function that makes one; over stdio also a command or a file, over
-            HTTP also what `server.asgi(...)` returns. Over stdio, a server or function has to stand
-            at the top of a module, where the child process can find it. A URL is connected to as it
-            is, whatever the transport, "http" and "sse" choosing the form.
-        transport: "memory" within this process; "stdio" to a process of its own; on a socket of
+            HTTP also what `server.asgi(...)` returns. Over stdio, a server or function has to be at
+            the top level of a module, where the child process can find it. A URL is used as it is;
+            of the transports only "http" and "sse" matter to it, which choose the form.
+        transport: "memory" within this process; "stdio" to a child process; on a socket of
             loopback, "http" for Streamable HTTP, "http-stream" with every answer as an event
             stream, "sse" for the older form with two endpoints.
-        allow: requirements that may be broken, by id; `*` stands for any part of it. By default
-            those of good practice, which no document demands.
-        recording: where to keep what travels, to look at or to save.
+        allow: ids of requirements that may be broken; `*` matches any part of an id. By default
+            those of good practice, which the specification does not demand.
+        recording: keeps the messages, to look at or to save.
         **options: those of `accord.connect`, such as `revision="2025-06-18"`.
 
     Raises:
@@ -78,7 +79,7 @@ class Connected:
 
     def __init__(
         self,
-        target: Target,
+        target: ServerUnderTest,
         transport: TransportName,
         allow: tuple[str, ...],
         recording: Recording,
@@ -121,7 +122,7 @@ class Connected:
         self._judge(error)
 
     def check(self) -> None:
-        """Fail if anything that travelled since the last check broke the protocol."""
+        """Fail if a message since the last check broke the protocol."""
         broken = self.recording.broken(allow=self._allow)
         fresh, self._reported = broken[self._reported :], len(broken)
         if fresh:
@@ -134,16 +135,62 @@ class Connected:
         except ProtocolBroken as broken:
             if error is None:
                 raise
-            # The test failed by itself; what the monitor saw may well be the reason.
+            # The test failed already; a breach of the protocol may be the reason.
             error.add_note(str(broken))
 
 
+class TappedWire:
+    """A wire that passes everything on unchanged, and records it first."""
+
+    def __init__(self, inner: Wire, recording: Recording) -> None:
+        self.inner = inner
+        self._recording = recording
+
+    def watch(self, watcher: WireListener) -> None:
+        """Pass the watcher on, if the inner wire takes one."""
+        if hasattr(self.inner, "watch"):
+            self.inner.watch(watcher)
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether the server is slow to read."""
+        return self.inner.is_congested
+
+    async def open(self, receive: Receive, lost: Lost) -> None:
+        """Make the connection."""
+        recording = self._recording
+
+        def record_and_receive(data: bytes) -> None:
+            recording.observe("server", data)
+            receive(data)
+
+        await self.inner.open(record_and_receive, lost)
+
+    def write(self, data: bytes, exchange: Exchange | None = None) -> None:
+        """Send one message."""
+        # Before it is sent: in memory the answer arrives before the call returns.
+        self._recording.observe("client", data)
+        self.inner.write(data, exchange)
+
+    async def writable(self) -> None:
+        """Wait until the server has read most of the sent data."""
+        await self.inner.writable()
+
+    async def close(self) -> None:
+        """Close the connection in an orderly way."""
+        await self.inner.close()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self.inner.abort()
+
+
 class _Tapped:
-    """A target in the form that `connect` takes, whose wire is listened to."""
+    """A target for `connect` whose wire is recorded."""
 
     def __init__(
         self,
-        target: Target,
+        target: ServerUnderTest,
         transport: TransportName,
         options: ConnectOptions,
         recording: Recording,
@@ -180,8 +227,8 @@ class _Tapped:
         return Process(Launch(command=command, env=variables, **launch))
 
 
-def _server(target: Target, where: str = "in memory") -> Server[Any]:
-    server: Any = target
+def _server(target: ServerUnderTest, where: str = "in memory") -> AnyServer:
+    server: object = target
     if callable(target) and not isinstance(target, Server | HttpApp):
         server = target()
     if not isinstance(server, Server):
@@ -192,10 +239,10 @@ def _server(target: Target, where: str = "in memory") -> Server[Any]:
     return server
 
 
-def _app(target: Target, transport: TransportName) -> HttpApp:
+def _app(target: ServerUnderTest, transport: TransportName) -> HttpApp:
     if isinstance(target, HttpApp):
         return target
-    # Without grace: the test has ended, and the results of its calls are not needed.
+    # Without grace: when the test has ended, results are no longer needed.
     return _server(target, "over HTTP").asgi(
         answers="stream" if transport == "http-stream" else "auto",
         sse=transport == "sse",
@@ -203,25 +250,25 @@ def _app(target: Target, transport: TransportName) -> HttpApp:
     )
 
 
-def _is_url(target: Target) -> TypeGuard[str]:
+def _is_url(target: ServerUnderTest) -> TypeGuard[str]:
     return isinstance(target, str) and target.startswith(("http://", "https://"))
 
 
-def _command(target: Target) -> tuple[Sequence[str], Mapping[str, str]]:
-    """Say how a target is launched, and with which variables."""
+def _command(target: ServerUnderTest) -> tuple[Sequence[str], Mapping[str, str]]:
+    """Return the command that launches a target, and its environment variables."""
     if isinstance(target, str | os.PathLike):
         return [sys.executable, os.fspath(target)], {}
     if isinstance(target, Sequence):
         return target, {}
-    file, name = _place(target)
-    # The file may import what only this process knows the way to, such as its neighbours.
+    file, name = _find_definition(target)
+    # The file may import modules that only this process can find, such as its neighbours.
     path = os.pathsep.join(dict.fromkeys(each for each in sys.path if each))
     command = [sys.executable, "-m", "accord.testing.launch", file, name]
     return command, {"PYTHONPATH": path}
 
 
-def _place(target: Any) -> tuple[str, str]:
-    """Find the file and the name under which a child process will find a server too."""
+def _find_definition(target: object) -> tuple[str, str]:
+    """Return the file of a server or function, and its name there, for a child process."""
     if isinstance(target, Server):
         for module in list(sys.modules.values()):
             for name, value in list(vars(module).items()) if _has_file(module) else ():
@@ -233,9 +280,9 @@ def _place(target: Any) -> tuple[str, str]:
             return str(home.__file__), name
     raise ValueError(
         f"{target!r} cannot be launched over stdio: expected a Server, or a function that makes "
-        "one, at the top of a module"
+        "one, at the top level of a module"
     )
 
 
-def _has_file(module: Any) -> bool:
+def _has_file(module: object) -> bool:
     return isinstance(module, ModuleType) and bool(getattr(module, "__file__", None))

@@ -11,8 +11,8 @@ from accord.transports.stdio import claim
 
 
 def main(arguments: list[str]) -> None:
-    """Load the file and serve what it defines over stdin and stdout."""
-    claim()  # stdio.server.stdout-only-messages: before anything of the file runs
+    """Load the file and serve its server over stdin and stdout."""
+    claim()  # stdio.server.stdout-only-messages: before any code of the file runs
     path, name = arguments
     spec = spec_from_file_location("accord_launched", path)
     if spec is None or spec.loader is None:

@@ -1,19 +1,19 @@
-"""Secrets in recordings: replaced by numbers, the same for the same text, so that rules still see
-what is equal.
+"""Masks for secrets in recordings: equal secrets get equal masks, so that rules still see equality.
 
-A secret is known by the name of its member, by its form, or by what stands before it in a text.
-What the protocol gives a meaning keeps its shape: schemas, capabilities, progress tokens.
+A secret is recognised by the name of its member, by its form, or by the text before it. Values with
+a meaning in the protocol keep their shape: schemas, capabilities, progress tokens.
 """
 
 import re
 from functools import lru_cache
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from accord.protocol.party import Bounded
 from accord.trace import SHOWN_HEADERS, Record
+from accord.types import JsonObject
 
 # -- names
 
@@ -25,14 +25,14 @@ _SECRET_NAME: Final = re.compile(
     r"|(?:^|_)(?:bearer|dsn|jwt|otp|pwd|totp)(?:_|$)|(?:^|_)auth(?:_(?:header|data|key))?$"
 )
 _TOKENS: Final = re.compile(r"tokens$")
-# Of the protocol, and figures that models report.
+# Names of the protocol, and counts that models report.
 _HARMLESS_NAME: Final = re.compile(
     r"progress_?token"
     r"|(?:\w+_)?(?:max|min|total|input|output|prompt|completion|cached|reasoning|used|num)_?tokens"
 )
-# Names in the query of a URL that are secret there alone.
+# Names that mean a secret only in the query of a URL.
 _QUERY_NAMES: Final = frozenset({"key", "sig", "signature", "x_amz_signature"})
-# Members whose own members have free names: these say nothing of what stands below them.
+# Members whose own members have free names, which say nothing about their values.
 _FREE_NAMES: Final = frozenset(
     {"capabilities", "experimental", "extensions", "inputRequests", "inputResponses"}
 )
@@ -76,13 +76,13 @@ _PAIR: Final = re.compile(
 _MEMBER: Final = re.compile(
     r"([\"'])([\w.-]{1,60})\1(\s{0,8}:\s{0,8})([\"'])((?:(?!\4)[^\\\n]|\\.){1,4096})\4"
 )
-# Values that only stand for a secret.
+# Placeholders instead of a secret.
 _PLACEHOLDER: Final = re.compile(r"(?i)none|null|undefined|true|false|[$%{*<].*|x{3,}|\.{3}")
 _FIGURE: Final = re.compile(r"[\d.,_]+")
 
-# Secrets whose numbers are kept; one that comes again after so many others gets another.
+# The most secrets that are remembered; one that was forgotten gets a new mask.
 _KNOWN_MOST: Final = 10_000
-# What is shorter stands in many words that are not a secret.
+# Shorter texts occur in many ordinary words.
 _SHORTEST: Final = 4
 _SCHEMES: Final = re.compile(rf"({_SCHEME}) +", re.IGNORECASE)
 
@@ -94,7 +94,7 @@ def _plain_name(name: str) -> str:
 
 @lru_cache(4096)
 def is_secret_name(name: str) -> bool:
-    """Tell whether a member is called like a secret.
+    """Return whether a member has the name of a secret.
 
     >>> is_secret_name("apiKey"), is_secret_name("db-password"), is_secret_name("max_tokens")
     (True, True, False)
@@ -107,13 +107,13 @@ def is_secret_name(name: str) -> bool:
 
 @lru_cache(4096)
 def _counts(name: str) -> bool:
-    """Tell whether a number under this name is a figure: `tokens` may be secrets or a count."""
+    """Return whether a number of this name is a count: `tokens` may be secrets or a count."""
     plain = _plain_name(name)
     return _TOKENS.search(plain) is not None and _SECRET_NAME.search(plain) is None
 
 
 class Masks:
-    """What stands in place of each secret of one recording."""
+    """The masks of the secrets in one recording."""
 
     def __init__(self) -> None:
         self._known: Bounded[str, str] = Bounded(_KNOWN_MOST)
@@ -155,24 +155,24 @@ class Masks:
 
     # -- values
 
-    def _value(self, value: Any) -> Any:
+    def _value(self, value: object) -> object:
         if isinstance(value, dict):
             return self._object(value)
         if isinstance(value, list):
             return [self._value(each) for each in value]
         return self._text(value) if isinstance(value, str) else value
 
-    def _object(self, value: dict[str, Any]) -> dict[str, Any]:
+    def _object(self, value: JsonObject) -> JsonObject:
         named = value.get("name", value.get("key"))
         is_pair = isinstance(named, str) and is_secret_name(named)
-        clean: dict[str, Any] = {}
+        clean: JsonObject = {}
         for name, each in value.items():
             if name in _SCHEMAS:
                 clean[name] = self._schema(each)
             elif name in _FREE_NAMES and isinstance(each, dict):
                 clean[name] = self._free(each)
             elif name in ("data", "blob") and "mimeType" in value:
-                clean[name] = each  # base64: a part of it may look like a key
+                clean[name] = each  # base64, a part of which may look like a key
             elif is_secret_name(name):
                 clean[name] = self._secret(each, has_figures=_counts(name))
             elif is_pair and name == "value":
@@ -181,8 +181,8 @@ class Masks:
                 clean[name] = self._value(each)
         return clean
 
-    def _free(self, value: dict[str, Any]) -> dict[str, Any]:
-        """Return members whose names say nothing of what stands below them."""
+    def _free(self, value: JsonObject) -> JsonObject:
+        """Mask members with free names, which say nothing about their values."""
         return {
             name: self._free(each)
             if name in _FREE_NAMES and isinstance(each, dict)
@@ -190,8 +190,8 @@ class Masks:
             for name, each in value.items()
         }
 
-    def _secret(self, value: Any, *, has_figures: bool) -> Any:
-        """Mask all texts and numbers of a secret; its shape stays, so that it can be judged."""
+    def _secret(self, value: object, *, has_figures: bool) -> object:
+        """Mask all texts and numbers of a secret; its shape stays, so that rules can judge it."""
         if isinstance(value, dict):
             return {
                 name: self._secret(each, has_figures=has_figures) for name, each in value.items()
@@ -204,13 +204,13 @@ class Masks:
             return self._mask(value)
         return value if has_figures else self._mask(str(value))
 
-    def _schema(self, value: Any, *, is_secret: bool = False) -> Any:
-        """Return a schema as it is, but for values of secrets that it names."""
+    def _schema(self, value: object, *, is_secret: bool = False) -> object:
+        """Return a schema; only defaults, constants and examples of secrets are masked."""
         if isinstance(value, list):
             return [self._schema(each, is_secret=is_secret) for each in value]
         if not isinstance(value, dict):
             return self._text(value) if isinstance(value, str) else value
-        clean: dict[str, Any] = {}
+        clean: JsonObject = {}
         for name, each in value.items():
             if name in _PROPERTIES and isinstance(each, dict):
                 clean[name] = {
@@ -230,7 +230,7 @@ class Masks:
         if not _may_hide(text.encode(errors="replace")):
             return text
         if text.lstrip()[:1] in ("{", "["):
-            # Results that are structured stand in their text once more.
+            # Structured results are repeated in their text.
             try:
                 value = msgspec.json.decode(text)
             except (ValueError, RecursionError):
@@ -268,14 +268,14 @@ class Masks:
         return found[0][:start] + found[0][start:].replace(value, self._mask(value), 1)
 
     def _is_given(self, name: str, value: str, *, is_secret: bool = False) -> bool:
-        """Tell whether a text names a secret and gives it, not only a word in its place."""
+        """Return whether a name is that of a secret and the value is not a placeholder."""
         if not is_secret and not is_secret_name(name):
             return False
         is_figure = _counts(name) and _FIGURE.fullmatch(value) is not None
         return not is_figure and not _is_masked(value) and not _PLACEHOLDER.fullmatch(value)
 
     def mask_text(self, text: str) -> str:
-        """Return what is said of messages, or an excerpt of one, without secrets seen so far."""
+        """Return a text about messages, such as an excerpt, without the secrets seen so far."""
         for secret, mask in self._known.items():
             if len(secret) < _SHORTEST:
                 continue
@@ -299,13 +299,13 @@ _SIGNS: Final = tuple(
         *("bearer", "dsn", "jwt", "otp", "pwd", "sig=", "signature", "sk-", "k_live_", "k_test_"),
         *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "xox", "xapp-"),
         *("akia", "asia", "aiza", "hf_", "npm_", "pypi-", "ya29.", "sg.", "eyj"),
-        # A name may be spelled with escapes.
+        # A name may contain JSON escapes.
         *("private", "@", "\\u00"),
     )
 )
 
 
 def _may_hide(data: bytes) -> bool:
-    """Look once, quickly: most messages have nothing to hide."""
+    """Return whether data may hold a secret: a quick test, since most messages do not."""
     lowered = data.lower()
     return any(sign in lowered for sign in _SIGNS)

@@ -1,6 +1,6 @@
-"""The pytest plugin: fixtures that connect to a server over transport x revision, and judge.
+"""The pytest plugin: fixtures that connect to a server over every transport and revision.
 
-Everything but pytest is loaded when a fixture is first used: runs without them cost nothing.
+Only pytest is imported at first; the rest is loaded when a fixture is used.
 """
 
 import inspect
@@ -12,12 +12,12 @@ import pytest
 
 if TYPE_CHECKING:
     from accord.client import blocking
-    from accord.testing.connection import Connected, Target, TransportName
+    from accord.testing.connection import Connected, ServerUnderTest, TransportName
     from accord.types import RevisionId
 
 _FIXTURES: Final = frozenset({"accord_link", "connect_to", "accord_client", "accord_snapshot"})
 _KEYWORDS: Final = frozenset({"transports", "revisions", "allow"})
-# A test that waits longer than this waits for something that will not come.
+# Seconds; a test that takes longer hangs.
 _TIMEOUT: Final = "60"
 
 
@@ -25,20 +25,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the options."""
     parser.addini(
         "accord_transports",
-        "what servers are tested over: memory, stdio, http, http-stream, sse (default: memory); a "
+        "transports of the tests: memory, stdio, http, http-stream, sse (default: memory); a "
         "revision after a colon, as in stdio:2025-06-18, limits a transport to it",
         type="args",
         default=["memory"],
     )
     parser.addini(
         "accord_revisions",
-        "the revisions they are tested in (default: all that open with a handshake)",
+        "revisions of the tests (default: all that open with a handshake)",
         type="args",
         default=[],
     )
     parser.addini(
         "accord_allow",
-        "requirements that may be broken, by id; * stands for any part of it (default: practice.*)",
+        "ids of requirements that may be broken; * matches any part (default: practice.*)",
         type="args",
         default=["practice.*"],
     )
@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("accord").addoption(
         "--accord-update",
         action="store_true",
-        help="write the files of accord_snapshot anew",
+        help="overwrite the files of accord_snapshot",
     )
 
 
@@ -58,15 +58,15 @@ def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker."""
     config.addinivalue_line(
         "markers",
-        "accord(transports=..., revisions=..., allow=...): what this test is run over and in, and "
-        "which requirements may be broken",
+        "accord(transports=..., revisions=..., allow=...): the transports and revisions of this "
+        "test, and the requirements that may be broken",
     )
 
 
 class AccordLink:
     """One transport and one revision that a test runs over; `connect_to` is its method `connect`.
 
-    `connections` holds those made so far, in order, each with its `recording`.
+    `connections` holds the connections made so far, each with its `recording`.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class AccordLink:
     def __repr__(self) -> str:
         return f"<AccordLink {self.transport} {self.revision}>"
 
-    def connect(self, target: "Target | None" = None, **options: Any) -> "Connected":
+    def connect(self, target: "ServerUnderTest | None" = None, **options: Any) -> "Connected":
         """Connect over this link; takes what `accord.testing.connected` takes.
 
         Args:
@@ -130,7 +130,7 @@ def accord_link(request: pytest.FixtureRequest) -> AccordLink:
 
 @pytest.fixture
 def connect_to(accord_link: AccordLink) -> Any:
-    """The way to a server: `async with` gives the client, a plain `with` the blocking one."""
+    """Connects to a server: `async with` gives the client, a plain `with` the blocking one."""
     return accord_link.connect
 
 
@@ -143,7 +143,7 @@ def accord_client(accord_link: AccordLink) -> "Iterator[blocking.Client]":
 
 @pytest.fixture
 def accord_snapshot(request: pytest.FixtureRequest) -> AccordSnapshot:
-    """Hold what a server shows to a file in the folder `snapshots` beside the test."""
+    """Compares what a server shows with a file in the folder `snapshots` beside the test."""
     update = bool(request.config.getoption("--accord-update"))
     name: str = request.node.name
     safe = "".join(each if each.isalnum() or each in "-_." else "_" for each in name)
@@ -165,13 +165,13 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def _links(transport: str, revisions: list[str]) -> list[tuple[str, str]]:
-    """Combine a transport with the revisions, or with the one it names itself."""
+    """Combine a transport with the revisions, or with the one after its colon."""
     name, _, named = transport.partition(":")
     return [(name, revision) for revision in ([named] if named else revisions)]
 
 
 def _refuse_unknown(node: pytest.Item | pytest.Collector, links: list[tuple[str, str]]) -> None:
-    """Fail for what would be run over or in something else than its author meant."""
+    """Fail for unknown keywords, transports and revisions."""
     from accord.protocol.revisions import REVISIONS
     from accord.testing.connection import TRANSPORTS
 
@@ -186,12 +186,10 @@ def _refuse_unknown(node: pytest.Item | pytest.Collector, links: list[tuple[str,
     for transport, revision in links:
         if transport not in TRANSPORTS:
             known = ", ".join(TRANSPORTS)
-            pytest.fail(f"no transport is called {transport!r}; there are {known}", pytrace=False)
+            pytest.fail(f"unknown transport {transport!r}; known: {known}", pytrace=False)
         if revision not in REVISIONS:
             known = ", ".join(REVISIONS)
-            pytest.fail(
-                f"there is no revision {revision!r}; those known are {known}", pytrace=False
-            )
+            pytest.fail(f"unknown revision {revision!r}; known: {known}", pytrace=False)
 
 
 def _all_revisions() -> list[str]:
@@ -201,7 +199,7 @@ def _all_revisions() -> list[str]:
 
 
 def _choice(node: pytest.Item | pytest.Collector, config: pytest.Config, name: str) -> list[str]:
-    """Return what the closest marker says, else what the configuration says."""
+    """Return the value of the closest marker, else of the configuration."""
     for marker in node.iter_markers("accord"):
         if name in marker.kwargs:
             return list(marker.kwargs[name])
@@ -210,7 +208,7 @@ def _choice(node: pytest.Item | pytest.Collector, config: pytest.Config, name: s
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Fail the test, rather than its teardown, for what broke on a connection still open."""
+    """Fail the test itself, not its teardown, for breaches on a connection that is open."""
     yield
     link = getattr(item, "funcargs", {}).get("accord_link")
     if isinstance(link, AccordLink):
@@ -219,7 +217,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run async tests that use our fixtures, where no other plugin does."""
+    """Run async tests that use our fixtures, unless another plugin does."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     if _FIXTURES.isdisjoint(pyfuncitem.fixturenames):

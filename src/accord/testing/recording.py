@@ -1,11 +1,15 @@
-"""What travelled on a wire, kept and judged while it travels."""
+"""Recordings of traffic, judged while it is recorded, and the files they are saved to."""
 
+import errno
+import os
 from collections.abc import Iterable, Iterator
 from fnmatch import fnmatchcase
-from itertools import chain
+from itertools import chain, count
 from os import PathLike
+from pathlib import Path
+from stat import S_ISREG
 from time import monotonic
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import msgspec
 
@@ -14,7 +18,6 @@ from accord.protocol.catalogue import catalogue
 from accord.protocol.monitor import Monitor
 from accord.protocol.verdict import Verdict, VerdictName
 from accord.protocol.violation import Violation
-from accord.testing.files import open_private
 from accord.testing.masking import Masks
 from accord.trace import HttpFacts, Party, Record, Transport
 
@@ -27,8 +30,15 @@ _WEIGHT: Final[dict[VerdictName, int]] = {
 }
 
 
+_PRIVATE: Final = 0o600
+# Without it Windows translates line ends.
+_BINARY: Final = getattr(os, "O_BINARY", 0)
+# The most names that are tried.
+_MOST: Final = 10_000
+
+
 class ProtocolBroken(AssertionError):
-    """Traffic broke the protocol; `violations` says where."""
+    """The traffic broke the protocol; `violations` has the details."""
 
     def __init__(self, violations: Iterable[Violation]) -> None:
         self.violations = tuple(violations)
@@ -36,10 +46,10 @@ class ProtocolBroken(AssertionError):
 
 
 class Recording:
-    """The messages of one session in the order they travelled, and what a monitor says of them.
+    """The messages of one session in order, and the violations that a monitor found in them.
 
     Args:
-        transport: what the messages travel over, as the trace file will say.
+        transport: the transport that the trace file names.
     """
 
     def __init__(self, *, transport: Transport = "stdio") -> None:
@@ -55,12 +65,12 @@ class Recording:
         return f"<Recording of {len(self.records)} messages, {len(self.violations)} violations>"
 
     def observe(self, sender: Party, data: bytes | None, *, http: HttpFacts | None = None) -> None:
-        """Take down what a party sends: one message, or whatever else it wrote on a line.
+        """Record what a party sends: one message, or a line that is not a message.
 
         Args:
             sender: the party.
-            data: what it sent; None where only HTTP travelled.
-            http: what HTTP said about it.
+            data: the bytes; None for a request or response without a body.
+            http: method, status and headers, over HTTP.
         """
         text, raw = (None, None) if data is None else _as_json(data)
         record = Record(
@@ -76,29 +86,29 @@ class Recording:
         self.violations += self._monitor.observe(record)
 
     def begin_anew(self) -> None:
-        """Judge what follows as another conversation: the server has lost the first."""
+        """Judge the next messages as another conversation: the server has lost the session."""
         self.violations += self._monitor.close()
         self._earlier.append(self._monitor.verdicts())
         self._monitor = Monitor()
 
     def close(self) -> None:
-        """End the session: what could not be judged before is judged now. May be repeated."""
+        """End the session and judge what can only be judged at the end. May be repeated."""
         if not self._is_closed:
             self._is_closed = True
             self.violations += self._monitor.close()
 
     def messages(self, sender: Party | None = None, method: str | None = None) -> list[Any]:
-        """Return the messages as plain JSON, those of one party or one method if asked."""
+        """Return the messages as plain JSON, of one party or with one method if given."""
         return [
             message
             for record in self.records
             if record.message is not None and sender in (None, record.sender)
-            for message in _single(msgspec.json.decode(record.message))
+            for message in _split_batch(msgspec.json.decode(record.message))
             if method is None or (isinstance(message, dict) and message.get("method") == method)
         ]
 
     def verdicts(self) -> list[Verdict]:
-        """Return what the session so far says about each requirement of its revision."""
+        """Return the verdict on each requirement of the revision, for the session so far."""
         worst: dict[str, Verdict] = {}
         for verdict in chain(self._monitor.verdicts(), *self._earlier):
             known = worst.get(verdict.id)
@@ -109,7 +119,7 @@ class Recording:
     def save(self, path: str | PathLike[str]) -> None:
         """Write a trace file, which `accord check trace` reads; secrets in it are masked.
 
-        Only the user who writes it may read it: masks know most secrets, but not all.
+        Only its owner may read it: masks recognise most secrets, but not all.
         """
         masks = Masks()
         with open_private(path) as file:
@@ -117,10 +127,10 @@ class Recording:
                 trace.write(file, masks.apply(record))
 
     def broken(self, *, allow: Iterable[str] = ()) -> list[Violation]:
-        """Return the violations, but for those of requirements that may be broken.
+        """Return the violations of requirements that must not be broken.
 
         Args:
-            allow: ids of requirements; `*` stands for any part of an id.
+            allow: ids of requirements that may be broken; `*` matches any part of an id.
         """
         patterns = tuple(allow)
         return [
@@ -138,7 +148,7 @@ def _as_json(data: bytes) -> tuple[msgspec.Raw | None, str | None]:
     return msgspec.Raw(data), None
 
 
-def _single(message: Any) -> Iterator[Any]:
+def _split_batch(message: object) -> Iterator[object]:
     if isinstance(message, list):
         yield from message
     else:
@@ -159,3 +169,44 @@ def _report(violations: tuple[Violation, ...]) -> str:
                     evidence = violation.evidence
                     lines.append(f"    message {violation.number or '?'}: {evidence}")
     return "\n".join(lines)
+
+
+# -- files, readable by their owner only
+
+
+def open_private(path: str | PathLike[str]) -> IO[bytes]:
+    """Open a file for writing; a new file can be read by its owner only."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY
+    return os.fdopen(os.open(path, flags, _PRIVATE), "wb")
+
+
+def create_next(path: Path) -> tuple[Path, IO[bytes]]:
+    """Create a file, or if it exists the first of `name-2`, `name-3` ... that does not exist.
+
+    Creation is atomic: two processes never get the same file. A device or a pipe is opened as it
+    is.
+
+    Returns:
+        the path, and the file, open for writing and readable by its owner only.
+
+    Raises:
+        OSError: the file cannot be created.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _BINARY
+    for number in count(1):
+        chosen = path if number == 1 else path.with_name(f"{path.stem}-{number}{path.suffix}")
+        try:
+            return chosen, os.fdopen(os.open(chosen, flags, _PRIVATE), "wb")
+        except FileExistsError:
+            if number == 1 and _is_special(path):
+                return path, path.open("wb")
+        if number == _MOST:
+            break
+    raise OSError(errno.EEXIST, f"there are {_MOST} recordings already", str(path))
+
+
+def _is_special(path: Path) -> bool:
+    try:
+        return not S_ISREG(path.stat().st_mode) and not path.is_dir()
+    except OSError:  # a broken link
+        return False

@@ -1,4 +1,4 @@
-"""What a server shows of itself, as a file under version control that tests hold it to."""
+"""The surface of a server: everything that it lists, to compare with a file."""
 
 import json
 from difflib import unified_diff
@@ -9,6 +9,7 @@ import msgspec
 
 from accord import Client
 from accord.errors import AccordError, RemoteProtocolError, RequestError, RequestTimeout
+from accord.types import JsonObject
 
 METHODS: Final = {
     "tools": "tools/list",
@@ -20,13 +21,13 @@ METHODS: Final = {
 
 
 class SurfaceChanged(AssertionError):
-    """A server shows something else than the file says."""
+    """The surface of a server differs from the file."""
 
 
 class Lists(NamedTuple):
-    """What a server lists: the entries by kind, and by method the error of each list that failed.
+    """The lists of a server: entries by kind, and the error of each method that failed.
 
-    Of a list that failed the entries that came before the error are there.
+    A list that failed has the entries before the error.
     """
 
     entries: dict[str, list[Any]]
@@ -37,7 +38,7 @@ async def fetch_lists(client: Client) -> Lists:
     """Fetch every list that a server declares; one that fails does not hide the others.
 
     Raises:
-        ConnectionClosed: the server has ended.
+        ConnectionClosed: the server closed the connection.
     """
     can = client.capabilities
     lists = {
@@ -53,21 +54,21 @@ async def fetch_lists(client: Client) -> Lists:
         listed = found.entries[kind] = []
         try:
             async for entry in entries():
-                listed.append(entry)  # noqa: PERF401  # what came before an error is kept
+                listed.append(entry)  # noqa: PERF401  # keeps the entries before an error
         except (RequestError, RequestTimeout, RemoteProtocolError) as error:
             found.failed[METHODS[kind]] = error
     return found
 
 
-async def surface_of(client: Client) -> dict[str, Any]:
-    """Return all that a client sees of a server: instructions, tools, resources and prompts.
+async def surface_of(client: Client) -> JsonObject:
+    """Return everything that a server lists: instructions, tools, resources and prompts.
 
     Entries are sorted by name, so that the order of registration does not matter. Versions are left
     out: they change with every release. A list that the server answers with an error is left out;
     the member `failed` then has the code of the error by method.
     """
     lists = await fetch_lists(client)
-    surface: dict[str, Any] = {"server": client.server_info.name}
+    surface: JsonObject = {"server": client.server_info.name}
     if client.instructions is not None:
         surface["instructions"] = client.instructions
     for kind, listed in lists.entries.items():
@@ -78,7 +79,7 @@ async def surface_of(client: Client) -> dict[str, Any]:
         if not isinstance(error, RequestError):
             raise error
     if lists.failed:
-        # Not the message: it may hold a time or an address, and change every time.
+        # Not the message, which may contain a time or an address.
         surface["failed"] = {
             method: error.code
             for method, error in lists.failed.items()
@@ -87,16 +88,16 @@ async def surface_of(client: Client) -> dict[str, Any]:
     return surface
 
 
-def check_surface(surface: Any, path: str | Path, *, update: bool = False) -> None:
-    """Compare a surface with the file that says what it should be; the first time, write it.
+def check_surface(surface: object, path: str | Path, *, update: bool = False) -> None:
+    """Compare a surface with a file; write the file if it does not exist.
 
     Args:
         surface: what `surface_of` returned, or any other JSON.
         path: the file.
-        update: write the file anew, because the change is wanted.
+        update: overwrite the file, because the change is wanted.
 
     Raises:
-        SurfaceChanged: they differ; the message is the difference.
+        SurfaceChanged: they differ; the message shows the difference.
     """
     file = Path(path)
     now = json.dumps(surface, indent=2, sort_keys=True, ensure_ascii=False) + "\n"

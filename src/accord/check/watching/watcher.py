@@ -23,8 +23,8 @@ from accord.check.trace_check import decidable
 from accord.protocol.monitor import Monitor
 from accord.protocol.verdict import Verdict, VerdictName
 from accord.protocol.violation import Violation
-from accord.testing.files import create_next
 from accord.testing.masking import Masks
+from accord.testing.recording import create_next
 from accord.trace import HttpFacts, Party, Record, Transport
 
 # Bytes of copies that wait to be judged.

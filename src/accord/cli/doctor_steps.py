@@ -1,4 +1,4 @@
-"""Every step from a name to the first list of a server, each with what was asked and what came."""
+"""The steps of `accord doctor`, from DNS to the first list of the server."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ from accord.bindings.challenge import AuthChallenge, bearer_challenge
 from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type
 from accord.bindings.http_responses import explain
 from accord.bindings.quoting import quote_url
-from accord.cli.advice import in_options
+from accord.cli.connection import advise_in_options
 from accord.cli.options import spoken_revisions
 from accord.cli.token_facts import token_facts
 from accord.client import connect
@@ -43,47 +43,47 @@ if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
 
 
-Verdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
+StepVerdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 
-_SOON: Final = 14 * 86_400
-_BODY: Final = 4_096
-_ENDING: Final = 3.0
+_EXPIRES_SOON: Final = 14 * 86_400
+_BODY_LIMIT: Final = 4_096
+_END_TIMEOUT: Final = 3.0
 _ADVICE: Final = "add --oauth to obtain a token, or --bearer TOKEN"
 _METADATA: Final = frozenset({"resource metadata", "authorization server", "endpoints", "pkce"})
 _REVISION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 
 
-class Step(msgspec.Struct, kw_only=True):
-    """One step: what was asked, what came, and what to change where that is not right."""
+class DoctorStep(msgspec.Struct, kw_only=True):
+    """One step: the request, the answer, and what to change if the step is not ok."""
 
     name: str
-    verdict: Verdict
+    verdict: StepVerdict
     asked: str = ""
     came: str = ""
     change: str = ""
 
 
 class _Stopped(Exception):
-    """Nothing further can be found out."""
+    """No further step makes sense."""
 
 
-class _Error(msgspec.Struct):
+class _ErrorObject(msgspec.Struct):
     message: str = ""
     data: Any = None
 
 
-class _Refused(msgspec.Struct):
+class _ErrorResponse(msgspec.Struct):
     """The body of a refusal that is a JSON-RPC error."""
 
-    error: _Error
+    error: _ErrorObject
 
 
-class Examination:
-    """Walks from the name of a server to its first list.
+class Diagnosis:
+    """Connects to a server step by step, and keeps the result of each step.
 
     Args:
         url: of the server.
-        auth: a token, or what obtains one; None goes as far as it is possible without.
+        auth: a token, or an `OAuth` that obtains one; None skips the steps that need one.
         seconds: how long one step may take.
         report: called with each step as soon as it is done.
         headers: sent to the server with every request.
@@ -95,11 +95,11 @@ class Examination:
         *,
         auth: Auth | None = None,
         seconds: float = 10.0,
-        report: Callable[[Step], object] = lambda _step: None,
+        report: Callable[[DoctorStep], object] = lambda _step: None,
         headers: dict[str, str] | None = None,
     ) -> None:
         self.url = url
-        self.steps: list[Step] = []
+        self.steps: list[DoctorStep] = []
         self._auth = auth
         self._seconds = seconds
         self._report = report
@@ -115,7 +115,7 @@ class Examination:
 
     @property
     def is_reachable(self) -> bool:
-        """Whether the server could be talked to at all."""
+        """Whether the server could be reached at all."""
         lost = {each.name for each in self.steps if each.verdict == "failed"}
         return not lost & {"dns", "tcp", "tls"}
 
@@ -125,24 +125,24 @@ class Examination:
         return all(each.verdict != "failed" for each in self.steps)
 
     async def run(self) -> None:
-        """Take all steps, up to the first after which no other makes sense."""
+        """Take the steps in order, until one fails so that no further step makes sense."""
         steps: list[Callable[[], Awaitable[None]]] = [self._resolve, self._connect]
         if self._is_secure:
-            steps.append(self._shake_hands)
-        steps += [self._ask, self._discover, self._use]
+            steps.append(self._check_tls)
+        steps += [self._try_without_token, self._discover, self._initialize_and_list]
         try:
             for step in steps:
                 await step()
         except _Stopped:
             pass
 
-    def _note(self, name: str, verdict: Verdict, *, change: str = "", **facts: str) -> None:
-        step = Step(name=name, verdict=verdict, change=in_options(change), **facts)
+    def _add(self, name: str, verdict: StepVerdict, *, change: str = "", **facts: str) -> None:
+        step = DoctorStep(name=name, verdict=verdict, change=advise_in_options(change), **facts)
         self.steps.append(step)
         self._report(step)
 
     def _stop(self, name: str, **facts: str) -> None:
-        self._note(name, "failed", **facts)
+        self._add(name, "failed", **facts)
         raise _Stopped
 
     # -- the network
@@ -157,7 +157,7 @@ class Examination:
             change = "correct the host name, or the name server of this machine"
             return self._stop("dns", asked=asked, came=_reason(error), change=change)
         self._addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
-        return self._note("dns", "ok", asked=asked, came=", ".join(self._addresses[:4]))
+        return self._add("dns", "ok", asked=asked, came=", ".join(self._addresses[:4]))
 
     async def _connect(self) -> None:
         asked = f"a connection to port {self._port}"
@@ -171,14 +171,14 @@ class Examination:
                 continue
             writer.close()
             if refused:
-                change = "clients lose time on addresses where nothing listens"
+                change = "remove addresses where nothing listens: clients lose time on them"
                 came = "; ".join(refused)[:300]
-                return self._note("tcp", "warning", asked=asked, came=came, change=change)
-            return self._note("tcp", "ok", asked=asked, came=f"connected to {address}")
+                return self._add("tcp", "warning", asked=asked, came=came, change=change)
+            return self._add("tcp", "ok", asked=asked, came=f"connected to {address}")
         change = "start the server, open the port in the firewall, or correct the port"
         return self._stop("tcp", asked=asked, came="; ".join(refused)[:300], change=change)
 
-    async def _shake_hands(self) -> None:
+    async def _check_tls(self) -> None:
         asked = f"TLS with {self._host}"
         try:
             async with asyncio.timeout(self._seconds):
@@ -189,49 +189,49 @@ class Examination:
             change = f"serve a certificate that is valid for {self._host}, with its chain"
             return self._stop("tls", asked=asked, came=error.verify_message, change=change)
         except (OSError, TimeoutError) as error:
-            change = "is it perhaps plain HTTP on this port?"
+            change = "check the port: it may speak plain HTTP"
             return self._stop("tls", asked=asked, came=_reason(error), change=change)
         tls: Any = writer.get_extra_info("ssl_object")
         ends = ssl.cert_time_to_seconds(tls.getpeercert()["notAfter"])
         writer.close()
         days = int((ends - time.time()) / 86_400)
         came = f"{tls.version()}, certificate valid for {days} days"
-        if ends - time.time() < _SOON:
-            return self._note("tls", "warning", asked=asked, came=came, change="renew it soon")
-        return self._note("tls", "ok", asked=asked, came=came)
+        if ends - time.time() < _EXPIRES_SOON:
+            return self._add("tls", "warning", asked=asked, came=came, change="renew it soon")
+        return self._add("tls", "ok", asked=asked, came=came)
 
     # -- the server
 
-    async def _ask(self) -> None:
-        """Send `initialize` without a token and see what the server makes of it."""
-        asked = f"POST {self._format} initialize, without a token"
+    async def _try_without_token(self) -> None:
+        """Send `initialize` without a token and look at the answer."""
+        asked = f"POST {self._display_url} initialize, without a token"
         try:
             async with asyncio.timeout(self._seconds):
                 status, headers, body = await self._post()
         except (OSError, TimeoutError, ValueError, AccordError) as error:
-            change = "is it an HTTP server?"
+            change = "check the URL: this may not be an HTTP server"
             return self._stop("http", asked=asked, came=_reason(error), change=change)
         kind = media_type(headers.get("Content-Type"))
         came = explain(status, kind, body) if status >= 300 else f"HTTP {status} {kind}".strip()
         if status < 300 and kind not in ACCEPT_BOTH.split(", "):
-            change = "is it the URL of an MCP server? they often end in /mcp"
-            self._note("http", "warning", asked=asked, came=came, change=change)
+            change = "check the URL: MCP servers often end in /mcp"
+            self._add("http", "warning", asked=asked, came=came, change=change)
         elif status < 300:
-            self._note("http", "ok", asked=asked, came=f"{came}: open to every caller")
+            self._add("http", "ok", asked=asked, came=f"{came}: open to every caller")
         elif status == 401:
             self._is_protected = True
-            self._note("http", "ok", asked=asked, came=f"HTTP {status}: protected")
+            self._add("http", "ok", asked=asked, came=f"HTTP {status}: protected")
             self._read_challenge(headers.getall("WWW-Authenticate", []))
         elif status in (404, 405):
-            # It may still be of the older form; connecting will say.
+            # It may be a server of the older form; a later step finds out.
             change = "check the path; servers often use /mcp"
-            self._note("http", "warning", asked=asked, came=came, change=change)
+            self._add("http", "warning", asked=asked, came=came, change=change)
         elif 300 <= status < 400:
             place = quote_url(headers.get("Location", ""), self.url)
             change = f"use the URL that it redirects to, {place}"
-            self._note("http", "warning", asked=asked, came=came, change=change)
+            self._add("http", "warning", asked=asked, came=came, change=change)
         else:
-            self._note("http", "failed", asked=asked, came=came, change=_advice(body))
+            self._add("http", "failed", asked=asked, came=came, change=_advice(body))
         return None
 
     async def _post(self) -> "tuple[int, CIMultiDictProxy[str], bytes]":
@@ -247,7 +247,7 @@ class Examination:
         sender = AiohttpSender(HttpClientOptions(proxy=""), keeps_cookies=False)
         try:
             response = await sender.send("POST", self.url, headers, msgspec.json.encode(message))
-            body = b"" if response.status < 300 else (await response.chunk())[:_BODY]
+            body = b"" if response.status < 300 else (await response.chunk())[:_BODY_LIMIT]
             response.close()
             if opened := response.header(SESSION):
                 await _end(sender, self.url, {**headers, SESSION: opened})
@@ -264,15 +264,15 @@ class Examination:
         if self._challenge is None:
             came = values[0][:200] if values else "nothing"
             change = 'send WWW-Authenticate: Bearer resource_metadata="..."'
-            return self._note("challenge", "warning", asked=asked, came=came, change=change)
+            return self._add("challenge", "warning", asked=asked, came=came, change=change)
         named = self._challenge.resource_metadata
         came = ", ".join(f"{name}={value[:100]}" for name, value in self._challenge.params.items())
         if named is None:
             change = "name the metadata of the resource in resource_metadata"
-            return self._note(
+            return self._add(
                 "challenge", "warning", asked=asked, came=came or "Bearer", change=change
             )
-        return self._note("challenge", "ok", asked=asked, came=came)
+        return self._add("challenge", "ok", asked=asked, came=came)
 
     # -- authorization
 
@@ -280,12 +280,12 @@ class Examination:
         if not self._is_protected:
             return
         named = None if self._challenge is None else self._challenge.resource_metadata
-        policy = AddressPolicy.beside(self.url)  # that of clients
+        policy = AddressPolicy.beside(self.url)  # as clients use it
         async with GuardedSender(policy, seconds=self._seconds) as sender:
             self._resource = await self._find_resource(sender, named)
             found = await self._find_server(sender, named)
         if found is not None:
-            self._judge_server(found.server, policy)
+            self._check_server_metadata(found.server, policy)
 
     async def _find_resource(
         self, sender: GuardedSender, named: str | None
@@ -295,19 +295,19 @@ class Examination:
             found = await sender.run(find_resource_metadata(self.url, named=named))
         except FlowFailed as error:
             # Clients go on without metadata that the server did not announce.
-            verdict: Verdict = "warning" if isinstance(error, UnreadableMetadata) else "failed"
-            self._note(name, verdict, asked=error.asked, came=error.came, change=error.hint)
+            verdict: StepVerdict = "warning" if isinstance(error, UnreadableMetadata) else "failed"
+            self._add(name, verdict, asked=error.asked, came=error.came, change=error.hint)
             return None
         if found is None:
-            change = "publish it (RFC 9728); clients fall back to the way of the first revision"
-            self._note(name, "warning", asked=asked, came="none", change=change)
+            change = "publish it (RFC 9728); clients fall back to the rules of 2025-03-26"
+            self._add(name, "warning", asked=asked, came="none", change=change)
         elif not found.authorization_servers:
             change = "name at least one in authorization_servers"
             came = "metadata without authorization servers"
-            self._note(name, "failed", asked=found.url, came=came, change=change)
+            self._add(name, "failed", asked=found.url, came=came, change=change)
         else:
             came = f"{found.resource}, protected by {', '.join(found.authorization_servers)}"
-            self._note(name, "ok", asked=f"GET {found.url}", came=came)
+            self._add(name, "ok", asked=f"GET {found.url}", came=came)
         return found
 
     async def _find_server(
@@ -319,18 +319,18 @@ class Examination:
         try:
             found = await sender.run(discover(self.url, named=named))
         except FlowFailed as error:
-            self._note(name, "failed", asked=error.asked, came=error.came, change=error.hint)
+            self._add(name, "failed", asked=error.asked, came=error.came, change=error.hint)
             return None
         server = found.server
         if server.is_assumed:
             change = "publish authorization server metadata (RFC 8414)"
             came = f"no metadata; default paths such as {default_metadata(self.url).token_endpoint}"
-            self._note(name, "warning", asked=server.issuer, came=came, change=change)
+            self._add(name, "warning", asked=server.issuer, came=came, change=change)
         else:
-            self._note(name, "ok", asked=f"GET {server.url}", came=f"issuer {server.issuer}")
+            self._add(name, "ok", asked=f"GET {server.url}", came=f"issuer {server.issuer}")
         return found
 
-    def _judge_server(self, server: ServerMetadata, policy: AddressPolicy) -> None:
+    def _check_server_metadata(self, server: ServerMetadata, policy: AddressPolicy) -> None:
         asked = server.url or server.issuer
         for endpoint in (server.authorization_endpoint, server.token_endpoint):
             try:
@@ -338,45 +338,47 @@ class Examination:
             except NoResponse as error:
                 came = error.reason if endpoint else "an endpoint is missing"
                 change = error.hint or "serve authorization and token endpoint over https"
-                self._note("endpoints", "failed", asked=asked, came=came, change=change)
+                self._add("endpoints", "failed", asked=asked, came=came, change=change)
         if server.registration_endpoint is not None:
-            self._note("registration", "ok", asked=asked, came=server.registration_endpoint)
+            self._add("registration", "ok", asked=asked, came=server.registration_endpoint)
         elif server.client_id_metadata_document_supported:
-            came = "clients name themselves by the URL of their metadata"
-            self._note("registration", "ok", asked=asked, came=came)
+            came = "clients may use the URL of their metadata as client ID"
+            self._add("registration", "ok", asked=asked, came=came)
         else:
             change = "clients need OAuth(client_id=...) or --client-id, registered by hand"
             came = "no registration_endpoint"
-            self._note("registration", "warning", asked=asked, came=came, change=change)
+            self._add("registration", "warning", asked=asked, came=came, change=change)
         methods = server.code_challenge_methods_supported
         came = "not stated" if methods is None else ", ".join(methods) or "none"
         if server.refuses_pkce:
             change = "support PKCE with S256"
-            self._note("pkce", "failed", asked=asked, came=came, change=change)
+            self._add("pkce", "failed", asked=asked, came=came, change=change)
         elif methods is None and not server.is_assumed:
-            change = "state code_challenge_methods_supported: some clients refuse otherwise"
-            self._note("pkce", "warning", asked=asked, came=came, change=change)
+            change = (
+                "publish code_challenge_methods_supported: some clients refuse servers without it"
+            )
+            self._add("pkce", "warning", asked=asked, came=came, change=change)
         else:
-            self._note("pkce", "ok", asked=asked, came=came)
+            self._add("pkce", "ok", asked=asked, came=came)
 
     # -- the protocol
 
-    async def _use(self) -> None:
+    async def _initialize_and_list(self) -> None:
         failed = {each.name for each in self.steps if each.verdict == "failed"}
-        # A token that is given needs none of the metadata; one that is to be obtained does.
+        # A given token needs no metadata; obtaining one does.
         is_given = isinstance(self._auth, str | Bearer)
         if failed and not (is_given and failed <= _METADATA):
             return
         if self._is_protected and self._auth is None:
-            self._note("token", "skipped", came="none was given", change=_ADVICE)
+            self._add("token", "skipped", came="none was given", change=_ADVICE)
             for name in ("initialize", "list"):
-                self._note(name, "skipped", came="no token")
+                self._add(name, "skipped", came="no token")
             return
         if self._is_protected and isinstance(self._auth, str):
             self._read_token(self._auth)
         elif self._is_protected:
-            self._auth = _Watched(self._auth, self._read_token)
-        asked = f"initialize at {self._format}"
+            self._auth = _ShowingAuth(self._auth, self._read_token)
+        asked = f"initialize at {self._display_url}"
         try:
             connecting = connect(
                 self.url,
@@ -388,21 +390,21 @@ class Examination:
             async with connecting as client:
                 info = client.server_info
                 came = f"{info.name} {info.version}, revision {client.revision}"
-                self._note("initialize", "ok", asked=asked, came=came)
+                self._add("initialize", "ok", asked=asked, came=came)
                 await self._list(client)
         except FlowFailed as error:
             came = f"{error.step}: {error.came}"
-            self._note("token", "failed", asked=error.asked, came=came, change=error.hint)
+            self._add("token", "failed", asked=error.asked, came=came, change=error.hint)
         except AccordError as error:
             name = "list" if self.steps[-1].name == "initialize" else "initialize"
-            self._note(name, "failed", asked=asked, came=str(error))
+            self._add(name, "failed", asked=asked, came=str(error))
 
     def _read_token(self, token: str) -> None:
         asked = "the token itself, not verified here"
         facts = token_facts(token, self._resource, time.time())
-        verdict: Verdict = "warning" if facts.faults else "ok"
+        verdict: StepVerdict = "warning" if facts.faults else "ok"
         change = "; ".join(facts.faults)
-        self._note("token", verdict, asked=asked, came=facts.description, change=change)
+        self._add("token", verdict, asked=asked, came=facts.description, change=change)
 
     async def _list(self, client: Any) -> None:
         can = client.capabilities
@@ -414,27 +416,27 @@ class Examination:
             if offered is not None:
                 page = await ask()
                 count = len(getattr(page, method.partition("/")[0]))
-                return self._note("list", "ok", asked=method, came=f"{count} on the first page")
+                return self._add("list", "ok", asked=method, came=f"{count} on the first page")
         await client.ping()
-        return self._note("list", "ok", asked="ping", came="an answer; it declares nothing to list")
+        return self._add("list", "ok", asked="ping", came="an answer; it declares nothing to list")
 
     @property
-    def _format(self) -> str:
+    def _display_url(self) -> str:
         return quote_url(self.url)
 
 
-class _Watched:
-    """Shows the first token that was obtained."""
+class _ShowingAuth:
+    """Passes an auth on, and shows the first token that it obtains."""
 
     def __init__(self, inner: Any, show: Callable[[str], None]) -> None:
         self._inner = inner
         self._show = show
-        self._is_shown = False
+        self._has_shown = False
 
     async def token(self, resource_url: str) -> str | None:
         found: str | None = await self._inner.token(resource_url)
-        if found is not None and not self._is_shown:
-            self._is_shown = True
+        if found is not None and not self._has_shown:
+            self._has_shown = True
             self._show(found)
         return found
 
@@ -444,10 +446,10 @@ class _Watched:
 
 
 def _advice(body: bytes) -> str:
-    """Say what to change about a refused initialize, by what the answer says itself."""
+    """Return what to change after a refused initialize, from the error in its body."""
     offered = spoken_revisions()
     try:
-        error = msgspec.json.decode(body, type=_Refused).error
+        error = msgspec.json.decode(body, type=_ErrorResponse).error
     except (msgspec.DecodeError, ValueError, RecursionError):
         return "see the log of the server"
     named = _REVISION.findall(f"{error.message} {error.data}")
@@ -456,14 +458,14 @@ def _advice(body: bytes) -> str:
         return "see the log of the server"
     return (
         f"the server names {', '.join(spoken)}; accord speaks {', '.join(offered)}: let the server "
-        "speak one of these, or use a client of the revision that it names"
+        "speak one of these, or use a client for the revision that it names"
     )
 
 
 async def _end(sender: Sender, url: str, headers: dict[str, str]) -> None:
-    """End a session that will not be used again, if the server allows that."""
+    """End the session, which is not used again, if the server allows it."""
     with contextlib.suppress(NotSent, ConnectionCut, TimeoutError):
-        async with asyncio.timeout(_ENDING):
+        async with asyncio.timeout(_END_TIMEOUT):
             (await sender.send("DELETE", url, headers)).close()
 
 

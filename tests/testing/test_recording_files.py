@@ -1,4 +1,4 @@
-"""Files with recorded traffic: private, and never written over."""
+"""Files of recordings: readable by their owner only, and never overwritten."""
 
 import os
 import stat
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from accord.testing import Recording, files
-from accord.testing.files import create_next, open_private
+from accord.testing import Recording
+from accord.testing.recording import create_next, open_private
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def mode(path: Path) -> int:
 
 
 @pytest.mark.usefixtures("no_umask")
-def test_a_new_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
+def test_a_new_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
     with open_private(tmp_path / "a") as file:
         file.write(b"one")
     path, other = create_next(tmp_path / "b")
@@ -36,7 +36,7 @@ def test_a_new_file_is_readable_by_its_owner_alone(tmp_path: Path) -> None:
     assert [mode(each) for each in (tmp_path / "a", path, tmp_path / "c.jsonl")] == [0o600] * 3
 
 
-def test_a_file_that_exists_is_written_anew_with_its_mode(tmp_path: Path) -> None:
+def test_an_existing_file_is_overwritten_and_keeps_its_mode(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"longer than before")
     path.chmod(0o640)
@@ -45,7 +45,7 @@ def test_a_file_that_exists_is_written_anew_with_its_mode(tmp_path: Path) -> Non
     assert (path.read_bytes(), mode(path)) == (b"short", 0o640)
 
 
-def test_a_file_that_exists_is_left_alone_and_the_next_name_is_taken(tmp_path: Path) -> None:
+def test_an_existing_file_is_kept_and_the_next_name_is_used(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     names = []
     for text in (b"one", b"two", b"three"):
@@ -57,7 +57,7 @@ def test_a_file_that_exists_is_left_alone_and_the_next_name_is_taken(tmp_path: P
     assert [(tmp_path / each).read_bytes() for each in names] == [b"one", b"two", b"three"]
 
 
-def test_files_that_are_created_at_once_are_different_ones(tmp_path: Path) -> None:
+def test_files_that_are_created_at_the_same_time_differ(tmp_path: Path) -> None:
     made: list[Path] = []
 
     def create() -> None:
@@ -91,7 +91,7 @@ def test_a_named_pipe_is_written_to_as_it_is(tmp_path: Path) -> None:
     assert path == pipe
 
 
-def test_a_link_that_leads_nowhere_and_a_folder_are_not_followed(tmp_path: Path) -> None:
+def test_a_broken_link_and_a_folder_are_not_opened(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "nowhere")
     (tmp_path / "folder").mkdir()
     for name in ("link", "folder"):
@@ -101,7 +101,7 @@ def test_a_link_that_leads_nowhere_and_a_folder_are_not_followed(tmp_path: Path)
 
 
 def test_the_number_of_names_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_MOST", 2)
+    monkeypatch.setattr("accord.testing.recording._MOST", 2)
     for _ in range(2):
         create_next(tmp_path / "s")[1].close()
     with pytest.raises(OSError, match="there are 2 recordings already"):

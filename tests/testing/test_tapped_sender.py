@@ -1,4 +1,4 @@
-"""What a recording of HTTP knows, and what the monitor sees in it."""
+"""Recordings over HTTP, and what the monitor finds in them."""
 
 import asyncio
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_every_request_and_every_response_is_recorded_with_method_and_status() -
     )
 
 
-def test_secrets_are_masked_when_saved_and_nowhere_else(tmp_path: Path) -> None:
+def test_secrets_are_masked_only_when_saved(tmp_path: Path) -> None:
     recording, file = Recording(), tmp_path / "session.jsonl"
     secrets = {"Authorization": "Bearer hush", "X-Key": "psst", "X-Again": "psst"}
 
@@ -80,24 +80,24 @@ def test_a_message_on_the_wrong_stream_is_a_breach() -> None:
         while not listening:
             await asyncio.sleep(0.001)
         listening[0].event(progress(request))
-        await told.wait()
+        await reported.wait()
         server.usual(request, reply)
 
     server = RawServer(GET=listen, tools__call=call)
-    told: asyncio.Event
+    reported: asyncio.Event
 
     async def main() -> None:
-        nonlocal told
-        told = asyncio.Event()
+        nonlocal reported
+        reported = asyncio.Event()
         async with server, connected(server.url, revision="2025-06-18") as client:
-            await client.call_tool("echo", on_progress=lambda _: told.set())
+            await client.call_tool("echo", on_progress=lambda _: reported.set())
 
     with pytest.raises(ProtocolBroken) as caught:
         run(main())
     assert [each.requirement for each in caught.value.violations] == ["http.get.unrelated-messages"]
 
 
-def test_a_stream_that_is_taken_up_again_is_the_same_stream() -> None:
+def test_a_resumed_stream_is_the_same_stream() -> None:
     recording = Recording()
     asked: list[Request] = []
 
@@ -123,16 +123,16 @@ def test_a_stream_that_is_taken_up_again_is_the_same_stream() -> None:
             await client.call_tool("echo")
 
     run(main())
-    told, answered = [
+    reported, answered = [
         each.http for each in recording.records if each.message and each.sender == "server"
     ][-2:]
-    assert told is not None
+    assert reported is not None
     assert answered is not None
-    assert (told.method, answered.method) == ("POST", "GET")
-    assert told.stream == answered.stream
+    assert (reported.method, answered.method) == ("POST", "GET")
+    assert reported.stream == answered.stream
 
 
-def test_a_session_begun_anew_is_another_conversation() -> None:
+def test_a_new_session_is_another_conversation() -> None:
     recording = Recording()
 
     async def main() -> None:
@@ -149,7 +149,7 @@ def test_a_session_begun_anew_is_another_conversation() -> None:
     assert verdicts["tools.call.is-error-flag"] == "pass"
 
 
-def test_a_message_that_was_not_taken_is_a_message_once() -> None:
+def test_a_message_that_is_sent_again_is_recorded_once() -> None:
     recording = Recording()
     refused: list[Request] = []
 
@@ -203,7 +203,7 @@ def test_an_invalid_message_is_a_breach() -> None:
         run(main())
 
 
-def test_the_older_form_is_recognised_when_it_is_fallen_back_to() -> None:
+def test_falling_back_to_the_older_form_is_recorded() -> None:
     recording = Recording()
     options: Any = {"recording": recording, "revision": "2024-11-05"}
 
@@ -217,7 +217,7 @@ def test_the_older_form_is_recognised_when_it_is_fallen_back_to() -> None:
     assert recording.violations == []
 
 
-def test_a_recording_of_http_is_judged_alike_when_it_is_read(tmp_path: Path) -> None:
+def test_a_saved_recording_is_judged_like_the_live_traffic(tmp_path: Path) -> None:
     from accord.protocol.monitor import Monitor
 
     recording, file = Recording(), tmp_path / "session.jsonl"
