@@ -41,7 +41,7 @@ PUBLIC = frozenset({"broken", "challenged", "connected", "unattended"})
 
 PERSON = (
     "administrator|anyone|attacker|author|beginner|caller|client|developer|handler|host|listener|"
-    "maintainer|newcomer|operator|owner|peer|people|person|program|reader|reporter|server|someone|"
+    "maintainer|newcomer|one|operator|owner|peer|people|person|program|reader|reporter|server|someone|"
     "stranger|subscriber|those|user|visitor"
 )
 PATTERNS = {

@@ -113,7 +113,7 @@ def test_the_report_has_the_requested_format(accord):
             ("--examples", "0", *loose("good")),
             "'0' is not a number of examples, expected 1 or more",
         ),
-        (("--tool", "counts", *loose("good")), "there is no tool counts; there are count"),
+        (("--tool", "counts", *loose("good")), "unknown tool counts; the server has count"),
         (("--format", "poem", *loose("good")), "unknown format 'poem'; known: text, json, junit"),
         (("--cases", "none.toml", *loose("good")), "none.toml: No such file or directory"),
         (("--transport", "memory", *loose("good")), "a command is reached over stdio"),

@@ -199,7 +199,7 @@ def test_an_invalid_message_is_a_breach() -> None:
             with pytest.raises(Exception, match="tools/call"):
                 await client.call_tool("echo")
 
-    with pytest.raises(ProtocolBroken, match="no message"):
+    with pytest.raises(ProtocolBroken, match="a malformed message"):
         run(main())
 
 
