@@ -4,14 +4,14 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: run test lint core rest foreign thorough bench fuzz release-check format clean
+.PHONY: run test lint core rest foreign coverage thorough bench fuzz release-check format clean
 
 run: .venv/ready
 	@$(BIN)/python examples/tour.py
 
 # Fast parts first, so that a mistake shows in seconds: the pure core with its coverage, then what
 # talks to processes and sockets and mostly waits for them, last the foreign peers.
-CORE := $(wildcard tests/test_*.py) $(addprefix tests/,protocol types bindings)
+CORE := $(wildcard tests/test_*.py) $(addprefix tests/,protocol types bindings json_schema)
 REST := $(filter-out $(CORE) tests/support tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 
 test: .venv/ready
@@ -36,7 +36,7 @@ lint: .venv/ready
 core: .venv/ready
 	$(BIN)/coverage erase
 	$(BIN)/pytest -q -n 2 --cov --cov-report= $(CORE) $(call second_look,$(BIN)/pytest,$(CORE))
-	$(BIN)/coverage report --precision=2 --fail-under=99.9 --include='src/accord/protocol/*,src/accord/types/*'
+	$(BIN)/python tools/coverage_gate.py protocol bindings types json_schema
 
 rest: .venv/ready
 	$(BIN)/pytest -q -n 5 --dist worksteal $(REST) $(call second_look,$(BIN)/pytest,$(REST))
@@ -45,10 +45,17 @@ foreign: .venv-interop/ready
 	.venv-interop/bin/pytest -q -n 2 --dist loadgroup interop \
 		$(call second_look,.venv-interop/bin/pytest,interop)
 
-# What takes long and changes seldom: every example on every transport, more foreign peers.
+# Every layer, child processes included. Not part of `test`: measuring children takes twice the time.
+coverage: .venv/ready
+	$(BIN)/coverage erase
+	$(BIN)/pytest -q -n 4 --dist worksteal --cov --cov-report= $(CORE) $(REST)
+	$(BIN)/python tools/coverage_gate.py
+
+# What takes long and changes seldom: every example on every transport, all foreign peers, coverage.
 thorough: .venv/ready .venv-interop/ready
 	$(BIN)/pytest -q -n 2 -m thorough $(REST)
-	.venv-interop/bin/pytest -q -m thorough interop
+	.venv-interop/bin/pytest -q -n 2 --dist loadgroup -m "thorough or not thorough" interop
+	@$(MAKE) --no-print-directory coverage
 
 bench: .venv-bench/ready
 	@status=0; for part in core start judging compare auth \
