@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.bindings.addresses import client_network, host_fault
+from accord.bindings.addresses import address_kind, client_network, host_fault, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -45,3 +45,37 @@ def test_a_host_is_a_name_or_a_canonical_address(host, fault):
 )
 def test_an_ipv6_network_of_one_customer_counts_as_one_source(address, source):
     assert client_network(address) == source
+
+
+@pytest.mark.parametrize(
+    ("host", "is_ours"),
+    [
+        ("localhost", True),
+        ("LOCALHOST.", True),
+        ("app.localhost", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("10.0.0.1", False),
+        ("example.com", False),
+    ],
+)
+def test_a_loopback_host_is_a_name_or_an_address(host, is_ours):
+    assert is_loopback(host) is is_ours
+
+
+@pytest.mark.parametrize(
+    ("address", "kind"),
+    [
+        ("93.184.216.34", "public"),
+        ("10.0.0.1", "private"),
+        ("127.0.0.1", "loopback"),
+        ("169.254.169.254", "link-local"),
+        ("224.0.0.1", "unusable"),
+        ("fe80::1%eth0", "link-local"),
+        ("::ffff:127.0.0.1", "loopback"),
+        ("64:ff9b::7f00:1", "loopback"),
+        ("2606:4700::1111", "public"),
+    ],
+)
+def test_an_address_counts_by_where_it_leads(address, kind):
+    assert address_kind(address) == kind

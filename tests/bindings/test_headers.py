@@ -81,3 +81,16 @@ def test_the_most_specific_range_of_an_accept_header_decides(accept, takes_json,
 def test_content_types_have_a_type_and_perhaps_a_charset(content_type, kind, charset):
     assert headers.media_type(content_type) == kind
     assert headers.charset(content_type) == charset
+
+
+def test_facts_are_shown_without_the_values_of_headers():
+    facts = headers.RequestFacts(headers={"x-key": "hush"}, peer=("10.0.0.1", 9))
+    assert repr(facts) == "<RequestFacts of ('10.0.0.1', 9): x-key>"
+
+
+@pytest.mark.parametrize("with_secrets", [True, False])
+def test_credentials_are_decoded_only_if_nothing_has_checked_them(with_secrets):
+    given = [(b"x-team", b"red"), (b"authorization", b"Bearer t")]
+    decoded = headers.decode_headers(given, with_secrets=with_secrets)
+    assert decoded["x-team"] == "red"
+    assert ("authorization" in decoded) is with_secrets

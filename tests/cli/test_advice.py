@@ -40,7 +40,10 @@ def test_parameters_are_replaced_by_options(message, expected):
 
 def hints():
     """Return the texts of the sources that name parameters of the library."""
-    places = [*(SOURCES / "auth").glob("*.py"), SOURCES / "transports" / "http" / "client" / "auth.py"]
+    places = [
+        *(SOURCES / "auth").glob("*.py"),
+        SOURCES / "transports" / "http" / "client" / "auth.py",
+    ]
     for place in places:
         tree = ast.parse(place.read_text())
         parts = {id(part) for node in ast.walk(tree) for part in getattr(node, "values", ())}

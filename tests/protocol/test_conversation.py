@@ -632,3 +632,23 @@ def test_a_conversation_is_not_blank_after_a_request_or_a_cancellation(sender):
     conversation.apply(ask(sender, 2, "ping"))
     conversation.apply(tell(conversation, sender, "cancelled", {"requestId": 2}))
     assert not conversation.is_blank
+
+
+def test_a_request_without_a_record_gets_an_exchange():
+    step = walk(3).step(CLIENT, Frame("2.0", 7, "ping"))
+    assert (step.exchange.id, step.exchange.name) == (7, "ping")
+
+
+@pytest.mark.requirement("jsonrpc.request.answered")
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_second_answer_is_judged_by_the_caller_that_may_refuse_it(is_refused):
+    conversation = walk(3)
+    exchange = ask(CLIENT, 7, "ping").exchange
+    found = []
+
+    def refuse(violations):
+        found.extend(violations)
+        return is_refused
+
+    conversation.reply(exchange, t.EmptyResult(), refuse)
+    assert requirements(found)[0] == "jsonrpc.request.answered"

@@ -953,6 +953,12 @@ def test_a_message_that_cannot_be_narrowed_was_not_sent():
     pair.server.notify("notifications/progress", t.ProgressParams(1, 2))
 
 
+def test_a_notification_that_the_revision_cannot_express_raises():
+    pair = opened("2024-11-05")
+    with pytest.raises(LocalProtocolError, match="request_id is required in 2024-11-05"):
+        pair.client.notify("notifications/cancelled", t.CancelledParams())
+
+
 # Batches
 
 

@@ -342,7 +342,7 @@ class Conversation:
         if self.memory is not None:
             from accord.protocol.rules.body.learning import learn
 
-            learn(step, self)
+            learn(step, self, self.memory)
 
     def _open(self, exchange: Exchange) -> None:
         """Open an exchange; of two under one id the first stays, so its caller gets the answer."""

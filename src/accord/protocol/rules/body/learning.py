@@ -21,11 +21,8 @@ VERSIONS: Final = "lifecycle.version.client-sends-supported"
 """The name of the fact with the version that was asked for and the one that was answered."""
 
 
-def learn(step: Step, conversation: Conversation) -> None:
+def learn(step: Step, conversation: Conversation, memory: Memory) -> None:
     """Note what later messages are judged by."""
-    memory = conversation.memory
-    if memory is None:
-        return
     learn_tasks(step, memory)
     learn_rounds(step, memory)
     learn_subscriptions(step, conversation)
