@@ -10,14 +10,13 @@ run: .venv/ready
 	@$(BIN)/python examples/tour.py
 
 # Fast parts first, so that a mistake shows in seconds: the pure core with its coverage, then what
-# talks to processes and sockets and mostly waits for them, last the foreign peers.
+# talks to processes and sockets beside the foreign peers: both mostly wait.
 CORE := $(wildcard tests/test_*.py) $(addprefix tests/,protocol types bindings json_schema)
 REST := $(filter-out $(CORE) tests/support tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
 
 test: .venv/ready
 	@$(MAKE) --no-print-directory -j 2 lint core .venv-interop/ready
-	@$(MAKE) --no-print-directory rest
-	@$(MAKE) --no-print-directory foreign
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target rest foreign
 
 # A test that fails while both cores are busy gets a second look, alone. What fails twice fails; what
 # passes then is named all the same: it is unsteady, and worth a look of ours. Where a whole file
@@ -39,7 +38,7 @@ core: .venv/ready
 	$(BIN)/python tools/coverage_gate.py protocol bindings types json_schema
 
 rest: .venv/ready
-	$(BIN)/pytest -q -n 5 --dist worksteal $(REST) $(call second_look,$(BIN)/pytest,$(REST))
+	$(BIN)/pytest -q -n 4 --dist worksteal $(REST) $(call second_look,$(BIN)/pytest,$(REST))
 
 foreign: .venv-interop/ready
 	.venv-interop/bin/pytest -q -n 2 --dist loadgroup interop \
