@@ -38,7 +38,7 @@ core: .venv/ready
 	$(BIN)/python tools/coverage_gate.py protocol bindings types json_schema
 
 rest: .venv/ready
-	$(BIN)/pytest -q -n 4 --dist worksteal $(REST) $(call second_look,$(BIN)/pytest,$(REST))
+	$(BIN)/pytest -q -n 6 --dist worksteal $(REST) $(call second_look,$(BIN)/pytest,$(REST))
 
 foreign: .venv-interop/ready
 	.venv-interop/bin/pytest -q -n 2 --dist loadgroup interop \

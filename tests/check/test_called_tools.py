@@ -1,16 +1,17 @@
 """Which tools `accord check server` and `accord test` call, seen from inside the server."""
 
+import atexit
 import json
-import os
-import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from accord import Server
 from accord.check.probing.tool_calls import split_name, tool_refusal
+from support.command_line import CommandLine
 from support.http_server import serving
 
 
@@ -50,17 +51,16 @@ COMMANDS = {
 }
 
 
-def run(command, target, tools=None, log=None, **settings):
-    env = {**os.environ, "TOOLS": json.dumps(tools), "LOG": str(log)}
-    return subprocess.run(
-        [sys.executable, "-m", "accord.cli.main", *command, str(target)],
-        capture_output=True,
-        encoding="utf-8",
-        timeout=170,
-        env=env,
-        check=False,
-        **settings,
-    )
+@cache
+def command_line():
+    made = CommandLine()
+    atexit.register(made.close)
+    return made
+
+
+def run(command, target, tools=None, log=None, cwd=None):
+    env = {"TOOLS": json.dumps(tools), "LOG": str(log)}
+    return command_line().run([*command, target], cwd=cwd, env=env)
 
 
 def calls_in(log):

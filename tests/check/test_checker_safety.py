@@ -10,6 +10,7 @@ from accord.check.probing.subject import Subject
 from accord.check.rendering.json import as_json
 from accord.check.scenarios.server._http_requests import discover
 from accord.check.server_check import ServerPlan, check_server
+from accord.testing import run_in_virtual_time
 from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 from check.mutants.protected import OTHER, OWN, protected
 from support.http_server import free_port, serving
@@ -169,11 +170,11 @@ def test_a_token_that_the_server_repeats_is_not_in_the_report():
         web.body = body
 
     async def run():
-        async with protected(hook)() as subject, asyncio.timeout(170):
+        async with protected(hook)() as subject, asyncio.timeout(1700):
             return await check_server(
                 subject, ServerPlan(revisions=[NEW], only=["jsonrpc", "auth"])
             )
 
-    shown = as_json(asyncio.run(run()))
+    shown = as_json(run_in_virtual_time(run()))
     assert "(secret)" in shown
     assert OWN not in shown

@@ -160,7 +160,9 @@ def test_requirements_that_an_example_leaves_untried_are_listed(form, more):
     assert names(found) == expected(report, UNTRIED_EXAMPLE | more), found
 
 
-@pytest.mark.parametrize("form", ["stdio", "http", pytest.param("sse", marks=THOROUGH)])
+@pytest.mark.parametrize(
+    "form", ["http", pytest.param("stdio", marks=THOROUGH), pytest.param("sse", marks=THOROUGH)]
+)
 def test_requirements_that_a_complete_server_leaves_untried_are_listed(form):
     report = checked(COMPLETE, form)
     assert alarms(report) == {}

@@ -13,6 +13,7 @@ from accord.check.server_check import ServerPlan, check_server
 from accord.errors import ConnectFailed
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import REVISIONS
+from accord.testing import run_in_virtual_time
 from check.mutants.everything import server
 from check.mutants.foundation import Between, all_mutants, in_memory
 from check.mutants.process import awkward
@@ -192,12 +193,12 @@ def test_the_evidence_is_the_request_and_its_wrong_answer_alone(name, proof):
     mutant = MUTANTS[name]
 
     async def run():
-        async with mutant.making() as subject, asyncio.timeout(170):
+        async with mutant.making() as subject, asyncio.timeout(1700):
             return await check_server(
                 subject, ServerPlan(revisions=[mutant.revision], only=[mutant.id])
             )
 
-    (result,) = asyncio.run(run()).results
+    (result,) = run_in_virtual_time(run()).results
     shown = [each.message for each in result.evidence if each.message]
     assert len(shown) == len(proof), shown
     for text, part in zip(shown, proof, strict=True):
@@ -282,10 +283,10 @@ def test_a_server_that_hangs_gets_a_verdict_and_less_patience_from_then_on():
         wire.from_client = from_client
 
     async def run():
-        async with in_memory(hook, patience=3)() as subject, asyncio.timeout(170):
+        async with in_memory(hook, patience=3)() as subject, asyncio.timeout(1700):
             return await check_server(subject, ServerPlan(revisions=[NEW]))
 
-    results = by_id(asyncio.run(run()))
+    results = by_id(run_in_virtual_time(run()))
     assert results["jsonrpc.request.answered"].verdict == "fail"
     assert len(results) > 200
 
