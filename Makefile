@@ -4,27 +4,36 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: run test lint core rest foreign coverage thorough bench fuzz release-check format clean
+.PHONY: run test lint core check wire tools pure foreign coverage thorough bench fuzz release-check format clean
 
 run: .venv/ready
 	@$(BIN)/python examples/tour.py
 
 # Fast parts first, so that a mistake shows in seconds: the pure core with its coverage, then what
-# talks to processes and sockets beside the foreign peers: both mostly wait.
+# talks to processes and sockets beside the foreign peers: these mostly wait. Each group is a run of
+# its own, since every worker of a run collects all its tests.
 CORE := $(wildcard tests/test_*.py) $(addprefix tests/,protocol types bindings json_schema)
-REST := $(filter-out $(CORE) tests/support tests/__pycache__,$(patsubst %/,%,$(wildcard tests/*/)))
+PURE := $(addprefix tests/,interaction server schema properties runtime stores auth)
+WIRE := $(addprefix tests/,transports http)
+TOOLS := $(addprefix tests/,cli client testing examples)
+CHECK := tests/check
+REST := $(PURE) $(WIRE) $(TOOLS) $(CHECK)
+GROUPS := check wire tools pure foreign
 
 test: .venv/ready
 	@$(MAKE) --no-print-directory -j 2 lint core .venv-interop/ready
-	@$(MAKE) --no-print-directory -j 2 --output-sync=target rest foreign
+	@$(MAKE) --no-print-directory -j 5 --output-sync=target $(GROUPS)
 
 # A test that fails while both cores are busy gets a second look, alone. What fails twice fails; what
 # passes then is named all the same: it is unsteady, and worth a look of ours. Where a whole file
 # failed, before its tests were known (no `::` in the name of what failed), no others have run.
-FAILED := .pytest_cache/v/cache/lastfailed
-second_look = || { test $$? -eq 1 && ! grep -v :: $(FAILED) | grep -q true && \
+# $(call run,NAME,PYTEST,TESTS,OPTIONS)
+define run
+$(2) -q -o cache_dir=.pytest_cache/$(1) $(4) $(3) || { test $$? -eq 1 && \
+	! grep -v :: .pytest_cache/$(1)/v/cache/lastfailed | grep -q true && \
 	echo "A second look at what failed, one at a time:" && \
-	$(1) --last-failed --last-failed-no-failures none --verbose $(2); }
+	$(2) -o cache_dir=.pytest_cache/$(1) --last-failed --last-failed-no-failures none --verbose $(3); }
+endef
 
 lint: .venv/ready
 	$(BIN)/ruff format --check .
@@ -33,16 +42,24 @@ lint: .venv/ready
 	$(BIN)/mypy
 
 core: .venv/ready
-	$(BIN)/coverage erase
-	$(BIN)/pytest -q -n 2 --cov --cov-report= $(CORE) $(call second_look,$(BIN)/pytest,$(CORE))
-	$(BIN)/python tools/coverage_gate.py protocol bindings types json_schema
+	@$(BIN)/coverage erase
+	@$(call run,core,$(BIN)/pytest,$(CORE),-n 2 --cov --cov-report=)
+	@$(BIN)/python tools/coverage_gate.py protocol bindings types json_schema
 
-rest: .venv/ready
-	$(BIN)/pytest -q -n 6 --dist worksteal $(REST) $(call second_look,$(BIN)/pytest,$(REST))
+check: .venv/ready
+	@$(call run,check,$(BIN)/pytest,$(CHECK),-n 3 --dist worksteal)
+
+wire: .venv/ready
+	@$(call run,wire,$(BIN)/pytest,$(WIRE),-n 2 --dist worksteal)
+
+tools: .venv/ready
+	@$(call run,tools,$(BIN)/pytest,$(TOOLS),-n 2 --dist worksteal)
+
+pure: .venv/ready
+	@$(call run,pure,$(BIN)/pytest,$(PURE))
 
 foreign: .venv-interop/ready
-	.venv-interop/bin/pytest -q -n 2 --dist loadgroup interop \
-		$(call second_look,.venv-interop/bin/pytest,interop)
+	@$(call run,foreign,.venv-interop/bin/pytest,interop,-n 2 --dist loadgroup)
 
 # Every layer, child processes included. Not part of `test`: measuring children takes twice the time.
 coverage: .venv/ready

@@ -162,7 +162,14 @@ def test_plan_refuses_formats_other_than_text_and_json():
     assert "text or json, not html" in done.stderr
 
 
-@pytest.mark.parametrize("form", ["text", "json", "markdown", "html"])
+@pytest.mark.parametrize(
+    "form",
+    [
+        "text",
+        "json",
+        *(pytest.param(each, marks=pytest.mark.thorough) for each in ("markdown", "html")),
+    ],
+)
 def test_the_report_names_the_tools_that_were_called_and_those_that_were_not(form, tmp_path):
     log = tmp_path / "log"
     tools = {"get_user": None, "add_user": None}
