@@ -22,7 +22,7 @@ GROUPS := check wire tools pure foreign
 
 test: .venv/ready
 	@$(MAKE) --no-print-directory -j 2 lint core .venv-interop/ready
-	@$(MAKE) --no-print-directory -j 5 --output-sync=target $(GROUPS)
+	@$(MAKE) --no-print-directory -j 4 --output-sync=target $(GROUPS)
 
 # A test that fails while both cores are busy gets a second look, alone. What fails twice fails; what
 # passes then is named all the same: it is unsteady, and worth a look of ours. Where a whole file
@@ -47,7 +47,7 @@ core: .venv/ready
 	@$(BIN)/python tools/coverage_gate.py protocol bindings types json_schema
 
 check: .venv/ready
-	@$(call run,check,$(BIN)/pytest,$(CHECK),-n 3 --dist worksteal)
+	@$(call run,check,$(BIN)/pytest,$(CHECK),-n 2 --dist worksteal)
 
 wire: .venv/ready
 	@$(call run,wire,$(BIN)/pytest,$(WIRE),-n 2 --dist worksteal)
@@ -56,7 +56,7 @@ tools: .venv/ready
 	@$(call run,tools,$(BIN)/pytest,$(TOOLS),-n 2 --dist worksteal)
 
 pure: .venv/ready
-	@$(call run,pure,$(BIN)/pytest,$(PURE))
+	@$(call run,pure,$(BIN)/pytest,$(PURE),-n 2 --dist worksteal)
 
 foreign: .venv-interop/ready
 	@$(call run,foreign,.venv-interop/bin/pytest,interop,-n 2 --dist loadgroup)
