@@ -327,7 +327,8 @@ class Workers:
         )
 
     def _describe_holders(self) -> str:
-        counts = Counter(job.name for job in self._working)
+        # Sorted, since threads start in any order.
+        counts = Counter(sorted(job.name for job in self._working))
         unwanted = Counter(job.name for job in self._working if job.given_up_at is not None)
         parts = [
             f"{name} ({count} calls{f', {unwanted[name]} cancelled' if unwanted[name] else ''})"
