@@ -3,7 +3,7 @@
 import pytest
 
 from accord.auth.authorization_server.deployment import Deployment, check_issuer
-from accord.auth.authorization_server.messages import OAuthRefusal
+from accord.auth.authorization_server.models import OAuthRefusal
 
 ISSUER = "https://auth.example/login"
 DESK = "https://desk.example/mcp"

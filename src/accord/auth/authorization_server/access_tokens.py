@@ -3,8 +3,9 @@
 import asyncio
 import json
 import time
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
+from accord.auth.authorization_server.models import AuthorizationServerSettings
 from accord.auth.authorization_server.secrets import new_secret
 from accord.auth.authorization_server.store import Store, StoredKey
 from accord.auth.jwks import require_jwt
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from accord.auth.authorization_server.endpoints import Endpoints
 
-Algorithm: TypeAlias = Literal["ES256", "RS256"]
 # Longer than a verifier's tolerance for clocks that differ.
 _SKEW: Final = 120.0
 _RSA_BITS: Final = 2048
@@ -35,20 +35,14 @@ _CLAIMS: Final = ("iss", "sub", "aud", "exp", "iat", "client_id", "grant")
 class SigningKeys:
     """Signs and verifies with the keys of a store.
 
-    Args:
-        store: where they are kept.
-        algorithm: of keys that are made from now on.
-        rotate_after: seconds after which a key is replaced.
-        access_ttl: seconds that a key is published after it signed its last token.
+    A key is published as long as the last token that it signed may be valid.
     """
 
-    def __init__(
-        self, store: Store, *, algorithm: Algorithm, rotate_after: float, access_ttl: float
-    ) -> None:
+    def __init__(self, store: Store, settings: AuthorizationServerSettings) -> None:
         self._store = store
-        self._algorithm = algorithm
-        self._rotate_after = rotate_after
-        self._kept_for = access_ttl + _SKEW
+        self._algorithm = settings.algorithm
+        self._rotate_after = settings.key_ttl
+        self._kept_for = settings.access_ttl + _SKEW
         self._jwt = require_jwt("an authorization server")
         self._loaded: dict[str, PrivateKey] = {}
 
@@ -186,15 +180,12 @@ class OwnTokenVerifier:
         """Return the principal of a token; None for an invalid token."""
         digest = token_digest(token)
         known = self._memory.find(digest)
-        if known is None:
+        principal = None if known is None else known[0]
+        if principal is None:
             principal = await asyncio.to_thread(self.read_principal, token, time.time())
             if principal is None:
                 return None
             self._memory.keep(digest, principal, _REMEMBERED)
-        else:
-            principal = known[0]
-        if principal is None:
-            return None
         return None if await self._revoked.has(principal.claims["grant"]) else principal
 
     def read_principal(self, token: str, now: float) -> Principal | None:

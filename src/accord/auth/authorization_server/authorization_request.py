@@ -10,9 +10,12 @@ from typing import Final
 
 import msgspec
 
-from accord.auth.authorization_server.messages import OAuthRefusal
-from accord.auth.authorization_server.models import AUTHORIZATION_CODE, RegisteredClient
-from accord.auth.authorization_server.settings import AuthorizationServerSettings
+from accord.auth.authorization_server.models import (
+    AUTHORIZATION_CODE,
+    AuthorizationServerSettings,
+    OAuthRefusal,
+    RegisteredClient,
+)
 from accord.auth.urls import is_loopback_url, is_same_redirect, is_same_resource, with_query
 
 _CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")

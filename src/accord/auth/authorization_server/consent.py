@@ -5,7 +5,6 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.auth.authorization_server.attempts import Attempts
 from accord.auth.authorization_server.authorization_request import (
     ConsentRequest,
     RedirectedRefusal,
@@ -18,19 +17,18 @@ from accord.auth.authorization_server.authorization_request import (
 from accord.auth.authorization_server.clients import Clients
 from accord.auth.authorization_server.grants import Grants
 from accord.auth.authorization_server.login import Logins
-from accord.auth.authorization_server.messages import (
-    OAuthRefusal,
-    OAuthResponse,
-    Request,
-    parse_form,
-    redirect,
-)
 from accord.auth.authorization_server.models import (
     DEVICE_CODE,
     AuthorizationCode,
+    AuthorizationServerSettings,
     DeviceRequest,
+    OAuthRefusal,
+    OAuthResponse,
     RegisteredClient,
+    Request,
     StoredGrant,
+    parse_form,
+    redirect,
 )
 from accord.auth.authorization_server.pages import (
     ConsentQuestion,
@@ -40,8 +38,7 @@ from accord.auth.authorization_server.pages import (
     fault_page,
     leaving_page,
 )
-from accord.auth.authorization_server.secrets import digest, new_secret
-from accord.auth.authorization_server.settings import AuthorizationServerSettings
+from accord.auth.authorization_server.secrets import Attempts, digest, new_secret
 from accord.auth.authorization_server.store import Store
 from accord.auth.urls import is_loopback_url
 

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.auth.authorization_server.endpoints import AUTHORIZATION_SERVER, OPENID, PATHS
-from accord.auth.authorization_server.messages import FORWARDED, OAuthRefusal
+from accord.auth.authorization_server.models import FORWARDED, OAuthRefusal
 from accord.auth.guard import Scope, local_path
 from accord.auth.urls import (
     canonical_http_url,

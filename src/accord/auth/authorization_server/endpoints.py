@@ -5,28 +5,23 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.auth.authorization_server.access_tokens import SigningKeys
-from accord.auth.authorization_server.attempts import Attempts
-from accord.auth.authorization_server.clients import (
-    Clients,
-    authenticate_client,
-    presented_client_id,
-)
+from accord.auth.authorization_server.clients import Clients
 from accord.auth.authorization_server.consent import Consent
 from accord.auth.authorization_server.grants import Grants
-from accord.auth.authorization_server.messages import (
-    OAuthRefusal,
-    OAuthResponse,
-    Request,
-    json_response,
-)
 from accord.auth.authorization_server.models import (
+    AUTHENTICATION_METHODS,
     AUTHORIZATION_CODE,
     CLIENT_CREDENTIALS,
     DEVICE_CODE,
     REFRESH_TOKEN,
+    AuthorizationServerSettings,
+    OAuthRefusal,
+    OAuthResponse,
     RegisteredClient,
+    Request,
+    json_response,
 )
-from accord.auth.authorization_server.settings import AuthorizationServerSettings
+from accord.auth.authorization_server.secrets import Attempts
 from accord.auth.authorization_server.store import Store
 from accord.bindings.addresses import client_network
 
@@ -59,7 +54,6 @@ _FAILURES: Final = 60
 _REGISTRATIONS: Final = 60
 _SWEEP: Final = 60.0
 _COUNTED: Final = ("invalid_client", "invalid_grant", "invalid_token")
-_METHODS = ["none", "client_secret_basic", "client_secret_post"]
 
 
 class Endpoints:
@@ -67,12 +61,7 @@ class Endpoints:
 
     def __init__(self, store: Store, settings: AuthorizationServerSettings) -> None:
         self.store = store
-        self.keys = SigningKeys(
-            store,
-            algorithm=settings.algorithm,
-            rotate_after=settings.key_ttl,
-            access_ttl=settings.access_ttl,
-        )
+        self.keys = SigningKeys(store, settings)
         self._settings = settings
         self._clients = Clients(store, settings)
         self._grants = Grants(store, self.keys, settings)
@@ -105,13 +94,13 @@ class Endpoints:
         if served is None:
             allowed = [verb for verb, path in self._routes if path == request.path]
             refusal = OAuthRefusal("invalid_request", "this method is not served here", status=405)
-            return _refusal_response(refusal).with_headers(("allow", ", ".join(allowed)))
+            return refusal.response.with_headers(("allow", ", ".join(allowed)))
         if request.path in _PAGES:
             return served(request, now)
         try:
             response = served(request, now)
         except OAuthRefusal as refusal:
-            response = _refusal_response(refusal)
+            response = refusal.response
         return response.with_headers(*_CORS)
 
     @contextmanager
@@ -137,12 +126,10 @@ class Endpoints:
 
         Unknown clients of one address share one count: any number of ids can be made up.
         """
-        name = presented_client_id(request.headers, form)
-        known = name is not None and self._clients.find(name) is not None
-        with self._limit_failures(
-            f"{client_network(request.address)} {name if known else ''}", now
-        ):
-            yield authenticate_client(request.headers, form, self._clients.find)
+        named = self._clients.find_presented(request, form)
+        name = "" if named is None else named.client_id
+        with self._limit_failures(f"{client_network(request.address)} {name}", now):
+            yield self._clients.authenticate(request, form)
 
     def _sweep(self, now: float) -> None:
         if now - self._swept_at >= _SWEEP:
@@ -157,7 +144,12 @@ class Endpoints:
         return json_response(document, cache=_CACHED)
 
     def _openid(self, request: Request, now: float) -> OAuthResponse:
-        return json_response(openid_configuration(request.issuer, self._settings), cache=_CACHED)
+        """Answer clients that look for OpenID discovery with the same, without ID tokens."""
+        document = authorization_server_metadata(request.issuer, self._settings) | {
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": [self._settings.algorithm],
+        }
+        return json_response(document, cache=_CACHED)
 
     def _jwks(self, request: Request, now: float) -> OAuthResponse:
         return json_response(self.keys.jwks(now), cache=_CACHED)
@@ -192,8 +184,7 @@ class Endpoints:
         if not self._settings.registration:
             raise OAuthRefusal("access_denied", "registration is turned off here", status=403)
         _count(self._registrations, request, now)
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
+        if request.media_type != "application/json":
             raise OAuthRefusal("invalid_client_metadata", "the body must be application/json")
         authorization = request.headers.get("authorization")
         with self._limit_failures(f"{client_network(request.address)} /register", now):
@@ -205,16 +196,6 @@ def _count(requests: Attempts, request: Request, now: float) -> None:
     """Count requests that need no authentication and leave something in the store."""
     if requests.reserve(client_network(request.address), now) > 0:
         raise OAuthRefusal("slow_down", "too many requests of this kind; wait a minute", status=429)
-
-
-def _refusal_response(refusal: OAuthRefusal) -> OAuthResponse:
-    document = {"error": refusal.error, "error_description": refusal.description}
-    response = json_response(document, status=refusal.status)
-    if refusal.status == 401:
-        response = response.with_headers(("www-authenticate", 'Basic realm="accord"'))
-    elif refusal.status in (429, 503):
-        response = response.with_headers(("retry-after", str(int(_WINDOW))))
-    return response
 
 
 def authorization_server_metadata(
@@ -235,8 +216,8 @@ def authorization_server_metadata(
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
         "grant_types_supported": grants,
-        "token_endpoint_auth_methods_supported": _METHODS,
-        "revocation_endpoint_auth_methods_supported": _METHODS,
+        "token_endpoint_auth_methods_supported": AUTHENTICATION_METHODS,
+        "revocation_endpoint_auth_methods_supported": AUTHENTICATION_METHODS,
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,  # auth.iss.as-advertises
     }
@@ -245,11 +226,3 @@ def authorization_server_metadata(
     if settings.registration:
         document["registration_endpoint"] = f"{base}/register"
     return document
-
-
-def openid_configuration(issuer: str, settings: AuthorizationServerSettings) -> dict[str, Any]:
-    """Return the same for clients that look for OpenID discovery; without ID tokens."""
-    return authorization_server_metadata(issuer, settings) | {
-        "subject_types_supported": ["public"],
-        "id_token_signing_alg_values_supported": [settings.algorithm],
-    }

@@ -15,18 +15,18 @@ from accord.auth.authorization_server.authorization_request import (
     choose_resource,
     choose_scopes,
 )
-from accord.auth.authorization_server.messages import OAuthRefusal
 from accord.auth.authorization_server.models import (
     AUTHORIZATION_CODE,
     CLIENT_CREDENTIALS,
     DEVICE_CODE,
     REFRESH_TOKEN,
     AuthorizationCode,
+    AuthorizationServerSettings,
+    OAuthRefusal,
     RegisteredClient,
     StoredGrant,
 )
 from accord.auth.authorization_server.secrets import digest, equal, new_secret
-from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import Store
 from accord.auth.pkce import challenge_of
 from accord.auth.urls import is_same_resource

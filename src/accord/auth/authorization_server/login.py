@@ -7,17 +7,21 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Final
 
-from accord.auth.authorization_server.attempts import Attempts
-from accord.auth.authorization_server.messages import OAuthResponse, Request, redirect
+from accord.auth.authorization_server.models import (
+    AuthorizationServerSettings,
+    OAuthResponse,
+    Request,
+    redirect,
+)
 from accord.auth.authorization_server.pages import fault_page, login_page
 from accord.auth.authorization_server.secrets import (
+    Attempts,
     digest,
     equal,
     hash_like,
     is_password,
     new_secret,
 )
-from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import Store
 from accord.auth.urls import with_query
 from accord.bindings.addresses import client_network

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -13,6 +13,7 @@ DEVICE_CODE: Final = "urn:ietf:params:oauth:grant-type:device_code"
 REFRESH_TOKEN: Final = "refresh_token"  # noqa: S105  # the name of a grant type
 
 ClientAuthentication: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post"]
+AUTHENTICATION_METHODS: Final = get_args(ClientAuthentication)
 Algorithm: TypeAlias = Literal["ES256", "RS256"]
 
 FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
@@ -20,18 +21,15 @@ FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-
 
 # Far more than any request of OAuth has.
 _FIELDS_MOST = 50
-
+# RFC 6749, sections 3.3 and 5.2, limits the characters of a scope and of a description.
+_SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 _NOT_ALLOWED: Final = re.compile(r"[^\x20-\x21\x23-\x5b\x5d-\x7e]")
-_POSITIVE: Final = (
-    "access_ttl",
-    "refresh_ttl",
-    "code_ttl",
-    "login_ttl",
-    "device_ttl",
-    "key_ttl",
-    "client_ttl",
-    "clients_most",
-)
+_RETRY: Final = {"retry_after": "60"}
+_REFUSAL_HEADERS: Final = {
+    401: {"www_authenticate": 'Basic realm="accord"'},
+    429: _RETRY,
+    503: _RETRY,
+}
 
 
 class RegisteredClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -145,8 +143,8 @@ class AuthorizationServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     is_external: bool = False
 
     def __post_init__(self) -> None:
-        for name in _POSITIVE:
-            if not getattr(self, name) > 0:
+        for name in self.__struct_fields__:
+            if name.endswith(("_ttl", "_most")) and not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)!r}, expected more than 0")
         if self.reuse_tolerance < 0:
             raise ValueError(f"reuse_tolerance is {self.reuse_tolerance!r}, expected 0 or more")
@@ -157,8 +155,7 @@ class AuthorizationServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.algorithm not in ("ES256", "RS256"):
             raise ValueError(f"algorithm is {self.algorithm!r}, expected 'ES256' or 'RS256'")
         for scope in self.scopes:
-            # RFC 6749, section 3.3, limits the characters of a scope.
-            if not scope or any(not "!" <= c <= "~" or c in '"\\' for c in scope):
+            if not _SCOPE.fullmatch(scope):
                 raise ValueError(f"scope {scope!r} has characters that are not allowed")
         unknown = set(self.default_scopes) - set(self.scopes)
         if unknown:
@@ -202,6 +199,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     subject: str | None = None
 
     @property
+    def url(self) -> str:
+        """Where browsers send this request, and the forms of its page."""
+        query = f"?{self.query}" if self.query else ""
+        return f"{self.issuer.rstrip('/')}{self.path}{query}"
+
+    @property
+    def media_type(self) -> str:
+        """The type of the body."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
     def is_secure(self) -> bool:
         """Whether browsers reach the server over HTTPS."""
         return self.issuer.startswith("https:")
@@ -226,8 +234,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             OAuthRefusal: the body is not a form.
         """
-        kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/x-www-form-urlencoded":
+        if self.media_type != "application/x-www-form-urlencoded":
             raise OAuthRefusal(
                 "invalid_request", "the body must be application/x-www-form-urlencoded"
             )
@@ -300,6 +307,12 @@ class OAuthRefusal(Exception):
     def __init__(self, error: str, description: str, *, status: int = 400) -> None:
         super().__init__(f"{error}: {description}")
         self.error = error
-        # RFC 6749, section 5.2, limits the characters of a description.
         self.description = _NOT_ALLOWED.sub("?", description)
         self.status = status
+
+    @property
+    def response(self) -> OAuthResponse:
+        """The response with this error."""
+        document = {"error": self.error, "error_description": self.description}
+        headers = _REFUSAL_HEADERS.get(self.status, {})
+        return json_response(document, status=self.status, **headers)

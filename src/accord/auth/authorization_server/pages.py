@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.auth.authorization_server.messages import OAuthResponse
+from accord.auth.authorization_server.models import OAuthResponse
 from accord.auth.urls import is_loopback_url, origin_of
 
 _STYLE: Final = """

@@ -14,22 +14,18 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from accord.auth.authorization_server.access_tokens import (
-    Algorithm,
-    OwnTokenVerifier,
-    RevokedGrants,
-)
+from accord.auth.authorization_server.access_tokens import OwnTokenVerifier, RevokedGrants
 from accord.auth.authorization_server.clients import KnownClient
 from accord.auth.authorization_server.deployment import Deployment, check_issuer, decode_headers
 from accord.auth.authorization_server.endpoints import Endpoints
-from accord.auth.authorization_server.messages import (
+from accord.auth.authorization_server.models import (
+    Algorithm,
+    AuthorizationServerSettings,
     OAuthRefusal,
     OAuthResponse,
     Request,
-    json_response,
 )
 from accord.auth.authorization_server.secrets import hash_password, is_hash
-from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import MEMORY, Store, check_store
 from accord.auth.guard import App, Guard, Receive, Scope, Send
 from accord.auth.jwks import require_jwt
@@ -47,7 +43,9 @@ _HASHED: Final = "scrypt$"
 # More than any form needs; a registration has a lower limit of its own.
 _BODY_MOST: Final = 64 * 1024
 _BODY_TIMEOUT: Final = 30.0
-_FAILED: Final = "the authorization server failed; its log says why"
+_FAILED: Final = OAuthRefusal(
+    "server_error", "the authorization server failed; its log says why", status=500
+)
 # The issuer for the current request, if it depends on the name by which a client reaches loopback.
 _ISSUER: ContextVar[str | None] = ContextVar("accord-issuer", default=None)
 
@@ -236,13 +234,13 @@ class AuthorizationServer:
             if request.method == "POST":
                 self._revoked.forget()
         except OAuthRefusal as refusal:
-            response = _refusal_response(refusal)
+            response = refusal.response
         except AuthError as error:
             log.error("%s", error)  # noqa: TRY400  # it names the file; a traceback adds nothing
-            response = _refusal_response(OAuthRefusal("server_error", _FAILED, status=500))
+            response = _FAILED.response
         except Exception:
             log.exception("the authorization server failed at %s", route)
-            response = _refusal_response(OAuthRefusal("server_error", _FAILED, status=500))
+            response = _FAILED.response
         await _send(response, send, is_head=scope["method"] == "HEAD")
 
     def _respond(self, request: Request) -> OAuthResponse:
@@ -320,11 +318,6 @@ def _login_settings(
             for name, word in users.items()
         }
     }
-
-
-def _refusal_response(refusal: OAuthRefusal) -> OAuthResponse:
-    body = {"error": refusal.error, "error_description": refusal.description}
-    return json_response(body, status=refusal.status)
 
 
 async def _run_lifespan(receive: Receive, send: Send, check: Callable[[], None]) -> None:
