@@ -159,9 +159,7 @@ class Endpoints:
     def _token(self, request: Request, now: float) -> OAuthResponse:
         form = request.form()
         with self._authenticate(request, form, now) as client:
-            given = self._grants.tokens(
-                client, form, issuer=request.issuer, resources=request.resources, now=now
-            )
+            given = self._grants.tokens(client, form, request, now)
         return json_response(given, pragma="no-cache")
 
     def _revoke(self, request: Request, now: float) -> OAuthResponse:

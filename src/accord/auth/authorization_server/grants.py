@@ -10,11 +10,6 @@ from typing import Any, Final
 import msgspec
 
 from accord.auth.authorization_server.access_tokens import SigningKeys
-from accord.auth.authorization_server.authorization_request import (
-    allowed_scopes,
-    choose_resource,
-    choose_scopes,
-)
 from accord.auth.authorization_server.models import (
     AUTHORIZATION_CODE,
     CLIENT_CREDENTIALS,
@@ -24,6 +19,7 @@ from accord.auth.authorization_server.models import (
     AuthorizationServerSettings,
     OAuthRefusal,
     RegisteredClient,
+    Request,
     StoredGrant,
 )
 from accord.auth.authorization_server.secrets import digest, equal, new_secret
@@ -46,6 +42,45 @@ class Grants:
         self._keys = keys
         self._settings = settings
 
+    def new_grant(
+        self,
+        client: RegisteredClient,
+        form: Mapping[str, str],
+        resources: tuple[str, ...],
+        *,
+        subject: str = "",
+    ) -> StoredGrant:
+        """Return the grant that a client asks for, not stored yet.
+
+        Raises:
+            OAuthRefusal: its scopes or its resource cannot be granted.
+        """
+        return StoredGrant(
+            grant_id=new_secret(16),
+            client_id=client.client_id,
+            subject=subject,
+            scopes=self._choose_scopes(form.get("scope"), client),
+            resource=_choose_resource(form.get("resource"), resources),
+        )
+
+    def _choose_scopes(self, asked: str | None, client: RegisteredClient) -> tuple[str, ...]:
+        """Return those of the requested scopes that may be granted."""
+        allowed = self._allowed_scopes(client)
+        wanted = _split_scopes(asked)
+        if not wanted:
+            return tuple(each for each in self._settings.default_scopes if each in allowed)
+        found = tuple(each for each in wanted if each in allowed)
+        if not found and self._settings.scopes:
+            raise OAuthRefusal(
+                "invalid_scope", f"none of these scopes was requested: {' '.join(allowed)}"
+            )
+        return found
+
+    def _allowed_scopes(self, client: RegisteredClient) -> tuple[str, ...]:
+        """Return all scopes that a client may ask for."""
+        may = client.scopes
+        return tuple(each for each in self._settings.scopes if may is None or each in may)
+
     def issue_code(self, code: AuthorizationCode, now: float) -> str:
         """Make an authorization code for a grant."""
         secret = new_secret()
@@ -56,13 +91,7 @@ class Grants:
         return secret
 
     def tokens(
-        self,
-        client: RegisteredClient,
-        form: Mapping[str, str],
-        *,
-        issuer: str,
-        resources: tuple[str, ...],
-        now: float,
+        self, client: RegisteredClient, form: Mapping[str, str], request: Request, now: float
     ) -> dict[str, Any]:
         """Answer a token request.
 
@@ -87,24 +116,22 @@ class Grants:
             elif kind == DEVICE_CODE:
                 grant = self._grant_by_device_code(client, form, now)
             else:
-                grant = self._grant_by_credentials(client, form, resources, now)
+                grant = self._grant_by_credentials(client, form, request.resources, now)
             if kind != CLIENT_CREDENTIALS and not self._settings.knows(grant.subject):
                 self._revoke(grant.grant_id, now)
                 raise _invalid_grant("its user may not log in here any more")
             _check_resource(form, grant)
-            return self._answer(client, grant, scopes, issuer=issuer, now=now)
+            return self._answer(client, grant, scopes, issuer=request.issuer, now=now)
 
-    def revoke(self, client: RegisteredClient, token: str, now: float) -> str | None:
-        """Revoke the grant of a token; return its id, None for an unknown token."""
+    def revoke(self, client: RegisteredClient, token: str, now: float) -> None:
+        """Revoke the grant of a token, if the token is known."""
         with self._store.transaction():
             found = self._store.refresh_token(digest(token))
             grant_id = found[0] if found is not None else self._grant_in(token, now)
             grant = None if grant_id is None else self._store.grant(grant_id)
             # A token of another client counts as unknown (RFC 7009, section 2.1).
-            if grant is None or grant.client_id != client.client_id:
-                return None
-            self._revoke(grant.grant_id, now)
-            return grant.grant_id
+            if grant is not None and grant.client_id == client.client_id:
+                self._revoke(grant.grant_id, now)
 
     def _grant_in(self, token: str, now: float) -> str | None:
         """Return the grant that an access token of ours names; it may have expired."""
@@ -192,13 +219,7 @@ class Grants:
             raise OAuthRefusal(
                 "unauthorized_client", "client_credentials needs a client with a secret"
             )
-        grant = StoredGrant(
-            grant_id=new_secret(16),
-            client_id=client.client_id,
-            subject=client.client_id,
-            scopes=choose_scopes(form.get("scope"), client, self._settings),
-            resource=choose_resource(form.get("resource"), resources),
-        )
+        grant = self.new_grant(client, form, resources, subject=client.client_id)
         self._store.add_grant(grant, now=now, expires_at=now + self._settings.access_ttl)
         return grant
 
@@ -225,7 +246,7 @@ class Grants:
     ) -> dict[str, Any]:
         settings = self._settings
         # The operator may have removed scopes since they were granted.
-        allowed = allowed_scopes(client, settings)
+        allowed = self._allowed_scopes(client)
         granted = [each for each in scopes or grant.scopes if each in allowed]
         scope = {"scope": " ".join(granted)} if granted else {}
         claims: dict[str, Any] = {
@@ -273,9 +294,26 @@ def _check_resource(form: Mapping[str, str], grant: StoredGrant) -> None:
         raise OAuthRefusal("invalid_target", f"the grant is for {grant.resource} alone")
 
 
+def _choose_resource(asked: str | None, resources: tuple[str, ...]) -> str:
+    """Return the resource that a token will be for; it need not be named if there is only one."""
+    if asked is None:
+        if len(resources) == 1:
+            return resources[0]
+        raise OAuthRefusal("invalid_target", "resource must say what the token is for")
+    for known in resources:
+        if is_same_resource(known, asked):
+            return known
+    raise OAuthRefusal("invalid_target", f"resource {asked[:200]!r} is not known here")
+
+
+def _split_scopes(asked: str | None) -> list[str]:
+    # This one asks for a refresh token; it does not permit anything by itself.
+    return [each for each in dict.fromkeys((asked or "").split()) if each != "offline_access"]
+
+
 def _narrow_scopes(asked: str | None, grant: StoredGrant) -> tuple[str, ...]:
     """Return the scopes of a new token: those granted, or fewer if the client asks for fewer."""
-    wanted = [each for each in dict.fromkeys((asked or "").split()) if each != "offline_access"]
+    wanted = _split_scopes(asked)
     if not wanted:
         return grant.scopes
     more = [each for each in wanted if each not in grant.scopes]
