@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.auth.authorization_server.deployment import Deployment, check_issuer
+from accord.auth.authorization_server.endpoints import Deployment, check_issuer
 from accord.auth.authorization_server.models import OAuthRefusal
 
 ISSUER = "https://auth.example/login"

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"
 _PATHS: Final = frozenset(
-    "/authorize /device /device_authorization /jwks /register /revoke /token".split()
+    ["/authorize", "/device", "/device_authorization", "/jwks", "/register", "/revoke", "/token"]
 )
 # Pages for users: scripts of other sites need not read them.
 _PAGES: Final = ("/authorize", "/device")

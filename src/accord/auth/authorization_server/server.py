@@ -16,8 +16,12 @@ import msgspec
 
 from accord.auth.authorization_server.access_tokens import OwnTokenVerifier, RevokedGrants
 from accord.auth.authorization_server.clients import KnownClient
-from accord.auth.authorization_server.deployment import Deployment, check_issuer, decode_headers
-from accord.auth.authorization_server.endpoints import Endpoints
+from accord.auth.authorization_server.endpoints import (
+    Deployment,
+    Endpoints,
+    check_issuer,
+    decode_headers,
+)
 from accord.auth.authorization_server.models import (
     Algorithm,
     AuthorizationServerSettings,
