@@ -38,7 +38,7 @@ from accord.auth.urls import (
     is_loopback_url,
     is_same_resource,
 )
-from accord.bindings.addresses import client_network
+from accord.bindings.addresses import LOOPBACK_HOSTS, client_network
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -327,7 +327,7 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
             raise OAuthRefusal("invalid_request", "only HTTPS is served here", status=403)
         if self.needs_loopback:
             client = scope.get("client")
-            is_near = client is None or is_loopback_host(_with_brackets(str(client[0])))
+            is_near = client is None or str(client[0]) in LOOPBACK_HOSTS
             if not is_near or any(name in headers for name in FORWARDED):
                 why = "without passwords, only users of this computer are served"
                 raise OAuthRefusal("access_denied", why, status=403)
@@ -352,7 +352,3 @@ def check_issuer(issuer: str) -> str:
 def decode_headers(scope: Scope) -> dict[str, str]:
     """Return the headers of a request; of repeated ones the last counts."""
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-
-
-def _with_brackets(address: str) -> str:
-    return f"[{address}]" if ":" in address else address

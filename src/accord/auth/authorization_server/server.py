@@ -234,7 +234,8 @@ class AuthorizationServer:
                 subject = self._authenticate(request)
                 found = await subject if inspect.isawaitable(subject) else subject
                 request = msgspec.structs.replace(request, subject=found)
-            response = await asyncio.to_thread(self._respond, request)
+            # The store may have to be opened: not on the loop.
+            response = await asyncio.to_thread(lambda: self.endpoints.respond(request, time.time()))
             if request.method == "POST":
                 self._revoked.forget()
         except OAuthRefusal as refusal:
@@ -246,10 +247,6 @@ class AuthorizationServer:
             log.exception("the authorization server failed at %s", route)
             response = _FAILED.response
         await _send(response, send, is_head=scope["method"] == "HEAD")
-
-    def _respond(self, request: Request) -> OAuthResponse:
-        return self.endpoints.respond(request, time.time())
-
 
 class ProtectedApp:
     """An authorization server and the app that it protects, as one ASGI app."""
