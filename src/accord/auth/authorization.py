@@ -11,20 +11,30 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.auth.browser import HOST, PATH, LoopbackRedirect, UserInteraction
-from accord.auth.client_identity import AuthMethod, ClientIdentity
-from accord.auth.device import DEVICE_GRANT, poll_device, start_device
+from accord.auth.client_identity import (
+    AuthMethod,
+    ClientDescription,
+    ClientIdentity,
+    new_pkce,
+    preregistered_client,
+    register,
+)
 from accord.auth.discovery import DiscoveryResult
 from accord.auth.flow import (
+    DEVICE_GRANT,
+    STEP_AUTHORIZATION,
+    STEP_DEVICE,
     AuthorizationRequest,
+    GrantRequest,
     ResourceRejected,
     TokenRefused,
     authorization_url,
     exchange_code,
+    poll_device,
     read_authorization_response,
     request_client_credentials,
+    start_device,
 )
-from accord.auth.pkce import new_pkce
-from accord.auth.registration import ClientDescription, preregistered_client, register
 from accord.auth.tokens import TokenGrant, TokenStore, stored_client_key
 from accord.errors import FlowFailed
 from accord.transports.http.client.guarded import GuardedSender
@@ -106,31 +116,23 @@ class AuthorizationAttempt:
             return await obtain()
 
     async def _obtain_by_credentials(self) -> TokenGrant:
-        client = await self._identify(["client_credentials"])
-        return await self._sender.run(
-            request_client_credentials(
-                self._found,
-                client,
-                time.time(),
-                key=self._settings.client_key,
-                scopes=self._scopes,
-                names_resource=self._names_resource,
-            )
-        )
+        asked = await self._identify(["client_credentials"])
+        return await self._sender.run(request_client_credentials(asked, time.time()))
 
-    async def _identify(self, grants: list[str]) -> ClientIdentity:
-        """Return the client of a grant that needs no redirect, registered if necessary."""
-        client = preregistered_client(self._found.server, self._description)
-        if client is not None:
-            return client
-        return await self._sender.run(
-            register(
-                self._found.server,
-                self._description,
-                redirect_uris=(),
-                grants=grants,
-                scopes=self._scopes,
+    async def _identify(self, grants: list[str]) -> GrantRequest:
+        """Return the request for a grant without redirect; its client is registered if necessary."""
+        server, described = self._found.server, self._description
+        client = preregistered_client(server, described)
+        if client is None:
+            client = await self._sender.run(
+                register(server, described, redirect_uris=(), grants=grants, scopes=self._scopes)
             )
+        return GrantRequest(
+            found=self._found,
+            client=client,
+            key=self._settings.client_key,
+            scopes=self._scopes,
+            names_resource=self._names_resource,
         )
 
     # -- a code, by way of a browser
@@ -173,7 +175,7 @@ class AuthorizationAttempt:
         # Checked as it was written: building the URL drops some of the characters to be refused.
         endpoint = self._found.server.authorization_endpoint
         if endpoint is not None:
-            self._check_page("authorization", "authorization_endpoint", endpoint)
+            self._check_page(STEP_AUTHORIZATION, "authorization_endpoint", endpoint)
         url = authorization_url(request)
         redirect.state = request.state
         params = await self._interaction.authorize(url, redirect)
@@ -256,35 +258,19 @@ class AuthorizationAttempt:
     # -- a code that the user enters on another device
 
     async def _obtain_by_device(self) -> TokenGrant:
-        found, key, scopes = self._found, self._settings.client_key, self._scopes
-        names_resource = self._names_resource
-        client = await self._identify([DEVICE_GRANT, "refresh_token"])
-        code = await self._sender.run(
-            start_device(
-                found, client, time.time(), key=key, scopes=scopes, names_resource=names_resource
-            )
-        )
-        self._check_page("device authorization", "verification_uri", code.verification_uri)
+        asked = await self._identify([DEVICE_GRANT, "refresh_token"])
+        code = await self._sender.run(start_device(asked, time.time()))
+        self._check_page(STEP_DEVICE, "verification_uri", code.verification_uri)
         self._interaction.say(f"To authorize, {code.instructions}")
         ends = time.monotonic() + min(code.expires_in, self._settings.timeout)
         while time.monotonic() + code.interval < ends:
             await asyncio.sleep(code.interval)
-            answer = await self._sender.run(
-                poll_device(
-                    code,
-                    found,
-                    client,
-                    time.time(),
-                    key=key,
-                    scopes=scopes,
-                    names_resource=names_resource,
-                )
-            )
+            answer = await self._sender.run(poll_device(code, asked, time.time()))
             if isinstance(answer, TokenGrant):
                 return answer
             code = msgspec.structs.replace(code, interval=answer)
         raise FlowFailed(
-            "device authorization",
+            STEP_DEVICE,
             asked=code.verification_uri,
             came="no authorization in time",
             hint="authorize sooner, or allow more time with OAuth(timeout=...)",
