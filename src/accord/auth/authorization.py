@@ -120,7 +120,7 @@ class AuthorizationAttempt:
         return await self._sender.run(request_client_credentials(asked, time.time()))
 
     async def _identify(self, grants: list[str]) -> GrantRequest:
-        """Return the request for a grant without redirect; its client is registered if necessary."""
+        """Return the request for a grant without a redirect, with its client, registered if new."""
         server, described = self._found.server, self._description
         client = preregistered_client(server, described)
         if client is None:

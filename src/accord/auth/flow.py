@@ -215,9 +215,7 @@ def request_client_credentials(asked: GrantRequest, now: float) -> Flow[TokenGra
     return (yield from _request_token(asked, fields, now))
 
 
-def _request_token(
-    asked: GrantRequest, fields: Mapping[str, str], now: float
-) -> Flow[TokenGrant]:
+def _request_token(asked: GrantRequest, fields: Mapping[str, str], now: float) -> Flow[TokenGrant]:
     """Ask the token endpoint for a token, with the form fields of a grant."""
     server = asked.found.server
     if server.token_endpoint is None:
@@ -412,9 +410,7 @@ def start_device(asked: GrantRequest, now: float) -> Flow[DeviceCode]:
     )
 
 
-def poll_device(
-    code: DeviceCode, asked: GrantRequest, now: float
-) -> Flow[TokenGrant | float]:
+def poll_device(code: DeviceCode, asked: GrantRequest, now: float) -> Flow[TokenGrant | float]:
     """Ask once whether the user has authorized; return the next interval if not.
 
     Raises:

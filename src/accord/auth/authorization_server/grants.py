@@ -24,7 +24,7 @@ from accord.auth.authorization_server.models import (
 )
 from accord.auth.authorization_server.secrets import digest, equal, new_secret
 from accord.auth.authorization_server.store import Store
-from accord.auth.pkce import challenge_of
+from accord.auth.client_identity import challenge_of
 from accord.auth.urls import is_same_resource
 
 _VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")

@@ -248,6 +248,7 @@ class AuthorizationServer:
             response = _FAILED.response
         await _send(response, send, is_head=scope["method"] == "HEAD")
 
+
 class ProtectedApp:
     """An authorization server and the app that it protects, as one ASGI app."""
 
