@@ -130,7 +130,7 @@ def discover(
     except UnreadableMetadata as error:
         found, unreadable = None, error
     if found is None or not found.authorization_servers:
-        server = yield from _find_atroot_url(url)
+        server = yield from _find_at_root(url)
         if unreadable is not None and server.is_assumed:
             raise unreadable
         resource = canonical_resource(url) if found is None else found.resource
@@ -231,7 +231,7 @@ def find_server_metadata(issuer: str) -> Flow[ServerMetadata]:
     raise FlowFailed(STEP_SERVER, asked=", ".join(tried)[:600], came="none of them", hint=hint)
 
 
-def _find_atroot_url(url: str) -> Flow[ServerMetadata]:
+def _find_at_root(url: str) -> Flow[ServerMetadata]:
     """Find an authorization server that is the server itself, as in 2025-03-26."""
     root = root_url(url)  # auth.discovery.base-url
     request = _get(f"{root}{_OAUTH}")

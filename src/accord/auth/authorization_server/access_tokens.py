@@ -9,6 +9,7 @@ from accord.auth.authorization_server.models import AuthorizationServerSettings
 from accord.auth.authorization_server.secrets import new_secret
 from accord.auth.authorization_server.store import Store, StoredKey
 from accord.auth.jwks import require_jwt
+from accord.auth.jwt_verifier import principal_from_claims
 from accord.auth.urls import is_loopback_url, is_same_resource
 from accord.auth.verifiers import TokenMemory, token_digest
 from accord.principal import Principal
@@ -195,14 +196,7 @@ class OwnTokenVerifier:
             return None
         if not self._is_mine(claims) or claims["exp"] <= now:
             return None
-        return Principal(
-            subject=claims["sub"],
-            client_id=claims["client_id"],
-            scopes=frozenset(claims.get("scope", "").split()),
-            issuer=claims["iss"],
-            expires_at=float(claims["exp"]),
-            claims=claims,
-        )
+        return principal_from_claims(claims)
 
     def _is_mine(self, claims: JsonObject) -> bool:
         issuer, audience = claims["iss"], claims["aud"]

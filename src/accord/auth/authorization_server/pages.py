@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.auth.authorization_server.models import OAuthResponse
-from accord.auth.urls import is_loopback_url, origin_of
+from accord.auth.urls import is_loopback_url, root_url
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1b1b1f; --soft: #55555f; --ground: #f4f4f7;
@@ -93,7 +93,7 @@ def _policy(leads_to: str | None) -> str:
         forms += " https:"
         if leads_to.startswith("http://"):
             # A policy cannot name an IPv6 address.
-            forms += " http:" if "[" in leads_to else f" {origin_of(leads_to)}"
+            forms += " http:" if "[" in leads_to else f" {root_url(leads_to)}"
     return (
         f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; "
         f"frame-ancestors 'none'; form-action {forms}"
