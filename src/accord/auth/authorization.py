@@ -145,7 +145,7 @@ class AuthorizationAttempt:
             await self._forget_client(kept)
         async with self._listen_for_redirect(kept) as redirect:
             client = kept
-            if client is None or not _is_usable_for(client, redirect.uri, self._scopes):
+            if client is None or not client.is_usable_for(redirect.uri, self._scopes):
                 client = await self._register(redirect.uri)
             request = AuthorizationRequest(
                 found=self._found,
@@ -284,9 +284,3 @@ class AuthorizationAttempt:
             came = f"a {name} that must not be opened: {error.reason}"
             asked = self._found.server.url
             raise FlowFailed(step, asked=asked, came=came, hint=error.hint) from None
-
-
-def _is_usable_for(client: ClientIdentity, uri: str, scopes: tuple[str, ...]) -> bool:
-    """Whether a client can be used for a request; otherwise another has to be registered."""
-    is_given = not client.is_registered
-    return is_given or (uri in client.redirect_uris and client.may_ask(scopes))

@@ -12,7 +12,6 @@ import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from html import escape
-from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
@@ -87,12 +86,7 @@ class LoopbackRedirect:
             await asyncio.start_server(self._serve, address, self._port, limit=_LONGEST, backlog=8)
         )
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._received.cancel()
         self._close()
 
@@ -121,11 +115,8 @@ class LoopbackRedirect:
     def _read_request(self, head: bytes) -> tuple[str, str, dict[str, str] | None]:
         line = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(line) != 3 or line[0] != "GET":
-            return (
-                "405 Method Not Allowed",
-                "This address only accepts redirects of a browser.",
-                None,
-            )
+            title = "This address only accepts redirects of a browser."
+            return "405 Method Not Allowed", title, None
         try:
             parts = urlsplit(line[1])
         except ValueError:  # such as `//[`, which begins an IPv6 address

@@ -52,9 +52,11 @@ class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
         """Whether its secret, if any, has not expired."""
         return not 0 < self.secret_expires_at <= now
 
-    def may_ask(self, scopes: Iterable[str]) -> bool:
-        """Whether it was registered for these scopes, or for no scopes in particular."""
-        return not self.scopes or set(scopes) <= set(self.scopes)
+    def is_usable_for(self, uri: str, scopes: Iterable[str]) -> bool:
+        """Whether it can be used for a request; otherwise another has to be registered."""
+        # One without scopes was registered for no scopes in particular.
+        may_ask = not self.scopes or set(scopes) <= set(self.scopes)
+        return not self.is_registered or (uri in self.redirect_uris and may_ask)
 
 
 # -- registration

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
 from functools import lru_cache, partial
 from time import time
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -59,38 +59,6 @@ _NO_METADATA: Final = msgspec.json.encode(
 _RESOURCES_MOST: Final = 16
 
 
-class GuardPolicy(Protocol):
-    """The settings of a guard; `Protected` has them."""
-
-    @property
-    def verifier(self) -> TokenVerifier:
-        """Verifies tokens."""
-
-    @property
-    def issuers(self) -> tuple[str, ...]:
-        """The authorization servers that issue tokens."""
-
-    @property
-    def public_url(self) -> str | None:
-        """Where clients reach the server."""
-
-    @property
-    def scopes(self) -> frozenset[str]:
-        """The scopes that every token must have."""
-
-    @property
-    def scopes_supported(self) -> tuple[str, ...]:
-        """The scopes that clients may ask for."""
-
-    @property
-    def resource_name(self) -> str | None:
-        """The name of the server, for users."""
-
-    @property
-    def documentation(self) -> str | None:
-        """The URL of a page about the server."""
-
-
 class _Resource(msgspec.Struct, frozen=True):
     """One endpoint as its clients reach it: its URL, its metadata, its verifier."""
 
@@ -123,7 +91,7 @@ class Guard:
     def __init__(
         self,
         app: App,
-        protection: GuardPolicy,
+        protection: "Protected",
         *,
         path: str = "/mcp",
         public_url: str | None = None,
@@ -138,7 +106,7 @@ class Guard:
         self._resources: dict[str, _Resource] = {}
         self._required = protection.scopes
         # Metadata has to name an authorization server (auth.prm.lists-as).
-        self._has_metadata: bool = getattr(protection, "has_metadata", True)
+        self._has_metadata = protection.has_metadata
         self._other_paths: Mapping[str, str] = getattr(app, "resource_paths", None) or {}
         self._public = None
         if self.public_url is not None:
@@ -317,7 +285,7 @@ class Guard:
             protection = self.protection
             body = resource.resource_metadata(
                 target.resource,
-                protection.issuers,
+                self._issuers(scope),
                 scopes=protection.scopes_supported,
                 name=protection.resource_name,
                 documentation=protection.documentation,
@@ -325,6 +293,9 @@ class Guard:
             await _respond(
                 send, 200, [_JSON, _MAX_AGE, _ANY_ORIGIN], body, is_head=method == "HEAD"
             )
+
+    def _issuers(self, scope: Scope) -> tuple[str, ...]:
+        return self.protection.issuers
 
     # -- refusing
 

@@ -19,7 +19,6 @@ from accord.auth.tokens import (
     FileStore,
     TokenGrant,
     TokenStore,
-    check_writable,
     issuer_of_key,
     stored_client_key,
     stored_server_key,
@@ -333,7 +332,9 @@ class OAuth:
         self, challenge: Challenge, state: _ServerState, *, is_repeated: bool
     ) -> bool:
         url, bearer, held = challenge.url, challenge.bearer, state.grant
-        await check_writable(self._store)  # reported before the user is asked, not after
+        check_store = getattr(self._store, "check", None)
+        if check_store is not None:
+            await check_store()  # reported before the user is asked, not after
         async with self._sender(url) as sender:
             preferred = [each for each in (self.issuer, held and held.issuer) if each]
             found = await sender.run(

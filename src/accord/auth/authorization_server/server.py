@@ -5,7 +5,6 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -31,7 +30,7 @@ from accord.auth.authorization_server.models import (
 )
 from accord.auth.authorization_server.secrets import hash_password, is_hash
 from accord.auth.authorization_server.store import MEMORY, Store, check_store
-from accord.auth.guard import App, Guard, Receive, Scope, Send
+from accord.auth.guard import App, Guard, Protected, Receive, Scope, Send
 from accord.auth.jwks import require_jwt
 from accord.auth.urls import is_loopback_url
 from accord.errors import AuthError
@@ -50,8 +49,6 @@ _BODY_TIMEOUT: Final = 30.0
 _FAILED: Final = OAuthRefusal(
     "server_error", "the authorization server failed; its log says why", status=500
 )
-# The issuer for the current request, if it depends on the name by which a client reaches loopback.
-_ISSUER: ContextVar[str | None] = ContextVar("accord-issuer", default=None)
 
 
 class AuthorizationSettings(TypedDict, total=False):
@@ -249,35 +246,32 @@ class AuthorizationServer:
         await _send(response, send, is_head=scope["method"] == "HEAD")
 
 
-class ProtectedApp:
+class ProtectedApp(Guard):
     """An authorization server and the app that it protects, as one ASGI app."""
-
-    has_metadata = True
 
     def __init__(
         self, server: AuthorizationServer, app: App, deployment: Deployment, public_url: str | None
     ) -> None:
         self._server = server
         self._deployment = deployment
-        self.verifier = server.tokens_of(deployment)
-        self.public_url = public_url
-        self.scopes = server.scopes
-        self.scopes_supported = tuple(server.settings.scopes)
-        self.resource_name = server.resource_name
-        self.documentation = server.documentation
-        self._guard = Guard(app, self, path=deployment.path or "", public_url=public_url)
+        protection = Protected(
+            server.tokens_of(deployment),
+            issuer=deployment.issuer or "",
+            scopes=server.scopes,
+            resource_name=server.resource_name,
+            documentation=server.documentation,
+        )
+        protection.scopes_supported = tuple(server.settings.scopes)
+        super().__init__(app, protection, path=deployment.path or "", public_url=public_url)
 
-    @property
-    def issuers(self) -> tuple[str, ...]:
-        """This server, by the name under which clients reach it."""
-        issuer = self._deployment.issuer or _ISSUER.get()
-        return () if issuer is None else (issuer,)
-
-    def __getattr__(self, name: str) -> Any:
-        # Servers that run the app read its attributes, with a guard or without.
-        if name == "_guard" or name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self._guard, name)
+    def _issuers(self, scope: Scope) -> tuple[str, ...]:
+        """Return this server, by the name under which the client of a request reaches it."""
+        if self._deployment.issuer is not None:
+            return self.protection.issuers
+        try:
+            return (self._deployment.issuer_of(scope, decode_headers(scope)),)
+        except OAuthRefusal:
+            return ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -285,12 +279,7 @@ class ProtectedApp:
             if route is not None:
                 await self._server.serve(self._deployment, route, scope, receive, send)
                 return
-            if self._deployment.issuer is None and "/.well-known/" in scope["path"]:
-                try:
-                    _ISSUER.set(self._deployment.issuer_of(scope, decode_headers(scope)))
-                except OAuthRefusal:
-                    _ISSUER.set(None)  # the guard refuses the request as well
-        await self._guard(scope, receive, send)
+        await super().__call__(scope, receive, send)
 
 
 def _login_settings(
