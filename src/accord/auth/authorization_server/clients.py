@@ -3,7 +3,7 @@
 import logging
 import unicodedata
 from base64 import b64decode
-from collections.abc import Container, Mapping
+from collections.abc import Container
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
@@ -17,6 +17,7 @@ from accord.auth.authorization_server.models import (
     REFRESH_TOKEN,
     AuthorizationServerSettings,
     ClientAuthentication,
+    Form,
     OAuthRefusal,
     RegisteredClient,
     Request,
@@ -48,14 +49,14 @@ class Clients:
         """Return a client by its id."""
         return self._settings.clients.get(client_id) or self._store.client(client_id)
 
-    def find_presented(self, request: Request, form: Mapping[str, str]) -> RegisteredClient | None:
+    def find_presented(self, request: Request, form: Form) -> RegisteredClient | None:
         """Return the client that a request names, before it is authenticated."""
         try:
             return self.find(_credentials(request, form)[0])
         except OAuthRefusal:
             return None
 
-    def authenticate(self, request: Request, form: Mapping[str, str]) -> RegisteredClient:
+    def authenticate(self, request: Request, form: Form) -> RegisteredClient:
         """Return the client that sent a request.
 
         Raises:
@@ -286,7 +287,7 @@ def _scopes(scope: str | None, known: Container[str]) -> tuple[str, ...] | None:
     return kept or None
 
 
-def _credentials(request: Request, form: Mapping[str, str]) -> tuple[str, str | None]:
+def _credentials(request: Request, form: Form) -> tuple[str, str | None]:
     """Return the client id and the secret that a request presents."""
     header = request.headers.get("authorization")
     if header is None:

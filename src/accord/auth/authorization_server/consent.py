@@ -6,7 +6,6 @@ browser carries it to the client.
 
 import re
 import secrets
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +19,7 @@ from accord.auth.authorization_server.models import (
     AuthorizationCode,
     AuthorizationServerSettings,
     DeviceRequest,
+    Form,
     OAuthRefusal,
     OAuthResponse,
     RegisteredClient,
@@ -112,7 +112,7 @@ class Consent:
             return redirect(asking.redirect_url(**why))
         return self._allow(asked, user, now)
 
-    def _find_client(self, given: Mapping[str, str], issuer: str) -> _AskingClient:
+    def _find_client(self, given: Form, issuer: str) -> _AskingClient:
         client_id = given.get("client_id")
         if client_id is None:
             raise OAuthRefusal("invalid_request", "the program sent no client_id")
@@ -134,7 +134,7 @@ class Consent:
         return _AskingClient(found, asked, issuer, given.get("state"))
 
     def _read_request(
-        self, given: Mapping[str, str], asking: _AskingClient, resources: tuple[str, ...]
+        self, given: Form, asking: _AskingClient, resources: tuple[str, ...]
     ) -> _ConsentRequest:
         _check_response_type(given)
         _check_pkce(given)
@@ -156,7 +156,7 @@ class Consent:
             return redirect(location)
         return leaving_page(_sentence(refusal), location)
 
-    def _log_in_or_out(self, request: Request, form: dict[str, str], now: float) -> OAuthResponse:
+    def _log_in_or_out(self, request: Request, form: Form, now: float) -> OAuthResponse:
         if form.get("step") == "login" and self._logins.may_leave:
             return self._logins.log_in(request, form, now)
         if form.get("step") == "leave":
@@ -227,7 +227,7 @@ class Consent:
     # -- devices
 
     def add_device(
-        self, client: RegisteredClient, form: dict[str, str], request: Request, now: float
+        self, client: RegisteredClient, form: Form, request: Request, now: float
     ) -> dict[str, Any]:
         """Answer a device without a browser of its own.
 
@@ -283,7 +283,7 @@ class Consent:
             return code_page(page, fault=refusal.description, status=refusal.status)
 
     def _ask_about_device(
-        self, request: Request, form: dict[str, str], user: str, now: float
+        self, request: Request, form: Form, user: str, now: float
     ) -> OAuthResponse:
         if "user_code" in form:
             _, device = self._find_waiting_device(user, form["user_code"], now)
@@ -293,7 +293,7 @@ class Consent:
                 return self._ask_for_consent(request, device.grant, client, user, user_code=shown)
         return code_page(self._logins.form(request))
 
-    def _decide_about_device(self, form: dict[str, str], user: str, now: float) -> OAuthResponse:
+    def _decide_about_device(self, form: Form, user: str, now: float) -> OAuthResponse:
         is_allowed = form.get("decision") == "allow"
         with self._store.transaction():
             hashed, device = self._find_waiting_device(user, form.get("user_code", ""), now)
@@ -348,7 +348,7 @@ def _format_user_code(letters: str) -> str:
     return f"{letters[:4]}-{letters[4:]}"
 
 
-def _check_response_type(given: Mapping[str, str]) -> None:
+def _check_response_type(given: Form) -> None:
     for name in ("request", "request_uri"):
         if name in given:
             raise OAuthRefusal(f"{name}_not_supported", f"{name} is not supported")
@@ -361,7 +361,7 @@ def _check_response_type(given: Mapping[str, str]) -> None:
         raise OAuthRefusal("invalid_request", "response_mode must be query")
 
 
-def _check_pkce(given: Mapping[str, str]) -> None:
+def _check_pkce(given: Form) -> None:
     challenge = given.get("code_challenge")
     if challenge is None:
         raise OAuthRefusal("invalid_request", "code_challenge is missing: PKCE is required")

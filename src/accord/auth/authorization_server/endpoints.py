@@ -30,7 +30,7 @@ from accord.auth.authorization_server.models import (
 )
 from accord.auth.authorization_server.secrets import Attempts
 from accord.auth.authorization_server.store import Store
-from accord.auth.guard import Scope, local_path
+from accord.auth.guard import local_path
 from accord.auth.urls import (
     canonical_http_url,
     endpoint_url,
@@ -39,6 +39,7 @@ from accord.auth.urls import (
     is_same_resource,
 )
 from accord.bindings.addresses import LOOPBACK_HOSTS, client_network
+from accord.transports.http.server.asgi import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -235,7 +236,7 @@ def authorization_server_metadata(
     return document
 
 
-class Deployment(msgspec.Struct, frozen=True, kw_only=True):
+class Deployment(msgspec.Struct, frozen=True):
     """Where an authorization server is reached.
 
     Attributes:
@@ -252,20 +253,18 @@ class Deployment(msgspec.Struct, frozen=True, kw_only=True):
     other_paths: tuple[str, ...] = ()
     needs_loopback: bool = False
 
-    @classmethod
-    def beside(
-        cls, issuer: str | None, public_url: str | None, path: str, resources: tuple[str, ...]
-    ) -> "Deployment":
-        """Return the deployment beside a protected endpoint.
+    def at(self, public_url: str | None) -> "Deployment":
+        """Return this deployment at a URL, which is that of the issuer unless it has one.
 
         Raises:
-            ValueError: a URL is invalid, or not safe.
+            ValueError: the URL is invalid, or not safe.
         """
         if public_url is None:
-            return cls(issuer=issuer, resources=resources, path=path)
+            return self
+        path = self.path or ""
         resource = endpoint_url(public_url, path)
-        found = issuer if issuer is not None else check_issuer(resource.removesuffix(path))
-        return cls(issuer=found, resources=(resource, *resources), path=path)
+        issuer = self.issuer or check_issuer(resource.removesuffix(path))
+        return msgspec.structs.replace(self, issuer=issuer, resources=(resource, *self.resources))
 
     def route(self, scope: Scope) -> str | None:
         """Return the path of the authorization server that a request is for; None for others."""

@@ -4,7 +4,6 @@ Every function runs within one transaction of the store; the clock is passed in.
 """
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
@@ -17,6 +16,7 @@ from accord.auth.authorization_server.models import (
     REFRESH_TOKEN,
     AuthorizationCode,
     AuthorizationServerSettings,
+    Form,
     OAuthRefusal,
     RegisteredClient,
     Request,
@@ -45,7 +45,7 @@ class Grants:
     def new_grant(
         self,
         client: RegisteredClient,
-        form: Mapping[str, str],
+        form: Form,
         resources: tuple[str, ...],
         *,
         subject: str = "",
@@ -91,7 +91,7 @@ class Grants:
         return secret
 
     def tokens(
-        self, client: RegisteredClient, form: Mapping[str, str], request: Request, now: float
+        self, client: RegisteredClient, form: Form, request: Request, now: float
     ) -> dict[str, Any]:
         """Answer a token request.
 
@@ -111,10 +111,10 @@ class Grants:
             if kind == AUTHORIZATION_CODE:
                 grant = self._grant_by_code(client, form, now)
             elif kind == REFRESH_TOKEN:
-                grant = self._grant_by_refresh_token(client, form, now)
+                grant = self._grant_by_refresh(client, form, now)
                 scopes = _narrow_scopes(form.get("scope"), grant)
             elif kind == DEVICE_CODE:
-                grant = self._grant_by_device_code(client, form, now)
+                grant = self._grant_by_device(client, form, now)
             else:
                 grant = self._grant_by_credentials(client, form, request.resources, now)
             if kind != CLIENT_CREDENTIALS and not self._settings.knows(grant.subject):
@@ -141,9 +141,7 @@ class Grants:
 
     # -- the ways to a grant
 
-    def _grant_by_code(
-        self, client: RegisteredClient, form: Mapping[str, str], now: float
-    ) -> StoredGrant:
+    def _grant_by_code(self, client: RegisteredClient, form: Form, now: float) -> StoredGrant:
         hashed = digest(_require_field(form, "code"))
         code = self._store.code(hashed)
         if code is None:
@@ -163,9 +161,7 @@ class Grants:
             raise _invalid_grant("code_verifier does not match the challenge")
         return self._valid_grant(code.grant.grant_id)
 
-    def _grant_by_refresh_token(
-        self, client: RegisteredClient, form: Mapping[str, str], now: float
-    ) -> StoredGrant:
+    def _grant_by_refresh(self, client: RegisteredClient, form: Form, now: float) -> StoredGrant:
         hashed = digest(_require_field(form, "refresh_token"))
         found = self._store.refresh_token(hashed)
         if found is None:
@@ -185,9 +181,7 @@ class Grants:
         self._store.use_refresh_token(hashed, now)  # auth.tokens.refresh-rotated
         return grant
 
-    def _grant_by_device_code(
-        self, client: RegisteredClient, form: Mapping[str, str], now: float
-    ) -> StoredGrant:
+    def _grant_by_device(self, client: RegisteredClient, form: Form, now: float) -> StoredGrant:
         hashed = digest(_require_field(form, "device_code"))
         device = self._store.device(hashed)
         if device is None or device.grant.client_id != client.client_id:
@@ -211,7 +205,7 @@ class Grants:
     def _grant_by_credentials(
         self,
         client: RegisteredClient,
-        form: Mapping[str, str],
+        form: Form,
         resources: tuple[str, ...],
         now: float,
     ) -> StoredGrant:
@@ -277,7 +271,7 @@ class Grants:
         return answer
 
 
-def _require_field(form: Mapping[str, str], name: str) -> str:
+def _require_field(form: Form, name: str) -> str:
     value = form.get(name)
     if value is None:
         raise OAuthRefusal("invalid_request", f"{name} is missing")
@@ -288,7 +282,7 @@ def _invalid_grant(why: str) -> OAuthRefusal:
     return OAuthRefusal("invalid_grant", why)
 
 
-def _check_resource(form: Mapping[str, str], grant: StoredGrant) -> None:
+def _check_resource(form: Form, grant: StoredGrant) -> None:
     asked = form.get("resource")
     if asked is not None and not is_same_resource(asked, grant.resource):
         raise OAuthRefusal("invalid_target", f"the grant is for {grant.resource} alone")

@@ -9,6 +9,7 @@ from typing import Final
 
 from accord.auth.authorization_server.models import (
     AuthorizationServerSettings,
+    Form,
     OAuthResponse,
     Request,
     redirect,
@@ -88,7 +89,7 @@ class Logins:
         text = f"{browser}\n{request.path}\n{request.query}"
         return hmac.new(self._key, text.encode(), sha256).hexdigest()
 
-    def is_ours(self, request: Request, form: dict[str, str]) -> bool:
+    def is_ours(self, request: Request, form: Form) -> bool:
         """Whether a form came from a page of this server, in this browser, for this request."""
         cookie = request.cookie(_cookie(request))
         if cookie is None:
@@ -107,7 +108,7 @@ class Logins:
         # Always a URL of this server: no open redirect.
         return redirect(with_query(self._settings.login_url, next=request.url))
 
-    def log_in(self, request: Request, form: dict[str, str], now: float) -> OAuthResponse:
+    def log_in(self, request: Request, form: Form, now: float) -> OAuthResponse:
         """Check name and password; if they are right, redirect to the page that asked."""
         name, password = form.get("name", ""), form.get("password", "")
         counts = self._counts(request, name, now)

@@ -16,6 +16,9 @@ ClientAuthentication: TypeAlias = Literal["none", "client_secret_basic", "client
 AUTHENTICATION_METHODS: Final = get_args(ClientAuthentication)
 Algorithm: TypeAlias = Literal["ES256", "RS256"]
 
+Form: TypeAlias = Mapping[str, str]
+"""The fields of a form."""
+
 FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
 """Headers in which proxies name their client."""
 

@@ -25,15 +25,15 @@ from accord.auth.authorization_server.models import (
     Algorithm,
     AuthorizationServerSettings,
     OAuthRefusal,
-    OAuthResponse,
     Request,
 )
 from accord.auth.authorization_server.secrets import hash_password, is_hash
 from accord.auth.authorization_server.store import MEMORY, Store, check_store
-from accord.auth.guard import App, Guard, Protected, Receive, Scope, Send
+from accord.auth.guard import App, Guard, Protected, respond
 from accord.auth.jwks import require_jwt
 from accord.auth.urls import is_loopback_url
 from accord.errors import AuthError
+from accord.transports.http.server.asgi import Receive, Scope, Send
 
 log = logging.getLogger("accord.auth")
 
@@ -114,7 +114,6 @@ class AuthorizationServer:
         self._resources = tuple(given.pop("resources", ()))
         self.scopes = frozenset(given.pop("required_scopes", ()))
         self.resource_name: str | None = given.pop("resource_name", None)
-        self.documentation: str | None = None
         known = dict(scopes) if isinstance(scopes, Mapping) else dict.fromkeys(scopes, "")
         given["default_scopes"] = tuple(given.get("default_scopes", known))
         self._authenticate = authenticate
@@ -128,9 +127,7 @@ class AuthorizationServer:
             store = None
         self._path = MEMORY if store is None else str(store)
         self.issuer = None if issuer is None else check_issuer(issuer)
-        self._deployment = self._check_deployment(
-            Deployment(issuer=self.issuer, resources=self._resources)
-        )
+        self._deployment = self._check_deployment(Deployment(self.issuer, self._resources))
         self._opening = Lock()
         self._revoked = RevokedGrants(lambda: self.endpoints)
 
@@ -160,7 +157,7 @@ class AuthorizationServer:
         """Sign with a new key from now on; tokens of the old key stay valid. Blocks."""
         self.endpoints.keys.rotate(time.time())
 
-    # -- the policy of a guard
+    # -- the guard of an app beside it
 
     @property
     def verifier(self) -> OwnTokenVerifier:
@@ -193,9 +190,8 @@ class AuthorizationServer:
         check_store(self._path)
         path = path.rstrip("/")
         public_url = self.public_url if public_url is None else public_url
-        deployment = Deployment.beside(self.issuer, public_url, path, self._resources)
         others = tuple(dict.fromkeys(getattr(app, "resource_paths", {}).values()))
-        deployment = msgspec.structs.replace(deployment, other_paths=others)
+        deployment = Deployment(self.issuer, self._resources, path, others).at(public_url)
         return ProtectedApp(self, app, self._check_deployment(deployment), public_url)
 
     def _check_deployment(self, deployment: Deployment) -> Deployment:
@@ -243,7 +239,9 @@ class AuthorizationServer:
         except Exception:
             log.exception("the authorization server failed at %s", route)
             response = _FAILED.response
-        await _send(response, send, is_head=scope["method"] == "HEAD")
+        headers = [(name.encode(), value.encode("latin-1")) for name, value in response.headers]
+        is_head = scope["method"] == "HEAD"
+        await respond(send, response.status, headers, response.body, is_head=is_head)
 
 
 class ProtectedApp(Guard):
@@ -259,7 +257,6 @@ class ProtectedApp(Guard):
             issuer=deployment.issuer or "",
             scopes=server.scopes,
             resource_name=server.resource_name,
-            documentation=server.documentation,
         )
         protection.scopes_supported = tuple(server.settings.scopes)
         super().__init__(app, protection, path=deployment.path or "", public_url=public_url)
@@ -370,11 +367,3 @@ async def _read_body(receive: Receive) -> bytes:
             raise OAuthRefusal("invalid_request", why, status=413)
         if not message.get("more_body", False):
             return bytes(body)
-
-
-async def _send(response: OAuthResponse, send: Send, *, is_head: bool) -> None:
-    headers = [(name.encode(), value.encode("latin-1")) for name, value in response.headers]
-    headers.append((b"content-length", b"%d" % len(response.body)))
-    start = {"type": "http.response.start", "status": response.status, "headers": headers}
-    await send(start)
-    await send({"type": "http.response.body", "body": b"" if is_head else response.body})

@@ -166,10 +166,7 @@ class Store:
 
     def forget_idle_clients(self, before: float) -> None:
         """Forget the clients without a grant that were last used before a time."""
-        query = f"SELECT id FROM clients WHERE {_LAST_USED} < ? AND {_WITHOUT_GRANT}"  # noqa: S608  # our names
-        with self.transaction():
-            for (client_id,) in self._rows(query, before):
-                self._forget_client(client_id)
+        self._forget_clients(f"{_LAST_USED} < ?", before)
 
     def forget_idle_client(self, *, never_used_before: float | None = None) -> bool:
         """Forget the client without a grant for longest; false if all clients have one.
@@ -177,20 +174,19 @@ class Store:
         Args:
             never_used_before: only clients that never had a grant and registered before this.
         """
-        never = "" if never_used_before is None else "used_at IS NULL AND created_at < ? AND"
-        query = (
-            f"SELECT id FROM clients WHERE {never} {_WITHOUT_GRANT} ORDER BY {_LAST_USED}, rowid"  # noqa: S608  # our names
-        )
-        with self.transaction():
-            values = () if never_used_before is None else (never_used_before,)
-            idle = self._text(f"{query} LIMIT 1", *values)
-            if idle is not None:
-                self._forget_client(idle)
-        return idle is not None
+        if never_used_before is None:
+            return self._forget_clients("TRUE", most=1)
+        condition = "used_at IS NULL AND created_at < ?"
+        return self._forget_clients(condition, never_used_before, most=1)
 
-    def _forget_client(self, client_id: str) -> None:
-        self._do("DELETE FROM clients WHERE id = ?", client_id)
-        self._do("DELETE FROM consents WHERE client_id = ?", client_id)
+    def _forget_clients(self, condition: str, *values: float, most: int = -1) -> bool:
+        query = f"SELECT id FROM clients WHERE {condition} AND {_WITHOUT_GRANT}"  # noqa: S608  # our names
+        with self.transaction():
+            rows = self._rows(f"{query} ORDER BY {_LAST_USED}, rowid LIMIT ?", *values, most)
+            for (client_id,) in rows:
+                self._do("DELETE FROM clients WHERE id = ?", client_id)
+                self._do("DELETE FROM consents WHERE client_id = ?", client_id)
+        return bool(rows)
 
     # -- grants, codes and refresh tokens
 
