@@ -52,15 +52,7 @@ _UNKNOWN_CLIENT: Final = ("", "invalid_client", "unauthorized_client")
 
 
 class AuthorizationAttempt:
-    """Obtains one grant from an authorization server that was discovered.
-
-    Args:
-        settings: the options of the client.
-        store: where registrations are kept.
-        sender: sends the requests.
-        found: the authorization server and the resource.
-        scopes: to ask for.
-    """
+    """Obtains one grant from an authorization server that was discovered."""
 
     def __init__(
         self,

@@ -223,7 +223,6 @@ class UserInteraction:
         return dict(await listening)
 
     def say(self, text: str) -> None:
-        """Show a message to the user."""
         if self.tell is not None:
             self.tell(text)
         else:

@@ -332,14 +332,7 @@ def _is_about_resource(error: str, about: str) -> bool:
 
 
 _SECRET_FIELDS: Final = frozenset(
-    {
-        "client_assertion",
-        "client_secret",
-        "code",
-        "code_verifier",
-        "device_code",
-        "refresh_token",
-    }
+    ("client_assertion", "client_secret", "code", "code_verifier", "device_code", "refresh_token")
 )
 _TRY_LATER: Final = "try again later"
 _TEMPORARY_ERRORS: Final = frozenset({"server_error", "slow_down", "temporarily_unavailable"})
@@ -372,7 +365,6 @@ class DeviceCode(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def instructions(self) -> str:
-        """What the user has to do."""
         return f"open {_printable(self.verification_uri)} and enter the code {self.user_code}"
 
 

@@ -48,7 +48,6 @@ class SigningKeys:
         self._loaded: dict[str, PrivateKey] = {}
 
     def sign(self, claims: JsonObject, now: float) -> str:
-        """Return claims as a signed access token."""
         key = self._current(now)
         token: str = self._jwt.encode(
             claims,
@@ -79,7 +78,6 @@ class SigningKeys:
         return claims
 
     def rotate(self, now: float) -> None:
-        """Sign with a new key from now on."""
         with self._store.transaction():
             self._store.add_key(self._make_key(now))
 
@@ -148,13 +146,9 @@ class SigningKeys:
 
 
 class OwnTokenVerifier:
-    """Verifies the tokens of one authorization server, for one audience.
+    """Verifies the tokens of one authorization server, for its audiences.
 
-    Args:
-        endpoints: returns the endpoints, which opens the store when it is first called.
-        issuer: the accepted issuer; None for any name of loopback.
-        audiences: the accepted audiences.
-        revoked: the revoked grants.
+    `endpoints` opens the store when it is first called; `issuer` is None for any name of loopback.
     """
 
     def __init__(
@@ -172,7 +166,6 @@ class OwnTokenVerifier:
         self._memory = TokenMemory()
 
     def for_audience(self, audience: str) -> "OwnTokenVerifier":
-        """Return a verifier for one audience."""
         return OwnTokenVerifier(
             self._endpoints, issuer=self.issuer, audiences=(audience,), revoked=self._revoked
         )
@@ -217,7 +210,6 @@ class RevokedGrants:
         self._changes = 0
 
     async def has(self, grant_id: str) -> bool:
-        """Whether a grant is revoked."""
         now = time.monotonic()
         if now - self._read_at < _REREAD:
             return grant_id in self._known

@@ -46,7 +46,6 @@ class Clients:
         self._settings = settings
 
     def find(self, client_id: str) -> RegisteredClient | None:
-        """Return a client by its id."""
         return self._settings.clients.get(client_id) or self._store.client(client_id)
 
     def find_presented(self, request: Request, form: Form) -> RegisteredClient | None:

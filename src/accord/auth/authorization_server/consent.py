@@ -89,7 +89,6 @@ class Consent:
     # -- the authorization endpoint
 
     def authorize(self, request: Request, now: float) -> OAuthResponse:
-        """Answer a browser at the authorization endpoint."""
         try:
             given = parse_form(request.query)
             asking = self._find_client(given, request.issuer)
@@ -260,7 +259,6 @@ class Consent:
         }
 
     def device(self, request: Request, now: float) -> OAuthResponse:
-        """Answer a browser at the page for devices."""
         try:
             given = parse_form(request.query)
             form = request.form() if request.method == "POST" else None

@@ -95,7 +95,6 @@ class Endpoints:
         }
 
     def respond(self, request: Request, now: float) -> OAuthResponse:
-        """Answer a request."""
         self._sweep(now)
         method = "GET" if request.method == "HEAD" else request.method
         if method == "OPTIONS" and request.path not in _PAGES:

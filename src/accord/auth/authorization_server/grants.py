@@ -77,12 +77,10 @@ class Grants:
         return found
 
     def _allowed_scopes(self, client: RegisteredClient) -> tuple[str, ...]:
-        """Return all scopes that a client may ask for."""
         may = client.scopes
         return tuple(each for each in self._settings.scopes if may is None or each in may)
 
     def issue_code(self, code: AuthorizationCode, now: float) -> str:
-        """Make an authorization code for a grant."""
         secret = new_secret()
         with self._store.transaction():
             kept_until = now + self._settings.code_ttl + self._settings.access_ttl

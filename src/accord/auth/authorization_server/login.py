@@ -99,7 +99,6 @@ class Logins:
     # -- logging in and out
 
     def ask(self, request: Request) -> OAuthResponse:
-        """Ask the user to log in."""
         if not self._settings.is_external:
             return login_page(self.form(request), server=request.issuer)
         if self._settings.login_url is None:
@@ -193,7 +192,6 @@ class Logins:
         return page if wait is None else page.with_headers(("retry-after", str(int(wait) + 1)))
 
     def log_out(self, request: Request) -> None:
-        """Forget the login of a browser."""
         cookie = request.cookie(_cookie(request))
         if cookie is not None:
             self._store.remove_login(digest(cookie))

@@ -60,7 +60,6 @@ class RegisteredClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
     @property
     def shown_name(self) -> str:
-        """The name that users read."""
         return self.name or self.client_id
 
 
@@ -209,7 +208,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def media_type(self) -> str:
-        """The type of the body."""
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
     @property
@@ -223,7 +221,6 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         return any(name in self.headers for name in FORWARDED)
 
     def cookie(self, name: str) -> str | None:
-        """Return the value of a cookie."""
         # By hand: other programs on this host may have set cookies that parsers reject.
         for pair in self.headers.get("cookie", "").split(";"):
             key, equals, value = pair.strip().partition("=")
@@ -255,7 +252,6 @@ class OAuthResponse(msgspec.Struct, frozen=True, kw_only=True):
     body: bytes = b""
 
     def with_headers(self, *headers: tuple[str, str]) -> "OAuthResponse":
-        """Return this response with more headers."""
         return msgspec.structs.replace(self, headers=(*self.headers, *headers))
 
 
@@ -315,7 +311,6 @@ class OAuthRefusal(Exception):
 
     @property
     def response(self) -> OAuthResponse:
-        """The response with this error."""
         document = {"error": self.error, "error_description": self.description}
         headers = _REFUSAL_HEADERS.get(self.status, {})
         return json_response(document, status=self.status, **headers)

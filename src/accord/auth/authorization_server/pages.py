@@ -115,7 +115,6 @@ def _alarm(fault: str) -> str:
 def login_page(
     form: PageForm, *, server: str, name: str = "", fault: str = "", status: int = 200
 ) -> OAuthResponse:
-    """Ask the user to log in."""
     described = ' aria-describedby="fault"' if fault else ""
     inner = (
         '<label for="name">Name</label>'
@@ -156,7 +155,6 @@ class ConsentQuestion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def consent_page(form: PageForm, question: ConsentQuestion) -> OAuthResponse:
-    """Ask the user whether a program may use a server."""
     shown, user_code = escape(question.name), question.user_code
     buttons = (
         '<div class="buttons">'
@@ -215,7 +213,6 @@ def _return(returns_to: str | None, user_code: str | None) -> str:
 
 
 def code_page(form: PageForm, *, fault: str = "", status: int = 200) -> OAuthResponse:
-    """Ask the user for the code that a device shows."""
     inner = (
         '<label for="user_code">Code on the device</label>'
         '<input id="user_code" name="user_code" autocomplete="off" autocapitalize="characters" '

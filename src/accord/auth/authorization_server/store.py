@@ -97,7 +97,6 @@ class Store:
             self._db.executescript(_TABLES)
 
     def close(self) -> None:
-        """Close the file."""
         with self._lock:
             self._db.close()
 
