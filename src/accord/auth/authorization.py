@@ -3,8 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -135,7 +134,8 @@ class AuthorizationAttempt:
             # The server may have forgotten it, and would show that to the user alone. So it is not
             # kept while the user is asked: an attempt that is given up leads to a new registration.
             await self._forget_client(kept)
-        async with self._listen_for_redirect(kept) as redirect:
+        async with AsyncExitStack() as stack:
+            redirect = await self._listen_for_redirect(kept, stack)
             client = kept
             if client is None or not client.is_usable_for(redirect.uri, self._scopes):
                 client = await self._register(redirect.uri)
@@ -180,10 +180,9 @@ class AuthorizationAttempt:
         await self._keep_client(request.client)
         return code
 
-    @asynccontextmanager
     async def _listen_for_redirect(
-        self, client: ClientIdentity | None
-    ) -> AsyncIterator[LoopbackRedirect]:
+        self, client: ClientIdentity | None, stack: AsyncExitStack
+    ) -> LoopbackRedirect:
         """Listen on the port that the client is registered with, if it is free."""
         given = urlsplit(self._settings.redirect_uri or "")
         where = {"host": HOST, "path": PATH}
@@ -192,23 +191,14 @@ class AuthorizationAttempt:
         port = chosen = self._settings.redirect_port or given.port or 0
         if not port and client is not None and client.redirect_uris:
             port = urlsplit(client.redirect_uris[0]).port or 0
-        redirect = LoopbackRedirect(port, **where)
         try:
-            await redirect.__aenter__()
+            return await stack.enter_async_context(LoopbackRedirect(port, **where))
         except OSError as error:
-            if chosen:
-                came = error.strerror or str(error)
-                asked = f"port {port} of this machine"
-                hint = (
-                    "end the program that uses it, or choose another redirect_port or redirect_uri"
-                )
-                raise FlowFailed("redirect", asked=asked, came=came, hint=hint) from None
-            redirect = LoopbackRedirect(0, **where)
-            await redirect.__aenter__()
-        try:
-            yield redirect
-        finally:
-            await redirect.__aexit__(None, None, None)
+            came = error.strerror or str(error)
+        if not chosen:
+            return await stack.enter_async_context(LoopbackRedirect(0, **where))
+        hint = "end the program that uses it, or choose another redirect_port or redirect_uri"
+        raise FlowFailed("redirect", asked=f"port {port} of this machine", came=came, hint=hint)
 
     # -- the registered client
 

@@ -34,10 +34,6 @@ _LONGEST: Final = 32 * 1024
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
-class NoAnswer(FlowFailed):
-    """The user did not return from the browser in time."""
-
-
 class LoopbackRedirect:
     """Listens on this machine for the one redirect that carries the expected state.
 
@@ -188,7 +184,7 @@ class UserInteraction:
             async with asyncio.timeout(self.seconds):
                 return await self._authorize(url, redirect, tasks)
         except TimeoutError:
-            raise NoAnswer(
+            raise FlowFailed(
                 STEP,
                 asked="the user, in a browser",
                 came=f"no answer within {self.seconds:g} s",

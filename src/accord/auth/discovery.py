@@ -54,7 +54,6 @@ class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
     token_endpoint: str | None = None
     registration_endpoint: str | None = None
     device_authorization_endpoint: str | None = None
-    revocation_endpoint: str | None = None
     scopes_supported: tuple[str, ...] | None = None
     grant_types_supported: tuple[str, ...] | None = None
     token_endpoint_auth_methods_supported: tuple[str, ...] | None = None

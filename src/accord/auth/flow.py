@@ -356,7 +356,6 @@ class DeviceCode(msgspec.Struct, frozen=True, kw_only=True):
     device_code: str
     user_code: str
     verification_uri: str
-    verification_uri_complete: str | None = None
     interval: float = _INTERVAL
     expires_in: float = _LIFETIME
 
@@ -391,12 +390,10 @@ def start_device(asked: GrantRequest, now: float) -> Flow[DeviceCode]:
     texts = [said.get(name) for name in ("device_code", "user_code", "verification_uri")]
     if not response.is_ok or not all(isinstance(each, str) and each for each in texts):
         raise FlowFailed(STEP_DEVICE, asked=request.summary, came=response.summary)
-    complete = said.get("verification_uri_complete")
     return DeviceCode(
         device_code=said["device_code"],
         user_code=_printable(said["user_code"]),
         verification_uri=said["verification_uri"][:_LONGEST],
-        verification_uri_complete=complete if isinstance(complete, str) else None,
         interval=_number(said.get("interval"), _INTERVAL),
         expires_in=_number(said.get("expires_in"), _LIFETIME),
     )

@@ -214,7 +214,7 @@ class RevokedGrants:
         if now - self._read_at < _REREAD:
             return grant_id in self._known
         changes = self._changes
-        known = await asyncio.to_thread(self._read)
+        known = await asyncio.to_thread(lambda: self._endpoints().store.revoked_grants())
         # A change during the read may be missing in the result.
         if changes == self._changes:
             self._known, self._read_at = known, now
@@ -224,6 +224,3 @@ class RevokedGrants:
         """Read the store again at the next check: a grant may have been revoked here."""
         self._changes += 1
         self._read_at = float("-inf")
-
-    def _read(self) -> frozenset[str]:
-        return self._endpoints().store.revoked_grants()

@@ -174,10 +174,7 @@ class Endpoints:
     def _revoke(self, request: Request, now: float) -> OAuthResponse:
         form = request.form()
         with self._authenticate(request, form, now) as client:
-            token = form.get("token")
-            if token is None:
-                raise OAuthRefusal("invalid_request", "token is missing")
-            self._grants.revoke(client, token, now)
+            self._grants.revoke(client, form, now)
         # The same response for unknown tokens (RFC 7009, section 2.2).
         return json_response({})
 

@@ -121,8 +121,13 @@ class Grants:
             _check_resource(form, grant)
             return self._answer(client, grant, scopes, issuer=request.issuer, now=now)
 
-    def revoke(self, client: RegisteredClient, token: str, now: float) -> None:
-        """Revoke the grant of a token, if the token is known."""
+    def revoke(self, client: RegisteredClient, form: Form, now: float) -> None:
+        """Revoke the grant of a token, if the token is known.
+
+        Raises:
+            OAuthRefusal: the form has no token.
+        """
+        token = _require_field(form, "token")
         with self._store.transaction():
             found = self._store.refresh_token(digest(token))
             grant_id = found[0] if found is not None else self._grant_in(token, now)
