@@ -40,6 +40,7 @@ _BY_ADDRESS: Final = 20
 _BY_NAME: Final = 20
 _NAME_WINDOW: Final = 60.0
 _TRUSTED_TTL: Final = 90 * 86_400
+_TRUSTED_BROWSER: Final = "known browser"
 _TRUSTED: Final = re.compile(r"([0-9]{1,12})\.([A-Za-z0-9_-]{22})\.([0-9a-f]{64})")
 
 
@@ -82,19 +83,18 @@ class Logins:
         """Return the form of a page; only this browser can send it, and only for this request."""
         cookie = request.cookie(_cookie(request))
         browser = cookie if cookie and _BROWSER.fullmatch(cookie) else new_secret()
-        token = self._form_token(browser, request)
+        token = self._mac(browser, request.path, request.query)
         return PageForm(request.url, token, _browser_cookie(request, browser))
 
-    def _form_token(self, browser: str, request: Request) -> str:
-        text = f"{browser}\n{request.path}\n{request.query}"
-        return hmac.new(self._key, text.encode(), sha256).hexdigest()
+    def _mac(self, *parts: str) -> str:
+        return hmac.new(self._key, "\n".join(parts).encode(), sha256).hexdigest()
 
     def is_ours(self, request: Request, form: Form) -> bool:
         """Whether a form came from a page of this server, in this browser, for this request."""
         cookie = request.cookie(_cookie(request))
         if cookie is None:
             return False
-        return equal(form.get("csrf", ""), self._form_token(cookie, request))
+        return equal(form.get("csrf", ""), self._mac(cookie, request.path, request.query))
 
     # -- logging in and out
 
@@ -154,18 +154,14 @@ class Logins:
         found = _TRUSTED.fullmatch(request.cookie(f"{_cookie(request)}-known") or "")
         if found is None or not now - _TRUSTED_TTL < int(found[1]) <= now:
             return None
-        mac = self._trusted_browser_mac(found[1], found[2], name)
+        mac = self._mac(_TRUSTED_BROWSER, found[1], found[2], name)
         return found[2] if equal(found[3], mac) else None
 
     def _trusted_browser_cookie(self, request: Request, name: str, now: float) -> str:
         """Return a cookie that proves only that the password was once entered in this browser."""
         since, browser = str(int(now)), new_secret(16)
-        value = f"{since}.{browser}.{self._trusted_browser_mac(since, browser, name)}"
+        value = f"{since}.{browser}.{self._mac(_TRUSTED_BROWSER, since, browser, name)}"
         return f"{_cookie(request)}-known={value}; Path=/; Max-Age={_TRUSTED_TTL}{_flags(request)}"
-
-    def _trusted_browser_mac(self, since: str, browser: str, name: str) -> str:
-        text = f"known browser\n{since}\n{browser}\n{name}"
-        return hmac.new(self._key, text.encode(), sha256).hexdigest()
 
     def _warn_of_proxy(self, request: Request) -> None:
         """Log once that a proxy may hide the addresses of clients, which then count as one."""
