@@ -49,7 +49,7 @@ class ResourceRejected(FlowFailed):
 
 
 class GrantRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """What all requests for one grant have in common: who asks which server, and for what."""
+    """The part that all requests for one grant share: the server, the client and the scopes."""
 
     found: DiscoveryResult
     client: ClientIdentity
