@@ -10,6 +10,7 @@ import re
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Final, Self, TypeAlias
@@ -279,25 +280,14 @@ def _open_system_browser(url: str) -> bool:
 
 async def _run_in_thread(work: Callable[[], object]) -> object:
     """Run a function that may wait for the user; cancelling does not wait for its thread."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[object] = loop.create_future()
-
-    def settle(value: object, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(value)
-        else:
-            future.set_exception(error)
+    future: Future[object] = Future()
+    future.set_running_or_notify_cancel()  # the thread sets a result, even if no caller waits
 
     def run() -> None:
-        value, failure = None, None
         try:
-            value = work()
+            future.set_result(work())
         except BaseException as error:  # raised for the caller that waits
-            failure = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, value, failure)
+            future.set_exception(error)
 
     threading.Thread(target=run, name="accord-authorize", daemon=True).start()
-    return await future
+    return await asyncio.wrap_future(future)

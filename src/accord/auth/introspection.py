@@ -26,13 +26,6 @@ log = logging.getLogger("accord.auth")
 # Seconds that a refused token is remembered, so that not every request asks again.
 _REFUSED_FOR: Final = 10.0
 _REFUSED_MOST: Final = 1_000
-# Made-up tokens must not flood the issuer, nor delay valid ones: one address gets at most half of
-# the concurrent requests, and has a queue of its own.
-_ASKING_MOST: Final = 100
-_SHARE: Final = 50
-_WAITING: Final = 100
-_WAITING_IN_ALL: Final = 2_000
-_PATIENCE: Final = 10.0
 # The expiry of tokens for which the issuer gives none; they are asked about again anyway.
 _FAR: Final = 3600.0
 
@@ -117,16 +110,9 @@ class IntrospectionVerifier:
         return await asyncio.shield(task)
 
     async def _ask_in_turn(self, token: str, digest: bytes) -> Principal | None:
-        loop = asyncio.get_running_loop()
-        queue = self._queues.get(loop)
-        if queue is None:
-            queue = self._queues[loop] = FairQueue(
-                _ASKING_MOST,
-                share=_SHARE,
-                waiting=_WAITING,
-                waiting_in_all=_WAITING_IN_ALL,
-                seconds=_PATIENCE,
-            )
+        # Made-up tokens must not flood the issuer, nor delay valid ones: one address gets at most
+        # half of the concurrent requests, and has a queue of its own.
+        queue = self._queues.setdefault(asyncio.get_running_loop(), FairQueue())
         try:
             async with queue.take(REQUEST_SOURCE.get()):
                 return await self._ask(token, digest)
@@ -209,7 +195,13 @@ class FairQueue:
     """
 
     def __init__(
-        self, most: int, *, share: int, waiting: int, waiting_in_all: int, seconds: float
+        self,
+        most: int = 100,
+        *,
+        share: int = 50,
+        waiting: int = 100,
+        waiting_in_all: int = 2_000,
+        seconds: float = 10.0,
     ) -> None:
         self._most = most
         self._share = share
