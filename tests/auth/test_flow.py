@@ -6,26 +6,31 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 import pytest
 
-from accord.auth.client_identity import ClientIdentity, choose_method, token_request
-from accord.auth.device import poll_device, start_device
+from accord.auth.client_identity import (
+    ClientDescription,
+    ClientIdentity,
+    challenge_of,
+    check_redirect_uri,
+    choose_method,
+    new_pkce,
+    preregistered_client,
+    register,
+    token_request,
+)
 from accord.auth.discovery import DiscoveryResult, ResourceMetadata, ServerMetadata
 from accord.auth.flow import (
     AuthorizationRequest,
+    GrantRequest,
     ResourceRejected,
     TokenRefused,
     authorization_url,
     choose_scopes,
     exchange_code,
+    poll_device,
     read_authorization_response,
     refresh,
     request_client_credentials,
-)
-from accord.auth.pkce import challenge_of, new_pkce
-from accord.auth.registration import (
-    ClientDescription,
-    check_redirect_uri,
-    preregistered_client,
-    register,
+    start_device,
 )
 from accord.auth.tokens import TokenGrant
 from accord.errors import FlowFailed
@@ -50,6 +55,10 @@ TOKEN = {"access_token": "at", "token_type": "Bearer", "expires_in": 100, "refre
 def asking(found=FOUND, **more):
     usual = {"client": CLIENT, "redirect_uri": URI, "pkce": new_pkce(), "state": "s" * 32}
     return AuthorizationRequest(found=found, **(usual | more))
+
+
+def grant_request(**more):
+    return GrantRequest(**({"found": FOUND, "client": CLIENT} | more))
 
 
 def among(server=SERVER, **changes):
@@ -325,7 +334,7 @@ def test_a_refusal_tells_step_question_answer_and_remedy_but_no_secrets():
 def test_secrets_show_in_no_repr():
     client = ClientIdentity(client_id="me", client_secret="SECRET", method="client_secret_post")
     grant = granted(client=client, access_token="SECRET", refresh_token="SECRET")
-    request = token_request(f"{ISSUER}/token?x=SECRET", {"code": "SECRET"}, client)
+    request = token_request(f"{ISSUER}/token?x=SECRET", {"code": "SECRET"}, client, issuer=ISSUER)
     described = ClientDescription(client_id="me", client_secret="SECRET")
     assert "SECRET" not in f"{client!r}{grant!r}{request!r}{described!r}{asking(client=client)!r}"
 
@@ -333,7 +342,7 @@ def test_secrets_show_in_no_repr():
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post", "none"])
 def test_the_client_authenticates_in_the_way_it_was_registered_for(method):
     client = ClientIdentity(client_id="a b", client_secret="s:é", method=method)
-    request = token_request(f"{ISSUER}/token", {"x": "y"}, client)
+    request = token_request(f"{ISSUER}/token", {"x": "y"}, client, issuer=ISSUER)
     fields, basic = fields_of(request), request.headers.get("Authorization")
     if method == "client_secret_basic":
         assert b64decode(basic.removeprefix("Basic ")) == b"a+b:s%3A%C3%A9"
@@ -361,7 +370,7 @@ def test_a_given_secret_is_shown_in_a_way_that_the_server_supports(supported, me
 
 def test_client_credentials_need_no_user():
     grant, (sent,) = drive(
-        request_client_credentials(FOUND, CLIENT, 0.0, scopes=("a",)), lambda _: reply(TOKEN)
+        request_client_credentials(grant_request(scopes=("a",)), 0.0), lambda _: reply(TOKEN)
     )
     assert fields_of(sent) == {
         "grant_type": "client_credentials",
@@ -518,7 +527,7 @@ def test_a_client_that_is_known_needs_no_registration():
 
 def test_a_person_on_another_device_is_waited_for():
     said = {"device_code": "d", "user_code": "U\x1b-1", "verification_uri": "https://v.example"}
-    code, (sent,) = drive(start_device(FOUND, CLIENT, scopes=("a",)), lambda _: reply(said))
+    code, (sent,) = drive(start_device(grant_request(scopes=("a",)), 0.0), lambda _: reply(said))
     assert fields_of(sent)["resource"] == FOUND.resource
     assert code.instructions == "open https://v.example and enter the code U-1"
     slower = msgspec.structs.replace(code, interval=10.0)
@@ -530,19 +539,20 @@ def test_a_person_on_another_device_is_waited_for():
         (slower, "authorization_pending", 10.0),
     ):
         answer, _ = drive(
-            poll_device(asked, FOUND, CLIENT, 0.0),
+            poll_device(asked, grant_request(), 0.0),
             lambda _, error=error: reply({"error": error}, 400),
         )
         assert answer == wait
-    grant, (sent,) = drive(poll_device(code, FOUND, CLIENT, 0.0), lambda _: reply(TOKEN))
+    grant, (sent,) = drive(poll_device(code, grant_request(), 0.0), lambda _: reply(TOKEN))
     assert grant.access_token == "at"
     assert fields_of(sent)["device_code"] == "d"
     with pytest.raises(FlowFailed, match="access_denied"):
         drive(
-            poll_device(code, FOUND, CLIENT, 0.0), lambda _: reply({"error": "access_denied"}, 400)
+            poll_device(code, grant_request(), 0.0),
+            lambda _: reply({"error": "access_denied"}, 400),
         )
 
 
 def test_a_server_without_that_grant_says_so():
     with pytest.raises(FlowFailed, match="device_authorization_endpoint"):
-        drive(start_device(among(device_authorization_endpoint=None), CLIENT), {})
+        drive(start_device(grant_request(found=among(device_authorization_endpoint=None)), 0.0), {})

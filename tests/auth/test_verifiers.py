@@ -96,14 +96,14 @@ def test_a_remembered_result_ends_with_the_token_or_sooner():
     assert memory.find(b"long")[0] == Principal("ann")
     now[0] = 160.0
     assert memory.find(b"long") is None
-    assert len(memory) == 0
+    assert len(memory.known) == 0
 
 
 def test_remembered_results_are_bounded():
     memory = TokenMemory(most=3)
     for number in range(10):
         memory.keep(bytes([number]), Principal("ann"), 60.0)
-    assert len(memory) == 3
+    assert len(memory.known) == 3
     assert memory.find(bytes([9])) is not None
     assert memory.find(bytes([6])) is None
 

@@ -10,8 +10,11 @@ from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 
 from accord.auth.authorization_server.endpoints import Endpoints
-from accord.auth.authorization_server.messages import OAuthResponse, Request
-from accord.auth.authorization_server.settings import AuthorizationServerSettings
+from accord.auth.authorization_server.models import (
+    AuthorizationServerSettings,
+    OAuthResponse,
+    Request,
+)
 from accord.auth.authorization_server.store import Store
 
 ISSUER = "https://auth.example"

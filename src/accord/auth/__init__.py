@@ -36,31 +36,25 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AuthorizationServer": "accord.auth.authorization_server",
-    "ClientKey": "accord.auth.client_identity",
-    "FileStore": "accord.auth.tokens",
-    "FirstOf": "accord.auth.verifiers",
-    "Guard": "accord.auth.guard",
-    "IntrospectionVerifier": "accord.auth.introspection",
-    "JwtVerifier": "accord.auth.jwt_verifier",
-    "KnownClient": "accord.auth.authorization_server",
-    "MemoryStore": "accord.auth.tokens",
-    "OAuth": "accord.auth.oauth",
-    "Protected": "accord.auth.guard",
-    "StaticTokens": "accord.auth.verifiers",
-    "TokenStore": "accord.auth.tokens",
-    "TokenVerifier": "accord.auth.verifiers",
-    "hash_password": "accord.auth.authorization_server",
+    "authorization_server": ("AuthorizationServer", "KnownClient", "hash_password"),
+    "client_identity": ("ClientKey",),
+    "guard": ("Guard", "Protected"),
+    "introspection": ("IntrospectionVerifier",),
+    "jwt_verifier": ("JwtVerifier",),
+    "oauth": ("OAuth",),
+    "tokens": ("FileStore", "MemoryStore", "TokenStore"),
+    "verifiers": ("FirstOf", "StaticTokens", "TokenVerifier"),
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'accord.auth' has no attribute {name!r}")
-    value = getattr(import_module(_HOMES[name]), name)
-    globals()[name] = value
-    return value
+    for module, names in _HOMES.items():
+        if name in names:
+            value = getattr(import_module(f"{__name__}.{module}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return list(__all__)
+    return __all__

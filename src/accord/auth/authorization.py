@@ -3,28 +3,37 @@
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from accord.auth.browser import HOST, PATH, LoopbackRedirect, UserInteraction
-from accord.auth.client_identity import AuthMethod, ClientIdentity
-from accord.auth.device import DEVICE_GRANT, poll_device, start_device
+from accord.auth.client_identity import (
+    AuthMethod,
+    ClientDescription,
+    ClientIdentity,
+    new_pkce,
+    preregistered_client,
+    register,
+)
 from accord.auth.discovery import DiscoveryResult
 from accord.auth.flow import (
+    DEVICE_GRANT,
+    STEP_AUTHORIZATION,
+    STEP_DEVICE,
     AuthorizationRequest,
+    GrantRequest,
     ResourceRejected,
     TokenRefused,
     authorization_url,
     exchange_code,
+    poll_device,
     read_authorization_response,
     request_client_credentials,
+    start_device,
 )
-from accord.auth.pkce import new_pkce
-from accord.auth.registration import ClientDescription, preregistered_client, register
 from accord.auth.tokens import TokenGrant, TokenStore, stored_client_key
 from accord.errors import FlowFailed
 from accord.transports.http.client.guarded import GuardedSender
@@ -42,15 +51,7 @@ _UNKNOWN_CLIENT: Final = ("", "invalid_client", "unauthorized_client")
 
 
 class AuthorizationAttempt:
-    """Obtains one grant from an authorization server that was discovered.
-
-    Args:
-        settings: the options of the client.
-        store: where registrations are kept.
-        sender: sends the requests.
-        found: the authorization server and the resource.
-        scopes: to ask for.
-    """
+    """Obtains one grant from an authorization server that was discovered."""
 
     def __init__(
         self,
@@ -106,31 +107,23 @@ class AuthorizationAttempt:
             return await obtain()
 
     async def _obtain_by_credentials(self) -> TokenGrant:
-        client = await self._identify(["client_credentials"])
-        return await self._sender.run(
-            request_client_credentials(
-                self._found,
-                client,
-                time.time(),
-                key=self._settings.client_key,
-                scopes=self._scopes,
-                names_resource=self._names_resource,
-            )
-        )
+        asked = await self._identify(["client_credentials"])
+        return await self._sender.run(request_client_credentials(asked, time.time()))
 
-    async def _identify(self, grants: list[str]) -> ClientIdentity:
-        """Return the client of a grant that needs no redirect, registered if necessary."""
-        client = preregistered_client(self._found.server, self._description)
-        if client is not None:
-            return client
-        return await self._sender.run(
-            register(
-                self._found.server,
-                self._description,
-                redirect_uris=(),
-                grants=grants,
-                scopes=self._scopes,
+    async def _identify(self, grants: list[str]) -> GrantRequest:
+        """Return the request for a grant without a redirect, with its client, registered if new."""
+        server, described = self._found.server, self._description
+        client = preregistered_client(server, described)
+        if client is None:
+            client = await self._sender.run(
+                register(server, described, redirect_uris=(), grants=grants, scopes=self._scopes)
             )
+        return GrantRequest(
+            found=self._found,
+            client=client,
+            key=self._settings.client_key,
+            scopes=self._scopes,
+            names_resource=self._names_resource,
         )
 
     # -- a code, by way of a browser
@@ -141,9 +134,10 @@ class AuthorizationAttempt:
             # The server may have forgotten it, and would show that to the user alone. So it is not
             # kept while the user is asked: an attempt that is given up leads to a new registration.
             await self._forget_client(kept)
-        async with self._listen_for_redirect(kept) as redirect:
+        async with AsyncExitStack() as stack:
+            redirect = await self._listen_for_redirect(kept, stack)
             client = kept
-            if client is None or not _is_usable_for(client, redirect.uri, self._scopes):
+            if client is None or not client.is_usable_for(redirect.uri, self._scopes):
                 client = await self._register(redirect.uri)
             request = AuthorizationRequest(
                 found=self._found,
@@ -173,7 +167,7 @@ class AuthorizationAttempt:
         # Checked as it was written: building the URL drops some of the characters to be refused.
         endpoint = self._found.server.authorization_endpoint
         if endpoint is not None:
-            self._check_page("authorization", "authorization_endpoint", endpoint)
+            self._check_page(STEP_AUTHORIZATION, "authorization_endpoint", endpoint)
         url = authorization_url(request)
         redirect.state = request.state
         params = await self._interaction.authorize(url, redirect)
@@ -186,10 +180,9 @@ class AuthorizationAttempt:
         await self._keep_client(request.client)
         return code
 
-    @asynccontextmanager
     async def _listen_for_redirect(
-        self, client: ClientIdentity | None
-    ) -> AsyncIterator[LoopbackRedirect]:
+        self, client: ClientIdentity | None, stack: AsyncExitStack
+    ) -> LoopbackRedirect:
         """Listen on the port that the client is registered with, if it is free."""
         given = urlsplit(self._settings.redirect_uri or "")
         where = {"host": HOST, "path": PATH}
@@ -198,23 +191,14 @@ class AuthorizationAttempt:
         port = chosen = self._settings.redirect_port or given.port or 0
         if not port and client is not None and client.redirect_uris:
             port = urlsplit(client.redirect_uris[0]).port or 0
-        redirect = LoopbackRedirect(port, **where)
         try:
-            await redirect.__aenter__()
+            return await stack.enter_async_context(LoopbackRedirect(port, **where))
         except OSError as error:
-            if chosen:
-                came = error.strerror or str(error)
-                asked = f"port {port} of this machine"
-                hint = (
-                    "end the program that uses it, or choose another redirect_port or redirect_uri"
-                )
-                raise FlowFailed("redirect", asked=asked, came=came, hint=hint) from None
-            redirect = LoopbackRedirect(0, **where)
-            await redirect.__aenter__()
-        try:
-            yield redirect
-        finally:
-            await redirect.__aexit__(None, None, None)
+            came = error.strerror or str(error)
+        if not chosen:
+            return await stack.enter_async_context(LoopbackRedirect(0, **where))
+        hint = "end the program that uses it, or choose another redirect_port or redirect_uri"
+        raise FlowFailed("redirect", asked=f"port {port} of this machine", came=came, hint=hint)
 
     # -- the registered client
 
@@ -256,35 +240,19 @@ class AuthorizationAttempt:
     # -- a code that the user enters on another device
 
     async def _obtain_by_device(self) -> TokenGrant:
-        found, key, scopes = self._found, self._settings.client_key, self._scopes
-        names_resource = self._names_resource
-        client = await self._identify([DEVICE_GRANT, "refresh_token"])
-        code = await self._sender.run(
-            start_device(
-                found, client, time.time(), key=key, scopes=scopes, names_resource=names_resource
-            )
-        )
-        self._check_page("device authorization", "verification_uri", code.verification_uri)
+        asked = await self._identify([DEVICE_GRANT, "refresh_token"])
+        code = await self._sender.run(start_device(asked, time.time()))
+        self._check_page(STEP_DEVICE, "verification_uri", code.verification_uri)
         self._interaction.say(f"To authorize, {code.instructions}")
         ends = time.monotonic() + min(code.expires_in, self._settings.timeout)
         while time.monotonic() + code.interval < ends:
             await asyncio.sleep(code.interval)
-            answer = await self._sender.run(
-                poll_device(
-                    code,
-                    found,
-                    client,
-                    time.time(),
-                    key=key,
-                    scopes=scopes,
-                    names_resource=names_resource,
-                )
-            )
+            answer = await self._sender.run(poll_device(code, asked, time.time()))
             if isinstance(answer, TokenGrant):
                 return answer
             code = msgspec.structs.replace(code, interval=answer)
         raise FlowFailed(
-            "device authorization",
+            STEP_DEVICE,
             asked=code.verification_uri,
             came="no authorization in time",
             hint="authorize sooner, or allow more time with OAuth(timeout=...)",
@@ -298,9 +266,3 @@ class AuthorizationAttempt:
             came = f"a {name} that must not be opened: {error.reason}"
             asked = self._found.server.url
             raise FlowFailed(step, asked=asked, came=came, hint=error.hint) from None
-
-
-def _is_usable_for(client: ClientIdentity, uri: str, scopes: tuple[str, ...]) -> bool:
-    """Whether a client can be used for a request; otherwise another has to be registered."""
-    is_given = not client.is_registered
-    return is_given or (uri in client.redirect_uris and client.may_ask(scopes))

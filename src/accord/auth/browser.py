@@ -10,9 +10,9 @@ import re
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
 from html import escape
-from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
@@ -33,10 +33,6 @@ _V6: Final = "::1"
 _REQUEST_EXPECTED: Final = 10.0
 _LONGEST: Final = 32 * 1024
 _CONTROLS: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-
-
-class NoAnswer(FlowFailed):
-    """The user did not return from the browser in time."""
 
 
 class LoopbackRedirect:
@@ -87,12 +83,7 @@ class LoopbackRedirect:
             await asyncio.start_server(self._serve, address, self._port, limit=_LONGEST, backlog=8)
         )
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self._received.cancel()
         self._close()
 
@@ -121,11 +112,8 @@ class LoopbackRedirect:
     def _read_request(self, head: bytes) -> tuple[str, str, dict[str, str] | None]:
         line = head.split(b"\r\n", 1)[0].decode("latin-1").split(" ")
         if len(line) != 3 or line[0] != "GET":
-            return (
-                "405 Method Not Allowed",
-                "This address only accepts redirects of a browser.",
-                None,
-            )
+            title = "This address only accepts redirects of a browser."
+            return "405 Method Not Allowed", title, None
         try:
             parts = urlsplit(line[1])
         except ValueError:  # such as `//[`, which begins an IPv6 address
@@ -197,7 +185,7 @@ class UserInteraction:
             async with asyncio.timeout(self.seconds):
                 return await self._authorize(url, redirect, tasks)
         except TimeoutError:
-            raise NoAnswer(
+            raise FlowFailed(
                 STEP,
                 asked="the user, in a browser",
                 came=f"no answer within {self.seconds:g} s",
@@ -232,7 +220,6 @@ class UserInteraction:
         return dict(await listening)
 
     def say(self, text: str) -> None:
-        """Show a message to the user."""
         if self.tell is not None:
             self.tell(text)
         else:
@@ -293,25 +280,14 @@ def _open_system_browser(url: str) -> bool:
 
 async def _run_in_thread(work: Callable[[], object]) -> object:
     """Run a function that may wait for the user; cancelling does not wait for its thread."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[object] = loop.create_future()
-
-    def settle(value: object, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(value)
-        else:
-            future.set_exception(error)
+    future: Future[object] = Future()
+    future.set_running_or_notify_cancel()  # the thread sets a result, even if no caller waits
 
     def run() -> None:
-        value, failure = None, None
         try:
-            value = work()
+            future.set_result(work())
         except BaseException as error:  # raised for the caller that waits
-            failure = error
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, value, failure)
+            future.set_exception(error)
 
     threading.Thread(target=run, name="accord-authorize", daemon=True).start()
-    return await future
+    return await asyncio.wrap_future(future)

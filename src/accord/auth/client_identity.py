@@ -1,23 +1,30 @@
-"""The client as an authorization server knows it, and how it authenticates: secret or key."""
+"""The client as an authorization server knows it: how it registers, and how it proves itself.
 
+Ids are given in advance, or are metadata documents, or come from RFC 7591. Proofs are secrets, keys
+and, for the exchange of a code, PKCE (RFC 7636) with S256 alone.
+"""
+
+import hashlib
 import secrets
-from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Literal, TypeAlias
-from urllib.parse import quote_plus
+from urllib.parse import quote_plus, urlsplit
 
 import msgspec
 
-from accord.auth.discovery import ServerMetadata
+from accord.auth.discovery import ServerMetadata, send_request
 from accord.auth.jwks import require_jwt
+from accord.auth.urls import redirect_fault
 from accord.errors import FlowFailed
-from accord.transports.http.client.requests import HttpRequest, form_request
+from accord.transports.http.client.requests import Flow, HttpRequest, form_request
 
 AuthMethod: TypeAlias = Literal[
     "client_secret_basic", "client_secret_post", "none", "private_key_jwt"
 ]
 METHODS: Final[tuple[AuthMethod, ...]] = ("client_secret_basic", "client_secret_post", "none")
 """The methods that registration can choose; a key has to be known to the server in advance."""
+_REGISTRATION: Final = "registration"
 _ASSERTION_TYPE: Final = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 # Sent at once and used once; two minutes allow for clocks that differ.
 _LIFETIME: Final = 120
@@ -45,9 +52,167 @@ class ClientIdentity(msgspec.Struct, frozen=True, kw_only=True):
         """Whether its secret, if any, has not expired."""
         return not 0 < self.secret_expires_at <= now
 
-    def may_ask(self, scopes: Iterable[str]) -> bool:
-        """Whether it was registered for these scopes, or for no scopes in particular."""
-        return not self.scopes or set(scopes) <= set(self.scopes)
+    def is_usable_for(self, uri: str, scopes: Iterable[str]) -> bool:
+        """Whether it can be used for a request; otherwise another has to be registered."""
+        # One without scopes was registered for no scopes in particular.
+        may_ask = not self.scopes or set(scopes) <= set(self.scopes)
+        return not self.is_registered or (uri in self.redirect_uris and may_ask)
+
+
+# -- registration
+
+
+class ClientDescription(msgspec.Struct, frozen=True, kw_only=True):
+    """How the client describes itself.
+
+    Attributes:
+        name: the name that the user reads on the consent page.
+        client_id: given by the authorization server in advance.
+        client_secret: given by the authorization server in advance.
+        method: how a client with a given id authenticates; None for the server's default.
+        metadata_url: the URL of the client's metadata document, which is then its id.
+    """
+
+    name: str = "accord"
+    client_id: str | None = None
+    client_secret: str | None = None
+    method: AuthMethod | None = None
+    metadata_url: str | None = None
+
+    def __repr__(self) -> str:
+        return f"ClientDescription(name={self.name!r}, client_id={self.client_id!r})"
+
+
+def preregistered_client(
+    server: ServerMetadata, description: ClientDescription
+) -> ClientIdentity | None:
+    """Return the client if it need not register, otherwise None."""
+    if description.client_id is not None:
+        supported = choose_method(server, has_secret=description.client_secret is not None)
+        return ClientIdentity(
+            client_id=description.client_id,
+            client_secret=description.client_secret,
+            method=description.method or supported,
+        )
+    if description.metadata_url is not None and server.client_id_metadata_document_supported:
+        return ClientIdentity(
+            client_id=description.metadata_url, method=description.method or "none"
+        )
+    return None
+
+
+def register(
+    server: ServerMetadata,
+    description: ClientDescription,
+    *,
+    redirect_uris: Sequence[str],
+    grants: Sequence[str] = ("authorization_code", "refresh_token"),
+    scopes: Sequence[str] = (),
+) -> Flow[ClientIdentity]:
+    """Register the client.
+
+    Raises:
+        FlowFailed: the server does not offer registration, or refuses it.
+    """
+    endpoint = server.registration_endpoint
+    if endpoint is None:
+        raise FlowFailed(
+            _REGISTRATION,
+            asked=server.url or server.issuer,
+            came="metadata without a registration_endpoint",
+            hint=_manual_hint(redirect_uris),
+        )
+    for uri in redirect_uris:
+        check_redirect_uri(uri)
+    document: dict[str, Any] = {
+        "client_name": description.name,
+        "redirect_uris": list(redirect_uris),
+        "grant_types": _supported_grants(grants, server.grant_types_supported),
+        "token_endpoint_auth_method": _preferred_method(server),
+        "application_type": "native",
+    }
+    if "authorization_code" in grants:
+        document["response_types"] = ["code"]
+    if scopes:
+        document["scope"] = " ".join(scopes)
+    request = HttpRequest(
+        method="POST",
+        url=endpoint,
+        headers={"Content-Type": "application/json", "Accept": "application/json"},
+        body=msgspec.json.encode(document),
+    )
+    response = yield from send_request(request, _REGISTRATION)
+    said = response.object()
+    if not response.is_ok or said is None or not isinstance(said.get("client_id"), str):
+        hint = _manual_hint(redirect_uris)
+        if server.is_assumed:
+            # No metadata was found at all.
+            hint = (
+                "the server names no authorization server, so its operator may have to give you a "
+                'token: pass auth="..."'
+            )
+        raise FlowFailed(_REGISTRATION, asked=request.summary, came=response.summary, hint=hint)
+    return _read_registration(said, redirect_uris, scopes)
+
+
+def _manual_hint(redirect_uris: Sequence[str]) -> str:
+    hint = "register the client by hand and pass OAuth(client_id=...)"
+    if not redirect_uris:
+        return hint
+    uri = redirect_uris[0]
+    return f"{hint}, with redirect URI {uri}, and OAuth(redirect_port={urlsplit(uri).port})"
+
+
+def _supported_grants(wanted: Sequence[str], offered: Sequence[str] | None) -> list[str]:
+    """Return the grants that the server supports, and always the first."""
+    if offered is None:
+        return list(wanted)
+    return [each for each in wanted if each in offered or each == wanted[0]]
+
+
+def _preferred_method(server: ServerMetadata) -> AuthMethod:
+    """Return the method to register for: "none" if possible, for lack of a safe secret."""
+    offered = server.token_endpoint_auth_methods_supported
+    if offered is None:
+        # RFC 8414: metadata that leaves it out means basic; without metadata nothing is known.
+        return "none" if server.is_assumed else "client_secret_basic"
+    for method in ("none", "client_secret_basic", "client_secret_post"):
+        if method in offered:
+            return method
+    return "none"
+
+
+def _read_registration(
+    said: Mapping[str, Any], redirect_uris: Sequence[str], scopes: Sequence[str]
+) -> ClientIdentity:
+    secret = said.get("client_secret")
+    secret = secret if isinstance(secret, str) and secret else None
+    named = said.get("token_endpoint_auth_method")
+    method: AuthMethod = next((each for each in METHODS if each == named), "client_secret_basic")
+    expires = said.get("client_secret_expires_at")
+    return ClientIdentity(
+        client_id=said["client_id"],
+        client_secret=secret,
+        method=method if secret else "none",
+        redirect_uris=tuple(redirect_uris),
+        scopes=tuple(scopes),
+        secret_expires_at=float(expires) if isinstance(expires, int | float) else 0,
+        is_registered=True,
+    )
+
+
+def check_redirect_uri(uri: str) -> None:
+    """Make sure that a code can only be returned over TLS or on this machine.
+
+    Raises:
+        ValueError: the URI is neither https nor on loopback.
+    """
+    fault = redirect_fault(uri)
+    if fault is not None:  # auth.redirect.localhost-or-https
+        raise ValueError(f"the redirect URI {uri[:200]!r} {fault}")
+
+
+# -- authentication
 
 
 def choose_method(server: ServerMetadata, *, has_secret: bool) -> AuthMethod:
@@ -67,15 +232,18 @@ def basic_authorization(client_id: str, secret: str) -> str:
 
 
 def token_request(
-    url: str, fields: Mapping[str, str], client: ClientIdentity, *, proof: str | None = None
+    url: str,
+    fields: Mapping[str, str],
+    client: ClientIdentity,
+    *,
+    issuer: str,
+    key: "ClientKey | None" = None,
+    now: float = 0.0,
 ) -> HttpRequest:
     """Make a request to the token endpoint, authenticated as the server wants it.
 
-    Args:
-        url: of the endpoint.
-        fields: of the form.
-        client: the client that sends it.
-        proof: the assertion of a client that has a key in place of a secret.
+    Raises:
+        FlowFailed: the client needs a key, and has none.
     """
     secret = client.client_secret
     # The id alone proves nothing and is allowed beside Basic; some servers look for it there.
@@ -86,7 +254,15 @@ def token_request(
         )
     if client.method == "client_secret_post" and secret is not None:
         named["client_secret"] = secret
-    if proof is not None:
+    if client.method == "private_key_jwt":
+        if key is None:
+            raise FlowFailed(
+                "client authentication",
+                asked=f"a key of client {client.client_id[:100]!r}",
+                came="none",
+                hint="pass OAuth(client_key=ClientKey(...)), as when the token was obtained",
+            )
+        proof = key.assertion(client.client_id, issuer=issuer, endpoint=url, now=now)
         named |= {"client_assertion_type": _ASSERTION_TYPE, "client_assertion": proof}
     return form_request(url, named)
 
@@ -150,26 +326,6 @@ class ClientKey:
         return signed
 
 
-def client_assertion(
-    client: ClientIdentity, key: ClientKey | None, *, issuer: str, endpoint: str, now: float
-) -> str | None:
-    """Return the assertion for a request to the token endpoint; None for other clients.
-
-    Raises:
-        FlowFailed: the client needs a key, and has none.
-    """
-    if client.method != "private_key_jwt":
-        return None
-    if key is None:
-        raise FlowFailed(
-            "client authentication",
-            asked=f"a key of client {client.client_id[:100]!r}",
-            came="none",
-            hint="pass OAuth(client_key=ClientKey(...)), as when the token was obtained",
-        )
-    return key.assertion(client.client_id, issuer=issuer, endpoint=endpoint, now=now)
-
-
 def _load_private_key(private_key: str | bytes) -> Any:
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -187,3 +343,28 @@ def _usual_algorithm(key: Any) -> str:
     if curve is not None:
         return _ELLIPTIC.get(curve.name, "ES256")
     return "RS256" if hasattr(key, "private_numbers") else "EdDSA"
+
+
+# -- PKCE
+
+
+class Pkce(msgspec.Struct, frozen=True):
+    """A secret verifier, and its challenge, which is public."""
+
+    verifier: str
+    challenge: str
+
+    def __repr__(self) -> str:
+        return f"Pkce(challenge={self.challenge!r})"
+
+
+def new_pkce() -> Pkce:
+    """Return a random verifier with its challenge."""
+    verifier = secrets.token_urlsafe(48)
+    return Pkce(verifier, challenge_of(verifier))
+
+
+def challenge_of(verifier: str) -> str:
+    """Return the S256 challenge of a verifier."""
+    digest = hashlib.sha256(verifier.encode()).digest()
+    return urlsafe_b64encode(digest).rstrip(b"=").decode("ascii")

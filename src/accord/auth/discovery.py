@@ -54,7 +54,6 @@ class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
     token_endpoint: str | None = None
     registration_endpoint: str | None = None
     device_authorization_endpoint: str | None = None
-    revocation_endpoint: str | None = None
     scopes_supported: tuple[str, ...] | None = None
     grant_types_supported: tuple[str, ...] | None = None
     token_endpoint_auth_methods_supported: tuple[str, ...] | None = None
@@ -130,7 +129,7 @@ def discover(
     except UnreadableMetadata as error:
         found, unreadable = None, error
     if found is None or not found.authorization_servers:
-        server = yield from _find_atroot_url(url)
+        server = yield from _find_at_root(url)
         if unreadable is not None and server.is_assumed:
             raise unreadable
         resource = canonical_resource(url) if found is None else found.resource
@@ -231,7 +230,7 @@ def find_server_metadata(issuer: str) -> Flow[ServerMetadata]:
     raise FlowFailed(STEP_SERVER, asked=", ".join(tried)[:600], came="none of them", hint=hint)
 
 
-def _find_atroot_url(url: str) -> Flow[ServerMetadata]:
+def _find_at_root(url: str) -> Flow[ServerMetadata]:
     """Find an authorization server that is the server itself, as in 2025-03-26."""
     root = root_url(url)  # auth.discovery.base-url
     request = _get(f"{root}{_OAUTH}")
@@ -245,12 +244,21 @@ def _find_atroot_url(url: str) -> Flow[ServerMetadata]:
     return _metadata(said, request.url)
 
 
-def _fetch(request: HttpRequest, step: str) -> Flow[HttpResponse | None]:
-    """Fetch a document; None if it does not exist, so that the next URL can be tried."""
+def send_request(request: HttpRequest, step: str) -> Flow[HttpResponse]:
+    """Send a request of a step.
+
+    Raises:
+        FlowFailed: there was no response.
+    """
     try:
-        response = yield request
+        return (yield request)
     except NoResponse as error:
         raise _failure(step, request, error.reason, error.hint) from None
+
+
+def _fetch(request: HttpRequest, step: str) -> Flow[HttpResponse | None]:
+    """Fetch a document; None if it does not exist, so that the next URL can be tried."""
+    response = yield from send_request(request, step)
     if response.is_ok:
         return response
     if response.status >= 500 or response.status == 429:
@@ -260,38 +268,21 @@ def _fetch(request: HttpRequest, step: str) -> Flow[HttpResponse | None]:
 
 
 def _metadata(said: Mapping[str, Any], url: str) -> ServerMetadata:
-    texts: dict[str, Any] = {
-        name: value
-        for name, value in said.items()
-        if name in _ENDPOINTS and isinstance(value, str) and value
-    }
-    return ServerMetadata(
-        issuer=said["issuer"],
-        **texts,
-        scopes_supported=_string_list(said, "scopes_supported"),
-        grant_types_supported=_string_list(said, "grant_types_supported"),
-        token_endpoint_auth_methods_supported=_string_list(
-            said, "token_endpoint_auth_methods_supported"
-        ),
-        code_challenge_methods_supported=_string_list(said, "code_challenge_methods_supported"),
-        authorization_response_iss_parameter_supported=(
-            said.get("authorization_response_iss_parameter_supported") is True
-        ),
-        client_id_metadata_document_supported=(
-            said.get("client_id_metadata_document_supported") is True
-        ),
-        url=url,
-    )
+    read: dict[str, Any] = {}
+    for name in ServerMetadata.__struct_fields__:
+        value = said.get(name)
+        if name in _FLAGS:
+            read[name] = value is True
+        elif name.endswith("_supported"):
+            read[name] = _string_list(said, name)
+        elif name.endswith("_endpoint") and isinstance(value, str) and value:
+            read[name] = value
+    return ServerMetadata(issuer=said["issuer"], url=url, **read)
 
 
-_ENDPOINTS: Final = frozenset(
-    {
-        "authorization_endpoint",
-        "token_endpoint",
-        "registration_endpoint",
-        "device_authorization_endpoint",
-        "revocation_endpoint",
-    }
+_FLAGS: Final = (
+    "authorization_response_iss_parameter_supported",
+    "client_id_metadata_document_supported",
 )
 
 

@@ -1,4 +1,8 @@
-"""The grants of OAuth 2.1 as pure functions and generator flows: no network, clock or browser."""
+"""The grants of OAuth 2.1 as pure functions and generator flows: no network, clock or browser.
+
+By a code, by the client's own credentials, and by another device (RFC 8628), on which the user
+authorizes while this one polls.
+"""
 
 import hmac
 from collections.abc import Iterable, Mapping
@@ -7,17 +11,23 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
-from accord.auth.client_identity import ClientIdentity, ClientKey, client_assertion, token_request
-from accord.auth.discovery import DiscoveryResult, ServerMetadata
-from accord.auth.pkce import Pkce
+from accord.auth.client_identity import ClientIdentity, ClientKey, Pkce, token_request
+from accord.auth.discovery import DiscoveryResult, ServerMetadata, send_request
 from accord.auth.tokens import TokenGrant
 from accord.bindings.quoting import quote_text, quote_url
 from accord.errors import FlowFailed
-from accord.transports.http.client.requests import Flow, HttpRequest, HttpResponse, NoResponse
+from accord.transports.http.client.requests import Flow, HttpRequest, HttpResponse
 
 STEP_AUTHORIZATION: Final = "authorization"
 STEP_EXCHANGE: Final = "token"
-_LONGEST: Final = 16 * 1024
+_TOKEN_MOST: Final = 16 * 1024
+DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
+STEP_DEVICE: Final = "device authorization"
+# The defaults of RFC 8628, sections 3.2 and 3.5.
+_INTERVAL: Final = 5.0
+_SLOWER: Final = 5.0
+_LIFETIME: Final = 600.0
+_LONGEST: Final = 500
 
 
 class TokenRefused(FlowFailed):
@@ -38,20 +48,25 @@ class ResourceRejected(FlowFailed):
     """The authorization server does not accept the parameter `resource`."""
 
 
-class AuthorizationRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """An authorization request, with the values that its response is compared with."""
+class GrantRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The part that all requests for one grant share: the server, the client and the scopes."""
 
     found: DiscoveryResult
     client: ClientIdentity
     key: ClientKey | None = None
-    redirect_uri: str
-    pkce: Pkce
-    state: str
     scopes: tuple[str, ...] = ()
     names_resource: bool = True
 
     def __repr__(self) -> str:
-        return f"AuthorizationRequest(client={self.client!r}, scopes={self.scopes})"
+        return f"{type(self).__name__}(client={self.client!r}, scopes={self.scopes})"
+
+
+class AuthorizationRequest(GrantRequest, frozen=True, kw_only=True):
+    """An authorization request, with the values that its response is compared with."""
+
+    redirect_uri: str
+    pkce: Pkce
+    state: str
 
 
 # -- scopes
@@ -135,10 +150,8 @@ def read_authorization_response(params: Mapping[str, str], request: Authorizatio
         ResourceRejected: the response is an error about the parameter `resource`.
         FlowFailed: it is another error, or the state or the issuer is wrong.
     """
-    server, asked = (
-        request.found.server,
-        quote_url(request.found.server.authorization_endpoint or ""),
-    )
+    server = request.found.server
+    asked = quote_url(server.authorization_endpoint or "")
     if not hmac.compare_digest(params.get("state", "").encode(), request.state.encode()):
         came = "a response with another state"  # auth.state.verified
         hint = "start again; the response may be forged"
@@ -186,28 +199,10 @@ def exchange_code(code: str, request: AuthorizationRequest, now: float) -> Flow[
         "redirect_uri": request.redirect_uri,
         "code_verifier": request.pkce.verifier,
     }
-    return (
-        yield from request_token(
-            request.found,
-            request.client,
-            fields,
-            now,
-            key=request.key,
-            scopes=request.scopes,
-            names_resource=request.names_resource,
-        )
-    )
+    return (yield from _request_token(request, fields, now))
 
 
-def request_client_credentials(
-    found: DiscoveryResult,
-    client: ClientIdentity,
-    now: float,
-    *,
-    key: ClientKey | None = None,
-    scopes: tuple[str, ...] = (),
-    names_resource: bool = True,
-) -> Flow[TokenGrant]:
+def request_client_credentials(asked: GrantRequest, now: float) -> Flow[TokenGrant]:
     """Obtain a token for the client itself.
 
     Raises:
@@ -215,50 +210,28 @@ def request_client_credentials(
         FlowFailed: the response has no valid token.
     """
     fields = {"grant_type": "client_credentials"}
-    if scopes:
-        fields["scope"] = " ".join(scopes)
-    return (
-        yield from request_token(
-            found, client, fields, now, key=key, scopes=scopes, names_resource=names_resource
-        )
-    )
+    if asked.scopes:
+        fields["scope"] = " ".join(asked.scopes)
+    return (yield from _request_token(asked, fields, now))
 
 
-def request_token(
-    found: DiscoveryResult,
-    client: ClientIdentity,
-    fields: Mapping[str, str],
-    now: float,
-    *,
-    key: ClientKey | None = None,
-    scopes: tuple[str, ...] = (),
-    names_resource: bool = True,
-) -> Flow[TokenGrant]:
+def _request_token(asked: GrantRequest, fields: Mapping[str, str], now: float) -> Flow[TokenGrant]:
     """Ask the token endpoint for a token, with the form fields of a grant."""
-    endpoint = found.server.token_endpoint
-    if endpoint is None:
+    server = asked.found.server
+    if server.token_endpoint is None:
         came = "metadata without a token_endpoint"
-        raise FlowFailed(STEP_EXCHANGE, asked=found.server.url, came=came)
-    if names_resource:  # auth.resource.both-requests
-        fields = {**fields, "resource": found.resource}
-    proof = client_assertion(client, key, issuer=found.server.issuer, endpoint=endpoint, now=now)
-    request = token_request(endpoint, fields, client, proof=proof)
-    response = yield from _send(request, STEP_EXCHANGE)
-    said = _read_token_response(response, request, STEP_EXCHANGE, names_resource=names_resource)
-    return _with_response(
-        TokenGrant(
-            issuer=found.server.issuer,
-            resource=found.resource,
-            client=client,
-            token_endpoint=endpoint,
-            access_token="",
-            scopes=scopes,
-            asked=scopes,
-            names_resource=names_resource,
-        ),
-        said,
-        now,
+        raise FlowFailed(STEP_EXCHANGE, asked=server.url, came=came)
+    wanted = TokenGrant(
+        issuer=server.issuer,
+        resource=asked.found.resource,
+        client=asked.client,
+        token_endpoint=server.token_endpoint,
+        access_token="",
+        scopes=asked.scopes,
+        asked=asked.scopes,
+        names_resource=asked.names_resource,
     )
+    return (yield from _fill(wanted, fields, STEP_EXCHANGE, now, asked.key))
 
 
 def refresh(grant: TokenGrant, now: float, *, key: ClientKey | None = None) -> Flow[TokenGrant]:
@@ -268,23 +241,22 @@ def refresh(grant: TokenGrant, now: float, *, key: ClientKey | None = None) -> F
         TokenRefused: the server does not accept the refresh token.
         FlowFailed: the server cannot be reached, or the response has no valid token.
     """
-    step = "refresh"
     fields = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token or ""}
-    if grant.names_resource:
-        fields["resource"] = grant.resource
-    endpoint = grant.token_endpoint
-    proof = client_assertion(grant.client, key, issuer=grant.issuer, endpoint=endpoint, now=now)
-    request = token_request(endpoint, fields, grant.client, proof=proof)
-    response = yield from _send(request, step)
+    return (yield from _fill(grant, fields, "refresh", now, key))
+
+
+def _fill(
+    grant: TokenGrant, fields: Mapping[str, str], step: str, now: float, key: ClientKey | None
+) -> Flow[TokenGrant]:
+    """Ask the token endpoint of a grant for a token, and return the grant with it."""
+    if grant.names_resource:  # auth.resource.both-requests
+        fields = {**fields, "resource": grant.resource}
+    request = token_request(
+        grant.token_endpoint, fields, grant.client, issuer=grant.issuer, key=key, now=now
+    )
+    response = yield from send_request(request, step)
     said = _read_token_response(response, request, step, names_resource=grant.names_resource)
     return _with_response(grant, said, now)
-
-
-def _send(request: HttpRequest, step: str) -> Flow[HttpResponse]:
-    try:
-        return (yield request)
-    except NoResponse as error:
-        raise FlowFailed(step, asked=request.summary, came=error.reason, hint=error.hint) from None
 
 
 def _read_token_response(
@@ -310,7 +282,7 @@ def _read_token_response(
             step, asked=asked, came=came, hint=hint, error=code, is_temporary=is_temporary
         )
     token, kind = said.get("access_token"), said.get("token_type")
-    if not isinstance(token, str) or not token or len(token) > _LONGEST or not token.isascii():
+    if not isinstance(token, str) or not token or len(token) > _TOKEN_MOST or not token.isascii():
         came = f"{response.summary}, without an access_token"
         hint = "its token_endpoint has to answer with the JSON object of RFC 6749, section 5.1"
         raise FlowFailed(step, asked=request.summary, came=came, hint=hint)
@@ -360,14 +332,7 @@ def _is_about_resource(error: str, about: str) -> bool:
 
 
 _SECRET_FIELDS: Final = frozenset(
-    {
-        "client_assertion",
-        "client_secret",
-        "code",
-        "code_verifier",
-        "device_code",
-        "refresh_token",
-    }
+    ("client_assertion", "client_secret", "code", "code_verifier", "device_code", "refresh_token")
 )
 _TRY_LATER: Final = "try again later"
 _TEMPORARY_ERRORS: Final = frozenset({"server_error", "slow_down", "temporarily_unavailable"})
@@ -380,3 +345,81 @@ _HINTS: Final = {
     "unauthorized_client": "the client may not use this grant",
     "unsupported_grant_type": "use another grant, as in OAuth(grant='client_credentials')",
 }
+
+
+# -- another device
+
+
+class DeviceCode(msgspec.Struct, frozen=True, kw_only=True):
+    """The codes of a device authorization; `repr` does not show them."""
+
+    device_code: str
+    user_code: str
+    verification_uri: str
+    interval: float = _INTERVAL
+    expires_in: float = _LIFETIME
+
+    def __repr__(self) -> str:
+        return f"DeviceCode({self.verification_uri!r})"
+
+    @property
+    def instructions(self) -> str:
+        return f"open {_printable(self.verification_uri)} and enter the code {self.user_code}"
+
+
+def start_device(asked: GrantRequest, now: float) -> Flow[DeviceCode]:
+    """Ask for a code that the user can enter.
+
+    Raises:
+        FlowFailed: the server has no such grant, or refuses.
+    """
+    server = asked.found.server
+    endpoint = server.device_authorization_endpoint
+    if endpoint is None:
+        came = "metadata without a device_authorization_endpoint"
+        hint = "use another grant: the server does not offer this one"
+        raise FlowFailed(STEP_DEVICE, asked=server.url, came=came, hint=hint)
+    fields = {"scope": " ".join(asked.scopes)} if asked.scopes else {}
+    if asked.names_resource:
+        fields["resource"] = asked.found.resource
+    request = token_request(
+        endpoint, fields, asked.client, issuer=server.issuer, key=asked.key, now=now
+    )
+    response = yield from send_request(request, STEP_DEVICE)
+    said = response.object() or {}
+    texts = [said.get(name) for name in ("device_code", "user_code", "verification_uri")]
+    if not response.is_ok or not all(isinstance(each, str) and each for each in texts):
+        raise FlowFailed(STEP_DEVICE, asked=request.summary, came=response.summary)
+    return DeviceCode(
+        device_code=said["device_code"],
+        user_code=_printable(said["user_code"]),
+        verification_uri=said["verification_uri"][:_LONGEST],
+        interval=_number(said.get("interval"), _INTERVAL),
+        expires_in=_number(said.get("expires_in"), _LIFETIME),
+    )
+
+
+def poll_device(code: DeviceCode, asked: GrantRequest, now: float) -> Flow[TokenGrant | float]:
+    """Ask once whether the user has authorized; return the next interval if not.
+
+    Raises:
+        FlowFailed: the user declined, or the code has expired.
+    """
+    fields = {"grant_type": DEVICE_GRANT, "device_code": code.device_code}
+    try:
+        return (yield from _request_token(asked, fields, now))
+    except TokenRefused as error:
+        if error.error == "authorization_pending":
+            return code.interval
+        if error.error == "slow_down" or error.is_temporary:
+            return code.interval + _SLOWER
+        raise
+
+
+def _number(value: object, usual: float) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < 86_400 else usual  # type: ignore[operator,arg-type]  # a number
+
+
+def _printable(text: str) -> str:
+    return "".join(char for char in text if char.isprintable())[:_LONGEST]

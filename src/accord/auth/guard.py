@@ -5,10 +5,10 @@ authorization server, health checks, and the preflights of browsers.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from time import time
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
@@ -28,15 +28,11 @@ from accord.auth.verifiers import (
 from accord.bindings.addresses import LOOPBACK_HOSTS, client_network
 from accord.errors import AuthError
 from accord.principal import Principal
+from accord.transports.http.server.asgi import Headers, Receive, Scope, Send
 
 log = logging.getLogger("accord.auth")
 
-Scope: TypeAlias = MutableMapping[str, Any]
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
 App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
-Headers: TypeAlias = list[tuple[bytes, bytes]]
 _PRINCIPAL: Final = "accord.principal"
 _CHALLENGE_FOR: Final = "accord.challenge"
 _ADMITTED: Final = "accord.admitted"
@@ -57,38 +53,6 @@ _NO_METADATA: Final = msgspec.json.encode(
 )
 # One for each endpoint and each name of loopback.
 _RESOURCES_MOST: Final = 16
-
-
-class GuardPolicy(Protocol):
-    """The settings of a guard; `Protected` has them."""
-
-    @property
-    def verifier(self) -> TokenVerifier:
-        """Verifies tokens."""
-
-    @property
-    def issuers(self) -> tuple[str, ...]:
-        """The authorization servers that issue tokens."""
-
-    @property
-    def public_url(self) -> str | None:
-        """Where clients reach the server."""
-
-    @property
-    def scopes(self) -> frozenset[str]:
-        """The scopes that every token must have."""
-
-    @property
-    def scopes_supported(self) -> tuple[str, ...]:
-        """The scopes that clients may ask for."""
-
-    @property
-    def resource_name(self) -> str | None:
-        """The name of the server, for users."""
-
-    @property
-    def documentation(self) -> str | None:
-        """The URL of a page about the server."""
 
 
 class _Resource(msgspec.Struct, frozen=True):
@@ -123,7 +87,7 @@ class Guard:
     def __init__(
         self,
         app: App,
-        protection: GuardPolicy,
+        protection: "Protected",
         *,
         path: str = "/mcp",
         public_url: str | None = None,
@@ -138,7 +102,7 @@ class Guard:
         self._resources: dict[str, _Resource] = {}
         self._required = protection.scopes
         # Metadata has to name an authorization server (auth.prm.lists-as).
-        self._has_metadata: bool = getattr(protection, "has_metadata", True)
+        self._has_metadata = protection.has_metadata
         self._other_paths: Mapping[str, str] = getattr(app, "resource_paths", None) or {}
         self._public = None
         if self.public_url is not None:
@@ -304,27 +268,28 @@ class Guard:
     async def _publish(self, target: _Resource, scope: Scope, send: Send) -> None:
         method = scope["method"]
         if not self._has_metadata:
-            await _respond(send, 404, [_JSON, _ANY_ORIGIN], _NO_METADATA, is_head=method == "HEAD")
+            await respond(send, 404, [_JSON, _ANY_ORIGIN], _NO_METADATA, is_head=method == "HEAD")
         elif method == "OPTIONS":
             allowed = [
                 (b"access-control-allow-methods", b"GET"),
                 (b"access-control-allow-headers", b"*"),
             ]
-            await _respond(send, 204, [_ANY_ORIGIN, *allowed], None)
+            await respond(send, 204, [_ANY_ORIGIN, *allowed], None)
         elif method not in ("GET", "HEAD"):
-            await _respond(send, 405, [(b"allow", b"GET, HEAD, OPTIONS")], b"")
+            await respond(send, 405, [(b"allow", b"GET, HEAD, OPTIONS")], b"")
         else:
             protection = self.protection
             body = resource.resource_metadata(
                 target.resource,
-                protection.issuers,
+                self._issuers(scope),
                 scopes=protection.scopes_supported,
                 name=protection.resource_name,
                 documentation=protection.documentation,
             )
-            await _respond(
-                send, 200, [_JSON, _MAX_AGE, _ANY_ORIGIN], body, is_head=method == "HEAD"
-            )
+            await respond(send, 200, [_JSON, _MAX_AGE, _ANY_ORIGIN], body, is_head=method == "HEAD")
+
+    def _issuers(self, scope: Scope) -> tuple[str, ...]:
+        return self.protection.issuers
 
     # -- refusing
 
@@ -345,7 +310,7 @@ class Guard:
             headers.append((_CHALLENGE, _challenge(refusal, target.metadata_url)))
         if refusal.status == 503:
             headers.append((b"retry-after", b"5"))
-        await _respond(send, refusal.status, headers + self._cors(scope), refusal.body)
+        await respond(send, refusal.status, headers + self._cors(scope), refusal.body)
 
     def _cors(self, scope: Scope) -> Headers:
         """Return CORS headers, if the app allows the origin to read its responses."""
@@ -403,9 +368,10 @@ def _is_preflight(scope: Scope) -> bool:
     return b"origin" in names and b"access-control-request-method" in names
 
 
-async def _respond(
+async def respond(
     send: Send, status: int, headers: Headers, body: bytes | None, *, is_head: bool = False
 ) -> None:
+    """Send a whole response; without a body it has no length either."""
     if body is not None:
         headers = [*headers, (b"content-length", b"%d" % len(body))]
     await send({"type": "http.response.start", "status": status, "headers": headers})

@@ -6,12 +6,15 @@ import time
 from collections import Counter, OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from copy import copy
 from typing import Any, Final, Literal
 from weakref import WeakKeyDictionary
 
+import msgspec
+
 from accord.auth.client_identity import basic_authorization
 from accord.auth.jwks import operator_sender
-from accord.auth.jwt_verifier import claims_fault, principal_from_claims
+from accord.auth.jwt_verifier import as_tuple, claims_fault, principal_from_claims
 from accord.auth.verifiers import REQUEST_SOURCE, TokenMemory, token_digest
 from accord.bindings.quoting import quote_url
 from accord.errors import AuthError
@@ -23,13 +26,6 @@ log = logging.getLogger("accord.auth")
 # Seconds that a refused token is remembered, so that not every request asks again.
 _REFUSED_FOR: Final = 10.0
 _REFUSED_MOST: Final = 1_000
-# Made-up tokens must not flood the issuer, nor delay valid ones: one address gets at most half of
-# the concurrent requests, and has a queue of its own.
-_ASKING_MOST: Final = 100
-_SHARE: Final = 50
-_WAITING: Final = 100
-_WAITING_IN_ALL: Final = 2_000
-_PATIENCE: Final = 10.0
 # The expiry of tokens for which the issuer gives none; they are asked about again anyway.
 _FAR: Final = 3600.0
 
@@ -65,8 +61,8 @@ class IntrospectionVerifier:
         **settings: Any,
     ) -> None:
         self.url = url
-        self.audience = (audience,) if isinstance(audience, str) else audience
-        self.clients = frozenset((clients,) if isinstance(clients, str) else clients)
+        self.audience = None if audience is None else as_tuple(audience)
+        self.clients = frozenset(as_tuple(clients))
         self.issuer = issuer
         self._client = (client_id, client_secret)
         self._authenticate = authenticate
@@ -88,8 +84,7 @@ class IntrospectionVerifier:
         """Return a verifier for an audience; itself if it has one already."""
         if self.audience is not None:
             return self
-        bound: IntrospectionVerifier = object.__new__(IntrospectionVerifier)
-        bound.__dict__.update(self.__dict__)
+        bound = copy(self)
         bound.audience = (audience,)
         bound.memory = TokenMemory(clock=self._clock)
         bound._refused = TokenMemory(most=_REFUSED_MOST, clock=self._clock)
@@ -115,16 +110,9 @@ class IntrospectionVerifier:
         return await asyncio.shield(task)
 
     async def _ask_in_turn(self, token: str, digest: bytes) -> Principal | None:
-        loop = asyncio.get_running_loop()
-        queue = self._queues.get(loop)
-        if queue is None:
-            queue = self._queues[loop] = FairQueue(
-                _ASKING_MOST,
-                share=_SHARE,
-                waiting=_WAITING,
-                waiting_in_all=_WAITING_IN_ALL,
-                seconds=_PATIENCE,
-            )
+        # Made-up tokens must not flood the issuer, nor delay valid ones: one address gets at most
+        # half of the concurrent requests, and has a queue of its own.
+        queue = self._queues.setdefault(asyncio.get_running_loop(), FairQueue())
         try:
             async with queue.take(REQUEST_SOURCE.get()):
                 return await self._ask(token, digest)
@@ -157,7 +145,7 @@ class IntrospectionVerifier:
         now = self._clock()
         audience, checked = self.audience, dict(claims)
         if audience is not None and not audience and not claims.get("aud"):
-            checked["aud"] = audience = [""]
+            checked["aud"] = audience = ("",)
         # The issuer has checked the times already, and may leave them out.
         checked.setdefault("exp", now + _FAR)
         checked.setdefault("sub", claims.get("username"))
@@ -174,14 +162,9 @@ class IntrospectionVerifier:
             log.info("an introspected token is refused: %s", fault)
             return None
         found = principal_from_claims(checked)
-        return Principal(
-            subject=found.subject,
-            client_id=found.client_id,
-            scopes=found.scopes,
-            issuer=found.issuer or self.issuer,
-            expires_at=found.expires_at if "exp" in claims else None,
-            claims=claims,
-        )
+        expires_at = found.expires_at if "exp" in claims else None
+        issuer = found.issuer or self.issuer
+        return msgspec.structs.replace(found, issuer=issuer, expires_at=expires_at, claims=claims)
 
 
 def _answer(response: HttpResponse, url: str) -> Mapping[str, Any]:
@@ -212,7 +195,13 @@ class FairQueue:
     """
 
     def __init__(
-        self, most: int, *, share: int, waiting: int, waiting_in_all: int, seconds: float
+        self,
+        most: int = 100,
+        *,
+        share: int = 50,
+        waiting: int = 100,
+        waiting_in_all: int = 2_000,
+        seconds: float = 10.0,
     ) -> None:
         self._most = most
         self._share = share

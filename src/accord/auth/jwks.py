@@ -4,7 +4,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeGuard
+from typing import Any, Final
+
+import msgspec
 
 from accord.auth.discovery import metadata_urls
 from accord.bindings.quoting import quote_url
@@ -18,7 +20,7 @@ _KEYS_MOST: Final = 100
 _RSA_BITS_LEAST: Final = 2048
 
 # The type and curve of the keys of each algorithm; other keys are never tried.
-_FAMILIES: Final = {
+FAMILIES: Final[dict[str, tuple[str, str | None]]] = {
     **dict.fromkeys(("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"), ("RSA", None)),
     "ES256": ("EC", "P-256"),
     "ES384": ("EC", "P-384"),
@@ -27,22 +29,12 @@ _FAMILIES: Final = {
 }
 
 
-class VerifyingKey:
-    """A public key, with its type and its algorithm."""
+class VerifyingKey(msgspec.Struct, frozen=True):
+    """A public key, and the algorithms of the signatures that it can verify."""
 
-    def __init__(self, key: Any, *, kind: str, curve: str | None, jwk: Mapping[str, Any]) -> None:
-        self.key = key
-        self.id: str | None = jwk.get("kid")
-        self._kind = kind
-        self._curve = curve
-        self._algorithm = jwk.get("alg")
-
-    def fits(self, algorithm: str) -> bool:
-        """Whether the key can verify signatures of an algorithm."""
-        if self._algorithm is not None and self._algorithm != algorithm:
-            return False
-        kind, curve = _FAMILIES.get(algorithm, ("", None))
-        return self._kind == kind and (curve is None or curve == self._curve)
+    key: Any
+    id: str | None
+    algorithms: frozenset[str]
 
 
 def read_keys(document: object) -> list[VerifyingKey]:
@@ -52,14 +44,10 @@ def read_keys(document: object) -> list[VerifyingKey]:
         ValueError: the document is not a JWKS.
     """
     listed = document.get("keys") if isinstance(document, Mapping) else document
-    if not _is_list(listed):
-        raise ValueError("invalid JWKS: expected an object with a list called keys")
+    if not isinstance(listed, Sequence) or isinstance(listed, str | bytes):
+        raise ValueError("invalid JWKS: expected an object with a list called keys")  # noqa: TRY004
     found = (_read_key(each) for each in listed[:_KEYS_MOST])
     return [key for key in found if key is not None]
-
-
-def _is_list(value: object) -> TypeGuard[Sequence[object]]:
-    return isinstance(value, Sequence) and not isinstance(value, str | bytes)
 
 
 def _read_key(jwk: object) -> VerifyingKey | None:
@@ -70,44 +58,26 @@ def _read_key(jwk: object) -> VerifyingKey | None:
     operations = jwk.get("key_ops")
     if isinstance(operations, list) and "verify" not in operations:
         return None
-    kind, curve = jwk.get("kty"), jwk.get("crv")
-    named = jwk.get("kid")
-    if kind not in ("RSA", "EC", "OKP") or not isinstance(named, str | None):
+    named, algorithm, kind = jwk.get("kid"), jwk.get("alg"), jwk.get("kty")
+    family = (kind, None if kind == "RSA" else jwk.get("crv"))
+    fitting = [name for name, keys in FAMILIES.items() if keys == family]
+    if not fitting or not isinstance(named, str | None):
         return None
     # Only the public half, even if both are published.
     public = {name: value for name, value in jwk.items() if name in _PUBLIC_MEMBERS}
-    name = "RS256" if kind == "RSA" else "EdDSA" if kind == "OKP" else _curve_algorithm(curve)
     try:
-        key = jwt.PyJWK(public, algorithm=name).key
+        key = jwt.PyJWK(public, algorithm=fitting[0]).key
     except (jwt.PyJWTError, ValueError, TypeError, KeyError) as error:
         log.warning("a key of a JWKS cannot be read: %s", type(error).__name__)
         return None
     if kind == "RSA" and key.key_size < _RSA_BITS_LEAST:
         log.warning("a key of a JWKS is refused: RSA with %d bits", key.key_size)
         return None
-    return VerifyingKey(key, kind=kind, curve=curve, jwk=jwk)
+    usable = fitting if algorithm is None else [each for each in fitting if each == algorithm]
+    return VerifyingKey(key, named, frozenset(usable))
 
 
 _PUBLIC_MEMBERS: Final = frozenset({"kty", "crv", "n", "e", "x", "y"})
-
-
-def _curve_algorithm(curve: object) -> str:
-    found = (name for name, family in _FAMILIES.items() if family == ("EC", curve))
-    return next(found, "ES256")
-
-
-class KeySource(Protocol):
-    """Where keys come from."""
-
-    async def candidates(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
-        """Return the keys that may have signed a token.
-
-        Raises:
-            AuthError: no keys are available now.
-        """
-
-    async def candidates_anew(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
-        """Return keys that may have replaced the candidates; empty if nothing changed."""
 
 
 def _choose(keys: Iterable[VerifyingKey], algorithm: str, id: str | None) -> list[VerifyingKey]:
@@ -115,7 +85,7 @@ def _choose(keys: Iterable[VerifyingKey], algorithm: str, id: str | None) -> lis
 
     A key without an id fits any token.
     """
-    fitting = [key for key in keys if key.fits(algorithm)]
+    fitting = [key for key in keys if algorithm in key.algorithms]
     if id is None:
         return fitting
     named = [key for key in fitting if key.id == id]
@@ -133,7 +103,7 @@ class FixedKeys:
         return _choose(self._keys, algorithm, id)
 
     async def candidates_anew(self, algorithm: str, id: str | None) -> Sequence[VerifyingKey]:
-        """Return nothing: the keys are fixed."""
+        """Return the keys that may have replaced the candidates: none, since they are fixed."""
         return ()
 
 

@@ -5,14 +5,15 @@ import logging
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from copy import copy
+from typing import Any, Final
 
 import msgspec
 
 from accord.auth.jwks import (
+    FAMILIES,
     FetchedKeys,
     FixedKeys,
-    KeySource,
     operator_sender,
     read_keys,
     require_jwt,
@@ -20,25 +21,9 @@ from accord.auth.jwks import (
 from accord.auth.resource import is_for
 from accord.auth.verifiers import TokenMemory, token_digest
 from accord.principal import Principal
-from accord.transports.http.client.requests import Send
-
-if TYPE_CHECKING:
-    from accord.transports.http.client.requests import Send
 
 log = logging.getLogger("accord.auth")
 
-ASYMMETRIC: Final = (
-    "RS256",
-    "RS384",
-    "RS512",
-    "PS256",
-    "PS384",
-    "PS512",
-    "ES256",
-    "ES384",
-    "ES512",
-    "EdDSA",
-)
 _SYMMETRIC: Final = ("HS256", "HS384", "HS512")
 _TYPES: Final = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 _SECRET_LEAST: Final = 32
@@ -90,16 +75,16 @@ class JwtVerifier:
             raise ValueError("give only one of jwks_url, keys and secret")
         require_jwt()  # at once: it takes a moment
         self.issuer = issuer
-        self.audience = _as_tuple(audience)
-        self.clients = frozenset(_as_tuple(clients))
+        self.audience = as_tuple(audience)
+        self.clients = frozenset(as_tuple(clients))
         self.leeway = leeway
         self.algorithms = _check_algorithms(algorithms, has_secret=secret is not None)
         self._secret = None if secret is None else _check_secret(secret)
         self._clock: Callable[[], float] = settings.get("clock", time.time)
-        self._scope_claims = _as_tuple(settings.pop("scope_claims", _SCOPE_CLAIMS))
+        self._scope_claims = as_tuple(settings.pop("scope_claims", _SCOPE_CLAIMS))
         self._scope_prefix: str = settings.pop("scope_prefix", "")
-        send: Send | None = settings.pop("send", None)
-        self._keys: KeySource
+        send = settings.pop("send", None)
+        self._keys: FixedKeys | FetchedKeys
         if keys is None and secret is None:
             send = send or operator_sender(jwks_url or issuer)
             self._keys = FetchedKeys(issuer, jwks_url, send=send, **settings)
@@ -114,8 +99,7 @@ class JwtVerifier:
         """Return a verifier for an audience, with the same keys; itself if it has an audience."""
         if self.audience:
             return self
-        bound: JwtVerifier = object.__new__(JwtVerifier)
-        bound.__dict__.update(self.__dict__)
+        bound = copy(self)
         bound.audience = (audience,)
         bound.memory = TokenMemory(clock=self._clock)
         return bound
@@ -190,14 +174,13 @@ class _InvalidToken(Exception):
     """A token is refused; the message says why."""
 
 
-def _as_tuple(audience: str | Sequence[str] | None) -> tuple[str, ...]:
-    if audience is None:
-        return ()
-    return (audience,) if isinstance(audience, str) else tuple(audience)
+def as_tuple(given: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return one text, several or none as a tuple."""
+    return (given,) if isinstance(given, str) else tuple(given or ())
 
 
 def _check_algorithms(asked: Sequence[str] | None, *, has_secret: bool) -> frozenset[str]:
-    known = _SYMMETRIC if has_secret else ASYMMETRIC
+    known = _SYMMETRIC if has_secret else tuple(FAMILIES)
     chosen = frozenset(asked or (("HS256",) if has_secret else known))
     unfit = sorted(chosen.difference(known))
     if unfit:
@@ -331,22 +314,18 @@ def principal_from_claims(
     return Principal(
         subject=_subject(claims) or "",
         client_id=_client(claims),
-        scopes=frozenset(
-            each if each.startswith(prefix) else f"{prefix}{each}"
-            for each in _scopes(claims, scope_claims)
-        ),
+        scopes=_scopes(claims, scope_claims, prefix),
         issuer=issuer if isinstance(issuer, str) else None,
         expires_at=_timestamp(claims, "exp"),
         claims=claims,
     )
 
 
-def _scopes(claims: Mapping[str, object], names: Iterable[str]) -> frozenset[str]:
-    found: set[str] = set()
+def _scopes(claims: Mapping[str, object], names: Iterable[str], prefix: str) -> frozenset[str]:
+    found: list[object] = []
     for name in names:
         given = claims.get(name)
-        if isinstance(given, str):
-            found.update(given.split())
-        elif isinstance(given, list):
-            found.update(each for each in given if isinstance(each, str))
-    return frozenset(found)
+        if isinstance(given, str | list):
+            found += given.split() if isinstance(given, str) else given
+    texts = [each for each in found if isinstance(each, str)]
+    return frozenset(each if each.startswith(prefix) else f"{prefix}{each}" for each in texts)

@@ -19,7 +19,6 @@ from accord.auth.tokens import (
     FileStore,
     TokenGrant,
     TokenStore,
-    check_writable,
     issuer_of_key,
     stored_client_key,
     stored_server_key,
@@ -40,28 +39,24 @@ log = logging.getLogger("accord.auth")
 _RENEW_PAUSE: Final = 10.0
 
 
+@dataclass(slots=True)
 class _ServerState:
     """The token of one server in this process, and how it was obtained."""
 
-    __slots__ = ("grant", "is_loaded", "refused", "renew_at", "source")
-
-    def __init__(self) -> None:
-        self.grant: TokenGrant | None = None
-        self.is_loaded = False
-        self.renew_at = 0.0
-        self.source: Literal["store", "refresh", "authorization"] = "store"
-        # Challenges that authorizing again did not satisfy: the user is not asked a second time.
-        self.refused: set[tuple[int, str, tuple[str, ...]]] = set()
+    grant: TokenGrant | None = None
+    is_loaded: bool = False
+    renew_at: float = 0.0
+    source: Literal["store", "refresh", "authorization"] = "store"
+    # Challenges that authorizing again did not satisfy: the user is not asked a second time.
+    refused: set[tuple[int, str, tuple[str, ...]]] = field(default_factory=set)
 
 
+@dataclass(slots=True)
 class _SharedTask:
     """A task, and how many callers wait for it."""
 
-    __slots__ = ("task", "waiting")
-
-    def __init__(self, task: asyncio.Task[bool]) -> None:
-        self.task = task
-        self.waiting = 0
+    task: asyncio.Task[bool]
+    waiting: int = 0
 
 
 @dataclass(kw_only=True)
@@ -333,7 +328,9 @@ class OAuth:
         self, challenge: Challenge, state: _ServerState, *, is_repeated: bool
     ) -> bool:
         url, bearer, held = challenge.url, challenge.bearer, state.grant
-        await check_writable(self._store)  # reported before the user is asked, not after
+        check_store = getattr(self._store, "check", None)
+        if check_store is not None:
+            await check_store()  # reported before the user is asked, not after
         async with self._sender(url) as sender:
             preferred = [each for each in (self.issuer, held and held.issuer) if each]
             found = await sender.run(

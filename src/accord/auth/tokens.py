@@ -293,17 +293,6 @@ class _CorruptFile(Exception):
     """The file of a store does not hold tokens."""
 
 
-async def check_writable(store: TokenStore) -> None:
-    """Make sure that a store can be written, if it has a method to check that.
-
-    Raises:
-        FlowFailed: it cannot be written.
-    """
-    check = getattr(store, "check", None)
-    if check is not None:
-        await check()
-
-
 def default_path() -> Path:
     """Return the default path of the token file."""
     if sys.platform == "win32":
@@ -330,17 +319,21 @@ async def _acquire(handle: int, path: Path) -> None:
     raise FlowFailed("token store", asked=f"the lock {path}", came=came, hint=hint)
 
 
+def _try_lock(handle: int) -> bool:
+    try:
+        _lock(handle)
+    except OSError as error:
+        if error.errno not in _TAKEN:
+            raise
+        return False
+    return True
+
+
 if sys.platform == "win32":
     import msvcrt
 
-    def _try_lock(handle: int) -> bool:
-        try:
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        except OSError as error:
-            if error.errno not in _TAKEN:
-                raise
-            return False
-        return True
+    def _lock(handle: int) -> None:
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
 
     def _release(handle: int) -> None:
         os.lseek(handle, 0, os.SEEK_SET)
@@ -349,14 +342,8 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-    def _try_lock(handle: int) -> bool:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno not in _TAKEN:
-                raise
-            return False
-        return True
+    def _lock(handle: int) -> None:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
     def _release(handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_UN)

@@ -67,12 +67,6 @@ def root_url(url: str) -> str:
     return f"{parts.scheme.lower()}://{_authority(parts)}"
 
 
-def origin_of(url: str) -> str:
-    """Return scheme and authority of a URL, as they are written."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
-
-
 def _authority(parts: SplitResult) -> str:
     host = (parts.hostname or "").lower()
     name = f"[{host}]" if ":" in host else host

@@ -141,9 +141,6 @@ class TokenMemory:
         self._clock = clock
         self.known: dict[bytes, tuple[Principal | None, float]] = {}
 
-    def __len__(self) -> int:
-        return len(self.known)
-
     def find(self, digest: bytes) -> tuple[Principal | None, float] | None:
         """Return the principal of a token and when it ends; None for an unknown token."""
         found = self.known.get(digest)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from accord.auth.authorization_server.deployment import Deployment, check_issuer
-from accord.auth.authorization_server.messages import OAuthRefusal
+from accord.auth.authorization_server.endpoints import Deployment, check_issuer
+from accord.auth.authorization_server.models import OAuthRefusal
 
 ISSUER = "https://auth.example/login"
 DESK = "https://desk.example/mcp"
@@ -38,8 +38,8 @@ def test_a_path_that_only_resembles_the_issuers_stays_as_it_is():
 
 
 def test_an_issuer_that_is_set_stands_before_the_url_of_the_server():
-    assert Deployment.beside(ISSUER, DESK, "/mcp", ()).issuer == ISSUER
-    assert Deployment.beside(None, DESK, "/mcp", ()).issuer == "https://desk.example"
+    assert Deployment(ISSUER, path="/mcp").at(DESK).issuer == ISSUER
+    assert Deployment(path="/mcp").at(DESK).issuer == "https://desk.example"
 
 
 @pytest.mark.requirement("auth.https.endpoints")

@@ -4,13 +4,14 @@ import jwt
 import pytest
 
 from accord.auth.authorization_server.access_tokens import SigningKeys
+from accord.auth.authorization_server.models import AuthorizationServerSettings
 from accord.auth.authorization_server.store import Store
 from support.oauth import Desk
 
 
 def keys_of(store: Store, **changed):
-    settings = {"algorithm": "ES256", "rotate_after": 1000.0, "access_ttl": 600.0}
-    return SigningKeys(store, **(settings | changed))
+    settings = AuthorizationServerSettings(key_ttl=1000.0, access_ttl=600.0, **changed)
+    return SigningKeys(store, settings)
 
 
 @pytest.mark.parametrize("algorithm", ["ES256", "RS256"])

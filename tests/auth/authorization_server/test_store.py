@@ -6,14 +6,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from accord.auth.authorization_server.login import Logins
-from accord.auth.authorization_server.messages import OAuthRefusal
+from accord.auth.authorization_server.models import AuthorizationServerSettings, OAuthRefusal
 from accord.auth.authorization_server.secrets import (
     hash_like,
     hash_password,
     is_hash,
     is_password,
 )
-from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import Store, check_store
 from accord.errors import AuthError
 from support.oauth import ADA, Desk

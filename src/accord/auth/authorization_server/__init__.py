@@ -5,7 +5,7 @@ on the network.
 """
 
 from accord.auth.authorization_server.clients import KnownClient
-from accord.auth.authorization_server.messages import Request
+from accord.auth.authorization_server.models import Request
 from accord.auth.authorization_server.secrets import hash_password
 from accord.auth.authorization_server.server import AuthorizationServer
 

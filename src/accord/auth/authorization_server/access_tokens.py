@@ -3,11 +3,13 @@
 import asyncio
 import json
 import time
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
+from accord.auth.authorization_server.models import AuthorizationServerSettings
 from accord.auth.authorization_server.secrets import new_secret
 from accord.auth.authorization_server.store import Store, StoredKey
 from accord.auth.jwks import require_jwt
+from accord.auth.jwt_verifier import principal_from_claims
 from accord.auth.urls import is_loopback_url, is_same_resource
 from accord.auth.verifiers import TokenMemory, token_digest
 from accord.principal import Principal
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
     from accord.auth.authorization_server.endpoints import Endpoints
 
-Algorithm: TypeAlias = Literal["ES256", "RS256"]
 # Longer than a verifier's tolerance for clocks that differ.
 _SKEW: Final = 120.0
 _RSA_BITS: Final = 2048
@@ -35,25 +36,18 @@ _CLAIMS: Final = ("iss", "sub", "aud", "exp", "iat", "client_id", "grant")
 class SigningKeys:
     """Signs and verifies with the keys of a store.
 
-    Args:
-        store: where they are kept.
-        algorithm: of keys that are made from now on.
-        rotate_after: seconds after which a key is replaced.
-        access_ttl: seconds that a key is published after it signed its last token.
+    A key is published as long as the last token that it signed may be valid.
     """
 
-    def __init__(
-        self, store: Store, *, algorithm: Algorithm, rotate_after: float, access_ttl: float
-    ) -> None:
+    def __init__(self, store: Store, settings: AuthorizationServerSettings) -> None:
         self._store = store
-        self._algorithm = algorithm
-        self._rotate_after = rotate_after
-        self._kept_for = access_ttl + _SKEW
+        self._algorithm = settings.algorithm
+        self._rotate_after = settings.key_ttl
+        self._kept_for = settings.access_ttl + _SKEW
         self._jwt = require_jwt("an authorization server")
         self._loaded: dict[str, PrivateKey] = {}
 
     def sign(self, claims: JsonObject, now: float) -> str:
-        """Return claims as a signed access token."""
         key = self._current(now)
         token: str = self._jwt.encode(
             claims,
@@ -84,7 +78,6 @@ class SigningKeys:
         return claims
 
     def rotate(self, now: float) -> None:
-        """Sign with a new key from now on."""
         with self._store.transaction():
             self._store.add_key(self._make_key(now))
 
@@ -153,13 +146,9 @@ class SigningKeys:
 
 
 class OwnTokenVerifier:
-    """Verifies the tokens of one authorization server, for one audience.
+    """Verifies the tokens of one authorization server, for its audiences.
 
-    Args:
-        endpoints: returns the endpoints, which opens the store when it is first called.
-        issuer: the accepted issuer; None for any name of loopback.
-        audiences: the accepted audiences.
-        revoked: the revoked grants.
+    `endpoints` opens the store when it is first called; `issuer` is None for any name of loopback.
     """
 
     def __init__(
@@ -177,7 +166,6 @@ class OwnTokenVerifier:
         self._memory = TokenMemory()
 
     def for_audience(self, audience: str) -> "OwnTokenVerifier":
-        """Return a verifier for one audience."""
         return OwnTokenVerifier(
             self._endpoints, issuer=self.issuer, audiences=(audience,), revoked=self._revoked
         )
@@ -186,15 +174,12 @@ class OwnTokenVerifier:
         """Return the principal of a token; None for an invalid token."""
         digest = token_digest(token)
         known = self._memory.find(digest)
-        if known is None:
+        principal = None if known is None else known[0]
+        if principal is None:
             principal = await asyncio.to_thread(self.read_principal, token, time.time())
             if principal is None:
                 return None
             self._memory.keep(digest, principal, _REMEMBERED)
-        else:
-            principal = known[0]
-        if principal is None:
-            return None
         return None if await self._revoked.has(principal.claims["grant"]) else principal
 
     def read_principal(self, token: str, now: float) -> Principal | None:
@@ -204,14 +189,7 @@ class OwnTokenVerifier:
             return None
         if not self._is_mine(claims) or claims["exp"] <= now:
             return None
-        return Principal(
-            subject=claims["sub"],
-            client_id=claims["client_id"],
-            scopes=frozenset(claims.get("scope", "").split()),
-            issuer=claims["iss"],
-            expires_at=float(claims["exp"]),
-            claims=claims,
-        )
+        return principal_from_claims(claims)
 
     def _is_mine(self, claims: JsonObject) -> bool:
         issuer, audience = claims["iss"], claims["aud"]
@@ -232,12 +210,11 @@ class RevokedGrants:
         self._changes = 0
 
     async def has(self, grant_id: str) -> bool:
-        """Whether a grant is revoked."""
         now = time.monotonic()
         if now - self._read_at < _REREAD:
             return grant_id in self._known
         changes = self._changes
-        known = await asyncio.to_thread(self._read)
+        known = await asyncio.to_thread(lambda: self._endpoints().store.revoked_grants())
         # A change during the read may be missing in the result.
         if changes == self._changes:
             self._known, self._read_at = known, now
@@ -247,6 +224,3 @@ class RevokedGrants:
         """Read the store again at the next check: a grant may have been revoked here."""
         self._changes += 1
         self._read_at = float("-inf")
-
-    def _read(self) -> frozenset[str]:
-        return self._endpoints().store.revoked_grants()

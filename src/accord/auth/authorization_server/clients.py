@@ -3,23 +3,26 @@
 import logging
 import unicodedata
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Container
 from typing import Any, Final
 from urllib.parse import unquote_plus
 
 import msgspec
 
-from accord.auth.authorization_server.messages import OAuthRefusal
 from accord.auth.authorization_server.models import (
+    AUTHENTICATION_METHODS,
     AUTHORIZATION_CODE,
     CLIENT_CREDENTIALS,
     DEVICE_CODE,
     REFRESH_TOKEN,
+    AuthorizationServerSettings,
     ClientAuthentication,
+    Form,
+    OAuthRefusal,
     RegisteredClient,
+    Request,
 )
 from accord.auth.authorization_server.secrets import digest, equal, new_secret
-from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import Store
 from accord.auth.urls import redirect_fault
 
@@ -28,12 +31,11 @@ log = logging.getLogger("accord.auth")
 # A client that registers asks the user at once; an hour is long enough for an answer.
 _UNUSED: Final = 3_600.0
 # Usual registrations have some hundred bytes, one or two URIs and short names.
-REGISTRATION_BODY_MOST: Final = 16 * 1024
+_BODY_MOST: Final = 16 * 1024
 _URIS_MOST: Final = 10
 _NAME_MOST: Final = 100
 _SCOPE_MOST: Final = 1_000
 _GRANTS: Final = (AUTHORIZATION_CODE, REFRESH_TOKEN, DEVICE_CODE)
-_METHODS: Final = ("none", "client_secret_basic", "client_secret_post")
 
 
 class Clients:
@@ -44,8 +46,33 @@ class Clients:
         self._settings = settings
 
     def find(self, client_id: str) -> RegisteredClient | None:
-        """Return a client by its id."""
         return self._settings.clients.get(client_id) or self._store.client(client_id)
+
+    def find_presented(self, request: Request, form: Form) -> RegisteredClient | None:
+        """Return the client that a request names, before it is authenticated."""
+        try:
+            return self.find(_credentials(request, form)[0])
+        except OAuthRefusal:
+            return None
+
+    def authenticate(self, request: Request, form: Form) -> RegisteredClient:
+        """Return the client that sent a request.
+
+        Raises:
+            OAuthRefusal: the client id is missing or unknown, or the secret is wrong.
+        """
+        client_id, secret = _credentials(request, form)
+        found = self.find(client_id)
+        if found is None:
+            raise _invalid_client(f"client {client_id[:100]!r} is not registered here")
+        if found.secret_hash is None:
+            if secret is not None:
+                raise _invalid_client("the client has no secret and must not send one")
+            return found
+        # Digests are compared: they have one length, whatever was sent.
+        if secret is None or not equal(digest(secret), found.secret_hash):
+            raise _invalid_client("the client's secret is wrong or missing")
+        return found
 
     def register(self, body: bytes, authorization: str | None, now: float) -> dict[str, Any]:
         """Register a program that describes itself.
@@ -54,13 +81,11 @@ class Clients:
             OAuthRefusal: it may not register, or its description is invalid.
         """
         self._check_token(authorization)
-        client, secret = read_registration(
-            body, now=now, known_scopes=frozenset(self._settings.scopes)
-        )
+        client, secret = _read_registration(body, now, known_scopes=self._settings.scopes)
         with self._store.transaction():
             self._make_room(now)
             self._store.add_client(client)
-        return registration_response(client, secret)
+        return _registration_response(client, secret)
 
     def _check_token(self, authorization: str | None) -> None:
         needed = self._settings.registration_token
@@ -154,20 +179,13 @@ class _Registration(msgspec.Struct, kw_only=True):
     scope: str | None = None
 
 
-def read_registration(
-    body: bytes, *, now: float, known_scopes: frozenset[str]
+def _read_registration(
+    body: bytes, now: float, *, known_scopes: Container[str]
 ) -> tuple[RegisteredClient, str | None]:
-    """Read the metadata of a client; return the client, with its secret if it has one.
-
-    Raises:
-        OAuthRefusal: a field is invalid.
-    """
-    if len(body) > REGISTRATION_BODY_MOST:
-        raise OAuthRefusal(
-            "invalid_client_metadata",
-            f"a registration has at most {REGISTRATION_BODY_MOST} bytes",
-            status=413,
-        )
+    """Read the metadata of a client; return the client, with its secret if it has one."""
+    if len(body) > _BODY_MOST:
+        why = f"a registration has at most {_BODY_MOST} bytes"
+        raise OAuthRefusal("invalid_client_metadata", why, status=413)
     try:
         asked = msgspec.json.decode(body, type=_Registration)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -175,7 +193,11 @@ def read_registration(
             f"the registration cannot be read: {str(error)[:200].lower()}"
         ) from None
     grants = _grant_types(asked)
-    _check_response_types(asked, grants)
+    responses = asked.response_types
+    if responses is not None and AUTHORIZATION_CODE in grants and "code" not in responses:
+        raise _invalid_metadata(
+            "response_types must name code where grant_types has authorization_code"
+        )
     secret = None if asked.token_endpoint_auth_method == "none" else new_secret()  # noqa: S105
     client = RegisteredClient(
         client_id=new_secret(16),
@@ -190,8 +212,7 @@ def read_registration(
     return client, secret
 
 
-def registration_response(client: RegisteredClient, secret: str | None) -> dict[str, Any]:
-    """Return the response to a registration."""
+def _registration_response(client: RegisteredClient, secret: str | None) -> dict[str, Any]:
     document: dict[str, Any] = {
         "client_id": client.client_id,
         "client_id_issued_at": int(client.created_at),
@@ -224,15 +245,6 @@ def _grant_types(asked: _Registration) -> tuple[str, ...]:
     return known
 
 
-def _check_response_types(asked: _Registration, grants: tuple[str, ...]) -> None:
-    if asked.response_types is None:
-        return
-    if AUTHORIZATION_CODE in grants and "code" not in asked.response_types:
-        raise _invalid_metadata(
-            "response_types must name code where grant_types has authorization_code"
-        )
-
-
 def _redirect_uris(asked: _Registration, grants: tuple[str, ...]) -> tuple[str, ...]:
     uris = tuple(dict.fromkeys(asked.redirect_uris))
     if len(uris) > _URIS_MOST:
@@ -247,8 +259,8 @@ def _redirect_uris(asked: _Registration, grants: tuple[str, ...]) -> tuple[str, 
 
 
 def _authentication(method: str) -> ClientAuthentication:
-    if method not in _METHODS:
-        shown = ", ".join(_METHODS)
+    if method not in AUTHENTICATION_METHODS:
+        shown = ", ".join(AUTHENTICATION_METHODS)
         raise _invalid_metadata(
             f"token_endpoint_auth_method must be one of {shown}, not {method[:50]!r}"
         )
@@ -265,7 +277,7 @@ def _name(name: str) -> str:
     return name
 
 
-def _scopes(scope: str | None, known: frozenset[str]) -> tuple[str, ...] | None:
+def _scopes(scope: str | None, known: Container[str]) -> tuple[str, ...] | None:
     if scope is None:
         return None
     if len(scope) > _SCOPE_MOST:
@@ -274,61 +286,23 @@ def _scopes(scope: str | None, known: frozenset[str]) -> tuple[str, ...] | None:
     return kept or None
 
 
-class _Claim(msgspec.Struct, frozen=True):
-    """The client id and secret that were presented."""
-
-    client_id: str
-    secret: str | None
-
-
-def authenticate_client(
-    headers: Mapping[str, str],
-    form: Mapping[str, str],
-    client: Callable[[str], RegisteredClient | None],
-) -> RegisteredClient:
-    """Return the client that sent a request.
-
-    Raises:
-        OAuthRefusal: the client id is missing or unknown, or the secret is wrong.
-    """
-    claim = _claim(headers, form)
-    found = client(claim.client_id)
-    if found is None:
-        raise _invalid_client(f"client {claim.client_id[:100]!r} is not registered here")
-    if found.secret_hash is None:
-        if claim.secret is not None:
-            raise _invalid_client("the client has no secret and must not send one")
-        return found
-    # Digests are compared: they have one length, whatever was sent.
-    if claim.secret is None or not equal(digest(claim.secret), found.secret_hash):
-        raise _invalid_client("the client's secret is wrong or missing")
-    return found
-
-
-def presented_client_id(headers: Mapping[str, str], form: Mapping[str, str]) -> str | None:
-    """Return the client id that a request presents; None if it cannot be read."""
-    try:
-        return _claim(headers, form).client_id
-    except OAuthRefusal:
-        return None
-
-
-def _claim(headers: Mapping[str, str], form: Mapping[str, str]) -> _Claim:
-    header = headers.get("authorization")
+def _credentials(request: Request, form: Form) -> tuple[str, str | None]:
+    """Return the client id and the secret that a request presents."""
+    header = request.headers.get("authorization")
     if header is None:
         client_id = form.get("client_id")
         if client_id is None:
             raise _invalid_client("client_id is missing")
-        return _Claim(client_id, form.get("client_secret"))
+        return client_id, form.get("client_secret")
     if "client_secret" in form:
         raise OAuthRefusal("invalid_request", "the client's secret is sent twice")
-    claim = _basic(header)
-    if form.get("client_id", claim.client_id) != claim.client_id:
+    client_id, secret = _basic_credentials(header)
+    if form.get("client_id", client_id) != client_id:
         raise OAuthRefusal("invalid_request", "client_id differs from the Authorization header")
-    return claim
+    return client_id, secret
 
 
-def _basic(header: str) -> _Claim:
+def _basic_credentials(header: str) -> tuple[str, str | None]:
     scheme, _, value = header.partition(" ")
     if scheme.lower() != "basic":
         raise _invalid_client("the Authorization header must be Basic")
@@ -339,7 +313,7 @@ def _basic(header: str) -> _Claim:
     if not colon:
         raise _invalid_client("the Authorization header has no colon")
     # RFC 6749, section 2.3.1: both parts are form-encoded before they are joined.
-    return _Claim(unquote_plus(name), unquote_plus(secret) or None)
+    return unquote_plus(name), unquote_plus(secret) or None
 
 
 def _invalid_client(why: str) -> OAuthRefusal:

@@ -1,36 +1,32 @@
-"""The authorization endpoint and the page for devices: the user is asked, and decides."""
+"""The authorization endpoint and the page for devices: requests are checked, users decide.
 
+Until the redirect URI is known to be the client's own, a fault is shown to the user; after that the
+browser carries it to the client.
+"""
+
+import re
 import secrets
 from typing import Any, Final
 
 import msgspec
 
-from accord.auth.authorization_server.attempts import Attempts
-from accord.auth.authorization_server.authorization_request import (
-    ConsentRequest,
-    RedirectedRefusal,
-    choose_resource,
-    choose_scopes,
-    is_trusted_redirect,
-    read_authorization,
-    redirect_location,
-)
 from accord.auth.authorization_server.clients import Clients
 from accord.auth.authorization_server.grants import Grants
 from accord.auth.authorization_server.login import Logins
-from accord.auth.authorization_server.messages import (
-    OAuthRefusal,
-    OAuthResponse,
-    Request,
-    parse_form,
-    redirect,
-)
 from accord.auth.authorization_server.models import (
+    AUTHORIZATION_CODE,
     DEVICE_CODE,
     AuthorizationCode,
+    AuthorizationServerSettings,
     DeviceRequest,
+    Form,
+    OAuthRefusal,
+    OAuthResponse,
     RegisteredClient,
+    Request,
     StoredGrant,
+    parse_form,
+    redirect,
 )
 from accord.auth.authorization_server.pages import (
     ConsentQuestion,
@@ -40,11 +36,11 @@ from accord.auth.authorization_server.pages import (
     fault_page,
     leaving_page,
 )
-from accord.auth.authorization_server.secrets import digest, new_secret
-from accord.auth.authorization_server.settings import AuthorizationServerSettings
+from accord.auth.authorization_server.secrets import Attempts, digest, new_secret
 from accord.auth.authorization_server.store import Store
-from accord.auth.urls import is_loopback_url
+from accord.auth.urls import is_loopback_url, is_same_redirect, with_query
 
+_CHALLENGE: Final = re.compile(r"[A-Za-z0-9_-]{43}")
 # Consonants that are not confused with each other and form no words (RFC 8628, section 6.1).
 _LETTERS: Final = "BCDFGHJKLMNPQRSTVWXZ"
 _LENGTH: Final = 8
@@ -52,6 +48,29 @@ _INTERVAL: Final = 5.0
 _GUESSES: Final = 10
 _WINDOW: Final = 300.0
 _DEVICES_MOST: Final = 1_000
+
+
+class _AskingClient(msgspec.Struct, frozen=True):
+    """A client that asks for consent, and the redirect URI that is known to be its own."""
+
+    client: RegisteredClient
+    redirect_uri: str
+    issuer: str
+    state: str | None
+
+    def redirect_url(self, **values: str) -> str:
+        """Return the URL that carries the response to the client; it always names the issuer."""
+        named = {"state": self.state, "iss": self.issuer}  # auth.iss.as-sends
+        return with_query(self.redirect_uri, **values, **named)
+
+
+class _ConsentRequest(msgspec.Struct, frozen=True):
+    """What a client asks the user to consent to; the grant has no subject yet."""
+
+    asking: _AskingClient
+    grant: StoredGrant
+    challenge: str
+    is_silent: bool
 
 
 class Consent:
@@ -70,142 +89,144 @@ class Consent:
     # -- the authorization endpoint
 
     def authorize(self, request: Request, now: float) -> OAuthResponse:
-        """Answer a browser at the authorization endpoint."""
         try:
-            asked = read_authorization(
-                parse_form(request.query),
-                client=self._clients.find,
-                settings=self._settings,
-                resources=request.resources,
-                issuer=request.issuer,
-            )
+            given = parse_form(request.query)
+            asking = self._find_client(given, request.issuer)
+            try:
+                asked = self._read_request(given, asking, request.resources)
+            except OAuthRefusal as refusal:
+                return self._send_refusal(asking, refusal)
             form = request.form() if request.method == "POST" else None
         except OAuthRefusal as refusal:
-            return fault_page("This request cannot be served", [_sentence(refusal)])
-        except RedirectedRefusal as error:
-            if error.is_trusted:
-                return redirect(error.location)
-            return leaving_page(_sentence(error.refusal), error.location)
-        action = f"{request.issuer.rstrip('/')}/authorize?{request.query}"
+            return _unserved_page(_sentence(refusal))
         user = self._logins.subject(request, now)
         if form is None:
-            return self._ask_user(request, asked, user, action, now)
+            return self._ask_user(request, asked, user, now)
         if not self._logins.is_ours(request, form):
             return _STALE_PAGE
-        if form.get("step") == "consent" and user is not None:
-            return self._decide(request, asked, user, form.get("decision"), now)
-        return self._log_in_or_out(request, form, action, now)
+        if form.get("step") != "consent" or user is None:
+            return self._log_in_or_out(request, form, now)
+        if form.get("decision") != "allow":
+            why = {"error": "access_denied", "error_description": "the user declined"}
+            return redirect(asking.redirect_url(**why))
+        return self._allow(asked, user, now)
 
-    def _log_in_or_out(
-        self, request: Request, form: dict[str, str], action: str, now: float
-    ) -> OAuthResponse:
-        """Handle a form that logs the user in or out."""
+    def _find_client(self, given: Form, issuer: str) -> _AskingClient:
+        client_id = given.get("client_id")
+        if client_id is None:
+            raise OAuthRefusal("invalid_request", "the program sent no client_id")
+        found = self._clients.find(client_id)
+        if found is None:
+            raise OAuthRefusal(
+                "invalid_client",
+                "the program is not registered here; start it again, so that it registers anew",
+            )
+        asked = given.get("redirect_uri")
+        if asked is None:
+            if len(found.redirect_uris) != 1:
+                raise OAuthRefusal("invalid_request", "the program sent no redirect_uri")
+            asked = found.redirect_uris[0]
+        elif not any(is_same_redirect(each, asked) for each in found.redirect_uris):
+            raise OAuthRefusal(
+                "invalid_request", "the redirect_uri of the program is not one that it registered"
+            )
+        return _AskingClient(found, asked, issuer, given.get("state"))
+
+    def _read_request(
+        self, given: Form, asking: _AskingClient, resources: tuple[str, ...]
+    ) -> _ConsentRequest:
+        _check_response_type(given)
+        _check_pkce(given)
+        if AUTHORIZATION_CODE not in asking.client.grant_types:
+            raise OAuthRefusal("unauthorized_client", "the client is not registered for this grant")
+        return _ConsentRequest(
+            asking,
+            self._grants.new_grant(asking.client, given, resources),
+            challenge=given["code_challenge"],
+            is_silent="none" in given.get("prompt", "").split(),
+        )
+
+    def _send_refusal(self, asking: _AskingClient, refusal: OAuthRefusal) -> OAuthResponse:
+        """Send the browser back with an error, before the user has decided anything."""
+        location = asking.redirect_url(error=refusal.error, error_description=refusal.description)
+        # Any program can register any URI: an open redirector would lead there.
+        is_known = asking.client.client_id in self._settings.clients
+        if is_known or is_loopback_url(asking.redirect_uri):
+            return redirect(location)
+        return leaving_page(_sentence(refusal), location)
+
+    def _log_in_or_out(self, request: Request, form: Form, now: float) -> OAuthResponse:
         if form.get("step") == "login" and self._logins.may_leave:
-            return self._logins.log_in(request, form, action, now)
+            return self._logins.log_in(request, form, now)
         if form.get("step") == "leave":
             self._logins.log_out(request)
-        return redirect(action)
+        return redirect(request.url)
 
     def _ask_user(
-        self,
-        request: Request,
-        asked: ConsentRequest,
-        user: str | None,
-        action: str,
-        now: float,
+        self, request: Request, asked: _ConsentRequest, user: str | None, now: float
     ) -> OAuthResponse:
         """Show the login or the consent page; neither if the decision is already known."""
+        redirect_uri = asked.asking.redirect_uri
         if self._settings.auto_approve and user is not None:
-            if not is_loopback_url(asked.redirect_uri):
-                why = "Without a consent page, programs may only return to this computer."
-                return fault_page("This request cannot be served", [why])
-            return self._allow(request, asked, user, now)
-        if user is not None and self._is_remembered(asked, user):
-            return self._allow(request, asked, user, now)
+            if not is_loopback_url(redirect_uri):
+                return _unserved_page(
+                    "Without a consent page, programs may only return to this computer."
+                )
+            return self._allow(asked, user, now)
+        if user is not None and self._is_remembered(asked.grant, user):
+            return self._allow(asked, user, now)
         if asked.is_silent:
             error = "login_required" if user is None else "consent_required"
-            refusal = OAuthRefusal(error, "the user has to be asked")
-            back = self._send_back_error(request, asked, error, refusal.description)
-            if is_trusted_redirect(asked.redirect_uri, asked.client, self._settings):
-                return back
-            return leaving_page(_sentence(refusal), dict(back.headers)["location"])
+            return self._send_refusal(asked.asking, OAuthRefusal(error, "the user has to be asked"))
         if user is None:
-            return self._logins.ask(request, action)
-        browser = self._logins.browser(request)
-        question = ConsentQuestion(
-            name=asked.client.shown_name,
-            returns_to=asked.redirect_uri,
-            scopes=self._describe_scopes(asked.scopes),
-            server=asked.resource,
-            user=user,
-            may_leave=self._logins.may_leave,
-        )
-        token = self._logins.form_token(browser, request)
-        page = consent_page(question, action=action, token=token)
-        return self._logins.for_browser(page, browser, request)
+            return self._logins.ask(request)
+        return self._ask_for_consent(request, asked.grant, asked.asking.client, user, redirect_uri)
 
-    def _describe_scopes(self, scopes: tuple[str, ...]) -> dict[str, str]:
-        if self._settings.scopes and not scopes:
-            return {"": "use what needs no permission of its own"}
-        return {scope: self._settings.scopes.get(scope, "") for scope in scopes}
-
-    def _is_remembered(self, asked: ConsentRequest, user: str) -> bool:
-        if not self._settings.remember_consent:
-            return False
-        before = self._store.consented_scopes(user, asked.client.client_id, asked.resource)
-        return before is not None and before >= set(asked.scopes)
-
-    def _decide(
+    def _ask_for_consent(
         self,
         request: Request,
-        asked: ConsentRequest,
+        grant: StoredGrant,
+        client: RegisteredClient,
         user: str,
-        decision: str | None,
-        now: float,
+        returns_to: str | None = None,
+        user_code: str | None = None,
     ) -> OAuthResponse:
-        if decision != "allow":
-            return self._send_back_error(request, asked, "access_denied", "the user declined")
-        return self._allow(request, asked, user, now)
-
-    def _allow(
-        self, request: Request, asked: ConsentRequest, user: str, now: float
-    ) -> OAuthResponse:
-        grant = StoredGrant(
-            grant_id=new_secret(16),
-            client_id=asked.client.client_id,
-            subject=user,
-            scopes=asked.scopes,
-            resource=asked.resource,
+        scopes = {scope: self._settings.scopes.get(scope, "") for scope in grant.scopes}
+        if self._settings.scopes and not scopes:
+            scopes = {"": "use what needs no permission of its own"}
+        question = ConsentQuestion(
+            name=client.shown_name,
+            returns_to=returns_to,
+            scopes=scopes,
+            server=grant.resource,
+            user=user,
+            may_leave=self._logins.may_leave,
+            user_code=user_code,
         )
+        return consent_page(self._logins.form(request), question)
+
+    def _is_remembered(self, grant: StoredGrant, user: str) -> bool:
+        if not self._settings.remember_consent:
+            return False
+        before = self._store.consented_scopes(user, grant.client_id, grant.resource)
+        return before is not None and before >= set(grant.scopes)
+
+    def _allow(self, asked: _ConsentRequest, user: str, now: float) -> OAuthResponse:
+        grant = msgspec.structs.replace(asked.grant, subject=user)
         code = AuthorizationCode(
             grant=grant,
-            redirect_uri=asked.redirect_uri,
+            redirect_uri=asked.asking.redirect_uri,
             challenge=asked.challenge,
             expires_at=now + self._settings.code_ttl,
         )
         if self._settings.remember_consent:
             self._store.remember_consent(grant)
-        secret = self._grants.issue_code(code, now)
-        return redirect(
-            redirect_location(asked.redirect_uri, request.issuer, asked.state, code=secret)
-        )
-
-    def _send_back_error(
-        self, request: Request, asked: ConsentRequest, error: str, why: str
-    ) -> OAuthResponse:
-        location = redirect_location(
-            asked.redirect_uri,
-            request.issuer,
-            asked.state,
-            error=error,
-            error_description=why,
-        )
-        return redirect(location)
+        return redirect(asked.asking.redirect_url(code=self._grants.issue_code(code, now)))
 
     # -- devices
 
     def add_device(
-        self, client: RegisteredClient, form: dict[str, str], request: Request, now: float
+        self, client: RegisteredClient, form: Form, request: Request, now: float
     ) -> dict[str, Any]:
         """Answer a device without a browser of its own.
 
@@ -220,13 +241,7 @@ class Consent:
             raise OAuthRefusal("temporarily_unavailable", "too many devices wait", status=503)
         letters = "".join(secrets.choice(_LETTERS) for _ in range(_LENGTH))
         device = DeviceRequest(
-            grant=StoredGrant(
-                grant_id=new_secret(16),
-                client_id=client.client_id,
-                subject="",
-                scopes=choose_scopes(form.get("scope"), client, self._settings),
-                resource=choose_resource(form.get("resource"), request.resources),
-            ),
+            grant=self._grants.new_grant(client, form, request.resources),
             user_code=letters,
             expires_at=now + self._settings.device_ttl,
             interval=_INTERVAL,
@@ -244,92 +259,72 @@ class Consent:
         }
 
     def device(self, request: Request, now: float) -> OAuthResponse:
-        """Answer a browser at the page for devices."""
         try:
             given = parse_form(request.query)
             form = request.form() if request.method == "POST" else None
         except OAuthRefusal as refusal:
-            return fault_page("This request cannot be served", [_sentence(refusal)])
-        query = f"?{request.query}" if request.query else ""
-        action = f"{request.issuer.rstrip('/')}/device{query}"
+            return _unserved_page(_sentence(refusal))
         user = self._logins.subject(request, now)
+        step = None if form is None else form.get("step")
         if form is not None and not self._logins.is_ours(request, form):
             return _STALE_PAGE
-        if form is not None and (user is None or form.get("step") in ("login", "leave")):
-            return self._log_in_or_out(request, form, action, now)
+        if form is not None and (user is None or step in ("login", "leave")):
+            return self._log_in_or_out(request, form, now)
         if user is None:
-            return self._logins.ask(request, action)
-        if form is not None and form.get("step") == "consent":
-            return self._decide_device(request, form, user, action, now)
-        user_code = (form or given).get("user_code")
-        return self._ask_about_device(request, user_code, user, action, now)
+            return self._logins.ask(request)
+        try:
+            if form is not None and step == "consent":
+                return self._decide_about_device(form, user, now)
+            return self._ask_about_device(request, form or given, user, now)
+        except OAuthRefusal as refusal:
+            page = self._logins.form(request)
+            return code_page(page, fault=refusal.description, status=refusal.status)
 
     def _ask_about_device(
-        self, request: Request, user_code: str | None, user: str, action: str, now: float
+        self, request: Request, form: Form, user: str, now: float
     ) -> OAuthResponse:
-        browser = self._logins.browser(request)
-        token = self._logins.form_token(browser, request)
-        fault, status = "", 200
-        if user_code is not None:
-            found, fault, status = self._find_waiting_device(user, user_code, now)
-            client = None if found is None else self._clients.find(found[1].grant.client_id)
-            if found is not None and client is not None:
-                device = found[1]
-                question = ConsentQuestion(
-                    name=client.shown_name,
-                    returns_to=None,
-                    scopes=self._describe_scopes(device.grant.scopes),
-                    server=device.grant.resource,
-                    user=user,
-                    may_leave=self._logins.may_leave,
-                    user_code=_format_user_code(device.user_code),
-                )
-                page = consent_page(question, action=action, token=token)
-                return self._logins.for_browser(page, browser, request)
-        page = code_page(action=action, token=token, fault=fault, status=status)
-        return self._logins.for_browser(page, browser, request)
+        if "user_code" in form:
+            _, device = self._find_waiting_device(user, form["user_code"], now)
+            client = self._clients.find(device.grant.client_id)
+            if client is not None:
+                shown = _format_user_code(device.user_code)
+                return self._ask_for_consent(request, device.grant, client, user, user_code=shown)
+        return code_page(self._logins.form(request))
 
-    def _decide_device(
-        self, request: Request, form: dict[str, str], user: str, action: str, now: float
-    ) -> OAuthResponse:
+    def _decide_about_device(self, form: Form, user: str, now: float) -> OAuthResponse:
+        is_allowed = form.get("decision") == "allow"
         with self._store.transaction():
-            found, fault, status = self._find_waiting_device(user, form.get("user_code", ""), now)
-            if found is None:
-                token = self._logins.form_token(self._logins.browser(request), request)
-                return code_page(action=action, token=token, fault=fault, status=status)
-            hashed, device = found
-            is_allowed = form.get("decision") == "allow"
+            hashed, device = self._find_waiting_device(user, form.get("user_code", ""), now)
             decided = msgspec.structs.replace(
                 device,
                 state="allowed" if is_allowed else "denied",
                 grant=msgspec.structs.replace(device.grant, subject=user),
             )
             self._store.add_device(hashed, decided)
-        if is_allowed:
-            return done_page("The device is connected", ["You can close this page."])
-        return done_page("The device was refused", ["You can close this page."])
+        title = "The device is connected" if is_allowed else "The device was refused"
+        return done_page(title, ["You can close this page."])
 
     def _find_waiting_device(
         self, user: str, user_code: str, now: float
-    ) -> tuple[tuple[str, DeviceRequest] | None, str, int]:
-        """Find the device that shows a code; otherwise return a message and a status.
+    ) -> tuple[str, DeviceRequest]:
+        """Return the device that shows a code, and its hash.
 
         Guesses are counted by user: other users may be behind the same address.
+
+        Raises:
+            OAuthRefusal: no device waits with this code; the description is for the user.
         """
         if self._guesses.reserve(user, now) > 0:
-            return None, "Too many attempts. Try again in some minutes.", 429
+            why = "Too many attempts. Try again in some minutes."
+            raise OAuthRefusal("slow_down", why, status=429)
         letters = "".join(each for each in user_code.upper() if each in _LETTERS)
         hashed = self._store.device_hash(letters)
         device = None if hashed is None else self._store.device(hashed)
-        if (
-            hashed is None
-            or device is None
-            or device.state != "pending"
-            or now >= device.expires_at
-        ):
-            return None, "No device waits with this code.", 400
+        is_waiting = device is not None and device.state == "pending" and now < device.expires_at
+        if hashed is None or device is None or not is_waiting:
+            raise OAuthRefusal("invalid_request", "No device waits with this code.")
         self._guesses.release(user, now)
-        return (hashed, device), "", 200
+        return hashed, device
 
 
 _STALE_PAGE: Final = fault_page(
@@ -339,9 +334,37 @@ _STALE_PAGE: Final = fault_page(
 )
 
 
+def _unserved_page(why: str) -> OAuthResponse:
+    return fault_page("This request cannot be served", [why])
+
+
 def _sentence(refusal: OAuthRefusal) -> str:
     return f"{refusal.description[:1].upper()}{refusal.description[1:]}. ({refusal.error})"
 
 
 def _format_user_code(letters: str) -> str:
     return f"{letters[:4]}-{letters[4:]}"
+
+
+def _check_response_type(given: Form) -> None:
+    for name in ("request", "request_uri"):
+        if name in given:
+            raise OAuthRefusal(f"{name}_not_supported", f"{name} is not supported")
+    kind = given.get("response_type")
+    if kind is None:
+        raise OAuthRefusal("invalid_request", "response_type is missing")
+    if kind != "code":
+        raise OAuthRefusal("unsupported_response_type", "response_type must be code")
+    if given.get("response_mode", "query") != "query":
+        raise OAuthRefusal("invalid_request", "response_mode must be query")
+
+
+def _check_pkce(given: Form) -> None:
+    challenge = given.get("code_challenge")
+    if challenge is None:
+        raise OAuthRefusal("invalid_request", "code_challenge is missing: PKCE is required")
+    # The default is plain, which shows the verifier to all programs that see the request.
+    if given.get("code_challenge_method") != "S256":
+        raise OAuthRefusal("invalid_request", "code_challenge_method must be S256")
+    if not _CHALLENGE.fullmatch(challenge):
+        raise OAuthRefusal("invalid_request", "code_challenge must be 43 characters of base64url")

@@ -1,48 +1,53 @@
-"""The endpoints: a request in, a response out, the clock passed in. Blocks; runs off the loop."""
+"""The endpoints: where they are reached, and what they answer; the clock is passed in.
 
-from collections.abc import Iterator
+`Endpoints` blocks and runs off the loop; `Deployment` is pure.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
 
 from accord.auth.authorization_server.access_tokens import SigningKeys
-from accord.auth.authorization_server.attempts import Attempts
-from accord.auth.authorization_server.clients import (
-    Clients,
-    authenticate_client,
-    presented_client_id,
-)
+from accord.auth.authorization_server.clients import Clients
 from accord.auth.authorization_server.consent import Consent
 from accord.auth.authorization_server.grants import Grants
-from accord.auth.authorization_server.messages import (
-    OAuthRefusal,
-    OAuthResponse,
-    Request,
-    json_response,
-)
 from accord.auth.authorization_server.models import (
+    AUTHENTICATION_METHODS,
     AUTHORIZATION_CODE,
     CLIENT_CREDENTIALS,
     DEVICE_CODE,
+    FORWARDED,
     REFRESH_TOKEN,
+    AuthorizationServerSettings,
+    OAuthRefusal,
+    OAuthResponse,
     RegisteredClient,
+    Request,
+    json_response,
 )
-from accord.auth.authorization_server.settings import AuthorizationServerSettings
+from accord.auth.authorization_server.secrets import Attempts
 from accord.auth.authorization_server.store import Store
-from accord.bindings.addresses import client_network
+from accord.auth.guard import local_path
+from accord.auth.urls import (
+    canonical_http_url,
+    endpoint_url,
+    is_loopback_host,
+    is_loopback_url,
+    is_same_resource,
+)
+from accord.bindings.addresses import LOOPBACK_HOSTS, client_network
+from accord.transports.http.server.asgi import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-AUTHORIZATION_SERVER: Final = "/.well-known/oauth-authorization-server"
-OPENID: Final = "/.well-known/openid-configuration"
-PATHS: Final = (
-    "/authorize",
-    "/device",
-    "/device_authorization",
-    "/jwks",
-    "/register",
-    "/revoke",
-    "/token",
+_OAUTH: Final = "/.well-known/oauth-authorization-server"
+_OPENID: Final = "/.well-known/openid-configuration"
+_PATHS: Final = frozenset(
+    ["/authorize", "/device", "/device_authorization", "/jwks", "/register", "/revoke", "/token"]
 )
 # Pages for users: scripts of other sites need not read them.
 _PAGES: Final = ("/authorize", "/device")
@@ -59,7 +64,6 @@ _FAILURES: Final = 60
 _REGISTRATIONS: Final = 60
 _SWEEP: Final = 60.0
 _COUNTED: Final = ("invalid_client", "invalid_grant", "invalid_token")
-_METHODS = ["none", "client_secret_basic", "client_secret_post"]
 
 
 class Endpoints:
@@ -67,12 +71,7 @@ class Endpoints:
 
     def __init__(self, store: Store, settings: AuthorizationServerSettings) -> None:
         self.store = store
-        self.keys = SigningKeys(
-            store,
-            algorithm=settings.algorithm,
-            rotate_after=settings.key_ttl,
-            access_ttl=settings.access_ttl,
-        )
+        self.keys = SigningKeys(store, settings)
         self._settings = settings
         self._clients = Clients(store, settings)
         self._grants = Grants(store, self.keys, settings)
@@ -82,8 +81,8 @@ class Endpoints:
         self._devices = Attempts(_REGISTRATIONS, _WINDOW)
         self._swept_at = 0.0
         self._routes: dict[tuple[str, str], Callable[[Request, float], OAuthResponse]] = {
-            ("GET", AUTHORIZATION_SERVER): self._metadata,
-            ("GET", OPENID): self._openid,
+            ("GET", _OAUTH): self._metadata,
+            ("GET", _OPENID): self._openid,
             ("GET", "/jwks"): self._jwks,
             ("GET", "/authorize"): self._consent.authorize,
             ("POST", "/authorize"): self._consent.authorize,
@@ -96,7 +95,6 @@ class Endpoints:
         }
 
     def respond(self, request: Request, now: float) -> OAuthResponse:
-        """Answer a request."""
         self._sweep(now)
         method = "GET" if request.method == "HEAD" else request.method
         if method == "OPTIONS" and request.path not in _PAGES:
@@ -105,13 +103,13 @@ class Endpoints:
         if served is None:
             allowed = [verb for verb, path in self._routes if path == request.path]
             refusal = OAuthRefusal("invalid_request", "this method is not served here", status=405)
-            return _refusal_response(refusal).with_headers(("allow", ", ".join(allowed)))
+            return refusal.response.with_headers(("allow", ", ".join(allowed)))
         if request.path in _PAGES:
             return served(request, now)
         try:
             response = served(request, now)
         except OAuthRefusal as refusal:
-            response = _refusal_response(refusal)
+            response = refusal.response
         return response.with_headers(*_CORS)
 
     @contextmanager
@@ -137,12 +135,10 @@ class Endpoints:
 
         Unknown clients of one address share one count: any number of ids can be made up.
         """
-        name = presented_client_id(request.headers, form)
-        known = name is not None and self._clients.find(name) is not None
-        with self._limit_failures(
-            f"{client_network(request.address)} {name if known else ''}", now
-        ):
-            yield authenticate_client(request.headers, form, self._clients.find)
+        named = self._clients.find_presented(request, form)
+        name = "" if named is None else named.client_id
+        with self._limit_failures(f"{client_network(request.address)} {name}", now):
+            yield self._clients.authenticate(request, form)
 
     def _sweep(self, now: float) -> None:
         if now - self._swept_at >= _SWEEP:
@@ -157,7 +153,12 @@ class Endpoints:
         return json_response(document, cache=_CACHED)
 
     def _openid(self, request: Request, now: float) -> OAuthResponse:
-        return json_response(openid_configuration(request.issuer, self._settings), cache=_CACHED)
+        """Answer clients that look for OpenID discovery with the same, without ID tokens."""
+        document = authorization_server_metadata(request.issuer, self._settings) | {
+            "subject_types_supported": ["public"],
+            "id_token_signing_alg_values_supported": [self._settings.algorithm],
+        }
+        return json_response(document, cache=_CACHED)
 
     def _jwks(self, request: Request, now: float) -> OAuthResponse:
         return json_response(self.keys.jwks(now), cache=_CACHED)
@@ -167,18 +168,13 @@ class Endpoints:
     def _token(self, request: Request, now: float) -> OAuthResponse:
         form = request.form()
         with self._authenticate(request, form, now) as client:
-            given = self._grants.tokens(
-                client, form, issuer=request.issuer, resources=request.resources, now=now
-            )
+            given = self._grants.tokens(client, form, request, now)
         return json_response(given, pragma="no-cache")
 
     def _revoke(self, request: Request, now: float) -> OAuthResponse:
         form = request.form()
         with self._authenticate(request, form, now) as client:
-            token = form.get("token")
-            if token is None:
-                raise OAuthRefusal("invalid_request", "token is missing")
-            self._grants.revoke(client, token, now)
+            self._grants.revoke(client, form, now)
         # The same response for unknown tokens (RFC 7009, section 2.2).
         return json_response({})
 
@@ -192,8 +188,7 @@ class Endpoints:
         if not self._settings.registration:
             raise OAuthRefusal("access_denied", "registration is turned off here", status=403)
         _count(self._registrations, request, now)
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "application/json":
+        if request.media_type != "application/json":
             raise OAuthRefusal("invalid_client_metadata", "the body must be application/json")
         authorization = request.headers.get("authorization")
         with self._limit_failures(f"{client_network(request.address)} /register", now):
@@ -205,16 +200,6 @@ def _count(requests: Attempts, request: Request, now: float) -> None:
     """Count requests that need no authentication and leave something in the store."""
     if requests.reserve(client_network(request.address), now) > 0:
         raise OAuthRefusal("slow_down", "too many requests of this kind; wait a minute", status=429)
-
-
-def _refusal_response(refusal: OAuthRefusal) -> OAuthResponse:
-    document = {"error": refusal.error, "error_description": refusal.description}
-    response = json_response(document, status=refusal.status)
-    if refusal.status == 401:
-        response = response.with_headers(("www-authenticate", 'Basic realm="accord"'))
-    elif refusal.status in (429, 503):
-        response = response.with_headers(("retry-after", str(int(_WINDOW))))
-    return response
 
 
 def authorization_server_metadata(
@@ -235,8 +220,8 @@ def authorization_server_metadata(
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
         "grant_types_supported": grants,
-        "token_endpoint_auth_methods_supported": _METHODS,
-        "revocation_endpoint_auth_methods_supported": _METHODS,
+        "token_endpoint_auth_methods_supported": AUTHENTICATION_METHODS,
+        "revocation_endpoint_auth_methods_supported": AUTHENTICATION_METHODS,
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,  # auth.iss.as-advertises
     }
@@ -247,9 +232,118 @@ def authorization_server_metadata(
     return document
 
 
-def openid_configuration(issuer: str, settings: AuthorizationServerSettings) -> dict[str, Any]:
-    """Return the same for clients that look for OpenID discovery; without ID tokens."""
-    return authorization_server_metadata(issuer, settings) | {
-        "subject_types_supported": ["public"],
-        "id_token_signing_alg_values_supported": [settings.algorithm],
-    }
+class Deployment(msgspec.Struct, frozen=True):
+    """Where an authorization server is reached.
+
+    Attributes:
+        issuer: its URL; None for the name of loopback that each request uses.
+        resources: URLs of the servers that it issues tokens for.
+        path: of the protected endpoint beside it, if any.
+        other_paths: of further endpoints; tokens for these have to be requested explicitly.
+        needs_loopback: whether only this machine may reach it.
+    """
+
+    issuer: str | None = None
+    resources: tuple[str, ...] = ()
+    path: str | None = None
+    other_paths: tuple[str, ...] = ()
+    needs_loopback: bool = False
+
+    def at(self, public_url: str | None) -> "Deployment":
+        """Return this deployment at a URL, which is that of the issuer unless it has one.
+
+        Raises:
+            ValueError: the URL is invalid, or not safe.
+        """
+        if public_url is None:
+            return self
+        path = self.path or ""
+        resource = endpoint_url(public_url, path)
+        issuer = self.issuer or check_issuer(resource.removesuffix(path))
+        return msgspec.structs.replace(self, issuer=issuer, resources=(resource, *self.resources))
+
+    def route(self, scope: Scope) -> str | None:
+        """Return the path of the authorization server that a request is for; None for others."""
+        path = local_path(scope).rstrip("/")
+        prefix = urlsplit(self.issuer or "").path.rstrip("/")
+        if prefix and path.startswith(f"{prefix}/"):
+            path = path.removeprefix(prefix)
+        if path in _PATHS:
+            return path
+        for known in (_OAUTH, _OPENID):
+            suffix = path.removeprefix(known)
+            if suffix != path and suffix in self._suffixes(scope):
+                return known
+        return None
+
+    def _suffixes(self, scope: Scope) -> tuple[str, ...]:
+        """Return the suffixes of a well-known path: none, the issuer's path, the endpoint's."""
+        issuer = urlsplit(self.issuer or "").path.rstrip("/")
+        mount = str(scope.get("root_path", "")).rstrip("/")
+        # Clients of 2025-03-26, for which the server itself is the issuer, look there.
+        paths = (self.path or "", *self.other_paths)
+        endpoints = (f"{before}{path}" for before in ("", issuer, mount) for path in paths)
+        return ("", issuer, mount, *endpoints)
+
+    def issuer_of(self, scope: Scope, headers: Mapping[str, str]) -> str:
+        """Return the issuer for a request.
+
+        Raises:
+            OAuthRefusal: the request is not for this host, or not over HTTPS.
+        """
+        self._check_request(scope, headers)
+        if self.issuer is not None:
+            return self.issuer
+        # Any other name than loopback was refused above.
+        mount = str(scope.get("root_path", "")).rstrip("/")
+        return f"{scope.get('scheme', 'http')}://{headers['host'].lower()}{mount}"
+
+    def resources_of(self, issuer: str, asked: Iterable[str] = ()) -> tuple[str, ...]:
+        """Return the resources that tokens can be for, given those that a request names."""
+        found = self.resources
+        own = None if self.path is None else canonical_http_url(f"{issuer}{self.path}")
+        if own is not None and self.issuer is None:
+            found = (own, *found)
+        if not self.other_paths or not found:
+            return found
+        above = found[0].removesuffix(self.path or "")
+        others = [f"{above}{path}" for path in self.other_paths]
+        return (
+            *found,
+            *(each for each in others if any(is_same_resource(each, it) for it in asked)),
+        )
+
+    def _check_request(self, scope: Scope, headers: Mapping[str, str]) -> None:
+        is_local = self.issuer is None or is_loopback_url(self.issuer)
+        if is_local and not is_loopback_host(headers.get("host")):
+            why = "only requests to localhost are served; set public_url for others"
+            raise OAuthRefusal("invalid_request", why, status=403)
+        if not is_local and headers.get("x-forwarded-proto", "https").split(",")[0] == "http":
+            raise OAuthRefusal("invalid_request", "only HTTPS is served here", status=403)
+        if self.needs_loopback:
+            client = scope.get("client")
+            is_near = client is None or str(client[0]) in LOOPBACK_HOSTS
+            if not is_near or any(name in headers for name in FORWARDED):
+                why = "without passwords, only users of this computer are served"
+                raise OAuthRefusal("access_denied", why, status=403)
+
+
+def check_issuer(issuer: str) -> str:
+    """Return an issuer's URL without a slash at its end.
+
+    Raises:
+        ValueError: it is invalid, or not https (auth.https.endpoints).
+    """
+    found = canonical_http_url(issuer)
+    if found is None or "?" in found:
+        raise ValueError(f"issuer is {issuer!r}, expected https://host[:port][/path]")
+    if not found.startswith("https:") and not is_loopback_url(found):
+        raise ValueError(
+            f"issuer is {issuer!r}, expected https: tokens would be readable on the way"
+        )
+    return found
+
+
+def decode_headers(scope: Scope) -> dict[str, str]:
+    """Return the headers of a request; of repeated ones the last counts."""
+    return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}

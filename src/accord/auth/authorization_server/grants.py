@@ -4,31 +4,27 @@ Every function runs within one transaction of the store; the clock is passed in.
 """
 
 import re
-from collections.abc import Mapping
 from typing import Any, Final
 
 import msgspec
 
 from accord.auth.authorization_server.access_tokens import SigningKeys
-from accord.auth.authorization_server.authorization_request import (
-    allowed_scopes,
-    choose_resource,
-    choose_scopes,
-)
-from accord.auth.authorization_server.messages import OAuthRefusal
 from accord.auth.authorization_server.models import (
     AUTHORIZATION_CODE,
     CLIENT_CREDENTIALS,
     DEVICE_CODE,
     REFRESH_TOKEN,
     AuthorizationCode,
+    AuthorizationServerSettings,
+    Form,
+    OAuthRefusal,
     RegisteredClient,
+    Request,
     StoredGrant,
 )
 from accord.auth.authorization_server.secrets import digest, equal, new_secret
-from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import Store
-from accord.auth.pkce import challenge_of
+from accord.auth.client_identity import challenge_of
 from accord.auth.urls import is_same_resource
 
 _VERIFIER: Final = re.compile(r"[A-Za-z0-9._~-]{43,128}")
@@ -46,8 +42,45 @@ class Grants:
         self._keys = keys
         self._settings = settings
 
+    def new_grant(
+        self,
+        client: RegisteredClient,
+        form: Form,
+        resources: tuple[str, ...],
+        *,
+        subject: str = "",
+    ) -> StoredGrant:
+        """Return the grant that a client asks for, not stored yet.
+
+        Raises:
+            OAuthRefusal: its scopes or its resource cannot be granted.
+        """
+        return StoredGrant(
+            grant_id=new_secret(16),
+            client_id=client.client_id,
+            subject=subject,
+            scopes=self._choose_scopes(form.get("scope"), client),
+            resource=_choose_resource(form.get("resource"), resources),
+        )
+
+    def _choose_scopes(self, asked: str | None, client: RegisteredClient) -> tuple[str, ...]:
+        """Return those of the requested scopes that may be granted."""
+        allowed = self._allowed_scopes(client)
+        wanted = _split_scopes(asked)
+        if not wanted:
+            return tuple(each for each in self._settings.default_scopes if each in allowed)
+        found = tuple(each for each in wanted if each in allowed)
+        if not found and self._settings.scopes:
+            raise OAuthRefusal(
+                "invalid_scope", f"none of these scopes was requested: {' '.join(allowed)}"
+            )
+        return found
+
+    def _allowed_scopes(self, client: RegisteredClient) -> tuple[str, ...]:
+        may = client.scopes
+        return tuple(each for each in self._settings.scopes if may is None or each in may)
+
     def issue_code(self, code: AuthorizationCode, now: float) -> str:
-        """Make an authorization code for a grant."""
         secret = new_secret()
         with self._store.transaction():
             kept_until = now + self._settings.code_ttl + self._settings.access_ttl
@@ -56,13 +89,7 @@ class Grants:
         return secret
 
     def tokens(
-        self,
-        client: RegisteredClient,
-        form: Mapping[str, str],
-        *,
-        issuer: str,
-        resources: tuple[str, ...],
-        now: float,
+        self, client: RegisteredClient, form: Form, request: Request, now: float
     ) -> dict[str, Any]:
         """Answer a token request.
 
@@ -82,29 +109,32 @@ class Grants:
             if kind == AUTHORIZATION_CODE:
                 grant = self._grant_by_code(client, form, now)
             elif kind == REFRESH_TOKEN:
-                grant = self._grant_by_refresh_token(client, form, now)
+                grant = self._grant_by_refresh(client, form, now)
                 scopes = _narrow_scopes(form.get("scope"), grant)
             elif kind == DEVICE_CODE:
-                grant = self._grant_by_device_code(client, form, now)
+                grant = self._grant_by_device(client, form, now)
             else:
-                grant = self._grant_by_credentials(client, form, resources, now)
+                grant = self._grant_by_credentials(client, form, request.resources, now)
             if kind != CLIENT_CREDENTIALS and not self._settings.knows(grant.subject):
                 self._revoke(grant.grant_id, now)
                 raise _invalid_grant("its user may not log in here any more")
             _check_resource(form, grant)
-            return self._answer(client, grant, scopes, issuer=issuer, now=now)
+            return self._answer(client, grant, scopes, issuer=request.issuer, now=now)
 
-    def revoke(self, client: RegisteredClient, token: str, now: float) -> str | None:
-        """Revoke the grant of a token; return its id, None for an unknown token."""
+    def revoke(self, client: RegisteredClient, form: Form, now: float) -> None:
+        """Revoke the grant of a token, if the token is known.
+
+        Raises:
+            OAuthRefusal: the form has no token.
+        """
+        token = _require_field(form, "token")
         with self._store.transaction():
             found = self._store.refresh_token(digest(token))
             grant_id = found[0] if found is not None else self._grant_in(token, now)
             grant = None if grant_id is None else self._store.grant(grant_id)
             # A token of another client counts as unknown (RFC 7009, section 2.1).
-            if grant is None or grant.client_id != client.client_id:
-                return None
-            self._revoke(grant.grant_id, now)
-            return grant.grant_id
+            if grant is not None and grant.client_id == client.client_id:
+                self._revoke(grant.grant_id, now)
 
     def _grant_in(self, token: str, now: float) -> str | None:
         """Return the grant that an access token of ours names; it may have expired."""
@@ -114,9 +144,7 @@ class Grants:
 
     # -- the ways to a grant
 
-    def _grant_by_code(
-        self, client: RegisteredClient, form: Mapping[str, str], now: float
-    ) -> StoredGrant:
+    def _grant_by_code(self, client: RegisteredClient, form: Form, now: float) -> StoredGrant:
         hashed = digest(_require_field(form, "code"))
         code = self._store.code(hashed)
         if code is None:
@@ -136,9 +164,7 @@ class Grants:
             raise _invalid_grant("code_verifier does not match the challenge")
         return self._valid_grant(code.grant.grant_id)
 
-    def _grant_by_refresh_token(
-        self, client: RegisteredClient, form: Mapping[str, str], now: float
-    ) -> StoredGrant:
+    def _grant_by_refresh(self, client: RegisteredClient, form: Form, now: float) -> StoredGrant:
         hashed = digest(_require_field(form, "refresh_token"))
         found = self._store.refresh_token(hashed)
         if found is None:
@@ -158,9 +184,7 @@ class Grants:
         self._store.use_refresh_token(hashed, now)  # auth.tokens.refresh-rotated
         return grant
 
-    def _grant_by_device_code(
-        self, client: RegisteredClient, form: Mapping[str, str], now: float
-    ) -> StoredGrant:
+    def _grant_by_device(self, client: RegisteredClient, form: Form, now: float) -> StoredGrant:
         hashed = digest(_require_field(form, "device_code"))
         device = self._store.device(hashed)
         if device is None or device.grant.client_id != client.client_id:
@@ -184,7 +208,7 @@ class Grants:
     def _grant_by_credentials(
         self,
         client: RegisteredClient,
-        form: Mapping[str, str],
+        form: Form,
         resources: tuple[str, ...],
         now: float,
     ) -> StoredGrant:
@@ -192,13 +216,7 @@ class Grants:
             raise OAuthRefusal(
                 "unauthorized_client", "client_credentials needs a client with a secret"
             )
-        grant = StoredGrant(
-            grant_id=new_secret(16),
-            client_id=client.client_id,
-            subject=client.client_id,
-            scopes=choose_scopes(form.get("scope"), client, self._settings),
-            resource=choose_resource(form.get("resource"), resources),
-        )
+        grant = self.new_grant(client, form, resources, subject=client.client_id)
         self._store.add_grant(grant, now=now, expires_at=now + self._settings.access_ttl)
         return grant
 
@@ -225,7 +243,7 @@ class Grants:
     ) -> dict[str, Any]:
         settings = self._settings
         # The operator may have removed scopes since they were granted.
-        allowed = allowed_scopes(client, settings)
+        allowed = self._allowed_scopes(client)
         granted = [each for each in scopes or grant.scopes if each in allowed]
         scope = {"scope": " ".join(granted)} if granted else {}
         claims: dict[str, Any] = {
@@ -256,7 +274,7 @@ class Grants:
         return answer
 
 
-def _require_field(form: Mapping[str, str], name: str) -> str:
+def _require_field(form: Form, name: str) -> str:
     value = form.get(name)
     if value is None:
         raise OAuthRefusal("invalid_request", f"{name} is missing")
@@ -267,15 +285,32 @@ def _invalid_grant(why: str) -> OAuthRefusal:
     return OAuthRefusal("invalid_grant", why)
 
 
-def _check_resource(form: Mapping[str, str], grant: StoredGrant) -> None:
+def _check_resource(form: Form, grant: StoredGrant) -> None:
     asked = form.get("resource")
     if asked is not None and not is_same_resource(asked, grant.resource):
         raise OAuthRefusal("invalid_target", f"the grant is for {grant.resource} alone")
 
 
+def _choose_resource(asked: str | None, resources: tuple[str, ...]) -> str:
+    """Return the resource that a token will be for; it need not be named if there is only one."""
+    if asked is None:
+        if len(resources) == 1:
+            return resources[0]
+        raise OAuthRefusal("invalid_target", "resource must say what the token is for")
+    for known in resources:
+        if is_same_resource(known, asked):
+            return known
+    raise OAuthRefusal("invalid_target", f"resource {asked[:200]!r} is not known here")
+
+
+def _split_scopes(asked: str | None) -> list[str]:
+    # This one asks for a refresh token; it does not permit anything by itself.
+    return [each for each in dict.fromkeys((asked or "").split()) if each != "offline_access"]
+
+
 def _narrow_scopes(asked: str | None, grant: StoredGrant) -> tuple[str, ...]:
     """Return the scopes of a new token: those granted, or fewer if the client asks for fewer."""
-    wanted = [each for each in dict.fromkeys((asked or "").split()) if each != "offline_access"]
+    wanted = _split_scopes(asked)
     if not wanted:
         return grant.scopes
     more = [each for each in wanted if each not in grant.scopes]

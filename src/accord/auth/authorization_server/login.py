@@ -7,17 +7,22 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Final
 
-from accord.auth.authorization_server.attempts import Attempts
-from accord.auth.authorization_server.messages import OAuthResponse, Request, redirect
-from accord.auth.authorization_server.pages import fault_page, login_page
+from accord.auth.authorization_server.models import (
+    AuthorizationServerSettings,
+    Form,
+    OAuthResponse,
+    Request,
+    redirect,
+)
+from accord.auth.authorization_server.pages import PageForm, fault_page, login_page
 from accord.auth.authorization_server.secrets import (
+    Attempts,
     digest,
     equal,
     hash_like,
     is_password,
     new_secret,
 )
-from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import Store
 from accord.auth.urls import with_query
 from accord.bindings.addresses import client_network
@@ -35,6 +40,7 @@ _BY_ADDRESS: Final = 20
 _BY_NAME: Final = 20
 _NAME_WINDOW: Final = 60.0
 _TRUSTED_TTL: Final = 90 * 86_400
+_TRUSTED_BROWSER: Final = "known browser"
 _TRUSTED: Final = re.compile(r"([0-9]{1,12})\.([A-Za-z0-9_-]{22})\.([0-9a-f]{64})")
 
 
@@ -73,51 +79,35 @@ class Logins:
 
     # -- forms
 
-    def browser(self, request: Request) -> str:
-        """Return the random id of this browser; a new one if it has none yet."""
+    def form(self, request: Request) -> PageForm:
+        """Return the form of a page; only this browser can send it, and only for this request."""
         cookie = request.cookie(_cookie(request))
-        return cookie if cookie and _BROWSER.fullmatch(cookie) else new_secret()
+        browser = cookie if cookie and _BROWSER.fullmatch(cookie) else new_secret()
+        token = self._mac(browser, request.path, request.query)
+        return PageForm(request.url, token, _browser_cookie(request, browser))
 
-    def form_token(self, browser: str, request: Request) -> str:
-        """Return the CSRF token of a page for this browser and request."""
-        text = f"{browser}\n{request.path}\n{request.query}"
-        return hmac.new(self._key, text.encode(), sha256).hexdigest()
+    def _mac(self, *parts: str) -> str:
+        return hmac.new(self._key, "\n".join(parts).encode(), sha256).hexdigest()
 
-    def is_ours(self, request: Request, form: dict[str, str]) -> bool:
+    def is_ours(self, request: Request, form: Form) -> bool:
         """Whether a form came from a page of this server, in this browser, for this request."""
         cookie = request.cookie(_cookie(request))
         if cookie is None:
             return False
-        return equal(form.get("csrf", ""), self.form_token(cookie, request))
-
-    def for_browser(self, response: OAuthResponse, browser: str, request: Request) -> OAuthResponse:
-        """Add the cookie with the id of the browser to a response."""
-        secure = "; Secure" if request.is_secure else ""
-        cookie = f"{_cookie(request)}={browser}; Path=/; HttpOnly; SameSite=Lax{secure}"
-        return response.with_headers(("set-cookie", cookie))
+        return equal(form.get("csrf", ""), self._mac(cookie, request.path, request.query))
 
     # -- logging in and out
 
-    def ask(self, request: Request, action: str) -> OAuthResponse:
-        """Ask the user to log in."""
-        if self._settings.is_external:
-            return self._ask_external_login(request, action)
-        browser = self.browser(request)
-        page = login_page(
-            action=action, token=self.form_token(browser, request), server=request.issuer
-        )
-        return self.for_browser(page, browser, request)
-
-    def _ask_external_login(self, request: Request, action: str) -> OAuthResponse:
+    def ask(self, request: Request) -> OAuthResponse:
+        if not self._settings.is_external:
+            return login_page(self.form(request), server=request.issuer)
         if self._settings.login_url is None:
             why = "This server does not know you yet. Log in first, then start again."
             return fault_page("You are not logged in", [why], status=401)
         # Always a URL of this server: no open redirect.
-        return redirect(with_query(self._settings.login_url, next=action))
+        return redirect(with_query(self._settings.login_url, next=request.url))
 
-    def log_in(
-        self, request: Request, form: dict[str, str], action: str, now: float
-    ) -> OAuthResponse:
+    def log_in(self, request: Request, form: Form, now: float) -> OAuthResponse:
         """Check name and password; if they are right, redirect to the page that asked."""
         name, password = form.get("name", ""), form.get("password", "")
         counts = self._counts(request, name, now)
@@ -128,12 +118,12 @@ class Logins:
                 # The attempt was not made: only the first limit counts it, to bound retries.
                 for earlier, taken in counts[1:count]:
                     earlier.release(taken, now)
-                return self._login_page_again(request, action, name, wait=wait)
+                return self._login_page_again(request, name, wait=wait)
         kept = self._settings.users.get(name)
         # Always computed, for unknown users too.
         fits = is_password(password, kept or self._unknown_user_hash)
         if kept is None or not fits:
-            return self._login_page_again(request, action, name)
+            return self._login_page_again(request, name)
         for attempts, key in counts:
             attempts.release(key, now)
         counts[0][0].forget(counts[0][1])
@@ -141,9 +131,9 @@ class Logins:
         # A new id: a program that knew the old one does not get the login.
         browser = new_secret()
         self._store.add_login(digest(browser), name, now + self._settings.login_ttl)
-        response = self.for_browser(redirect(action), browser, request)
-        return response.with_headers(
-            ("set-cookie", self._trusted_browser_cookie(request, name, now))
+        return redirect(request.url).with_headers(
+            ("set-cookie", _browser_cookie(request, browser)),
+            ("set-cookie", self._trusted_browser_cookie(request, name, now)),
         )
 
     def _counts(self, request: Request, name: str, now: float) -> list[tuple[Attempts, str]]:
@@ -164,25 +154,14 @@ class Logins:
         found = _TRUSTED.fullmatch(request.cookie(f"{_cookie(request)}-known") or "")
         if found is None or not now - _TRUSTED_TTL < int(found[1]) <= now:
             return None
-        return (
-            found[2]
-            if equal(found[3], self._trusted_browser_mac(found[1], found[2], name))
-            else None
-        )
+        mac = self._mac(_TRUSTED_BROWSER, found[1], found[2], name)
+        return found[2] if equal(found[3], mac) else None
 
     def _trusted_browser_cookie(self, request: Request, name: str, now: float) -> str:
         """Return a cookie that proves only that the password was once entered in this browser."""
         since, browser = str(int(now)), new_secret(16)
-        value = f"{since}.{browser}.{self._trusted_browser_mac(since, browser, name)}"
-        secure = "; Secure" if request.is_secure else ""
-        return (
-            f"{_cookie(request)}-known={value}; Path=/; Max-Age={_TRUSTED_TTL}; HttpOnly; "
-            f"SameSite=Lax{secure}"
-        )
-
-    def _trusted_browser_mac(self, since: str, browser: str, name: str) -> str:
-        text = f"known browser\n{since}\n{browser}\n{name}"
-        return hmac.new(self._key, text.encode(), sha256).hexdigest()
+        value = f"{since}.{browser}.{self._mac(_TRUSTED_BROWSER, since, browser, name)}"
+        return f"{_cookie(request)}-known={value}; Path=/; Max-Age={_TRUSTED_TTL}{_flags(request)}"
 
     def _warn_of_proxy(self, request: Request) -> None:
         """Log once that a proxy may hide the addresses of clients, which then count as one."""
@@ -197,25 +176,18 @@ class Logins:
         )
 
     def _login_page_again(
-        self, request: Request, action: str, name: str, *, wait: float | None = None
+        self, request: Request, name: str, *, wait: float | None = None
     ) -> OAuthResponse:
         fault, status = "Wrong name or password.", 401
         if wait is not None:
             seconds = max(1, round(wait))
             delay = f"{seconds} s" if seconds < 60 else f"{round(seconds / 60)} min"
             fault, status = f"Too many attempts. Try again in {delay}.", 429
-        page = login_page(
-            action=action,
-            token=self.form_token(request.cookie(_cookie(request)) or "", request),
-            server=request.issuer,
-            name=name[:100],
-            fault=fault,
-            status=status,
-        )
+        form = self.form(request)
+        page = login_page(form, server=request.issuer, name=name[:100], fault=fault, status=status)
         return page if wait is None else page.with_headers(("retry-after", str(int(wait) + 1)))
 
     def log_out(self, request: Request) -> None:
-        """Forget the login of a browser."""
         cookie = request.cookie(_cookie(request))
         if cookie is not None:
             self._store.remove_login(digest(cookie))
@@ -225,3 +197,12 @@ def _cookie(request: Request) -> str:
     """Return the name of the cookie: it names the issuer, since ports of a host share cookies."""
     prefix = "__Host-" if request.is_secure else ""
     return f"{prefix}accord-{digest(request.issuer)[:8]}"
+
+
+def _browser_cookie(request: Request, browser: str) -> str:
+    """Return the cookie with the random id of a browser."""
+    return f"{_cookie(request)}={browser}; Path=/{_flags(request)}"
+
+
+def _flags(request: Request) -> str:
+    return f"; HttpOnly; SameSite=Lax{'; Secure' if request.is_secure else ''}"

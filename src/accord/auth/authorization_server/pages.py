@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.auth.authorization_server.messages import OAuthResponse
-from accord.auth.urls import is_loopback_url, origin_of
+from accord.auth.authorization_server.models import OAuthResponse
+from accord.auth.urls import is_loopback_url, root_url
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --ink: #1b1b1f; --soft: #55555f; --ground: #f4f4f7;
@@ -47,8 +47,21 @@ form.inline { display: inline; }
 _STYLE_HASH: Final = b64encode(sha256(_STYLE.encode()).digest()).decode()
 
 
+class PageForm(msgspec.Struct, frozen=True):
+    """The form of a page: where it is sent, its CSRF token, the cookie that the token fits."""
+
+    action: str
+    token: str
+    cookie: str
+
+
 def _page(
-    title: str, body: str, *, status: int = 200, leads_to: str | None = None
+    title: str,
+    body: str,
+    *,
+    status: int = 200,
+    leads_to: str | None = None,
+    form: PageForm | None = None,
 ) -> OAuthResponse:
     """Build a page; `leads_to` is the URI that its form may redirect to."""
     text = (
@@ -67,6 +80,7 @@ def _page(
             ("referrer-policy", "no-referrer"),
             ("cross-origin-opener-policy", "same-origin"),
             ("cache-control", "no-store"),
+            *([] if form is None else [("set-cookie", form.cookie)]),
         ),
         body=text.encode(),
     )
@@ -79,26 +93,28 @@ def _policy(leads_to: str | None) -> str:
         forms += " https:"
         if leads_to.startswith("http://"):
             # A policy cannot name an IPv6 address.
-            forms += " http:" if "[" in leads_to else f" {origin_of(leads_to)}"
+            forms += " http:" if "[" in leads_to else f" {root_url(leads_to)}"
     return (
         f"default-src 'none'; style-src 'sha256-{_STYLE_HASH}'; base-uri 'none'; "
         f"frame-ancestors 'none'; form-action {forms}"
     )
 
 
-def _form(action: str, step: str, token: str, inner: str, *, kind: str = "") -> str:
+def _form(form: PageForm, step: str, inner: str, *, kind: str = "") -> str:
     return (
-        f'<form method="post" action="{escape(action)}"{kind}>'
+        f'<form method="post" action="{escape(form.action)}"{kind}>'
         f'<input type="hidden" name="step" value="{escape(step)}">'
-        f'<input type="hidden" name="csrf" value="{escape(token)}">{inner}</form>'
+        f'<input type="hidden" name="csrf" value="{escape(form.token)}">{inner}</form>'
     )
 
 
+def _alarm(fault: str) -> str:
+    return f'<p class="alarm" role="alert" id="fault">{escape(fault)}</p>' if fault else ""
+
+
 def login_page(
-    *, action: str, token: str, server: str, name: str = "", fault: str = "", status: int = 200
+    form: PageForm, *, server: str, name: str = "", fault: str = "", status: int = 200
 ) -> OAuthResponse:
-    """Ask the user to log in."""
-    alarm = f'<p class="alarm" role="alert" id="fault">{escape(fault)}</p>' if fault else ""
     described = ' aria-describedby="fault"' if fault else ""
     inner = (
         '<label for="name">Name</label>'
@@ -110,10 +126,10 @@ def login_page(
         '<div class="buttons"><button class="act">Log in</button></div>'
     )
     body = (
-        f'<h1>Log in</h1>\n<p class="soft">to {escape(server)}</p>\n{alarm}\n'
-        f"{_form(action, 'login', token, inner)}"
+        f'<h1>Log in</h1>\n<p class="soft">to {escape(server)}</p>\n{_alarm(fault)}\n'
+        f"{_form(form, 'login', inner)}"
     )
-    return _page("Log in", body, status=status)
+    return _page("Log in", body, status=status, form=form)
 
 
 class ConsentQuestion(msgspec.Struct, frozen=True, kw_only=True):
@@ -138,8 +154,7 @@ class ConsentQuestion(msgspec.Struct, frozen=True, kw_only=True):
     user_code: str | None = None
 
 
-def consent_page(question: ConsentQuestion, *, action: str, token: str) -> OAuthResponse:
-    """Ask the user whether a program may use a server."""
+def consent_page(form: PageForm, question: ConsentQuestion) -> OAuthResponse:
     shown, user_code = escape(question.name), question.user_code
     buttons = (
         '<div class="buttons">'
@@ -151,18 +166,18 @@ def consent_page(question: ConsentQuestion, *, action: str, token: str) -> OAuth
     leave = ""
     if question.may_leave:
         button = '<button class="plain">Log in as another user</button>'
-        leave = " " + _form(action, "leave", token, button, kind=' class="inline"')
+        leave = " " + _form(form, "leave", button, kind=' class="inline"')
     body = (
         f"<h1>Allow <q>{shown}</q> to use this server for you?</h1>\n"
         '<p class="soft">The program chose this name itself. It is not verified.</p>\n'
         f"<h2>Server</h2>\n<p><code>{escape(question.server)}</code></p>\n"
         f"<h2>It will be able to</h2>\n{_permissions(question.scopes)}\n"
         f"{_return(question.returns_to, user_code)}\n"
-        f"{_form(action, 'consent', token, buttons)}\n"
+        f"{_form(form, 'consent', buttons)}\n"
         f'<div class="soft foot">You are <strong>{escape(question.user)}</strong>.'
         f"{leave}</div>"
     )
-    return _page(f"Allow {question.name}?", body, leads_to=question.returns_to)
+    return _page(f"Allow {question.name}?", body, leads_to=question.returns_to, form=form)
 
 
 def _permissions(scopes: Mapping[str, str]) -> str:
@@ -197,17 +212,15 @@ def _return(returns_to: str | None, user_code: str | None) -> str:
     )
 
 
-def code_page(*, action: str, token: str, fault: str = "", status: int = 200) -> OAuthResponse:
-    """Ask the user for the code that a device shows."""
-    alarm = f'<p class="alarm" role="alert" id="fault">{escape(fault)}</p>' if fault else ""
+def code_page(form: PageForm, *, fault: str = "", status: int = 200) -> OAuthResponse:
     inner = (
         '<label for="user_code">Code on the device</label>'
         '<input id="user_code" name="user_code" autocomplete="off" autocapitalize="characters" '
         'spellcheck="false" required autofocus>'
         '<div class="buttons"><button class="act">Continue</button></div>'
     )
-    body = f"<h1>Connect a device</h1>\n{alarm}\n{_form(action, 'code', token, inner)}"
-    return _page("Connect a device", body, status=status)
+    body = f"<h1>Connect a device</h1>\n{_alarm(fault)}\n{_form(form, 'code', inner)}"
+    return _page("Connect a device", body, status=status, form=form)
 
 
 def done_page(title: str, lines: Iterable[str]) -> OAuthResponse:

@@ -5,7 +5,6 @@ import inspect
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
 from threading import Lock
@@ -14,27 +13,27 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from accord.auth.authorization_server.access_tokens import (
-    Algorithm,
-    OwnTokenVerifier,
-    RevokedGrants,
-)
+from accord.auth.authorization_server.access_tokens import OwnTokenVerifier, RevokedGrants
 from accord.auth.authorization_server.clients import KnownClient
-from accord.auth.authorization_server.deployment import Deployment, check_issuer, decode_headers
-from accord.auth.authorization_server.endpoints import Endpoints
-from accord.auth.authorization_server.messages import (
+from accord.auth.authorization_server.endpoints import (
+    Deployment,
+    Endpoints,
+    check_issuer,
+    decode_headers,
+)
+from accord.auth.authorization_server.models import (
+    Algorithm,
+    AuthorizationServerSettings,
     OAuthRefusal,
-    OAuthResponse,
     Request,
-    json_response,
 )
 from accord.auth.authorization_server.secrets import hash_password, is_hash
-from accord.auth.authorization_server.settings import AuthorizationServerSettings
 from accord.auth.authorization_server.store import MEMORY, Store, check_store
-from accord.auth.guard import App, Guard, Receive, Scope, Send
+from accord.auth.guard import App, Guard, Protected, respond
 from accord.auth.jwks import require_jwt
 from accord.auth.urls import is_loopback_url
 from accord.errors import AuthError
+from accord.transports.http.server.asgi import Receive, Scope, Send
 
 log = logging.getLogger("accord.auth")
 
@@ -47,9 +46,9 @@ _HASHED: Final = "scrypt$"
 # More than any form needs; a registration has a lower limit of its own.
 _BODY_MOST: Final = 64 * 1024
 _BODY_TIMEOUT: Final = 30.0
-_FAILED: Final = "the authorization server failed; its log says why"
-# The issuer for the current request, if it depends on the name by which a client reaches loopback.
-_ISSUER: ContextVar[str | None] = ContextVar("accord-issuer", default=None)
+_FAILED: Final = OAuthRefusal(
+    "server_error", "the authorization server failed; its log says why", status=500
+)
 
 
 class AuthorizationSettings(TypedDict, total=False):
@@ -115,7 +114,6 @@ class AuthorizationServer:
         self._resources = tuple(given.pop("resources", ()))
         self.scopes = frozenset(given.pop("required_scopes", ()))
         self.resource_name: str | None = given.pop("resource_name", None)
-        self.documentation: str | None = None
         known = dict(scopes) if isinstance(scopes, Mapping) else dict.fromkeys(scopes, "")
         given["default_scopes"] = tuple(given.get("default_scopes", known))
         self._authenticate = authenticate
@@ -129,9 +127,7 @@ class AuthorizationServer:
             store = None
         self._path = MEMORY if store is None else str(store)
         self.issuer = None if issuer is None else check_issuer(issuer)
-        self._deployment = self._check_deployment(
-            Deployment(issuer=self.issuer, resources=self._resources)
-        )
+        self._deployment = self._check_deployment(Deployment(self.issuer, self._resources))
         self._opening = Lock()
         self._revoked = RevokedGrants(lambda: self.endpoints)
 
@@ -161,7 +157,7 @@ class AuthorizationServer:
         """Sign with a new key from now on; tokens of the old key stay valid. Blocks."""
         self.endpoints.keys.rotate(time.time())
 
-    # -- the policy of a guard
+    # -- the guard of an app beside it
 
     @property
     def verifier(self) -> OwnTokenVerifier:
@@ -194,9 +190,8 @@ class AuthorizationServer:
         check_store(self._path)
         path = path.rstrip("/")
         public_url = self.public_url if public_url is None else public_url
-        deployment = Deployment.beside(self.issuer, public_url, path, self._resources)
         others = tuple(dict.fromkeys(getattr(app, "resource_paths", {}).values()))
-        deployment = msgspec.structs.replace(deployment, other_paths=others)
+        deployment = Deployment(self.issuer, self._resources, path, others).at(public_url)
         return ProtectedApp(self, app, self._check_deployment(deployment), public_url)
 
     def _check_deployment(self, deployment: Deployment) -> Deployment:
@@ -232,52 +227,48 @@ class AuthorizationServer:
                 subject = self._authenticate(request)
                 found = await subject if inspect.isawaitable(subject) else subject
                 request = msgspec.structs.replace(request, subject=found)
-            response = await asyncio.to_thread(self._respond, request)
+            # The store may have to be opened: not on the loop.
+            response = await asyncio.to_thread(lambda: self.endpoints.respond(request, time.time()))
             if request.method == "POST":
                 self._revoked.forget()
         except OAuthRefusal as refusal:
-            response = _refusal_response(refusal)
+            response = refusal.response
         except AuthError as error:
             log.error("%s", error)  # noqa: TRY400  # it names the file; a traceback adds nothing
-            response = _refusal_response(OAuthRefusal("server_error", _FAILED, status=500))
+            response = _FAILED.response
         except Exception:
             log.exception("the authorization server failed at %s", route)
-            response = _refusal_response(OAuthRefusal("server_error", _FAILED, status=500))
-        await _send(response, send, is_head=scope["method"] == "HEAD")
+            response = _FAILED.response
+        headers = [(name.encode(), value.encode("latin-1")) for name, value in response.headers]
+        is_head = scope["method"] == "HEAD"
+        await respond(send, response.status, headers, response.body, is_head=is_head)
 
-    def _respond(self, request: Request) -> OAuthResponse:
-        return self.endpoints.respond(request, time.time())
 
-
-class ProtectedApp:
+class ProtectedApp(Guard):
     """An authorization server and the app that it protects, as one ASGI app."""
-
-    has_metadata = True
 
     def __init__(
         self, server: AuthorizationServer, app: App, deployment: Deployment, public_url: str | None
     ) -> None:
         self._server = server
         self._deployment = deployment
-        self.verifier = server.tokens_of(deployment)
-        self.public_url = public_url
-        self.scopes = server.scopes
-        self.scopes_supported = tuple(server.settings.scopes)
-        self.resource_name = server.resource_name
-        self.documentation = server.documentation
-        self._guard = Guard(app, self, path=deployment.path or "", public_url=public_url)
+        protection = Protected(
+            server.tokens_of(deployment),
+            issuer=deployment.issuer or "",
+            scopes=server.scopes,
+            resource_name=server.resource_name,
+        )
+        protection.scopes_supported = tuple(server.settings.scopes)
+        super().__init__(app, protection, path=deployment.path or "", public_url=public_url)
 
-    @property
-    def issuers(self) -> tuple[str, ...]:
-        """This server, by the name under which clients reach it."""
-        issuer = self._deployment.issuer or _ISSUER.get()
-        return () if issuer is None else (issuer,)
-
-    def __getattr__(self, name: str) -> Any:
-        # Servers that run the app read its attributes, with a guard or without.
-        if name == "_guard" or name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self._guard, name)
+    def _issuers(self, scope: Scope) -> tuple[str, ...]:
+        """Return this server, by the name under which the client of a request reaches it."""
+        if self._deployment.issuer is not None:
+            return self.protection.issuers
+        try:
+            return (self._deployment.issuer_of(scope, decode_headers(scope)),)
+        except OAuthRefusal:
+            return ()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -285,12 +276,7 @@ class ProtectedApp:
             if route is not None:
                 await self._server.serve(self._deployment, route, scope, receive, send)
                 return
-            if self._deployment.issuer is None and "/.well-known/" in scope["path"]:
-                try:
-                    _ISSUER.set(self._deployment.issuer_of(scope, decode_headers(scope)))
-                except OAuthRefusal:
-                    _ISSUER.set(None)  # the guard refuses the request as well
-        await self._guard(scope, receive, send)
+        await super().__call__(scope, receive, send)
 
 
 def _login_settings(
@@ -320,11 +306,6 @@ def _login_settings(
             for name, word in users.items()
         }
     }
-
-
-def _refusal_response(refusal: OAuthRefusal) -> OAuthResponse:
-    body = {"error": refusal.error, "error_description": refusal.description}
-    return json_response(body, status=refusal.status)
 
 
 async def _run_lifespan(receive: Receive, send: Send, check: Callable[[], None]) -> None:
@@ -386,11 +367,3 @@ async def _read_body(receive: Receive) -> bytes:
             raise OAuthRefusal("invalid_request", why, status=413)
         if not message.get("more_body", False):
             return bytes(body)
-
-
-async def _send(response: OAuthResponse, send: Send, *, is_head: bool) -> None:
-    headers = [(name.encode(), value.encode("latin-1")) for name, value in response.headers]
-    headers.append((b"content-length", b"%d" % len(response.body)))
-    start = {"type": "http.response.start", "status": response.status, "headers": headers}
-    await send(start)
-    await send({"type": "http.response.body", "body": b"" if is_head else response.body})

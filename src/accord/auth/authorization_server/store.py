@@ -12,14 +12,14 @@ import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from accord.auth.authorization_server.messages import OAuthRefusal
 from accord.auth.authorization_server.models import (
     AuthorizationCode,
     DeviceRequest,
+    OAuthRefusal,
     RegisteredClient,
     StoredGrant,
 )
@@ -97,7 +97,6 @@ class Store:
             self._db.executescript(_TABLES)
 
     def close(self) -> None:
-        """Close the file."""
         with self._lock:
             self._db.close()
 
@@ -120,46 +119,53 @@ class Store:
                 raise
             self._db.execute("COMMIT")
 
-    def _one(self, query: str, *values: object) -> tuple[object, ...] | None:
+    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
         with self._lock:
-            found: tuple[object, ...] | None = self._db.execute(query, values).fetchone()
-        return found
+            return self._db.execute(query, values).fetchall()
+
+    def _text(self, query: str, *values: object) -> str | None:
+        """Return the first column of the first row."""
+        rows = self._rows(query, *values)
+        return str(rows[0][0]) if rows else None
 
     def _do(self, query: str, *values: object) -> int:
         with self._lock:
             return self._db.execute(query, values).rowcount
 
+    def _put(self, table: str, *, replace: bool = False, **columns: object) -> None:
+        """Add a row, or replace the one with the same key."""
+        verb = "INSERT OR REPLACE" if replace else "INSERT"
+        marks = ", ".join("?" * len(columns))
+        self._do(f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({marks})", *columns.values())
+
     def _record(self, kind: type[Record], query: str, *values: object) -> Record | None:
-        row = self._one(query, *values)
-        return None if row is None else msgspec.json.decode(_blob(row[0]), type=kind)
+        rows = self._rows(query, *values)
+        return msgspec.json.decode(rows[0][0], type=kind) if rows else None
+
+    def _count(self, table: str) -> int:
+        found: int = self._rows(f"SELECT count(*) FROM {table}")[0][0]  # noqa: S608  # our names
+        return found
 
     # -- clients
 
     def client(self, client_id: str) -> RegisteredClient | None:
-        """Return a registered client."""
         return self._record(RegisteredClient, "SELECT body FROM clients WHERE id = ?", client_id)
 
     def add_client(self, client: RegisteredClient) -> None:
-        """Keep a client."""
-        body = msgspec.json.encode(client)
-        self._do(
-            "INSERT OR REPLACE INTO clients (id, created_at, body) VALUES (?, ?, ?)",
-            client.client_id,
-            client.created_at,
-            body,
+        self._put(
+            "clients",
+            replace=True,
+            id=client.client_id,
+            created_at=client.created_at,
+            body=msgspec.json.encode(client),
         )
 
     def count_clients(self) -> int:
-        """Return how many clients are registered."""
-        row = self._one("SELECT count(*) FROM clients")
-        return 0 if row is None else int(str(row[0]))
+        return self._count("clients")
 
     def forget_idle_clients(self, before: float) -> None:
         """Forget the clients without a grant that were last used before a time."""
-        query = f"SELECT id FROM clients WHERE {_LAST_USED} < ? AND {_WITHOUT_GRANT}"  # noqa: S608  # our names
-        with self.transaction():
-            for (client_id,) in self._db.execute(query, (before,)).fetchall():
-                self._forget_client(client_id)
+        self._forget_clients(f"{_LAST_USED} < ?", before)
 
     def forget_idle_client(self, *, never_used_before: float | None = None) -> bool:
         """Forget the client without a grant for longest; false if all clients have one.
@@ -167,32 +173,30 @@ class Store:
         Args:
             never_used_before: only clients that never had a grant and registered before this.
         """
-        never = "" if never_used_before is None else "used_at IS NULL AND created_at < ? AND"
-        query = (
-            f"SELECT id FROM clients WHERE {never} {_WITHOUT_GRANT} ORDER BY {_LAST_USED}, rowid"  # noqa: S608  # our names
-        )
-        with self.transaction():
-            values = () if never_used_before is None else (never_used_before,)
-            row = self._one(f"{query} LIMIT 1", *values)
-            if row is not None:
-                self._forget_client(row[0])
-        return row is not None
+        if never_used_before is None:
+            return self._forget_clients("TRUE", most=1)
+        condition = "used_at IS NULL AND created_at < ?"
+        return self._forget_clients(condition, never_used_before, most=1)
 
-    def _forget_client(self, client_id: object) -> None:
-        self._do("DELETE FROM clients WHERE id = ?", client_id)
-        self._do("DELETE FROM consents WHERE client_id = ?", client_id)
+    def _forget_clients(self, condition: str, *values: float, most: int = -1) -> bool:
+        query = f"SELECT id FROM clients WHERE {condition} AND {_WITHOUT_GRANT}"  # noqa: S608  # our names
+        with self.transaction():
+            rows = self._rows(f"{query} ORDER BY {_LAST_USED}, rowid LIMIT ?", *values, most)
+            for (client_id,) in rows:
+                self._do("DELETE FROM clients WHERE id = ?", client_id)
+                self._do("DELETE FROM consents WHERE client_id = ?", client_id)
+        return bool(rows)
 
     # -- grants, codes and refresh tokens
 
     def add_grant(self, grant: StoredGrant, *, now: float, expires_at: float) -> None:
-        """Keep a grant."""
-        body = msgspec.json.encode(grant)
-        self._do(
-            "INSERT INTO grants (id, client_id, expires_at, body) VALUES (?, ?, ?, ?)",
-            grant.grant_id,
-            grant.client_id,
-            expires_at,
-            body,
+        """Store a grant, and note that its client was used."""
+        self._put(
+            "grants",
+            id=grant.grant_id,
+            client_id=grant.client_id,
+            expires_at=expires_at,
+            body=msgspec.json.encode(grant),
         )
         self._use_client(grant.client_id, now)
 
@@ -220,18 +224,12 @@ class Store:
 
     def revoked_grants(self) -> frozenset[str]:
         """Return the ids of revoked grants with tokens that have not expired yet."""
-        with self._lock:
-            rows = self._db.execute("SELECT id FROM grants WHERE revoked_at IS NOT NULL")
-            return frozenset(row[0] for row in rows)
+        rows = self._rows("SELECT id FROM grants WHERE revoked_at IS NOT NULL")
+        return frozenset(row[0] for row in rows)
 
     def add_code(self, hashed: str, code: AuthorizationCode) -> None:
-        """Keep an authorization code."""
-        self._do(
-            "INSERT INTO codes (hash, expires_at, body) VALUES (?, ?, ?)",
-            hashed,
-            code.expires_at,
-            msgspec.json.encode(code),
-        )
+        body = msgspec.json.encode(code)
+        self._put("codes", hash=hashed, expires_at=code.expires_at, body=body)
 
     def code(self, hashed: str) -> AuthorizationCode | None:
         """Return the record of a code, used or not."""
@@ -243,18 +241,15 @@ class Store:
         return self._do(query, now, hashed) == 1
 
     def add_refresh_token(self, hashed: str, grant_id: str, expires_at: float) -> None:
-        """Keep a refresh token."""
-        query = "INSERT INTO refresh_tokens (hash, grant_id, expires_at) VALUES (?, ?, ?)"
-        self._do(query, hashed, grant_id, expires_at)
+        self._put("refresh_tokens", hash=hashed, grant_id=grant_id, expires_at=expires_at)
 
     def refresh_token(self, hashed: str) -> tuple[str, float, float | None] | None:
         """Return the grant of a refresh token, when it expires, and when it was used."""
         query = "SELECT grant_id, expires_at, used_at FROM refresh_tokens WHERE hash = ?"
-        row = self._one(query, hashed)
-        return None if row is None else msgspec.convert(row, tuple[str, float, float | None])
+        rows = self._rows(query, hashed)
+        return msgspec.convert(rows[0], tuple[str, float, float | None]) if rows else None
 
     def use_refresh_token(self, hashed: str, now: float) -> None:
-        """Mark a refresh token as used."""
         query = "UPDATE refresh_tokens SET used_at = ? WHERE hash = ? AND used_at IS NULL"
         self._do(query, now, hashed)
 
@@ -262,80 +257,67 @@ class Store:
 
     def add_device(self, hashed: str, device: DeviceRequest) -> None:
         """Store the request of a device, or its new state."""
-        self._do(
-            "INSERT OR REPLACE INTO devices (hash, user_code, expires_at, body)"
-            " VALUES (?, ?, ?, ?)",
-            hashed,
-            device.user_code,
-            device.expires_at,
-            msgspec.json.encode(device),
+        self._put(
+            "devices",
+            replace=True,
+            hash=hashed,
+            user_code=device.user_code,
+            expires_at=device.expires_at,
+            body=msgspec.json.encode(device),
         )
 
     def device(self, hashed: str) -> DeviceRequest | None:
-        """Return a device by its code."""
         return self._record(DeviceRequest, "SELECT body FROM devices WHERE hash = ?", hashed)
 
     def device_hash(self, user_code: str) -> str | None:
         """Return the hashed code of the device that shows a user code."""
-        row = self._one("SELECT hash FROM devices WHERE user_code = ?", user_code)
-        return None if row is None else str(row[0])
+        return self._text("SELECT hash FROM devices WHERE user_code = ?", user_code)
 
     def remove_device(self, hashed: str) -> None:
-        """Forget a device."""
         self._do("DELETE FROM devices WHERE hash = ?", hashed)
 
     def count_devices(self) -> int:
-        """Return how many devices wait."""
-        row = self._one("SELECT count(*) FROM devices")
-        return 0 if row is None else int(str(row[0]))
+        return self._count("devices")
 
     # -- users
 
     def add_login(self, hashed: str, subject: str, expires_at: float) -> None:
         """Store the user of a browser."""
-        query = "INSERT INTO logins (hash, subject, expires_at) VALUES (?, ?, ?)"
-        self._do(query, hashed, subject, expires_at)
+        self._put("logins", hash=hashed, subject=subject, expires_at=expires_at)
 
     def login(self, hashed: str, now: float) -> str | None:
         """Return the user of a browser; None if the login has expired."""
         query = "SELECT subject FROM logins WHERE hash = ? AND expires_at > ?"
-        row = self._one(query, hashed, now)
-        return None if row is None else str(row[0])
+        return self._text(query, hashed, now)
 
     def remove_login(self, hashed: str) -> None:
-        """Forget the user of a browser."""
         self._do("DELETE FROM logins WHERE hash = ?", hashed)
 
     def remember_consent(self, grant: StoredGrant) -> None:
         """Store the consent of a user, for the next time."""
-        self._do(
-            "INSERT OR REPLACE INTO consents (subject, client_id, resource, scopes)"
-            " VALUES (?, ?, ?, ?)",
-            grant.subject,
-            grant.client_id,
-            grant.resource,
-            " ".join(grant.scopes),
+        self._put(
+            "consents",
+            replace=True,
+            subject=grant.subject,
+            client_id=grant.client_id,
+            resource=grant.resource,
+            scopes=" ".join(grant.scopes),
         )
 
     def consented_scopes(
         self, subject: str, client_id: str, resource: str
     ) -> frozenset[str] | None:
         """Return the scopes that a user allowed before; None for no consent."""
-        row = self._one(
-            "SELECT scopes FROM consents WHERE subject = ? AND client_id = ? AND resource = ?",
-            subject,
-            client_id,
-            resource,
-        )
-        return None if row is None else frozenset(str(row[0]).split())
+        query = "SELECT scopes FROM consents WHERE subject = ? AND client_id = ? AND resource = ?"
+        found = self._text(query, subject, client_id, resource)
+        return None if found is None else frozenset(found.split())
 
     # -- keys and secrets
 
     def signing_keys(self) -> list[StoredKey]:
         """Return all keys, the newest first."""
         query = "SELECT id, algorithm, pem, created_at, retired_at FROM keys"
-        with self._lock:
-            rows = self._db.execute(f"{query} ORDER BY created_at DESC, rowid DESC").fetchall()
+        rows = self._rows(f"{query} ORDER BY created_at DESC, rowid DESC")
         return [StoredKey(*row) for row in rows]
 
     def add_key(self, key: StoredKey) -> None:
@@ -348,8 +330,7 @@ class Store:
     def secret(self, name: str, fresh: str) -> str:
         """Return a secret of the server; `fresh` becomes that secret if it is new."""
         self._do("INSERT OR IGNORE INTO secrets (name, value) VALUES (?, ?)", name, fresh)
-        row = self._one("SELECT value FROM secrets WHERE name = ?", name)
-        return fresh if row is None else str(row[0])
+        return self._text("SELECT value FROM secrets WHERE name = ?", name) or fresh
 
     # -- cleaning up
 
@@ -412,7 +393,3 @@ def _keep_private(path: str) -> None:
             os.fchmod(handle, 0o600)
     finally:
         os.close(handle)
-
-
-def _blob(value: object) -> bytes:
-    return value if isinstance(value, bytes) else str(value).encode()
