@@ -5,7 +5,7 @@ import msgspec
 from accord.protocol.capabilities import capability_paths
 from accord.protocol.revision import Revision
 from accord.types.lifecycle import Implementation, InitializeParams
-from accord.types.logging import LoggingLevel
+from accord.types.server_features import LoggingLevel
 
 
 class Peer(msgspec.Struct, frozen=True):

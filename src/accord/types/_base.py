@@ -54,6 +54,11 @@ def until(revision: RevisionId) -> Lifetime:
     return Lifetime(until=revision)
 
 
+def only(revision: RevisionId) -> Lifetime:
+    """Exists in this revision alone."""
+    return Lifetime(revision, revision)
+
+
 class Required(msgspec.Struct, frozen=True):
     """A field that some revisions demand although others lack it or leave it open.
 

@@ -14,8 +14,8 @@ from accord.types._base import (
     RequestId,
     Struct,
     must_send,
+    only,
     since,
-    until,
 )
 
 __all__ = [
@@ -64,8 +64,7 @@ class RetryParams(Params, kw_only=True):
     request_state: Annotated[str | None, since("2026-07-28")] = None
 
 
-@since("2025-11-25")
-@until("2025-11-25")
+@only("2025-11-25")
 class TaskMetadata(Struct):
     """Ask for a request to be run as a task, kept for `ttl` milliseconds."""
 
