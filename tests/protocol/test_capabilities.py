@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.protocol.capabilities import (
+from accord.protocol.party import (
     capability_paths,
     elicitation_modes,
     undeclared_mode,

@@ -2,8 +2,7 @@ import tracemalloc
 
 import pytest
 
-from accord.protocol.monitor_memory import Memory
-from accord.protocol.party import Bounded, UsedIds
+from accord.protocol.party import Bounded, Memory, UsedIds
 
 
 def test_a_bounded_dictionary_forgets_its_oldest_entry():

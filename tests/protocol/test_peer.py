@@ -1,7 +1,7 @@
 """The facts about a client that one of its requests is served by."""
 
 from accord import types as t
-from accord.protocol.peer import Peer, peer_from_initialize
+from accord.protocol.party import Peer, peer_from_initialize
 from accord.protocol.revisions import REVISIONS
 from support.endpoints import HANDSHAKE, opened
 

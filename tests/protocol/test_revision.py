@@ -1,7 +1,7 @@
 import pytest
 
-from accord.protocol.revision import Method, Revision
-from accord.protocol.revisions import R2024_11_05, REVISIONS
+from accord.protocol.methods import Method
+from accord.protocol.revisions import R2024_11_05, REVISIONS, Revision
 from accord.types import EmptyParams, EmptyResult
 from accord.types._base import Lifetime
 

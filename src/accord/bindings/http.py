@@ -13,8 +13,7 @@ import msgspec
 
 from accord.bindings import headers as names
 from accord.bindings.sse import CONTENT_TYPE
-from accord.protocol.revision import Revision
-from accord.protocol.revisions import REVISIONS, SPOKEN
+from accord.protocol.revisions import REVISIONS, SPOKEN, Revision
 
 Form: TypeAlias = Literal["auto", "json", "stream"]
 """How requests are answered: as JSON unless there is more to say, or always one way."""

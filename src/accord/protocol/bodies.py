@@ -12,8 +12,8 @@ from accord.protocol import shape
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import Frame
-from accord.protocol.methods import METHODS
-from accord.protocol.revision import Method, Revision
+from accord.protocol.methods import METHODS, Method
+from accord.protocol.revisions import Revision
 from accord.types import InputRequiredResult
 from accord.types._base import JsonObject
 

@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
-from accord.protocol.capabilities import capability_paths
 from accord.protocol.exchange import (
     META_CAPABILITIES,
     META_SUBSCRIPTION,
@@ -44,10 +43,8 @@ from accord.protocol.exchange import (
 )
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, ErrorBody, Frame, Kind
 from accord.protocol.methods import METHODS
-from accord.protocol.monitor_memory import Memory
-from accord.protocol.party import Bounded, PartyState, UsedIds
-from accord.protocol.revision import Phase, Revision
-from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
+from accord.protocol.party import Bounded, Memory, PartyState, UsedIds, capability_paths
+from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, Phase, Revision
 from accord.protocol.rules._rule import Index, Rule, breaches, enforced_rules
 from accord.protocol.violation import CLIENT, OTHER, SERVER, Party, Violation
 from accord.types._base import JsonObject, RequestId

@@ -30,16 +30,18 @@ from accord.protocol.bodies import (
     second_reading,
 )
 from accord.protocol.conversation import Conversation
-from accord.protocol.events import (
+from accord.protocol.exchange import (
+    META_CAPABILITIES,
+    META_VERSION,
     BatchReply,
     Event,
+    Exchange,
     FaultReceived,
     NotificationReceived,
     Refused,
     RequestReceived,
     ResultReceived,
 )
-from accord.protocol.exchange import META_CAPABILITIES, META_VERSION, Exchange
 from accord.protocol.jsonrpc import (
     FAULT,
     NOTIFICATION,
@@ -51,13 +53,12 @@ from accord.protocol.jsonrpc import (
     MalformedMessage,
     id_to_answer,
 )
-from accord.protocol.revision import Revision
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import REVISIONS, Revision
 from accord.protocol.violation import OTHER, SERVER, Party, Violation
 from accord.types._base import JsonObject, RequestId, RevisionId
 
 if TYPE_CHECKING:
-    from accord.protocol.peer import Peer
+    from accord.protocol.party import Peer
 
 _NOT_FOUND: Final = -32002
 _encode: Final = msgspec.json.Encoder().encode

@@ -5,10 +5,40 @@ A method has a second row where a later revision gave it another sender or anoth
 
 from typing import Any, Final
 
+import msgspec
+
 from accord import types as t
-from accord.protocol.revision import Method
 from accord.protocol.violation import CLIENT, SERVER, Party
-from accord.types._base import Lifetime
+from accord.types._base import ALWAYS, Lifetime
+
+
+class Method(msgspec.Struct, frozen=True, kw_only=True):
+    """One protocol method: its senders, its lifetime, its params and result, what it needs.
+
+    `needs` is the capability that the answering party must have declared; `offers` the one that the
+    sender of a notification must have declared; either holds in its own lifetime. `may_ask` says
+    that the answer may be questions instead of a result.
+    """
+
+    name: str
+    by: tuple[Party, ...]
+    params: Any
+    result: Any = None
+    lifetime: Lifetime = ALWAYS
+    needs: str | None = None
+    needs_lifetime: Lifetime = ALWAYS
+    offers: str | None = None
+    may_ask: bool = False
+    params_required: bool = False
+
+    def __repr__(self) -> str:
+        return f"Method({self.name!r})"
+
+    @property
+    def is_request(self) -> bool:
+        """Whether an answer is expected."""
+        return self.result is not None
+
 
 _BOTH: Final[tuple[Party, ...]] = (CLIENT, SERVER)
 

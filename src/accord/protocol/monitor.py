@@ -13,9 +13,8 @@ from accord.protocol.codec import Codec, Limits, parse
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import META_VERSION, Step, meta_of
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, Batch, Frame, MalformedMessage
-from accord.protocol.monitor_memory import Memory
-from accord.protocol.revision import Revision
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.party import Memory
+from accord.protocol.revisions import REVISIONS, Revision
 from accord.protocol.rules import Index, Rule, complete
 from accord.protocol.verdict import (
     SUPERSEDED_BY,

@@ -21,15 +21,15 @@ from accord.errors import (
     RequestError,
 )
 from accord.protocol.endpoint import Endpoint
-from accord.protocol.events import (
+from accord.protocol.exchange import (
     Event,
+    Exchange,
     FaultReceived,
     NotificationReceived,
     Refused,
     RequestReceived,
     ResultReceived,
 )
-from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import MalformedMessage
 from accord.runtime import forks
 from accord.runtime.replies import Pending, explain_size, is_pressed, is_writable
