@@ -58,9 +58,10 @@ def decode_params(frame: Frame, method: Method, revision: Revision) -> Any:
     """Decode params once; what does not fit is an error that says where."""
     raw = frame.params
     if raw is UNSET:
-        if method.params_required:
-            raise InvalidParams(f"{method.name}: params are missing")
-        return method.params()
+        try:
+            return method.params()
+        except TypeError:  # a member has no default
+            raise InvalidParams(f"{method.name}: params are missing") from None
     try:
         return shape.decode(raw, method.params, revision.id)
     except (ValueError, RecursionError) as error:
