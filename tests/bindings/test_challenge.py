@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.bindings.challenge import bearer_challenge, parse_challenges
+from accord.bindings.http_responses import bearer_challenge, parse_challenges
 
 
 @pytest.mark.requirement("auth.challenge.client-parses")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.bindings.quoting import one_line, quote_text, quote_url
+from accord.bindings.http_responses import one_line, quote_text, quote_url
 
 
 def test_a_text_is_one_line_of_characters():

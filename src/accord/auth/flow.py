@@ -11,7 +11,7 @@ from accord.auth.client_identity import ClientIdentity, ClientKey, client_assert
 from accord.auth.discovery import DiscoveryResult, ServerMetadata
 from accord.auth.pkce import Pkce
 from accord.auth.tokens import TokenGrant
-from accord.bindings.quoting import quote_text, quote_url
+from accord.bindings.http_responses import quote_text, quote_url
 from accord.errors import FlowFailed
 from accord.transports.http.client.requests import Flow, HttpRequest, HttpResponse, NoResponse
 

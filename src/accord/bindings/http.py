@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.bindings import headers as names
+from accord.bindings.addresses import LOOPBACK_HOSTS
 from accord.bindings.sse import CONTENT_TYPE
 from accord.protocol.revisions import REVISIONS, SPOKEN, Revision
 
@@ -23,7 +24,6 @@ ALLOWED: Final = "GET, POST, DELETE, OPTIONS"
 # What a client without the header speaks, as the revision that introduced it says.
 UNNAMED: Final = next(row for row in REVISIONS.values() if row.streamable_http)
 
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _JSON: Final = "application/json"
 _SCHEMES: Final = ("http", "https")
 _USUAL_PORTS: Final = {"http": ":80", "https": ":443"}
@@ -88,7 +88,7 @@ class HttpGuard(msgspec.Struct, frozen=True):
 
     def _knows_host(self, host: str) -> bool:
         name = _host_name(host)
-        return name in _LOOPBACK or host.lower() in self.hosts or name in self.hosts
+        return name in LOOPBACK_HOSTS or host.lower() in self.hosts or name in self.hosts
 
     def _knows_origin(self, origin: str) -> bool:
         if origin.lower() in self.origins:
@@ -97,7 +97,7 @@ class HttpGuard(msgspec.Struct, frozen=True):
             parts = urlsplit(origin)
         except ValueError:
             return False
-        return parts.scheme in _SCHEMES and (parts.hostname or "") in _LOOPBACK
+        return parts.scheme in _SCHEMES and (parts.hostname or "") in LOOPBACK_HOSTS
 
 
 def _host_name(host: str) -> str:

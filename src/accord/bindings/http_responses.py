@@ -1,19 +1,44 @@
 """Pure decisions about HTTP answers: what a client makes of status, headers and body.
 
-The counterpart of `bindings.http`, which decides about requests.
+The counterpart of `bindings.http`, which decides about requests. Challenges are read leniently,
+since proxies and frameworks write them. What others wrote is quoted on one line, without secrets.
 """
 
 import re
 from codecs import BOM_UTF8
+from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from accord.bindings.quoting import one_line
 from accord.protocol.jsonrpc import ErrorBody
 from accord.types._base import RequestId
+
+# What an error may quote.
+_QUOTED: Final = 200
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line, without characters that could make a terminal do things."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def quote_text(text: str) -> str:
+    """Return the beginning of a text, as it may be quoted."""
+    return one_line(text)[:_QUOTED]
+
+
+def quote_url(url: str, base: str = "") -> str:
+    """Return a URL as it may be quoted: queries and names before the host may be secret."""
+    try:
+        parts = urlsplit(urljoin(base, url))
+    except ValueError:
+        return "a malformed URL"
+    host = parts.netloc.rpartition("@")[2]
+    return quote_text(f"{parts.scheme}://{host}{parts.path}")
+
 
 # What fits into an error message beside the URL and the hint.
 _EXCERPT: Final = 120
@@ -151,3 +176,83 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url)
     default = {"http": 80, "https": 443}.get(parts.scheme)
     return parts.scheme, parts.hostname, parts.port or default
+
+
+_WORD: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_PARAM: Final = re.compile(rf'({_WORD})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"=][^\s,"]*))')
+_SCHEME: Final = re.compile(rf"({_WORD})(?:\s+|$|(?=,))")
+_CREDENTIALS: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*(?=\s*(?:,|$))")
+_GAP: Final = re.compile(r"[\s,]*")
+# Longer than any that means something, and short enough to read in no time.
+_LONGEST: Final = 8 * 1024
+
+
+class AuthChallenge(msgspec.Struct, frozen=True):
+    """One challenge: its scheme and parameters, the names of both in lower case."""
+
+    scheme: str
+    params: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes it names."""
+        return tuple(dict.fromkeys(self.params.get("scope", "").split()))
+
+    @property
+    def error(self) -> str:
+        """Its error code, empty where it has none."""
+        return self.params.get("error", "")
+
+    @property
+    def resource_metadata(self) -> str | None:
+        """Where the metadata of the protected resource is."""
+        return self.params.get("resource_metadata") or None
+
+
+def parse_challenges(values: Iterable[str]) -> list[AuthChallenge]:
+    """Read the challenges of all WWW-Authenticate headers; unreadable ones are left out."""
+    found: list[AuthChallenge] = []
+    for value in values:
+        found += _parse(value[:_LONGEST])
+    return found
+
+
+def bearer_challenge(values: Iterable[str]) -> AuthChallenge | None:
+    """Find the challenge for bearer tokens: the one that says most about them."""
+    bearers = [each for each in parse_challenges(values) if each.scheme == "bearer"]
+    return max(bearers, key=lambda each: len(each.params), default=None)
+
+
+def _parse(text: str) -> list[AuthChallenge]:
+    found: list[AuthChallenge] = []
+    scheme, params, at = "", dict[str, str](), 0
+    while at < len(text):
+        at = _gap(text, at)
+        param = _PARAM.match(text, at)
+        if param is not None and scheme:
+            quoted, plain = param[2], param[3]
+            value = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else plain
+            # The first counts: a second one may have been appended on the way.
+            params.setdefault(param[1].lower(), value)
+            at = param.end()
+            continue
+        word = _SCHEME.match(text, at)
+        if word is None:
+            # Nothing that belongs here: go on after the next comma.
+            comma = text.find(",", at)
+            at = len(text) if comma < 0 else comma + 1
+            continue
+        if scheme:
+            found.append(AuthChallenge(scheme, params))
+        scheme, params, at = word[1].lower(), {}, word.end()
+        credentials = _CREDENTIALS.match(text, at)
+        if credentials is not None:
+            at = credentials.end()
+    if scheme:
+        found.append(AuthChallenge(scheme, params))
+    return found
+
+
+def _gap(text: str, at: int) -> int:
+    gap = _GAP.match(text, at)
+    return at if gap is None else gap.end()
