@@ -1,6 +1,6 @@
 """References in schemas are replaced; those of a recursion stay."""
 
-from accord.json_schema.inlining import inline
+from accord.json_schema.reader import inline
 
 
 def test_a_reference_is_replaced_by_its_target():
