@@ -24,7 +24,7 @@ from accord.json_schema.validation import compile_schema
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
 from accord.runtime import forks
 from accord.runtime.dispatcher import Dispatcher
-from accord.runtime.replies import is_pressed
+from accord.runtime.tasks import is_pressed
 from accord.types import (
     ClientCapabilities,
     CreateMessageResult,
