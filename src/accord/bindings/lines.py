@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from accord.protocol.json_text import FRAGMENT, may_be_message, read_envelope
-from accord.protocol.jsonrpc import INVALID_REQUEST, Kind, MalformedMessage
+from accord.protocol.jsonrpc import Kind, MalformedMessage
 from accord.types._base import RequestId
 
 LINE_LIMIT: Final = 16 * 1024 * 1024
@@ -24,11 +24,7 @@ class LineTooLong(MalformedMessage):
         self, limit: int, *, id: RequestId | None = None, kind: Kind | None = None
     ) -> None:
         super().__init__(
-            f"line exceeds the limit of {limit} bytes (message_bytes)",
-            code=INVALID_REQUEST,
-            requirement="jsonrpc.message.version-2-0",
-            id=id,
-            kind=kind,
+            f"line exceeds the limit of {limit} bytes (message_bytes)", id=id, kind=kind
         )
         self.limit = limit
 

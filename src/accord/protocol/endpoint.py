@@ -53,7 +53,7 @@ from accord.protocol.jsonrpc import (
     MalformedMessage,
     id_to_answer,
 )
-from accord.protocol.revisions import REVISIONS, Revision
+from accord.protocol.revisions import REVISIONS, Revision, find_revision
 from accord.protocol.violation import OTHER, SERVER, Party, Violation
 from accord.types._base import JsonObject, RequestId, RevisionId
 
@@ -249,7 +249,7 @@ class Endpoint:
 
     def _row(self, named: Any) -> Revision | None:
         """Find the revision of a request that stands on its own."""
-        row = REVISIONS.get(named) if isinstance(named, str) else None
+        row = find_revision(named)
         return None if row is None or row.handshake or row.id not in self.revisions else row
 
     def _refuse_revision(self, named: Any) -> RequestError:

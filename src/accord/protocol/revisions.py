@@ -145,6 +145,11 @@ def newest(ids: Iterable[Id]) -> Id:
     return max(ids)
 
 
+def find_revision(named: object) -> Revision | None:
+    """Return the revision that a message names; None if it is not known."""
+    return REVISIONS.get(named) if isinstance(named, str) else None
+
+
 def later_than(id: str) -> list[Revision]:
     """Return the revisions after one, which may be unknown."""
     return [row for row in REVISIONS.values() if row.id > id]
