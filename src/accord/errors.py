@@ -63,6 +63,12 @@ __all__ = [
 ]
 
 
+def lower_first(text: object) -> str:
+    """Return what a text or an error says, as part of a message."""
+    sentence = str(text)
+    return sentence[:1].lower() + sentence[1:]
+
+
 class AccordError(Exception):
     """Base of all errors raised by accord."""
 

@@ -87,16 +87,15 @@ def test_an_unusable_answer_is_explained(status, kind, body, words):
 
 
 @pytest.mark.parametrize(
-    ("status", "get", "text"),
+    ("status", "text"),
     [
-        (405, True, "HTTP 405"),
-        (405, False, "HTTP 405 (this path takes no POST; is it the endpoint of an MCP server?)"),
-        (401, True, "HTTP 401 (it wants authorization)"),
-        (499, False, "HTTP 499"),
+        (405, "HTTP 405 (this path takes no POST; is it the endpoint of an MCP server?)"),
+        (401, "HTTP 401 (it wants authorization)"),
+        (499, "HTTP 499"),
     ],
 )
-def test_a_hint_is_given_where_there_is_one_for_the_method(status, get, text):
-    assert explain(status, "", b"", get=get) == text
+def test_a_hint_is_given_where_there_is_one_for_the_status(status, text):
+    assert explain(status, "", b"") == text
 
 
 @pytest.mark.parametrize(

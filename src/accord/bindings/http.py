@@ -5,7 +5,6 @@ and headers, never its connection.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Final, Literal, TypeAlias, final
 from urllib.parse import urlsplit
 
@@ -177,7 +176,6 @@ def refuse_content(head: RequestHead) -> HttpRefusal | None:
     return None
 
 
-@lru_cache(maxsize=256)
 def choose_form(accept: str | None, answers: Form = "auto") -> Form | None:
     """Return how a POST can be answered, given its Accept header; None where it cannot.
 

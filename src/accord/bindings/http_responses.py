@@ -100,21 +100,14 @@ def excerpt(body: bytes) -> str:
     return text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 3]}..."
 
 
-def explain(
-    status: int,
-    content_type: str,
-    body: bytes,
-    *,
-    get: bool = False,
-    retry_after: str | None = None,
-) -> str:
+def explain(status: int, content_type: str, body: bytes, *, retry_after: str | None = None) -> str:
     """Describe an unusable answer, and what may be the reason."""
     answer = parse_response(body)
     if answer is not None and isinstance(answer.error, ErrorBody):
         body = answer.error.message.encode()
     said = excerpt(body)
     if status >= 400:
-        hint = None if get and status == 405 else _HINTS.get(status)
+        hint = _HINTS.get(status)
         wait = parse_retry_after(retry_after)
         if wait is not None:
             asks = f"it asks to wait {wait:.0f} s"

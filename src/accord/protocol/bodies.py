@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from accord.errors import InvalidParams, InvalidRequest, MethodNotFound, RequestError
+from accord.errors import InvalidParams, InvalidRequest, MethodNotFound, RequestError, lower_first
 from accord.protocol import shape
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange
@@ -94,9 +94,3 @@ class _ResultType(msgspec.Struct, rename="camel"):
 
 def _asks(raw: msgspec.Raw) -> bool:
     return msgspec.json.decode(raw, type=_ResultType).result_type == "input_required"
-
-
-def lower_first(error: Exception) -> str:
-    """Return what an error says, as part of a sentence."""
-    text = str(error)
-    return text[:1].lower() + text[1:]

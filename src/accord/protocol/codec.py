@@ -155,32 +155,25 @@ class Codec:
 
     def _second_look(self, data: bytes) -> Frame | Batch:
         try:
-            self._refuse_long_batch(data)
-            value = parse(data)
-            if isinstance(value, list):
-                return self._batch(data, len(value))
-            return _examine(value, data)
+            if data.lstrip().startswith(b"["):
+                return self._batch(data)
+            return _examine(parse(data), data)
         except RecursionError:
             raise MalformedMessage("message nests too deep to be read") from None
 
-    def _refuse_long_batch(self, data: bytes) -> None:
-        """Refuse a batch of too many messages before it is decoded."""
-        if not data.lstrip().startswith(b"["):
-            return
+    def _batch(self, data: bytes) -> Batch:
         try:
-            length = len(_ELEMENTS(data))
-        except ValueError:  # parsing reports the fault
-            return
-        if length > self.limits.batch_length:
+            elements = _ELEMENTS(data)
+        except ValueError:
+            elements = []  # parsing reports the fault
+        if len(elements) > self.limits.batch_length:
             raise MalformedMessage(
-                f"batch of {length} messages exceeds the limit of {self.limits.batch_length} "
-                "(batch_length)"
+                f"batch of {len(elements)} messages exceeds the limit of "
+                f"{self.limits.batch_length} (batch_length)"
             )
-
-    def _batch(self, data: bytes, length: int) -> Batch:
-        if length == 0:
+        if not parse(data):
             raise MalformedMessage("batch is empty", requirement="jsonrpc.batch.send-optional")
-        return Batch([(self._element(bytes(raw)), raw) for raw in _ELEMENTS(data)])
+        return Batch([(self._element(bytes(raw)), raw) for raw in elements])
 
     def _element(self, data: bytes) -> Frame | MalformedMessage:
         try:

@@ -19,6 +19,7 @@ from accord.errors import (
     RemoteProtocolError,
     RequestError,
     UnsupportedRevision,
+    lower_first,
 )
 from accord.protocol import codec, shape
 from accord.protocol.bodies import (
@@ -26,7 +27,6 @@ from accord.protocol.bodies import (
     READERS,
     decode_params,
     decode_result,
-    lower_first,
     second_reading,
 )
 from accord.protocol.conversation import Conversation

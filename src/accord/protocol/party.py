@@ -105,26 +105,23 @@ class UsedIds:
     def __init__(self) -> None:
         self._texts: Bounded[str, None] = Bounded()
         self._scattered: Bounded[int, None] = Bounded()
-        self._low: int | None = None
-        self._high: int | None = None
+        self._counted = range(0)
 
     def __contains__(self, id: RequestId) -> bool:
         if isinstance(id, str):
             return id in self._texts
-        if self._low is not None and self._high is not None and self._low <= id <= self._high:
-            return True
-        return id in self._scattered
+        return id in self._counted or id in self._scattered
 
     def add(self, id: RequestId) -> None:
         """Remember an id."""
         if isinstance(id, str):
             self._texts[id] = None
-        elif self._low is None or self._high is None:
-            self._low = self._high = id
-        elif id == self._high + 1:
-            self._high = id
-        elif id == self._low - 1:
-            self._low = id
+        elif not self._counted:
+            self._counted = range(id, id + 1)
+        elif id == self._counted.stop:
+            self._counted = range(self._counted.start, id + 1)
+        elif id == self._counted.start - 1:
+            self._counted = range(id, self._counted.stop)
         elif id not in self:
             self._scattered[id] = None
 
