@@ -349,32 +349,29 @@ class _States:
         self.steps += len(counts)
         return state
 
-    def _part(
-        self, state: "_State", key: object, subschemas: Callable[[Node], Iterable[Node]]
-    ) -> "_State":
-        """Return the state of a part of a value, which meets these subschemas."""
-        part = state.parts.get(key)
-        if part is None:
-            met: Counts = {}
-            for node, count in state.counts.items():
-                for each in subschemas(node):
-                    met[each] = met.get(each, 0) + count
-            part = state.parts[key] = self._of(met)
-        return part
-
     def member(self, state: "_State", name: str | None) -> "_State":
         """Return the state of a member of an object; None is a name that no schema mentions."""
         name = name if name in state.names else None
-        return self._part(state, name, lambda node: node.for_member(name))
+        return state.parts.get(name) or self._add(state, name, lambda node: node.for_member(name))
 
     def item(self, state: "_State", index: int) -> "_State":
         """Return the state of an item of an array."""
         index = min(index, state.positions)
-        return self._part(state, index, lambda node: node.for_item(index))
+        return state.parts.get(index) or self._add(state, index, lambda node: node.for_item(index))
 
     def key(self, state: "_State") -> "_State":
         """Return the state of each name in an object."""
-        return self._part(state, _KEYS, lambda node: node.keys)
+        return state.parts.get(_KEYS) or self._add(state, _KEYS, lambda node: node.keys)
+
+    def _add(
+        self, state: "_State", part: object, subschemas: Callable[[Node], Iterable[Node]]
+    ) -> "_State":
+        met: Counts = {}
+        for node, count in state.counts.items():
+            for each in subschemas(node):
+                met[each] = met.get(each, 0) + count
+        made = state.parts[part] = self._of(met)
+        return made
 
 
 class _State:

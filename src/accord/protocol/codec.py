@@ -343,11 +343,7 @@ def _refuse_repetition(data: bytes, body: bytes, id: RequestId | None, kind: Kin
     except (ValueError, RecursionError) as error:
         why = str(error)
     if why:
-        raise MalformedMessage(
-            why,
-            id=None if name == "id" else id,
-            kind=kind,
-        )
+        raise MalformedMessage(why, id=None if name == "id" else id, kind=kind)
 
 
 def _examine(value: object, data: bytes) -> Frame:

@@ -22,13 +22,7 @@ from accord.errors import (
     lower_first,
 )
 from accord.protocol import codec, shape
-from accord.protocol.bodies import (
-    BY_NAME,
-    READERS,
-    decode_params,
-    decode_result,
-    second_reading,
-)
+from accord.protocol.bodies import BY_NAME, READERS, decode_params, decode_result, second_reading
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import (
     META_CAPABILITIES,

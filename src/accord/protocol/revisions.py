@@ -93,11 +93,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
 
 R2024_11_05: Final = Revision(id="2024-11-05", methods=METHODS)
-R2025_03_26: Final = R2024_11_05.evolve(
-    "2025-03-26",
-    batching=True,
-    streamable_http=True,
-)
+R2025_03_26: Final = R2024_11_05.evolve("2025-03-26", batching=True, streamable_http=True)
 R2025_06_18: Final = R2025_03_26.evolve("2025-06-18", batching=False, version_header=True)
 R2025_11_25: Final = R2025_06_18.evolve("2025-11-25", priming_event=True)
 R2026_07_28: Final = R2025_11_25.evolve(

@@ -157,8 +157,7 @@ class ElicitResult(QuestionBody):
     action: Literal["accept", "decline", "cancel"]
     # Null is not a value, yet some clients send it for what the user left empty.
     content: Annotated[
-        dict[str, ElicitedValue | None] | None,
-        was(ElicitedScalars, until="2025-06-18"),
+        dict[str, ElicitedValue | None] | None, was(ElicitedScalars, until="2025-06-18")
     ] = None
 
 
