@@ -9,18 +9,20 @@ from typing import Annotated, Literal, NewType, TypeAlias
 import msgspec
 
 from accord.types._base import (
+    EmptyParams,
     Item,
     JsonObject,
+    Params,
     QuestionBody,
     Role,
     Struct,
+    TaskMetadata,
     must_send,
     only,
     since,
     was,
 )
 from accord.types.content import SamplingContentBlock, TextContent
-from accord.types.messages import EmptyParams, Params, TaskMetadata
 from accord.types.server_features import Tool
 
 __all__ = [

@@ -5,9 +5,12 @@ from typing import Annotated
 import msgspec
 
 from accord.types._base import (
+    CacheableResult,
     JsonObject,
+    Params,
     ProgressToken,
     RequestId,
+    Result,
     Struct,
     must_send,
     only,
@@ -16,7 +19,6 @@ from accord.types._base import (
     was,
 )
 from accord.types.content import Icon
-from accord.types.messages import CacheableResult, Params, Result
 from accord.types.server_features import LoggingLevel
 
 __all__ = [

@@ -5,25 +5,23 @@ from typing import Annotated, Any, Literal, NewType, TypeAlias
 import msgspec
 
 from accord.types._base import (
+    CacheableResult,
     Item,
     JsonObject,
+    PageResult,
+    Params,
+    Result,
+    RetryParams,
     Role,
     SnakeCaseKeywords,
     Struct,
+    TaskMetadata,
     only,
     since,
     until,
     was,
 )
 from accord.types.content import Annotations, ContentBlock, Icon, ResourceContents, TextContent
-from accord.types.messages import (
-    CacheableResult,
-    PageResult,
-    Params,
-    Result,
-    RetryParams,
-    TaskMetadata,
-)
 
 __all__ = [
     "CallToolParams",

@@ -8,9 +8,19 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from accord.types._base import Cursor, JsonObject, Struct, must_send, only, since, until
+from accord.types._base import (
+    Cursor,
+    InputResponses,
+    JsonObject,
+    Params,
+    Result,
+    Struct,
+    must_send,
+    only,
+    since,
+    until,
+)
 from accord.types.client_features import InputRequests
-from accord.types.messages import InputResponses, Params, Result
 
 __all__ = [
     "CancelTaskParams",
