@@ -143,17 +143,16 @@ def redirect_url(base: str, location: str | None) -> str | None:
         return None
     try:
         url = urljoin(base, location)
-        here, there = urlsplit(base), urlsplit(url)
-        upgraded = (here.scheme, there.scheme) == ("http", "https")
-        usual = upgraded and (_origin(base)[2], _origin(url)[2]) == (80, 443)
-        same_host = usual and here.hostname == there.hostname
-        if not same_host and _origin(url) != _origin(base):
+        scheme, host, port = here = _origin(base)
+        over_tls = ("https", host, 443) if (scheme, port) == ("http", 80) else here
+        if _origin(url) not in (here, over_tls):
             return None
     except ValueError:
         return None
-    user, at, _ = here.netloc.rpartition("@")
-    if at and "@" not in there.netloc:
-        return there._replace(netloc=f"{user}@{there.netloc}").geturl()
+    user, at, _ = urlsplit(base).netloc.rpartition("@")
+    target = urlsplit(url)
+    if at and "@" not in target.netloc:
+        return target._replace(netloc=f"{user}@{target.netloc}").geturl()
     return url
 
 
@@ -175,7 +174,7 @@ _WORD: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _PARAM: Final = re.compile(rf'({_WORD})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"=][^\s,"]*))')
 _SCHEME: Final = re.compile(rf"({_WORD})(?:\s+|$|(?=,))")
 _CREDENTIALS: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*(?=\s*(?:,|$))")
-_GAP: Final = re.compile(r"[\s,]*")
+_GAP: Final = re.compile(r"[\s,]+")
 # Longer than any that means something, and short enough to read in no time.
 _LONGEST: Final = 8 * 1024
 
@@ -204,10 +203,7 @@ class AuthChallenge(msgspec.Struct, frozen=True):
 
 def parse_challenges(values: Iterable[str]) -> list[AuthChallenge]:
     """Read the challenges of all WWW-Authenticate headers; unreadable ones are left out."""
-    found: list[AuthChallenge] = []
-    for value in values:
-        found += _parse(value[:_LONGEST])
-    return found
+    return [found for value in values for found in _parse(value[:_LONGEST])]
 
 
 def bearer_challenge(values: Iterable[str]) -> AuthChallenge | None:
@@ -218,34 +214,26 @@ def bearer_challenge(values: Iterable[str]) -> AuthChallenge | None:
 
 def _parse(text: str) -> list[AuthChallenge]:
     found: list[AuthChallenge] = []
-    scheme, params, at = "", dict[str, str](), 0
+    params: dict[str, str] = {}
+    at = 0
     while at < len(text):
-        at = _gap(text, at)
+        if gap := _GAP.match(text, at):
+            at = gap.end()
         param = _PARAM.match(text, at)
-        if param is not None and scheme:
+        if param is not None and found:
             quoted, plain = param[2], param[3]
             value = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else plain
             # The first counts: a second one may have been appended on the way.
             params.setdefault(param[1].lower(), value)
             at = param.end()
-            continue
-        word = _SCHEME.match(text, at)
-        if word is None:
+        elif word := _SCHEME.match(text, at):
+            params = {}
+            found.append(AuthChallenge(word[1].lower(), params))
+            at = word.end()
+            if credentials := _CREDENTIALS.match(text, at):
+                at = credentials.end()
+        else:
             # Nothing that belongs here: go on after the next comma.
             comma = text.find(",", at)
             at = len(text) if comma < 0 else comma + 1
-            continue
-        if scheme:
-            found.append(AuthChallenge(scheme, params))
-        scheme, params, at = word[1].lower(), {}, word.end()
-        credentials = _CREDENTIALS.match(text, at)
-        if credentials is not None:
-            at = credentials.end()
-    if scheme:
-        found.append(AuthChallenge(scheme, params))
     return found
-
-
-def _gap(text: str, at: int) -> int:
-    gap = _GAP.match(text, at)
-    return at if gap is None else gap.end()

@@ -83,8 +83,10 @@ class LineReader:
         for part in whole:
             if self._skipped is not None:
                 self._skipped.add(part)
-                if (last := self._end_skipped()) is not None:
-                    yield last
+                report = self._skipped.report(is_whole=True)
+                self._skipped = None
+                if report is not None:
+                    yield report
                 continue
             if self._pending:
                 self._pending.append(part)
@@ -116,10 +118,6 @@ class LineReader:
         report = self._skipped.report(is_whole=False)
         if report is not None:
             yield report
-
-    def _end_skipped(self) -> LineTooLong | None:
-        skipped, self._skipped = self._skipped, None
-        return None if skipped is None else skipped.report(is_whole=True)
 
     def end(self) -> bytes | None:
         """Return a last line that has no end, if there is one."""
