@@ -18,28 +18,6 @@ from accord.types._base import RequestId
 
 # What an error may quote.
 _QUOTED: Final = 200
-
-
-def one_line(text: str) -> str:
-    """Return a text on one line, without characters that could make a terminal do things."""
-    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
-
-
-def quote_text(text: str) -> str:
-    """Return the beginning of a text, as it may be quoted."""
-    return one_line(text)[:_QUOTED]
-
-
-def quote_url(url: str, base: str = "") -> str:
-    """Return a URL as it may be quoted: queries and names before the host may be secret."""
-    try:
-        parts = urlsplit(urljoin(base, url))
-    except ValueError:
-        return "a malformed URL"
-    host = parts.netloc.rpartition("@")[2]
-    return quote_text(f"{parts.scheme}://{host}{parts.path}")
-
-
 # What fits into an error message beside the URL and the hint.
 _EXCERPT: Final = 120
 # The title of a page stands near its beginning.
@@ -48,6 +26,14 @@ _NOT_TEXT: Final = re.compile(
     r"<!--.*?-->|<(script|style|head)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE
 )
 _TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title", re.DOTALL | re.IGNORECASE)
+
+_WORD: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_PARAM: Final = re.compile(rf'({_WORD})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"=][^\s,"]*))')
+_SCHEME: Final = re.compile(rf"({_WORD})(?:\s+|$|(?=,))")
+_CREDENTIALS: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*(?=\s*(?:,|$))")
+_GAP: Final = re.compile(r"[\s,]+")
+# Longer than any that means something, and short enough to read in no time.
+_LONGEST: Final = 8 * 1024
 
 _HINTS: Final = {
     400: "the server did not accept the request as it is",
@@ -170,15 +156,6 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port or default
 
 
-_WORD: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_PARAM: Final = re.compile(rf'({_WORD})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"=][^\s,"]*))')
-_SCHEME: Final = re.compile(rf"({_WORD})(?:\s+|$|(?=,))")
-_CREDENTIALS: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*(?=\s*(?:,|$))")
-_GAP: Final = re.compile(r"[\s,]+")
-# Longer than any that means something, and short enough to read in no time.
-_LONGEST: Final = 8 * 1024
-
-
 class AuthChallenge(msgspec.Struct, frozen=True):
     """One challenge: its scheme and parameters, the names of both in lower case."""
 
@@ -237,3 +214,23 @@ def _parse(text: str) -> list[AuthChallenge]:
             comma = text.find(",", at)
             at = len(text) if comma < 0 else comma + 1
     return found
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line, without characters that could make a terminal do things."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def quote_text(text: str) -> str:
+    """Return the beginning of a text, as it may be quoted."""
+    return one_line(text)[:_QUOTED]
+
+
+def quote_url(url: str, base: str = "") -> str:
+    """Return a URL as it may be quoted: queries and names before the host may be secret."""
+    try:
+        parts = urlsplit(urljoin(base, url))
+    except ValueError:
+        return "a malformed URL"
+    host = parts.netloc.rpartition("@")[2]
+    return quote_text(f"{parts.scheme}://{host}{parts.path}")

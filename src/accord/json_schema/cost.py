@@ -43,8 +43,24 @@ _REGEX_VISITS: Final = 20_000
 _COMPARISON_VISITS: Final = 4
 _SCALARS_PER_VISIT: Final = 16
 
+# A visit takes 20 to 200 ns, so this is a second or two.
+_MOST_VISITS: Final = 10_000_000
+_MOST_VISITS_PER_VALUE: Final = 1_000_000
+# An atom of a pattern takes up to 10 ns for a character, most take less than one.
+_MOST_READING: Final = 200_000_000
+# Times the 255 levels that an instance may have, this is what a stack holds.
+_MOST_DEPTH: Final = 64
+# A meta-schema looks at one value of a schema with about as many subschemas.
+_META_VISITS: Final = 50
+# Steps of the estimate itself, which take up to a microsecond.
+_MOST_STEPS: Final = 1_000_000
+_MOST_STEPS_AT_FIRST: Final = 100_000
+
 _PART: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\{\d+(?:,\d*)?\}|.", re.DOTALL)
 _BACKTRACKING: Final = re.compile(r"\(\?<?[=!]|\\[1-9]|\\k|\(\?P=|\(\?>|[*+?}]\+")
+_KEYS: Final = object()
+_in_place: Final = attrgetter("in_place")
+_number: Final = attrgetter("number")
 
 
 class SchemaRefused(ValueError):
@@ -217,24 +233,8 @@ def _count_atoms(pattern: str) -> int:
     return sum(map(sum, groups))
 
 
-# A visit takes 20 to 200 ns, so this is a second or two.
-_MOST_VISITS: Final = 10_000_000
-_MOST_VISITS_PER_VALUE: Final = 1_000_000
-# An atom of a pattern takes up to 10 ns for a character, most take less than one.
-_MOST_READING: Final = 200_000_000
-# Times the 255 levels that an instance may have, this is what a stack holds.
-_MOST_DEPTH: Final = 64
-# A meta-schema looks at one value of a schema with about as many subschemas.
-_META_VISITS: Final = 50
-# Steps of the estimate itself, which take up to a microsecond.
-_MOST_STEPS: Final = 1_000_000
-_MOST_STEPS_AT_FIRST: Final = 100_000
-
 Counts = dict[Node, int]
 """How often a value meets each of some subschemas, before those in place of them are added."""
-_KEYS: Final = object()
-_in_place: Final = attrgetter("in_place")
-_number: Final = attrgetter("number")
 
 
 class Cost:

@@ -15,6 +15,13 @@ TYPES: Final = ("null", "boolean", "integer", "number", "string", "array", "obje
 # A chain of references longer than this is a circle.
 _LONGEST_CHAIN: Final = 12
 
+_REF: Final = "#/$defs/"
+_BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
+_DATA: Final = frozenset({"enum", "const", "default", "examples", "required"})
+# `title` repeats names, mostly, but not that of a constant; `discriminator` is OpenAPI's, and
+# points at definitions that are gone.
+_NOISE: Final = frozenset({"title", "discriminator"})
+
 
 def resolve(schema: object, root: Mapping[str, object]) -> JsonObject:
     """Replace the `$ref` of a schema by its target in `root`; keywords beside it take precedence.
@@ -234,14 +241,6 @@ def _join_uri(base: str, reference: str) -> str:
         return urljoin(base, reference)
     except ValueError:  # the validator refuses an invalid URI
         return reference
-
-
-_REF: Final = "#/$defs/"
-_BY_NAME: Final = frozenset({"properties", "patternProperties", "dependentSchemas"})
-_DATA: Final = frozenset({"enum", "const", "default", "examples", "required"})
-# `title` repeats names, mostly, but not that of a constant; `discriminator` is OpenAPI's, and
-# points at definitions that are gone.
-_NOISE: Final = frozenset({"title", "discriminator"})
 
 
 def inline(schema: JsonObject, components: dict[str, JsonObject]) -> JsonObject:

@@ -17,6 +17,11 @@ from accord.types._base import ProgressToken, RequestId
 from accord.types.lifecycle import Implementation, InitializeParams
 from accord.types.server_features import LoggingLevel
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+# Enough for any real session; a recording that exceeds it is judged on the newest part.
+REMEMBERED: Final = 100_000
 _MODES: Final = ("form", "url")
 
 
@@ -77,13 +82,6 @@ def undeclared_tools(params: object, declared: frozenset[str] | None) -> str | N
         return None
     names = ("tools", "toolChoice")
     return next((name for name in names if member(params, name) is not None), None)
-
-
-Key = TypeVar("Key")
-Value = TypeVar("Value")
-
-# Enough for any real session; a recording that exceeds it is judged on the newest part.
-REMEMBERED: Final = 100_000
 
 
 class Bounded(OrderedDict[Key, Value], Generic[Key, Value]):
