@@ -14,7 +14,7 @@ import msgspec
 
 from accord import types as t
 from accord.protocol.endpoint import Endpoint
-from accord.protocol.events import RequestReceived
+from accord.protocol.exchange import RequestReceived
 
 ROUNDS, CALLS = 40, 2_000
 REVISION = "2025-06-18"

@@ -28,7 +28,7 @@ import msgspec
 from accord.errors import InternalError, TraceError
 from accord.protocol.codec import Codec
 from accord.protocol.endpoint import Endpoint
-from accord.protocol.events import RequestReceived
+from accord.protocol.exchange import RequestReceived
 from accord.protocol.jsonrpc import MalformedMessage
 from accord.protocol.methods import METHODS
 from accord.protocol.monitor import Monitor

@@ -10,8 +10,7 @@ import tomllib
 from pathlib import Path
 
 from accord.protocol.conversation import TRANSITIONS
-from accord.protocol.revision import Revision
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import REVISIONS, Revision
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "design.md"

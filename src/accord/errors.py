@@ -5,11 +5,10 @@ AccordError
 |  |- LocalProtocolError        by us: raised before a byte leaves
 |  |  |- MessageTooLarge        a message exceeds the size limit; .size .limit
 |  |- RemoteProtocolError       by the other party
-|- RequestError                 .code .message .data: raised by handlers to answer, raised in
-clients on receipt
+|- RequestError                 an answer, raised by handlers and in clients; .code .message .data
 |  |- ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError
-|  |- ResourceNotFound, MissingCapability, UnsupportedRevision, HeaderMismatch,
-UrlElicitationRequired
+|  |- ResourceNotFound, MissingCapability, UnsupportedRevision
+|  |- HeaderMismatch, UrlElicitationRequired
 |- ToolError                    becomes a tool result with isError; never a JSON-RPC error
 |  |- ElicitationRefused        the user declined or cancelled; .action
 |- TransportError               the connection, not the protocol
@@ -61,6 +60,12 @@ __all__ = [
     "UnsupportedRevision",
     "UrlElicitationRequired",
 ]
+
+
+def lower_first(text: object) -> str:
+    """Return what a text or an error says, as part of a message."""
+    sentence = str(text)
+    return sentence[:1].lower() + sentence[1:]
 
 
 class AccordError(Exception):

@@ -14,7 +14,7 @@ from typing import IO, Final, Literal, TypeAlias
 import msgspec
 from msgspec.structs import force_setattr
 
-from accord.errors import TraceError
+from accord.errors import TraceError, lower_first
 
 __all__ = [
     "LINE_LIMIT",
@@ -161,7 +161,7 @@ def read(
         else:
             yield from _records(source, line_limit)
     except OSError as error:
-        raise TraceError(_lower_first(error.strerror or str(error))) from error
+        raise TraceError(lower_first(error.strerror or error)) from error
 
 
 def _records(file: IO[bytes], line_limit: int) -> Iterator[Record]:
@@ -210,8 +210,8 @@ def _misshapen(detail: str) -> str:
     }
     for place, hint in expected.items():
         if place in detail:
-            return f"{_lower_first(detail)}: {hint}"
-    return _lower_first(detail)
+            return f"{lower_first(detail)}: {hint}"
+    return lower_first(detail)
 
 
 def _parse_leniently(text: bytes, number: int) -> _Line:
@@ -227,7 +227,7 @@ def _parse_leniently(text: bytes, number: int) -> _Line:
     except RecursionError as error:
         raise TraceError("nested too deeply", line=number) from error
     except ValueError as error:
-        raise TraceError(f"cannot be decoded: {_lower_first(str(error))}", line=number) from error
+        raise TraceError(f"cannot be decoded: {lower_first(error)}", line=number) from error
     line.message = message
     return line
 
@@ -240,8 +240,4 @@ def _not_json(text: bytes, error: json.JSONDecodeError) -> str:
     # The decoder counts characters; people look for bytes.
     position = len(error.doc[: error.pos].encode())
     cut = "" if text.endswith(b"\n") else " (the line has no end: the recording may be cut off)"
-    return f"not JSON at byte {position}: {_lower_first(error.msg)}{cut}"
-
-
-def _lower_first(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]
+    return f"not JSON at byte {position}: {lower_first(error.msg)}{cut}"

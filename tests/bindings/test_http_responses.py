@@ -1,11 +1,16 @@
 import pytest
 
 from accord.bindings.http_responses import (
+    bearer_challenge,
     endpoint_url,
     excerpt,
     explain,
+    one_line,
+    parse_challenges,
     parse_response,
     parse_retry_after,
+    quote_text,
+    quote_url,
     redirect_url,
 )
 
@@ -87,16 +92,15 @@ def test_an_unusable_answer_is_explained(status, kind, body, words):
 
 
 @pytest.mark.parametrize(
-    ("status", "get", "text"),
+    ("status", "text"),
     [
-        (405, True, "HTTP 405"),
-        (405, False, "HTTP 405 (this path takes no POST; is it the endpoint of an MCP server?)"),
-        (401, True, "HTTP 401 (it wants authorization)"),
-        (499, False, "HTTP 499"),
+        (405, "HTTP 405 (this path takes no POST; is it the endpoint of an MCP server?)"),
+        (401, "HTTP 401 (it wants authorization)"),
+        (499, "HTTP 499"),
     ],
 )
-def test_a_hint_is_given_where_there_is_one_for_the_method(status, get, text):
-    assert explain(status, "", b"", get=get) == text
+def test_a_hint_is_given_where_there_is_one_for_the_status(status, text):
+    assert explain(status, "", b"") == text
 
 
 @pytest.mark.parametrize(
@@ -176,3 +180,94 @@ def test_a_redirect_leads_nowhere_but_the_same_host(base, location, url):
 )
 def test_a_time_to_wait_is_a_number_of_seconds(header, seconds):
     assert parse_retry_after(header) == seconds
+
+
+def test_a_text_is_one_line_of_characters():
+    assert one_line(" a\tb\r\n\x1b[2Jc\u202e d ") == "a b [2Jc d"
+
+
+def test_a_text_that_is_quoted_is_not_long():
+    assert quote_text("x" * 500) == "x" * 200
+    assert quote_text("\n".join("ab")) == "a b"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://u:p@h.example/x?token=1#f", "https://h.example/x"),
+        ("http://[::1]:8000/\x1b[2J", "http://[::1]:8000/ [2J"),
+        ("https://[bad", "a malformed URL"),
+    ],
+)
+def test_a_url_is_shown_without_queries_and_names(url, shown):
+    assert quote_url(url) == shown
+
+
+def test_a_url_is_shown_as_seen_from_another():
+    assert quote_url("../y?token=1", "https://u:p@h.example/x/z") == "https://h.example/y"
+    assert quote_url("https://[bad", "https://h.example") == "a malformed URL"
+
+
+@pytest.mark.requirement("auth.challenge.client-parses")
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("Bearer", [("bearer", {})]),
+        (
+            'Bearer realm="a, b", resource_metadata="https://h.example/x", scope="a b"',
+            [
+                (
+                    "bearer",
+                    {"realm": "a, b", "resource_metadata": "https://h.example/x", "scope": "a b"},
+                )
+            ],
+        ),
+        (
+            'Basic realm="x", bearer ERROR=invalid_token',
+            [("basic", {"realm": "x"}), ("bearer", {"error": "invalid_token"})],
+        ),
+        ("Negotiate abc==, Bearer scope=a", [("negotiate", {}), ("bearer", {"scope": "a"})]),
+        ("Negotiate abc, Bearer scope=a", [("negotiate", {}), ("bearer", {"scope": "a"})]),
+        (r'Bearer realm="say \"x\""', [("bearer", {"realm": 'say "x"'})]),
+        ('Bearer scope = "a" , error="b"', [("bearer", {"scope": "a", "error": "b"})]),
+        ("Basic, Bearer", [("basic", {}), ("bearer", {})]),
+        ('Bearer scope="a", scope="b"', [("bearer", {"scope": "a"})]),
+        ("", []),
+        (",,,", []),
+        ('="', []),
+        ('="x", Bearer scope=a', [("bearer", {"scope": "a"})]),
+        ('Bearer scope="unterminated', [("bearer", {})]),
+    ],
+    ids=str,
+)
+def test_challenges_are_read(value, expected):
+    found = [(each.scheme, dict(each.params)) for each in parse_challenges([value])]
+    assert found == expected
+
+
+def test_of_several_headers_the_bearer_challenge_that_says_most_is_found():
+    found = bearer_challenge(["Basic", "Bearer", 'Bearer scope="a b a", error="x"'])
+    assert found is not None
+    assert found.scopes == ("a", "b")
+    assert found.error == "x"
+    assert bearer_challenge(["Basic"]) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("Bearer", ((), "", None)),
+        ('Bearer scope="", error="", resource_metadata=""', ((), "", None)),
+        ("Bearer resource_metadata=https://h.example/x", ((), "", "https://h.example/x")),
+    ],
+    ids=["nothing", "nothing in quotes", "metadata"],
+)
+def test_missing_parts_of_a_challenge_are_empty(value, said):
+    found = bearer_challenge([value])
+    assert found is not None
+    assert (found.scopes, found.error, found.resource_metadata) == said
+
+
+def test_a_header_made_to_be_slow_is_read_in_no_time():
+    for value in ('Bearer a="' + "\\" * 100_000, "a=" * 50_000, "Bearer " + " ,=" * 30_000):
+        parse_challenges([value])

@@ -5,7 +5,7 @@ import json
 
 from msgspec.structs import replace
 
-from accord.bindings.challenge import parse_challenges
+from accord.bindings.http_responses import parse_challenges
 from accord.check.probing.subject import Subject
 from accord.check.rendering.json import as_json
 from accord.check.scenarios.server._http_requests import discover

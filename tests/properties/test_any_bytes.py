@@ -6,7 +6,7 @@ from hypothesis import strategies as some
 
 from accord.protocol.codec import Codec
 from accord.protocol.endpoint import Endpoint
-from accord.protocol.events import Event, Refused
+from accord.protocol.exchange import Event, Refused
 from accord.protocol.jsonrpc import FAULT, Batch, Frame
 from accord.protocol.monitor import Monitor
 from accord.protocol.revisions import REVISIONS

@@ -4,13 +4,11 @@ import pytest
 from msgspec import UNSET
 
 from accord import types as t
-from accord.protocol.capabilities import capability_paths
 from accord.protocol.conversation import TRANSITIONS, Conversation
 from accord.protocol.exchange import META_VERSION, Exchange, Step
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, ErrorBody, Frame
-from accord.protocol.monitor_memory import Memory
-from accord.protocol.revision import Phase
-from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
+from accord.protocol.party import Memory, capability_paths
+from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, Phase
 from accord.protocol.violation import CLIENT, OTHER, SERVER
 from support.endpoints import ALL_OF_CLIENT, ALL_OF_SERVER, HANDSHAKE, META, opened
 

@@ -17,7 +17,7 @@ from accord.errors import (
 )
 from accord.protocol.codec import Limits
 from accord.protocol.endpoint import Endpoint
-from accord.protocol.events import (
+from accord.protocol.exchange import (
     FaultReceived,
     NotificationReceived,
     Refused,
@@ -25,8 +25,7 @@ from accord.protocol.events import (
     ResultReceived,
 )
 from accord.protocol.jsonrpc import REQUEST, MalformedMessage
-from accord.protocol.revision import Phase
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import REVISIONS, Phase
 from support.endpoints import (
     ALL_OF_SERVER,
     HANDSHAKE,

@@ -1,13 +1,17 @@
+from contextlib import nullcontext
+
 import msgspec
 import pytest
 
+from accord.errors import InvalidParams
+from accord.protocol.bodies import decode_params
+from accord.protocol.jsonrpc import Frame
 from accord.protocol.methods import KNOWN, METHODS, REQUESTS
 from accord.protocol.revisions import REVISIONS
 from accord.types._base import REVISION_IDS, lifetime_of
 from schema.official import ABSENT_REASON, PRESENT, definitions_key, schema
 
 NAMES = [method.name for method in METHODS]
-REQUIRED = [method for method in METHODS if method.params_required]
 
 
 def test_rows_of_one_method_have_the_same_params_and_do_not_overlap():
@@ -40,7 +44,10 @@ def test_params_can_be_left_out_exactly_where_nothing_in_them_is_required(method
         field.default is msgspec.NODEFAULT and field.default_factory is msgspec.NODEFAULT
         for field in msgspec.structs.fields(method.params)
     )
-    assert method.params_required is required
+    frame = Frame("2.0", 1, method.name)
+    expected = pytest.raises(InvalidParams) if required else nullcontext()
+    with expected:
+        decode_params(frame, method, REVISIONS["2025-11-25"])
 
 
 @pytest.mark.parametrize("method", METHODS, ids=NAMES)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 
 from accord import types as t
 from accord.errors import LocalProtocolError
-from accord.protocol.shape import decode, derive, narrow, reader
+from accord.protocol.shape import decode, derive, narrow
 from accord.types import REVISION_IDS, RevisionId
 from schema import from_types
 
@@ -540,7 +540,6 @@ def test_a_key_outside_its_lifetime_cannot_fail_a_message(
     type_: Any, revision: RevisionId, raw: bytes, expected: Any
 ) -> None:
     assert decode(raw, type_, revision) == expected
-    assert reader(type_, revision)(raw) == expected
 
 
 @pytest.mark.parametrize("number", [b"100.0", b"1e2"], ids=bytes.decode)
@@ -575,8 +574,6 @@ def test_an_invalid_message_fails_with_its_first_error(
 ) -> None:
     with pytest.raises(msgspec.ValidationError, match=message):
         decode(raw, type_, revision)
-    with pytest.raises(msgspec.ValidationError, match=message):
-        reader(type_, revision)(raw)
 
 
 def test_bytes_that_are_not_json_are_a_decode_error() -> None:

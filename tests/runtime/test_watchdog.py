@@ -109,22 +109,17 @@ def test_an_idle_watchdog_has_no_thread(caplog) -> None:
     until_sync(lambda: not watchers())
 
 
-def large(count: int) -> list[dict[str, int]]:
-    return [{"number": number, "next": number + 1} for number in range(count)]
-
-
 @pytest.mark.parametrize("mode", ["async", "inline"])
-def test_a_large_result_names_its_tool_and_not_a_line_of_accord(caplog, mode: str) -> None:
-    server: Server[None] = Server("large")
-    size = 50_000
+def test_a_slow_conversion_names_its_tool_and_not_a_line_of_accord(caplog, mode: str) -> None:
+    server: Server[None] = Server("slow")
 
-    async def give_async() -> list[dict[str, int]]:
-        """Return much."""
-        return large(size)
+    async def give_async() -> list[int]:
+        """Return what takes long to convert."""
+        return [1]
 
-    def give() -> list[dict[str, int]]:
-        """Return much."""
-        return large(size)
+    def give() -> list[int]:
+        """Return what takes long to convert."""
+        return [1]
 
     server.add_tool(give_async if mode == "async" else give, name="give", inline=mode == "inline")
     # Long enough for any watchdog to notice, wherever the time goes within the conversion.

@@ -7,8 +7,7 @@ import msgspec
 from accord import types as t
 from accord.protocol.codec import Limits
 from accord.protocol.endpoint import Endpoint
-from accord.protocol.events import Event, RequestReceived
-from accord.protocol.exchange import Exchange
+from accord.protocol.exchange import Event, Exchange, RequestReceived
 from accord.protocol.revisions import REVISIONS
 
 HANDSHAKE = [row.id for row in REVISIONS.values() if row.handshake]

@@ -12,18 +12,17 @@ import msgspec
 
 from accord import types as t
 from accord.errors import InternalError
-from accord.protocol.capabilities import capability_paths
 from accord.protocol.endpoint import Endpoint
-from accord.protocol.events import (
+from accord.protocol.exchange import (
+    Exchange,
     FaultReceived,
     NotificationReceived,
     RequestReceived,
     ResultReceived,
 )
-from accord.protocol.exchange import Exchange
 from accord.protocol.monitor import Monitor
-from accord.protocol.revision import Phase
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.party import capability_paths
+from accord.protocol.revisions import REVISIONS, Phase
 from accord.protocol.violation import OTHER, Violation
 from accord.trace import Record
 from support.endpoints import ALL_OF_CLIENT, ALL_OF_SERVER, MODERN, batch, initialize, initialized

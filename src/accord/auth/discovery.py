@@ -19,7 +19,7 @@ from accord.auth.urls import (
     is_same_issuer,
     root_url,
 )
-from accord.bindings.quoting import quote_text, quote_url
+from accord.bindings.http_responses import quote_text, quote_url
 from accord.errors import FlowFailed
 from accord.protocol.revisions import SPOKEN, newest
 from accord.transports.http.client.requests import Flow, HttpRequest, HttpResponse, NoResponse

@@ -14,7 +14,7 @@ import msgspec
 from accord.auth.client_identity import ClientIdentity, ClientKey, Pkce, token_request
 from accord.auth.discovery import DiscoveryResult, ServerMetadata, send_request
 from accord.auth.tokens import TokenGrant
-from accord.bindings.quoting import quote_text, quote_url
+from accord.bindings.http_responses import quote_text, quote_url
 from accord.errors import FlowFailed
 from accord.transports.http.client.requests import Flow, HttpRequest, HttpResponse
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.auth.discovery import metadata_urls
-from accord.bindings.quoting import quote_url
+from accord.bindings.http_responses import quote_url
 from accord.errors import AuthError, MissingExtra
 from accord.transports.http.client.requests import Flow, HttpRequest, NoResponse, Send, run_flow
 

@@ -25,7 +25,7 @@ from accord.auth.tokens import (
 )
 from accord.auth.urls import belongs_to, canonical_resource, is_same_issuer
 from accord.bindings.addresses import LOOPBACK_HOSTS
-from accord.bindings.quoting import quote_text
+from accord.bindings.http_responses import quote_text
 from accord.errors import FlowFailed
 from accord.transports.http.client.auth import Challenge
 from accord.transports.http.client.guarded import AddressPolicy, GuardedSender

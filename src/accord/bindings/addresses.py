@@ -109,10 +109,5 @@ def client_network(address: str) -> str:
 
 
 def _is_address(host: str) -> bool:
-    if "%" in host:  # a zone names an interface of this machine, which strangers do not know
-        return False
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+    # A zone names an interface of this machine, which strangers do not know.
+    return "%" not in host and literal_address_kind(host) is not None

@@ -1,20 +1,18 @@
 """Headers of the protocol: their names, the values they may have, and the facts of a request."""
 
-import re
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
+from accord.protocol.syntax import is_http_token
+
 SESSION: Final = "mcp-session-id"
 VERSION: Final = "mcp-protocol-version"
-METHOD: Final = "mcp-method"
-NAME: Final = "mcp-name"
 LAST_EVENT: Final = "last-event-id"
 ACCEPT_BOTH: Final = "application/json, text/event-stream"
 
-_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 # Set by the transport itself; a caller's value would break the connection, not change it.
 _RESERVED: Final = frozenset(
     {SESSION, VERSION, LAST_EVENT, "accept", "content-type", "content-length", "transfer-encoding"}
@@ -31,7 +29,7 @@ def check_headers(headers: Mapping[Any, Any]) -> None:
         ValueError: a name or a value is malformed, or the transport sets the header itself.
     """
     for name, value in headers.items():
-        if not isinstance(name, str) or not _TOKEN.fullmatch(name):
+        if not isinstance(name, str) or not is_http_token(name):
             raise ValueError(f"{name!r:.100} is not a valid header name")
         if not isinstance(value, str) or any(
             char == "\x7f" or (char < " " and char != "\t") for char in value

@@ -5,16 +5,15 @@ and headers, never its connection.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Final, Literal, TypeAlias, final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from accord.bindings import headers as names
+from accord.bindings.addresses import LOOPBACK_HOSTS
 from accord.bindings.sse import CONTENT_TYPE
-from accord.protocol.revision import Revision
-from accord.protocol.revisions import REVISIONS, SPOKEN
+from accord.protocol.revisions import REVISIONS, SPOKEN, Revision
 
 Form: TypeAlias = Literal["auto", "json", "stream"]
 """How requests are answered: as JSON unless there is more to say, or always one way."""
@@ -24,7 +23,6 @@ ALLOWED: Final = "GET, POST, DELETE, OPTIONS"
 # What a client without the header speaks, as the revision that introduced it says.
 UNNAMED: Final = next(row for row in REVISIONS.values() if row.streamable_http)
 
-_LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _JSON: Final = "application/json"
 _SCHEMES: Final = ("http", "https")
 _USUAL_PORTS: Final = {"http": ":80", "https": ":443"}
@@ -89,7 +87,7 @@ class HttpGuard(msgspec.Struct, frozen=True):
 
     def _knows_host(self, host: str) -> bool:
         name = _host_name(host)
-        return name in _LOOPBACK or host.lower() in self.hosts or name in self.hosts
+        return name in LOOPBACK_HOSTS or host.lower() in self.hosts or name in self.hosts
 
     def _knows_origin(self, origin: str) -> bool:
         if origin.lower() in self.origins:
@@ -98,7 +96,7 @@ class HttpGuard(msgspec.Struct, frozen=True):
             parts = urlsplit(origin)
         except ValueError:
             return False
-        return parts.scheme in _SCHEMES and (parts.hostname or "") in _LOOPBACK
+        return parts.scheme in _SCHEMES and (parts.hostname or "") in LOOPBACK_HOSTS
 
 
 def _host_name(host: str) -> str:
@@ -178,7 +176,6 @@ def refuse_content(head: RequestHead) -> HttpRefusal | None:
     return None
 
 
-@lru_cache(maxsize=256)
 def choose_form(accept: str | None, answers: Form = "auto") -> Form | None:
     """Return how a POST can be answered, given its Accept header; None where it cannot.
 

@@ -1,20 +1,23 @@
 """Pure decisions about HTTP answers: what a client makes of status, headers and body.
 
-The counterpart of `bindings.http`, which decides about requests.
+The counterpart of `bindings.http`, which decides about requests. Challenges are read leniently,
+since proxies and frameworks write them. What others wrote is quoted on one line, without secrets.
 """
 
 import re
 from codecs import BOM_UTF8
+from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from accord.bindings.quoting import one_line
 from accord.protocol.jsonrpc import ErrorBody
 from accord.types._base import RequestId
 
+# What an error may quote.
+_QUOTED: Final = 200
 # What fits into an error message beside the URL and the hint.
 _EXCERPT: Final = 120
 # The title of a page stands near its beginning.
@@ -23,6 +26,14 @@ _NOT_TEXT: Final = re.compile(
     r"<!--.*?-->|<(script|style|head)\b.*?</\1\s*>|<[^>]*>", re.DOTALL | re.IGNORECASE
 )
 _TITLE: Final = re.compile(r"<title[^>]*>(.*?)</title", re.DOTALL | re.IGNORECASE)
+
+_WORD: Final = r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_PARAM: Final = re.compile(rf'({_WORD})\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"=][^\s,"]*))')
+_SCHEME: Final = re.compile(rf"({_WORD})(?:\s+|$|(?=,))")
+_CREDENTIALS: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*(?=\s*(?:,|$))")
+_GAP: Final = re.compile(r"[\s,]+")
+# Longer than any that means something, and short enough to read in no time.
+_LONGEST: Final = 8 * 1024
 
 _HINTS: Final = {
     400: "the server did not accept the request as it is",
@@ -75,21 +86,14 @@ def excerpt(body: bytes) -> str:
     return text if len(text) <= _EXCERPT else f"{text[: _EXCERPT - 3]}..."
 
 
-def explain(
-    status: int,
-    content_type: str,
-    body: bytes,
-    *,
-    get: bool = False,
-    retry_after: str | None = None,
-) -> str:
+def explain(status: int, content_type: str, body: bytes, *, retry_after: str | None = None) -> str:
     """Describe an unusable answer, and what may be the reason."""
     answer = parse_response(body)
     if answer is not None and isinstance(answer.error, ErrorBody):
         body = answer.error.message.encode()
     said = excerpt(body)
     if status >= 400:
-        hint = None if get and status == 405 else _HINTS.get(status)
+        hint = _HINTS.get(status)
         wait = parse_retry_after(retry_after)
         if wait is not None:
             asks = f"it asks to wait {wait:.0f} s"
@@ -125,17 +129,16 @@ def redirect_url(base: str, location: str | None) -> str | None:
         return None
     try:
         url = urljoin(base, location)
-        here, there = urlsplit(base), urlsplit(url)
-        upgraded = (here.scheme, there.scheme) == ("http", "https")
-        usual = upgraded and (_origin(base)[2], _origin(url)[2]) == (80, 443)
-        same_host = usual and here.hostname == there.hostname
-        if not same_host and _origin(url) != _origin(base):
+        scheme, host, port = here = _origin(base)
+        over_tls = ("https", host, 443) if (scheme, port) == ("http", 80) else here
+        if _origin(url) not in (here, over_tls):
             return None
     except ValueError:
         return None
-    user, at, _ = here.netloc.rpartition("@")
-    if at and "@" not in there.netloc:
-        return there._replace(netloc=f"{user}@{there.netloc}").geturl()
+    user, at, _ = urlsplit(base).netloc.rpartition("@")
+    target = urlsplit(url)
+    if at and "@" not in target.netloc:
+        return target._replace(netloc=f"{user}@{target.netloc}").geturl()
     return url
 
 
@@ -151,3 +154,83 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     parts = urlsplit(url)
     default = {"http": 80, "https": 443}.get(parts.scheme)
     return parts.scheme, parts.hostname, parts.port or default
+
+
+class AuthChallenge(msgspec.Struct, frozen=True):
+    """One challenge: its scheme and parameters, the names of both in lower case."""
+
+    scheme: str
+    params: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+    @property
+    def scopes(self) -> tuple[str, ...]:
+        """The scopes it names."""
+        return tuple(dict.fromkeys(self.params.get("scope", "").split()))
+
+    @property
+    def error(self) -> str:
+        """Its error code, empty where it has none."""
+        return self.params.get("error", "")
+
+    @property
+    def resource_metadata(self) -> str | None:
+        """Where the metadata of the protected resource is."""
+        return self.params.get("resource_metadata") or None
+
+
+def parse_challenges(values: Iterable[str]) -> list[AuthChallenge]:
+    """Read the challenges of all WWW-Authenticate headers; unreadable ones are left out."""
+    return [found for value in values for found in _parse(value[:_LONGEST])]
+
+
+def bearer_challenge(values: Iterable[str]) -> AuthChallenge | None:
+    """Find the challenge for bearer tokens: the one that says most about them."""
+    bearers = [each for each in parse_challenges(values) if each.scheme == "bearer"]
+    return max(bearers, key=lambda each: len(each.params), default=None)
+
+
+def _parse(text: str) -> list[AuthChallenge]:
+    found: list[AuthChallenge] = []
+    params: dict[str, str] = {}
+    at = 0
+    while at < len(text):
+        if gap := _GAP.match(text, at):
+            at = gap.end()
+        param = _PARAM.match(text, at)
+        if param is not None and found:
+            quoted, plain = param[2], param[3]
+            value = re.sub(r"\\(.)", r"\1", quoted) if quoted is not None else plain
+            # The first counts: a second one may have been appended on the way.
+            params.setdefault(param[1].lower(), value)
+            at = param.end()
+        elif word := _SCHEME.match(text, at):
+            params = {}
+            found.append(AuthChallenge(word[1].lower(), params))
+            at = word.end()
+            if credentials := _CREDENTIALS.match(text, at):
+                at = credentials.end()
+        else:
+            # Nothing that belongs here: go on after the next comma.
+            comma = text.find(",", at)
+            at = len(text) if comma < 0 else comma + 1
+    return found
+
+
+def one_line(text: str) -> str:
+    """Return a text on one line, without characters that could make a terminal do things."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())
+
+
+def quote_text(text: str) -> str:
+    """Return the beginning of a text, as it may be quoted."""
+    return one_line(text)[:_QUOTED]
+
+
+def quote_url(url: str, base: str = "") -> str:
+    """Return a URL as it may be quoted: queries and names before the host may be secret."""
+    try:
+        parts = urlsplit(urljoin(base, url))
+    except ValueError:
+        return "a malformed URL"
+    host = parts.netloc.rpartition("@")[2]
+    return quote_text(f"{parts.scheme}://{host}{parts.path}")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from accord.protocol.json_text import FRAGMENT, may_be_message, read_envelope
-from accord.protocol.jsonrpc import INVALID_REQUEST, Kind, MalformedMessage
+from accord.protocol.jsonrpc import Kind, MalformedMessage
 from accord.types._base import RequestId
 
 LINE_LIMIT: Final = 16 * 1024 * 1024
@@ -24,11 +24,7 @@ class LineTooLong(MalformedMessage):
         self, limit: int, *, id: RequestId | None = None, kind: Kind | None = None
     ) -> None:
         super().__init__(
-            f"line exceeds the limit of {limit} bytes (message_bytes)",
-            code=INVALID_REQUEST,
-            requirement="jsonrpc.message.version-2-0",
-            id=id,
-            kind=kind,
+            f"line exceeds the limit of {limit} bytes (message_bytes)", id=id, kind=kind
         )
         self.limit = limit
 
@@ -87,8 +83,10 @@ class LineReader:
         for part in whole:
             if self._skipped is not None:
                 self._skipped.add(part)
-                if (last := self._end_skipped()) is not None:
-                    yield last
+                report = self._skipped.report(is_whole=True)
+                self._skipped = None
+                if report is not None:
+                    yield report
                 continue
             if self._pending:
                 self._pending.append(part)
@@ -120,10 +118,6 @@ class LineReader:
         report = self._skipped.report(is_whole=False)
         if report is not None:
             yield report
-
-    def _end_skipped(self) -> LineTooLong | None:
-        skipped, self._skipped = self._skipped, None
-        return None if skipped is None else skipped.report(is_whole=True)
 
     def end(self) -> bytes | None:
         """Return a last line that has no end, if there is one."""

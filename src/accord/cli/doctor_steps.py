@@ -23,10 +23,8 @@ from accord.auth.discovery import (
     find_resource_metadata,
 )
 from accord.auth.urls import canonical_resource
-from accord.bindings.challenge import AuthChallenge, bearer_challenge
 from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type
-from accord.bindings.http_responses import explain
-from accord.bindings.quoting import quote_url
+from accord.bindings.http_responses import AuthChallenge, bearer_challenge, explain, quote_url
 from accord.cli.connection import advise_in_options
 from accord.cli.options import spoken_revisions
 from accord.cli.token_facts import token_facts

@@ -40,7 +40,7 @@ from accord.types import (
     ServerCapabilities,
     Tool,
 )
-from accord.types.messages import PageResult
+from accord.types._base import PageResult
 
 __all__ = ["Client", "connect"]
 

@@ -21,11 +21,10 @@ import msgspec
 from accord.client.options import ClientSettings, Elicited, OnElicit, OnSample, RootList, Roots
 from accord.errors import InternalError, MethodNotFound, MissingExtra, RequestError
 from accord.json_schema.validation import compile_schema
-from accord.protocol.events import NotificationReceived, Refused
-from accord.protocol.exchange import Exchange
+from accord.protocol.exchange import Exchange, NotificationReceived, Refused
 from accord.runtime import forks
 from accord.runtime.dispatcher import Dispatcher
-from accord.runtime.replies import is_pressed
+from accord.runtime.tasks import is_pressed
 from accord.types import (
     ClientCapabilities,
     CreateMessageResult,

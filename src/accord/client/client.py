@@ -48,7 +48,7 @@ from accord.types import (
     Tool,
     UnsubscribeParams,
 )
-from accord.types.messages import PageResult
+from accord.types._base import PageResult
 
 Output = TypeVar("Output")
 Entry = TypeVar("Entry", Tool, Prompt, Resource, ResourceTemplate)

@@ -31,7 +31,7 @@ from accord.errors import (
 from accord.keywords import refuse_unknown
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.jsonrpc import FAULT, RESULT
-from accord.protocol.revision import Revision
+from accord.protocol.revisions import Revision
 from accord.protocol.violation import CLIENT, SERVER
 from accord.runtime.dispatcher import Dispatcher
 from accord.transports.http.client.auth import pause_deadline

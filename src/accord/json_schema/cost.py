@@ -8,14 +8,40 @@ lines can be a tree without end. The estimate counts visits: how often a value m
 - Where every value of an instance is met by a bounded number of subschemas, the size of the
   instance decides.
 - Otherwise each instance is walked through, counting, and refused where there are too many visits.
+
+A schema is read as a graph for this: which parts of it apply to the same value, and which to a part
+of the value. The keywords of all dialects count, whichever the schema names: too many edges cost
+little, too few would hide the cost of a validator. Patterns are assumed to match every name.
 """
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from typing import Final
 
 import msgspec
 
-from accord.json_schema.graph import Node, SchemaRefused, build_graph, count_values
+from accord.json_schema.reader import Document, reachable
+from accord.types import JsonObject
+
+_ONE: Final = ("not", "if", "then", "else")
+_SEVERAL: Final = ("allOf", "anyOf", "oneOf")
+_BY_NAME: Final = ("dependentSchemas", "dependencies")
+_EVERY_ITEM: Final = ("contains", "unevaluatedItems", "additionalItems")
+_UNEVALUATED: Final = ("unevaluatedProperties", "unevaluatedItems")
+_META_SCHEMAS: Final = ("http://json-schema.org/", "https://json-schema.org/")
+
+# Real schemas have hundreds; each costs a validator a compiled object.
+_MOST_NODES: Final = 20_000
+# Validators before 0.60 compile definitions within one another: 3,000 overflow the stack.
+_MOST_DEFINITIONS: Final = 1_000
+# Compiling an atom of a pattern takes 0.3 µs.
+_MOST_PATTERN_ATOMS: Final = 1_000_000
+# Keywords that take longer than a visit of about 50 ns count as several.
+_BACKTRACKING_VISITS: Final = 2_000
+_REGEX_VISITS: Final = 20_000
+_COMPARISON_VISITS: Final = 4
+_SCALARS_PER_VISIT: Final = 16
 
 # A visit takes 20 to 200 ns, so this is a second or two.
 _MOST_VISITS: Final = 10_000_000
@@ -29,6 +55,183 @@ _META_VISITS: Final = 50
 # Steps of the estimate itself, which take up to a microsecond.
 _MOST_STEPS: Final = 1_000_000
 _MOST_STEPS_AT_FIRST: Final = 100_000
+
+_PART: Final = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\{\d+(?:,\d*)?\}|.", re.DOTALL)
+_BACKTRACKING: Final = re.compile(r"\(\?<?[=!]|\\[1-9]|\\k|\(\?P=|\(\?>|[*+?}]\+")
+_KEYS: Final = object()
+_in_place: Final = attrgetter("in_place")
+_number: Final = attrgetter("number")
+
+
+class SchemaRefused(ValueError):
+    """Validating against the schema could take for ever, or overflow the stack."""
+
+
+class Node(msgspec.Struct, eq=False):
+    """One subschema.
+
+    Attributes:
+        place: the reference that led to it, for messages.
+        visits: the cost of one value, without the subschemas.
+        atoms: how many parts its pattern has, each of which may read each character.
+        in_place: the subschemas of the same value.
+        repeats: how often a validator goes through `in_place`.
+        named, every_property, other_properties, keys: the subschemas of an object's members.
+        positions, every_item: the subschemas of an array's items.
+        reads_all: whether it goes through the whole value by rules that are not in the graph.
+    """
+
+    place: str
+    visits: int = 1
+    atoms: int = 0
+    repeats: int = 1
+    number: int = 0
+    reads_all: bool = False
+    in_place: list["Node"] = []
+    named: dict[str, "Node"] = {}
+    every_property: list["Node"] = []
+    other_properties: list["Node"] = []
+    keys: list["Node"] = []
+    positions: list["Node"] = []
+    every_item: list["Node"] = []
+
+    def for_member(self, name: str | None) -> Iterable["Node"]:
+        """Return the subschemas of a member; None is a name that no schema mentions."""
+        if name in self.named:
+            return [*self.every_property, self.named[name]]
+        return [*self.every_property, *self.other_properties]
+
+    def for_item(self, index: int) -> Iterable["Node"]:
+        """Return the subschemas of an item."""
+        return [*self.every_item, *self.positions[index : index + 1]]
+
+
+class _GraphBuilder:
+    """Makes the graph of a schema; refuses one that is too large."""
+
+    def __init__(self, schema: JsonObject) -> None:
+        self._schema = schema
+        self._document = Document(schema)
+        self._nodes: dict[int, Node] = {}
+        self._waiting: list[tuple[Node, JsonObject]] = []
+        self._definitions: set[int] = set()
+        self._atoms = 0
+
+    def build(self) -> Node:
+        root = self._node(self._schema, "#")
+        while self._waiting:
+            node, schema = self._waiting.pop()
+            self._fill(node, schema)
+        return root
+
+    def _node(self, schema: JsonObject, place: str) -> Node:
+        node = self._nodes.get(id(schema))
+        if node is None:
+            node = self._nodes[id(schema)] = Node(place)
+            if len(self._nodes) > _MOST_NODES:
+                raise SchemaRefused(f"has more than {_MOST_NODES} subschemas")
+            self._waiting.append((node, schema))
+        return node
+
+    def _nodes_of(self, node: Node, schemas: object) -> list[Node]:
+        """Return the nodes of those that are schemas; true and false cost nothing."""
+        values = schemas if isinstance(schemas, list) else [schemas]
+        return [self._node(each, node.place) for each in values if isinstance(each, dict)]
+
+    def _nodes_of_values(self, node: Node, schemas: object) -> list[Node]:
+        return self._nodes_of(node, [*schemas.values()]) if isinstance(schemas, dict) else []
+
+    def _fill(self, node: Node, schema: JsonObject) -> None:
+        get = schema.get
+        for key in _ONE + _SEVERAL:
+            node.in_place += self._nodes_of(node, get(key))
+        for key in _BY_NAME:
+            node.in_place += self._nodes_of_values(node, get(key))
+        self._add_references(node, schema)
+        if node.in_place and any(isinstance(get(key), dict | bool) for key in _UNEVALUATED):
+            # A validator walks a branch once or twice more to find what it has evaluated.
+            node.repeats = 3
+        named = get("properties")
+        if isinstance(named, dict):
+            node.named = {
+                name: self._node(each, node.place)
+                for name, each in named.items()
+                if isinstance(each, dict)
+            }
+        node.every_property = self._nodes_of_values(node, get("patternProperties"))
+        node.every_property += self._nodes_of(node, get("unevaluatedProperties"))
+        node.other_properties = self._nodes_of(node, get("additionalProperties"))
+        node.keys = self._nodes_of(node, get("propertyNames"))
+        items = get("items")
+        before = items if isinstance(items, list) else get("prefixItems")
+        node.positions = self._nodes_of(node, before) if isinstance(before, list) else []
+        node.every_item = self._nodes_of(node, items) if isinstance(items, dict) else []
+        for key in _EVERY_ITEM:
+            node.every_item += self._nodes_of(node, get(key))
+        self._weigh(node, schema)
+
+    def _add_references(self, node: Node, schema: JsonObject) -> None:
+        for key in ("$ref", "$dynamicRef", "$recursiveRef"):
+            reference = schema.get(key)
+            if not isinstance(reference, str):
+                continue
+            targets = self._document.find(schema, key, reference)
+            self._definitions.update(map(id, targets))
+            if len(self._definitions) > _MOST_DEFINITIONS:
+                raise SchemaRefused(f"refers to more than {_MOST_DEFINITIONS} definitions")
+            node.in_place += [self._node(each, reference[:100]) for each in targets]
+            node.reads_all = node.reads_all or reference.startswith(_META_SCHEMAS)
+
+    def _weigh(self, node: Node, schema: JsonObject) -> None:
+        by_pattern = schema.get("patternProperties")
+        patterns = [*by_pattern] if isinstance(by_pattern, dict) else []
+        for text in (schema.get("pattern"), *patterns):
+            if isinstance(text, str):
+                node.atoms += _count_atoms(text)
+                if _BACKTRACKING.search(text):
+                    node.visits += _BACKTRACKING_VISITS
+        self._atoms += node.atoms
+        if self._atoms > _MOST_PATTERN_ATOMS:
+            raise SchemaRefused(f"has patterns of more than {_MOST_PATTERN_ATOMS} atoms in all")
+        if schema.get("format") == "regex":
+            node.visits += _REGEX_VISITS
+        allowed = schema.get("enum")
+        if isinstance(allowed, list):
+            scalars = sum(not isinstance(each, dict | list) for each in allowed)
+            node.visits += scalars // _SCALARS_PER_VISIT
+            node.visits += (sum(map(count_values, allowed)) - scalars) * _COMPARISON_VISITS
+        node.visits += (count_values(schema.get("const")) - 1) * _COMPARISON_VISITS
+
+
+def count_values(value: object) -> int:
+    """Count a value and all that it holds."""
+    count, waiting = 0, [value]
+    while waiting:
+        each = waiting.pop()
+        count += 1
+        if isinstance(each, dict):
+            waiting += each.values()
+        elif isinstance(each, list):
+            waiting += each
+    return count
+
+
+def _count_atoms(pattern: str) -> int:
+    """Count the parts of a pattern, as often as they are repeated by a number."""
+    groups: list[list[int]] = [[]]
+    for part in _PART.findall(pattern):
+        if part == "(":
+            groups.append([])
+        elif part == ")" and len(groups) > 1:
+            inner = sum(groups.pop())
+            groups[-1].append(inner)
+        elif len(part) > 1 and part[0] == "{" and groups[-1]:
+            times = max(int(each[:9]) for each in part[1:-1].split(",") if each)
+            groups[-1][-1] = min(groups[-1][-1] * max(times, 1), _MOST_PATTERN_ATOMS + 1)
+        else:
+            groups[-1].append(1)
+    return sum(map(sum, groups))
+
 
 Counts = dict[Node, int]
 """How often a value meets each of some subschemas, before those in place of them are added."""
@@ -45,7 +248,7 @@ class Cost:
     """
 
     def __init__(self, schema: object) -> None:
-        self._root = build_graph(schema) if isinstance(schema, dict) else Node("#")
+        self._root = _GraphBuilder(schema).build() if isinstance(schema, dict) else Node("#")
         _check_in_place(self._root)
         # Of any one value: visits, and atoms that read it. None where it depends on the instance.
         self._per_value = _per_value(self._root)
@@ -79,7 +282,7 @@ def _check_in_place(root: Node) -> None:
         SchemaRefused: the references form a circle, or a node costs too much by itself.
     """
     weights: dict[Node, tuple[int, int]] = {}
-    for start in _reachable(root):
+    for start in reachable([root], _parts):
         path = [(start, iter(start.in_place))] if start not in weights else []
         on_path = {start}
         while path:
@@ -118,26 +321,15 @@ def _weigh(node: Node, weights: dict[Node, tuple[int, int]]) -> tuple[int, int]:
     return visits, depth
 
 
-def _reachable(root: Node) -> list[Node]:
-    found = {root: None}
-    waiting = [root]
-    while waiting:
-        node = waiting.pop()
-        several = (
-            node.in_place,
-            node.named.values(),
-            node.every_property,
-            node.other_properties,
-            node.keys,
-            node.positions,
-            node.every_item,
-        )
-        for each in several:
-            for following in each:
-                if following not in found:
-                    found[following] = None
-                    waiting.append(following)
-    return list(found)
+def _parts(node: Node) -> Iterator[Node]:
+    """Yield the subschemas of a subschema, whichever value they apply to."""
+    yield from node.in_place
+    yield from node.named.values()
+    yield from node.every_property
+    yield from node.other_properties
+    yield from node.keys
+    yield from node.positions
+    yield from node.every_item
 
 
 class _States:
@@ -146,9 +338,9 @@ class _States:
     def __init__(self, root: Node) -> None:
         self._known: dict[frozenset[tuple[Node, int]], _State] = {}
         self.steps = 0
-        self.root = self.of({root: 1})
+        self.root = self._of({root: 1})
 
-    def of(self, counts: Counts) -> "_State":
+    def _of(self, counts: Counts) -> "_State":
         key = frozenset(counts.items())
         state = self._known.get(key)
         if state is None:
@@ -160,51 +352,37 @@ class _States:
     def member(self, state: "_State", name: str | None) -> "_State":
         """Return the state of a member of an object; None is a name that no schema mentions."""
         name = name if name in state.names else None
-        met = state.members.get(name)
-        if met is None:
-            met = state.members[name] = self.of(_member(state.counts, name))
-        return met
+        return state.parts.get(name) or self._add(state, name, lambda node: node.for_member(name))
 
     def item(self, state: "_State", index: int) -> "_State":
         """Return the state of an item of an array."""
         index = min(index, state.positions)
-        met = state.items.get(index)
-        if met is None:
-            met = state.items[index] = self.of(_item(state.counts, index))
-        return met
+        return state.parts.get(index) or self._add(state, index, lambda node: node.for_item(index))
 
     def key(self, state: "_State") -> "_State":
         """Return the state of each name in an object."""
-        if state.keys is None:
-            keys: Counts = {}
-            for node, count in state.counts.items():
-                _add(keys, node.keys, count)
-            state.keys = self.of(keys)
-        return state.keys
+        return state.parts.get(_KEYS) or self._add(state, _KEYS, lambda node: node.keys)
+
+    def _add(
+        self, state: "_State", part: object, subschemas: Callable[[Node], Iterable[Node]]
+    ) -> "_State":
+        met: Counts = {}
+        for node, count in state.counts.items():
+            for each in subschemas(node):
+                met[each] = met.get(each, 0) + count
+        made = state.parts[part] = self._of(met)
+        return made
 
 
 class _State:
     """The subschemas that one value meets, and their cost."""
-
-    __slots__ = (
-        "counts",
-        "edges",
-        "items",
-        "keys",
-        "members",
-        "names",
-        "positions",
-        "reads",
-        "visits",
-        "whole",
-    )
 
     def __init__(self, counts: Counts) -> None:
         self.counts = dict(counts)
         self.visits = self.reads = self.whole = self.edges = 0
         # Validators repeat subschemas of the same value, but not those of its parts.
         repeated = dict(counts)
-        for node in _in_order(counts):
+        for node in sorted(reachable(counts, _in_place), key=_number):
             once, often = self.counts[node], repeated[node]
             self.visits += often * node.visits
             self.reads += often * (1 + node.atoms)
@@ -215,44 +393,8 @@ class _State:
                 repeated[each] = repeated.get(each, 0) + often * node.repeats
         self.names = {name for node in self.counts for name in node.named}
         self.positions = max((len(node.positions) for node in self.counts), default=0)
-        self.members: dict[str | None, _State] = {}
-        self.items: dict[int, _State] = {}
-        self.keys: _State | None = None
-
-
-def _in_order(nodes: Iterable[Node]) -> list[Node]:
-    """Return nodes and those that apply to the same value, in the order of their numbers."""
-    found = set(nodes)
-    waiting = list(found)
-    while waiting:
-        following = [each for each in waiting.pop().in_place if each not in found]
-        found.update(following)
-        waiting += following
-    return sorted(found, key=lambda node: node.number)
-
-
-def _member(counts: Counts, name: str | None) -> Counts:
-    met: Counts = {}
-    for node, count in counts.items():
-        _add(met, node.every_property, count)
-        if name in node.named:
-            _add(met, [node.named[name]], count)
-        else:
-            _add(met, node.other_properties, count)
-    return met
-
-
-def _item(counts: Counts, index: int) -> Counts:
-    met: Counts = {}
-    for node, count in counts.items():
-        _add(met, node.every_item, count)
-        _add(met, node.positions[index : index + 1], count)
-    return met
-
-
-def _add(met: Counts, nodes: list[Node], count: int) -> None:
-    for node in nodes:
-        met[node] = met.get(node, 0) + count
+        # By name of a member, index of an item, or _KEYS.
+        self.parts: dict[object, _State] = {}
 
 
 def _per_value(root: Node) -> tuple[int, int] | None:

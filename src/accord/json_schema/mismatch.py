@@ -227,19 +227,18 @@ def _same(one: object, other: object) -> bool:
 
 
 def _fits_format(value: str, name: str) -> bool:
-    type_ = _FORMATS.get(name, (str, ""))[0]
+    return _converts(value, _FORMATS.get(name, (str, ""))[0])
+
+
+def _is_base64(value: str, encoding: str) -> bool:
+    return encoding != "base64" or _converts(value, bytes)
+
+
+def _converts(value: str, type_: type) -> bool:
     try:
         msgspec.convert(value, type_)
     except msgspec.ValidationError:
         return False
-    return True
-
-
-def _is_base64(value: str, encoding: str) -> bool:
-    try:
-        msgspec.convert(value, bytes)
-    except msgspec.ValidationError:
-        return encoding != "base64"
     return True
 
 
@@ -260,6 +259,23 @@ def _count(number: int, noun: str) -> str:
 
 
 _Limit = tuple[str, Callable[[Any, Any], bool], Callable[[Any], str]]
+
+
+def _size_limits(keyword: str, noun: str) -> list[_Limit]:
+    return [
+        (
+            f"min{keyword}",
+            lambda value, limit: len(value) >= limit,
+            lambda limit: f"at least {_count(limit, noun)}",
+        ),
+        (
+            f"max{keyword}",
+            lambda value, limit: len(value) <= limit,
+            lambda limit: f"at most {_count(limit, noun)}",
+        ),
+    ]
+
+
 _LIMITS: Final[dict[type | tuple[type, ...], list[_Limit]]] = {
     (int, float): [
         ("minimum", lambda value, limit: value >= limit, lambda limit: f"at least {limit}"),
@@ -269,46 +285,11 @@ _LIMITS: Final[dict[type | tuple[type, ...], list[_Limit]]] = {
         ("multipleOf", _is_multiple, lambda of: f"a multiple of {of}"),
     ],
     str: [
-        (
-            "minLength",
-            lambda value, limit: len(value) >= limit,
-            lambda limit: f"at least {_count(limit, 'character')}",
-        ),
-        (
-            "maxLength",
-            lambda value, limit: len(value) <= limit,
-            lambda limit: f"at most {_count(limit, 'character')}",
-        ),
-        (
-            "pattern",
-            _matches,
-            lambda pattern: f"text matching {pattern}",
-        ),
+        *_size_limits("Length", "character"),
+        ("pattern", _matches, lambda pattern: f"text matching {pattern}"),
         ("format", _fits_format, lambda name: _FORMATS[name][1]),
         ("contentEncoding", _is_base64, lambda _: "base64 text"),
     ],
-    list: [
-        (
-            "minItems",
-            lambda value, limit: len(value) >= limit,
-            lambda limit: f"at least {_count(limit, 'item')}",
-        ),
-        (
-            "maxItems",
-            lambda value, limit: len(value) <= limit,
-            lambda limit: f"at most {_count(limit, 'item')}",
-        ),
-    ],
-    dict: [
-        (
-            "minProperties",
-            lambda value, limit: len(value) >= limit,
-            lambda limit: f"at least {_count(limit, 'member')}",
-        ),
-        (
-            "maxProperties",
-            lambda value, limit: len(value) <= limit,
-            lambda limit: f"at most {_count(limit, 'member')}",
-        ),
-    ],
+    list: _size_limits("Items", "item"),
+    dict: _size_limits("Properties", "member"),
 }

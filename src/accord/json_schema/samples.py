@@ -6,7 +6,7 @@ value that does not fit.
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 from accord.json_schema.reader import (
     alternatives,
@@ -85,9 +85,9 @@ def short_durations(schema: object) -> JsonObject:
         if type_ not in ("integer", "number"):
             continue
         limits = {key: value for key, value in rule.items() if key not in ("default", "examples")}
-        least, most = rule.get("minimum", 0), rule.get("maximum", wanted)
-        is_allowed = _is_number(least) and _is_number(most) and least <= wanted <= most
-        fits = is_allowed and (type_ == "number" or isinstance(wanted, int))
+        least, most = number_at(rule, "minimum"), number_at(rule, "maximum")
+        is_within = (least or 0) <= wanted and (most is None or wanted <= most)
+        fits = is_within and (type_ == "number" or isinstance(wanted, int))
         arguments[name] = wanted if fits else sample(limits)
     return arguments
 
@@ -161,7 +161,3 @@ def _text(schema: Mapping[str, object]) -> str:
     if isinstance(least, int) and len(text) < least:
         text = text + "x" * min(least - len(text), _LONGEST_TEXT)
     return text[:most] if isinstance(most, int) and most >= 0 else text
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -11,8 +11,7 @@ from typing import Final, NoReturn
 import msgspec
 
 from accord.errors import MissingExtra
-from accord.json_schema.cost import Cost
-from accord.json_schema.graph import SchemaRefused
+from accord.json_schema.cost import Cost, SchemaRefused
 
 Validate = Callable[[object], str | None]
 

@@ -12,20 +12,21 @@ if TYPE_CHECKING:
     from accord.protocol.codec import Codec, Limits, decode, encode
     from accord.protocol.conversation import Conversation
     from accord.protocol.endpoint import Endpoint
-    from accord.protocol.events import (
+    from accord.protocol.exchange import (
         Event,
+        Exchange,
         FaultReceived,
         NotificationReceived,
         Refused,
         RequestReceived,
         ResultReceived,
+        Step,
     )
-    from accord.protocol.exchange import Exchange, Step
     from accord.protocol.jsonrpc import Batch, ErrorBody, Frame, MalformedMessage
+    from accord.protocol.methods import Method
     from accord.protocol.monitor import Monitor
-    from accord.protocol.peer import Peer
-    from accord.protocol.revision import Method, Phase, Revision
-    from accord.protocol.revisions import REVISIONS, SPOKEN
+    from accord.protocol.party import Peer
+    from accord.protocol.revisions import REVISIONS, SPOKEN, Phase, Revision
     from accord.protocol.verdict import Verdict
     from accord.protocol.violation import Violation
 
@@ -63,20 +64,21 @@ _HOMES = {
     "codec": ("Codec", "Limits", "decode", "encode"),
     "conversation": ("Conversation",),
     "endpoint": ("Endpoint",),
-    "events": (
+    "exchange": (
         "Event",
+        "Exchange",
         "FaultReceived",
         "NotificationReceived",
         "Refused",
         "RequestReceived",
         "ResultReceived",
+        "Step",
     ),
-    "exchange": ("Exchange", "Step"),
     "jsonrpc": ("Batch", "ErrorBody", "Frame", "MalformedMessage"),
+    "methods": ("Method",),
     "monitor": ("Monitor",),
-    "peer": ("Peer",),
-    "revision": ("Method", "Phase", "Revision"),
-    "revisions": ("REVISIONS", "SPOKEN"),
+    "party": ("Peer",),
+    "revisions": ("REVISIONS", "SPOKEN", "Phase", "Revision"),
     "verdict": ("Verdict",),
     "violation": ("Violation",),
 }

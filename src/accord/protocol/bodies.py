@@ -7,13 +7,13 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET
 
-from accord.errors import InvalidParams, InvalidRequest, MethodNotFound, RequestError
+from accord.errors import InvalidParams, InvalidRequest, MethodNotFound, RequestError, lower_first
 from accord.protocol import shape
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import Frame
-from accord.protocol.methods import METHODS
-from accord.protocol.revision import Method, Revision
+from accord.protocol.methods import METHODS, Method
+from accord.protocol.revisions import Revision
 from accord.types import InputRequiredResult
 from accord.types._base import JsonObject
 
@@ -58,9 +58,10 @@ def decode_params(frame: Frame, method: Method, revision: Revision) -> Any:
     """Decode params once; what does not fit is an error that says where."""
     raw = frame.params
     if raw is UNSET:
-        if method.params_required:
-            raise InvalidParams(f"{method.name}: params are missing")
-        return method.params()
+        try:
+            return method.params()
+        except TypeError:  # a member has no default
+            raise InvalidParams(f"{method.name}: params are missing") from None
     try:
         return shape.decode(raw, method.params, revision.id)
     except (ValueError, RecursionError) as error:
@@ -93,9 +94,3 @@ class _ResultType(msgspec.Struct, rename="camel"):
 
 def _asks(raw: msgspec.Raw) -> bool:
     return msgspec.json.decode(raw, type=_ResultType).result_type == "input_required"
-
-
-def lower_first(error: Exception) -> str:
-    """Return what an error says, as part of a sentence."""
-    text = str(error)
-    return text[:1].lower() + text[1:]

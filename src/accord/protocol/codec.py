@@ -25,11 +25,11 @@ from accord.protocol.json_text import (
 from accord.protocol.jsonrpc import (
     FAULT,
     ID_RANGE,
-    INVALID_REQUEST,
     NOTIFICATION,
     PARSE_ERROR,
     REQUEST,
     RESULT,
+    VERSION_2_0,
     Batch,
     ErrorBody,
     Frame,
@@ -135,8 +135,6 @@ class Codec:
             raise MalformedMessage(
                 f"message of {size} bytes exceeds the limit of {self.limits.message_bytes} bytes "
                 "(message_bytes)",
-                code=INVALID_REQUEST,
-                requirement="jsonrpc.message.version-2-0",
                 id=id,
                 kind=kind,
             )
@@ -157,35 +155,25 @@ class Codec:
 
     def _second_look(self, data: bytes) -> Frame | Batch:
         try:
-            self._refuse_long_batch(data)
-            value = parse(data)
-            if isinstance(value, list):
-                return self._batch(data, len(value))
-            return _examine(value, data)
+            if data.lstrip().startswith(b"["):
+                return self._batch(data)
+            return _examine(parse(data), data)
         except RecursionError:
-            raise _refusal("message nests too deep to be read", code=INVALID_REQUEST) from None
+            raise MalformedMessage("message nests too deep to be read") from None
 
-    def _refuse_long_batch(self, data: bytes) -> None:
-        """Refuse a batch of too many messages before it is decoded."""
-        if not data.lstrip().startswith(b"["):
-            return
+    def _batch(self, data: bytes) -> Batch:
         try:
-            length = len(_ELEMENTS(data))
-        except ValueError:  # parsing reports the fault
-            return
-        if length > self.limits.batch_length:
-            raise _refusal(
-                f"batch of {length} messages exceeds the limit of {self.limits.batch_length} "
-                "(batch_length)",
-                code=INVALID_REQUEST,
-            )
-
-    def _batch(self, data: bytes, length: int) -> Batch:
-        if length == 0:
+            elements = _ELEMENTS(data)
+        except ValueError:
+            elements = []  # parsing reports the fault
+        if len(elements) > self.limits.batch_length:
             raise MalformedMessage(
-                "batch is empty", code=INVALID_REQUEST, requirement="jsonrpc.batch.send-optional"
+                f"batch of {len(elements)} messages exceeds the limit of "
+                f"{self.limits.batch_length} (batch_length)"
             )
-        return Batch([(self._element(bytes(raw)), raw) for raw in _ELEMENTS(data)])
+        if not parse(data):
+            raise MalformedMessage("batch is empty", requirement="jsonrpc.batch.send-optional")
+        return Batch([(self._element(bytes(raw)), raw) for raw in elements])
 
     def _element(self, data: bytes) -> Frame | MalformedMessage:
         try:
@@ -264,17 +252,13 @@ def _encode_id(id: RequestId | None) -> bytes:
     return b"%d" % id if id.__class__ is int else _encode(id)
 
 
-def _refusal(message: str, *, code: int) -> MalformedMessage:
-    return MalformedMessage(message, code=code, requirement="jsonrpc.message.version-2-0")
-
-
 def _beyond(data: bytes, message: str) -> MalformedMessage:
     """Refuse a message for a limit; one that its brackets show not to be JSON, for that."""
     left_open = balance(data)
     if left_open == 0:
-        return _refusal(message, code=INVALID_REQUEST)
+        return MalformedMessage(message)
     wrong = "not closed" if left_open > 0 else "closed, but not opened"
-    return _refusal(f"not JSON: {abs(left_open)} brackets are {wrong}", code=PARSE_ERROR)
+    return MalformedMessage(f"not JSON: {abs(left_open)} brackets are {wrong}", code=PARSE_ERROR)
 
 
 def parse(data: bytes) -> Any:
@@ -289,9 +273,9 @@ def parse(data: bytes) -> Any:
         text = data.decode()
     stripped = text.strip(_WHITESPACE)
     if not stripped:
-        raise _refusal("empty message", code=PARSE_ERROR)
+        raise MalformedMessage("empty message", code=PARSE_ERROR)
     if stripped.startswith("\ufeff"):
-        raise _refusal("not JSON at byte 0: a byte order mark", code=PARSE_ERROR)
+        raise MalformedMessage("not JSON at byte 0: a byte order mark", code=PARSE_ERROR)
     import json  # takes 2 ms, and only invalid JSON gets here
 
     try:
@@ -301,12 +285,12 @@ def parse(data: bytes) -> Any:
         # Python counts characters; the sender counts bytes.
         offset = len(text[: error.pos].encode())
         cut = " (message ends too early)" if error.pos >= len(text.rstrip(_WHITESPACE)) else ""
-        raise _refusal(
+        raise MalformedMessage(
             f"not JSON at byte {offset}: {error.msg.lower()}{cut}", code=PARSE_ERROR
         ) from None
     except UnicodeEncodeError as error:
         surrogate = f"U+{ord(error.object[error.start]):04X}"
-        raise _refusal(
+        raise MalformedMessage(
             f"not JSON: lone surrogate {surrogate} in a string", code=PARSE_ERROR
         ) from None
     return value
@@ -322,7 +306,9 @@ def _integer(digits: str) -> float:
 def _refuse(text: str, name: str) -> None:
     outside = (each for each in _CONSTANT.finditer(text) if each[1])
     offset = len(text[: next(outside).start()].encode())
-    raise _refusal(f"not JSON at byte {offset}: {name} is not a JSON value", code=PARSE_ERROR)
+    raise MalformedMessage(
+        f"not JSON at byte {offset}: {name} is not a JSON value", code=PARSE_ERROR
+    )
 
 
 def _without_repetition(frame: Frame, data: bytes) -> Frame:
@@ -357,33 +343,25 @@ def _refuse_repetition(data: bytes, body: bytes, id: RequestId | None, kind: Kin
     except (ValueError, RecursionError) as error:
         why = str(error)
     if why:
-        raise MalformedMessage(
-            why,
-            code=INVALID_REQUEST,
-            requirement="jsonrpc.message.version-2-0",
-            id=None if name == "id" else id,
-            kind=kind,
-        )
+        raise MalformedMessage(why, id=None if name == "id" else id, kind=kind)
 
 
 def _examine(value: object, data: bytes) -> Frame:
     """Make a frame of parsed JSON and its text, or say which member keeps it from being one."""
     if not isinstance(value, dict):
-        raise _refusal(f"message is {_name(value)}, expected an object", code=INVALID_REQUEST)
+        raise MalformedMessage(f"message is {_name(value)}, expected an object")
     id = _readable_id(value.get("id"))
     kind = _kind(value)
     _refuse_repetition(data, b"", id, kind)
 
     def refuse(requirement: str, message: str) -> MalformedMessage:
-        return MalformedMessage(
-            message, code=INVALID_REQUEST, requirement=requirement, id=id, kind=kind
-        )
+        return MalformedMessage(message, requirement=requirement, id=id, kind=kind)
 
     if value.get("jsonrpc") != "2.0":
         got = _name(value["jsonrpc"]) if "jsonrpc" in value else "missing"
-        raise refuse("jsonrpc.message.version-2-0", f'member jsonrpc is {got}, expected "2.0"')
+        raise refuse(VERSION_2_0, f'member jsonrpc is {got}, expected "2.0"')
     if "method" in value and ("result" in value or "error" in value):
-        raise refuse("jsonrpc.message.version-2-0", "message is a request and a response at once")
+        raise refuse(VERSION_2_0, "message is a request and a response at once")
     if kind is None:
         if "id" in value and "params" not in value:
             raise refuse(

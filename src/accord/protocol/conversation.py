@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
-from accord.protocol.capabilities import capability_paths
 from accord.protocol.exchange import (
     META_CAPABILITIES,
     META_SUBSCRIPTION,
@@ -44,10 +43,8 @@ from accord.protocol.exchange import (
 )
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, ErrorBody, Frame, Kind
 from accord.protocol.methods import METHODS
-from accord.protocol.monitor_memory import Memory
-from accord.protocol.party import Bounded, PartyState, UsedIds
-from accord.protocol.revision import Phase, Revision
-from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
+from accord.protocol.party import Bounded, Memory, PartyState, UsedIds, capability_paths
+from accord.protocol.revisions import BEFORE_HANDSHAKE, Phase, Revision, find_revision
 from accord.protocol.rules._rule import Index, Rule, breaches, enforced_rules
 from accord.protocol.violation import CLIENT, OTHER, SERVER, Party, Violation
 from accord.types._base import JsonObject, RequestId
@@ -111,12 +108,8 @@ class Conversation:
 
     def revision_for(self, meta: JsonObject) -> Revision:
         """Return the revision that a request names in `_meta`; without one, the current."""
-        named = meta.get(META_VERSION)
-        if isinstance(named, str) and not self._is_fixed:
-            row = REVISIONS.get(named)
-            if row is not None and not row.handshake:
-                return row
-        return self.current
+        row = None if self._is_fixed else find_revision(meta.get(META_VERSION))
+        return self.current if row is None or row.handshake else row
 
     # -- finding what a message is about
 
@@ -214,8 +207,7 @@ class Conversation:
         revision = self.revision_for(meta)
         if name == "initialize" and self.phase is not Phase.OPENING and not self._is_fixed:
             # A further opening is judged by the revision it asks for, before it is answered.
-            named = member(body, "protocolVersion")
-            asked = REVISIONS.get(named) if isinstance(named, str) else None
+            asked = find_revision(member(body, "protocolVersion"))
             revision = asked if asked is not None and asked.handshake else revision
         token = meta.get("progressToken")
         is_token = isinstance(token, int | str) and not isinstance(token, bool)
@@ -422,8 +414,7 @@ class Conversation:
             server = self.parties[SERVER]
             server.capabilities = capability_paths(member(step.body, "capabilities"))
             server.info = member(step.body, "serverInfo")
-            named = member(step.body, "protocolVersion")
-            chosen = REVISIONS.get(named) if isinstance(named, str) else None
+            chosen = find_revision(member(step.body, "protocolVersion"))
             if chosen is not None and chosen.handshake and not self._is_fixed:
                 self.assume(chosen)
         elif phase is Phase.READY and step.kind == FAULT:

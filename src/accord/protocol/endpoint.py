@@ -19,27 +19,23 @@ from accord.errors import (
     RemoteProtocolError,
     RequestError,
     UnsupportedRevision,
+    lower_first,
 )
 from accord.protocol import codec, shape
-from accord.protocol.bodies import (
-    BY_NAME,
-    READERS,
-    decode_params,
-    decode_result,
-    lower_first,
-    second_reading,
-)
+from accord.protocol.bodies import BY_NAME, READERS, decode_params, decode_result, second_reading
 from accord.protocol.conversation import Conversation
-from accord.protocol.events import (
+from accord.protocol.exchange import (
+    META_CAPABILITIES,
+    META_VERSION,
     BatchReply,
     Event,
+    Exchange,
     FaultReceived,
     NotificationReceived,
     Refused,
     RequestReceived,
     ResultReceived,
 )
-from accord.protocol.exchange import META_CAPABILITIES, META_VERSION, Exchange
 from accord.protocol.jsonrpc import (
     FAULT,
     NOTIFICATION,
@@ -51,13 +47,12 @@ from accord.protocol.jsonrpc import (
     MalformedMessage,
     id_to_answer,
 )
-from accord.protocol.revision import Revision
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import REVISIONS, Revision, find_revision
 from accord.protocol.violation import OTHER, SERVER, Party, Violation
 from accord.types._base import JsonObject, RequestId, RevisionId
 
 if TYPE_CHECKING:
-    from accord.protocol.peer import Peer
+    from accord.protocol.party import Peer
 
 _NOT_FOUND: Final = -32002
 _encode: Final = msgspec.json.Encoder().encode
@@ -248,7 +243,7 @@ class Endpoint:
 
     def _row(self, named: Any) -> Revision | None:
         """Find the revision of a request that stands on its own."""
-        row = REVISIONS.get(named) if isinstance(named, str) else None
+        row = find_revision(named)
         return None if row is None or row.handshake or row.id not in self.revisions else row
 
     def _refuse_revision(self, named: Any) -> RequestError:

@@ -23,6 +23,9 @@ NOTIFICATION: Final = "notification"
 RESULT: Final = "result"
 FAULT: Final = "fault"
 
+VERSION_2_0: Final = "jsonrpc.message.version-2-0"
+"""The requirement on all messages, broken where no other is."""
+
 # Integers beyond 64 bits are legal JSON, but no peer of ours could echo them reliably.
 ID_RANGE: Final = range(-(2**63), 2**63)
 _Integer: TypeAlias = Annotated[int, msgspec.Meta(ge=ID_RANGE[0], le=ID_RANGE[-1])]
@@ -76,8 +79,8 @@ class MalformedMessage(RemoteProtocolError):
         self,
         message: str,
         *,
-        code: int,
-        requirement: str,
+        code: int = INVALID_REQUEST,
+        requirement: str = VERSION_2_0,
         id: RequestId | None = None,
         kind: Kind | None = None,
     ) -> None:

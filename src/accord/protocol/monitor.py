@@ -12,10 +12,17 @@ from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.codec import Codec, Limits, parse
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import META_VERSION, Step, meta_of
-from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, Batch, Frame, MalformedMessage
-from accord.protocol.monitor_memory import Memory
-from accord.protocol.revision import Revision
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.jsonrpc import (
+    FAULT,
+    NOTIFICATION,
+    REQUEST,
+    VERSION_2_0,
+    Batch,
+    Frame,
+    MalformedMessage,
+)
+from accord.protocol.party import Memory
+from accord.protocol.revisions import REVISIONS, Revision, find_revision
 from accord.protocol.rules import Index, Rule, complete
 from accord.protocol.verdict import (
     SUPERSEDED_BY,
@@ -35,7 +42,6 @@ from accord.types._base import RequestId, RevisionId
 # An opening is three messages; more of them without a revision are judged by the default one.
 _HELD_BACK: Final = 64
 _NO_RULES: Final = Index(())
-_VERSION_2_0: Final = "jsonrpc.message.version-2-0"
 
 
 class Monitor:
@@ -129,14 +135,14 @@ class Monitor:
             params, result = message.get("params"), message.get("result")
             meta = meta_of(params)
             if META_VERSION in meta:
-                named = _row(meta[META_VERSION])
+                named = find_revision(meta[META_VERSION])
                 if named is not None and not named.handshake and self._opening is None:
                     return named
             elif message.get("method") == "initialize" and isinstance(params, dict):
-                self._asked_for = _row(params.get("protocolVersion"))
+                self._asked_for = find_revision(params.get("protocolVersion"))
                 self._opening = message.get("id")
             elif record.sender == "server" and isinstance(result, dict):
-                chosen = _row(result.get("protocolVersion"))
+                chosen = find_revision(result.get("protocolVersion"))
                 if chosen is not None and chosen.handshake:
                     return chosen
             elif "error" in message and message.get("id") == self._opening:
@@ -206,7 +212,7 @@ class Monitor:
         for id in (requirement, *row.replaced_by):
             if self._rows[id].holds_in(self.conversation.current.id):
                 return id
-        return _VERSION_2_0
+        return VERSION_2_0
 
     def _step(self, record: Record, frame: Frame, *, in_batch: bool) -> list[Violation]:
         answered: object = (OTHER[record.sender], frame.id)
@@ -225,7 +231,7 @@ class Monitor:
             self.conversation.apply(step, index=_NO_RULES)
             self._unreadable[record.sender] += 1
             why = "sends a number too large to be read"
-            found = [Violation(_VERSION_2_0, record.sender, why)]
+            found = [Violation(VERSION_2_0, record.sender, why)]
         self._last_kind[record.sender] = step.kind
         return self._report(record, _most_specific(found))
 
@@ -362,7 +368,7 @@ _STDIO_TEXT: Final[dict[Party, str]] = {"server": "server.stdout", "client": "cl
 
 JUDGED_HERE: Final = frozenset(
     {
-        _VERSION_2_0,
+        VERSION_2_0,
         "jsonrpc.batch.removed",
         "jsonrpc.notification.not-answered",
         "jsonrpc.response.client-sends",
@@ -379,10 +385,6 @@ def _read(frame: Frame) -> tuple[Any, bool]:
         return msgspec.json.decode(frame.body), True
     except msgspec.DecodeError:
         return parse(bytes(frame.body)), False
-
-
-def _row(named: object) -> Revision | None:
-    return REVISIONS.get(named) if isinstance(named, str) else None
 
 
 def _most_specific(found: list[Violation]) -> list[Violation]:

@@ -1,18 +1,87 @@
-"""What a conversation keeps of each party, in bounded space: open requests, tokens, used ids."""
+"""What is known of the parties: capabilities, open requests, tokens, used ids, earlier messages.
+
+Capabilities are dotted paths; None stands for those that are still unknown. What is kept is
+bounded.
+"""
 
 from collections import OrderedDict
-from typing import Final, Generic, TypeVar
+from functools import lru_cache
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from accord.protocol.exchange import Exchange
+from accord.protocol.exchange import Exchange, member
+from accord.protocol.revisions import Revision
+from accord.protocol.violation import Party
 from accord.types._base import ProgressToken, RequestId
+from accord.types.lifecycle import Implementation, InitializeParams
+from accord.types.server_features import LoggingLevel
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 # Enough for any real session; a recording that exceeds it is judged on the newest part.
 REMEMBERED: Final = 100_000
+_MODES: Final = ("form", "url")
+
+
+def capability_paths(capabilities: object) -> frozenset[str]:
+    """Flatten capabilities to dotted paths; an object or `true` declares, nothing else does."""
+    if isinstance(capabilities, frozenset):
+        return capabilities
+    if isinstance(capabilities, msgspec.Struct):
+        capabilities = msgspec.to_builtins(capabilities)
+    found: set[str] = set()
+    _collect(capabilities, "", found, 0)
+    return _share(frozenset(found))
+
+
+@lru_cache(maxsize=1024)
+def _share(paths: frozenset[str]) -> frozenset[str]:
+    """Let sessions with the same capabilities share one set: it is most of what a session costs."""
+    return paths
+
+
+def _collect(value: object, prefix: str, found: set[str], depth: int) -> None:
+    # Capabilities nest four deep at most (tasks.requests.tools.call); what lies below is settings.
+    if not isinstance(value, dict) or depth > 4:
+        return
+    for key, inner in value.items():
+        if inner is True or isinstance(inner, dict):
+            path = f"{prefix}{key}"
+            found.add(path)
+            _collect(inner, f"{path}.", found, depth + 1)
+
+
+def elicitation_modes(declared: frozenset[str]) -> frozenset[str]:
+    """Return the modes in which a client can be asked.
+
+    An empty `elicitation` object means form mode alone (elicitation.capability.at-least-one-mode).
+
+    >>> sorted(elicitation_modes(frozenset({"elicitation", "elicitation.url"})))
+    ['url']
+    """
+    if "elicitation" not in declared:
+        return frozenset()
+    named = frozenset(mode for mode in _MODES if f"elicitation.{mode}" in declared)
+    return named or frozenset({"form"})
+
+
+def undeclared_mode(params: object, declared: frozenset[str] | None) -> str | None:
+    """Return the mode of an elicitation if the client declared elicitation, but not this mode."""
+    mode = member(params, "mode")
+    mode = "form" if mode is None else mode  # elicitation.mode.absent-is-form
+    if declared is None or "elicitation" not in declared or mode not in _MODES:
+        return None
+    return None if mode in elicitation_modes(declared) else str(mode)
+
+
+def undeclared_tools(params: object, declared: frozenset[str] | None) -> str | None:
+    """Return the member that offers tools to a client with sampling, but without sampling.tools."""
+    if declared is None or "sampling" not in declared or "sampling.tools" in declared:
+        return None
+    names = ("tools", "toolChoice")
+    return next((name for name in names if member(params, name) is not None), None)
 
 
 class Bounded(OrderedDict[Key, Value], Generic[Key, Value]):
@@ -34,26 +103,23 @@ class UsedIds:
     def __init__(self) -> None:
         self._texts: Bounded[str, None] = Bounded()
         self._scattered: Bounded[int, None] = Bounded()
-        self._low: int | None = None
-        self._high: int | None = None
+        self._counted = range(0)
 
     def __contains__(self, id: RequestId) -> bool:
         if isinstance(id, str):
             return id in self._texts
-        if self._low is not None and self._high is not None and self._low <= id <= self._high:
-            return True
-        return id in self._scattered
+        return id in self._counted or id in self._scattered
 
     def add(self, id: RequestId) -> None:
         """Remember an id."""
         if isinstance(id, str):
             self._texts[id] = None
-        elif self._low is None or self._high is None:
-            self._low = self._high = id
-        elif id == self._high + 1:
-            self._high = id
-        elif id == self._low - 1:
-            self._low = id
+        elif not self._counted:
+            self._counted = range(id, id + 1)
+        elif id == self._counted.stop:
+            self._counted = range(self._counted.start, id + 1)
+        elif id == self._counted.start - 1:
+            self._counted = range(id, self._counted.stop)
         elif id not in self:
             self._scattered[id] = None
 
@@ -96,3 +162,74 @@ class PartyState(msgspec.Struct):
         if self.cancelled is _NONE_CANCELLED:
             self.cancelled = Bounded(_CANCELLED_REMEMBERED)
         self.cancelled[exchange.id] = exchange
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """The client behind a request: what it said of itself, and which log messages it wants.
+
+    One object serves all requests of a session; a further `initialize` or another log level makes a
+    new one, and requests in flight keep theirs. `capabilities` are dotted paths.
+    """
+
+    revision: Revision
+    info: Implementation | None = None
+    capabilities: frozenset[str] = frozenset()
+    log_level: LoggingLevel = "info"
+
+    def with_log_level(self, level: LoggingLevel) -> "Peer":
+        """Return the same peer, which wants log messages from this level on."""
+        return msgspec.structs.replace(self, log_level=level)
+
+
+def peer_from_initialize(
+    params: InitializeParams, revision: Revision, log_level: LoggingLevel
+) -> Peer:
+    """Make the peer that an `initialize` request introduces.
+
+    Args:
+        params: those of the request.
+        revision: the one that the server answers with.
+        log_level: which log messages it gets until it asks for others.
+    """
+    return Peer(revision, params.client_info, capability_paths(params.capabilities), log_level)
+
+
+class KnownTask(msgspec.Struct, kw_only=True):
+    """A task, by its last report: its owner, the request that became it, its questions."""
+
+    owner: Party
+    request: Exchange | None = None
+    status: str | None = None
+    asked: dict[str, Any] = {}
+    answered: set[str] = set()
+
+
+class Round(msgspec.Struct, kw_only=True):
+    """Questions that a request was answered with; `ids` are of the request and its repeats."""
+
+    ids: tuple[RequestId, ...]
+    asked: dict[str, Any]
+
+
+class Memory:
+    """What deep rules need to know of earlier messages."""
+
+    def __init__(self) -> None:
+        self.tools: Bounded[str, dict[str, Any]] = Bounded()
+        self.tool_pages: Bounded[str, frozenset[str]] = Bounded(1_000)
+        """By cursor, the names of the tools on the pages before the one it leads to."""
+        self.cursors: dict[str, Bounded[str, None]] = {}
+        self.subscribed: Bounded[str, None] = Bounded()
+        self.log_level: str | None = None
+        self.tasks: Bounded[tuple[Party, str], KnownTask] = Bounded()
+        """By owner and task id."""
+        self.rounds: Bounded[str, Round] = Bounded()
+        """By the state that was handed out, and by what was requested."""
+        self.acknowledged: Bounded[RequestId, None] = Bounded()
+        """The listen requests under way whose filter the server has confirmed."""
+        self.facts: dict[str, Any] = {}
+        """Scratch space of single rules, by requirement id."""
+
+    def cursors_of(self, method: str) -> Bounded[str, None]:
+        """The cursors a server has given out for a list method."""
+        return self.cursors.setdefault(method, Bounded())

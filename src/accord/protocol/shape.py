@@ -459,19 +459,6 @@ def decode(raw: Buffer, type_: object, revision_id: RevisionId) -> Any:
         return _read_again(raw, type_, revision_id, error)
 
 
-def reader(type_: object, revision_id: RevisionId) -> Callable[[Buffer], Any]:
-    """Return `decode` for one type and revision."""
-    decode_all = _DECODERS[type_]
-
-    def read(raw: Buffer) -> Any:
-        try:
-            return decode_all(raw)
-        except msgspec.ValidationError as error:
-            return _read_again(raw, type_, revision_id, error)
-
-    return read
-
-
 def _read_again(
     raw: Buffer, type_: object, revision: RevisionId, error: msgspec.ValidationError
 ) -> Any:

@@ -417,7 +417,7 @@ def _expand_variable(operator: _Operator, variable: _Variable, value: Value) -> 
     name = variable.name
     if isinstance(value, str):
         text = _encode(value[: variable.longest], keeps_reserved=keeps)
-        return _name_value(operator, name, text) if operator.named else text
+        return _name_value(operator, name, text)
     if variable.longest is not None:
         raise ValueError(f"variable {name!r} has a maximum length and takes one text only")
     if isinstance(value, Mapping):
@@ -434,14 +434,14 @@ def _expand_variable(operator: _Operator, variable: _Variable, value: Value) -> 
     else:
         texts = [_encode(text, keeps_reserved=keeps) for text in value]
         if variable.exploded:
-            return operator.separator.join(
-                _name_value(operator, name, text) if operator.named else text for text in texts
-            )
+            return operator.separator.join(_name_value(operator, name, text) for text in texts)
         joined = ",".join(texts)
-    return _name_value(operator, name, joined) if operator.named else joined
+    return _name_value(operator, name, joined)
 
 
 def _name_value(operator: _Operator, name: str, text: str) -> str:
+    if not operator.named:
+        return text
     return f"{name}={text}" if text else name + operator.if_empty
 
 

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from math import inf
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
 
 from accord.errors import (
     AccordError,
@@ -21,19 +21,18 @@ from accord.errors import (
     RequestError,
 )
 from accord.protocol.endpoint import Endpoint
-from accord.protocol.events import (
+from accord.protocol.exchange import (
     Event,
+    Exchange,
     FaultReceived,
     NotificationReceived,
     Refused,
     RequestReceived,
     ResultReceived,
 )
-from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import MalformedMessage
 from accord.runtime import forks
-from accord.runtime.replies import Pending, explain_size, is_pressed, is_writable
-from accord.runtime.tasks import start
+from accord.runtime.tasks import Pending, explain_size, is_pressed, is_writable, start
 from accord.runtime.watchdog import Watchdog
 from accord.types import CancelledParams, ProgressParams
 
@@ -54,9 +53,7 @@ _TICK: Final = 0.001
 class Handlers(Protocol):
     """What a party does with the messages it receives."""
 
-    def request(
-        self, exchange: Exchange, params: object, dispatcher: "Dispatcher"
-    ) -> Any | Coroutine[Any, Any, Any]:
+    def request(self, exchange: Exchange, params: object, dispatcher: "Dispatcher") -> object:
         """Return the result, or a coroutine for it. A RequestError becomes an error reply."""
 
     def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
@@ -94,7 +91,7 @@ class Origin(Protocol):
 class _NoHandlers:
     """The handlers of a conversation that is over."""
 
-    def request(self, exchange: Exchange, params: object, dispatcher: "Dispatcher") -> Any:
+    def request(self, exchange: Exchange, params: object, dispatcher: "Dispatcher") -> NoReturn:
         raise _OVER
 
     def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
@@ -126,7 +123,7 @@ class Dispatcher:
     # How many reasons there are for which no answer can come at present.
     pauses = 0
     closed: AccordError | None = None
-    _background: dict[asyncio.Task[Any], None] | None = None
+    _background: dict[asyncio.Task[object], None] | None = None
     _timer: asyncio.TimerHandle | None = None
 
     def __init__(
@@ -174,7 +171,7 @@ class Dispatcher:
                 self._handle_other(event, origin)
         return events
 
-    def _serve(self, exchange: Exchange, params: Any) -> None:
+    def _serve(self, exchange: Exchange, params: object) -> None:
         if len(self.running) >= self.in_flight and exchange.name != "ping":
             busy = InternalError(f"busy: {self.in_flight} requests are under way (in_flight)")
             return self._fail(exchange, busy)
@@ -194,7 +191,7 @@ class Dispatcher:
             self._respond(exchange, outcome)
         return None
 
-    async def _run(self, exchange: Exchange, work: Coroutine[Any, Any, Any]) -> None:
+    async def _run(self, exchange: Exchange, work: Coroutine[object, None, object]) -> None:
         try:
             self._respond(exchange, await work)
         except (asyncio.CancelledError, GeneratorExit) as error:
@@ -268,7 +265,7 @@ class Dispatcher:
         if reply is not None and self.closed is None:
             self.write(reply, exchange)
 
-    def _handle_other(self, event: Any, origin: "Origin | None") -> None:
+    def _handle_other(self, event: Event, origin: "Origin | None") -> None:
         if isinstance(event, ResultReceived):
             self._settle(event.exchange, event.result, None)
         elif isinstance(event, FaultReceived):
@@ -283,7 +280,7 @@ class Dispatcher:
                 else:
                     origin.reject(event.reply)
             self.handlers.breach(event)
-        else:
+        elif isinstance(event, NotificationReceived):
             self._handle_notification(event)
 
     def _handle_notification(self, event: NotificationReceived) -> None:
@@ -315,14 +312,14 @@ class Dispatcher:
             return
         self._keep(self._loop.create_task(outcome))
 
-    def _keep(self, task: asyncio.Task[Any]) -> None:
+    def _keep(self, task: asyncio.Task[object]) -> None:
         """Hold on to a task until it is done."""
         if self._background is None:
             self._background = {}
         self._background[task] = None
         task.add_done_callback(self._background_done)
 
-    def _background_done(self, task: asyncio.Task[Any]) -> None:
+    def _background_done(self, task: asyncio.Task[object]) -> None:
         if self._background is not None:
             self._background.pop(task, None)
         if not task.cancelled() and task.exception() is not None:

@@ -12,9 +12,8 @@ import msgspec
 from accord.bindings.headers import NO_FACTS, RequestFacts
 from accord.errors import ElicitationRefused, LocalProtocolError, MissingCapability
 from accord.principal import Principal
-from accord.protocol.capabilities import elicitation_modes
 from accord.protocol.exchange import Exchange
-from accord.protocol.peer import Peer
+from accord.protocol.party import Peer, elicitation_modes
 from accord.protocol.shape import narrow
 from accord.server.schema.choices import Choices
 from accord.server.schema.forms import form_of

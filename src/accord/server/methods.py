@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.errors import InternalError, InvalidParams, ResourceNotFound, ToolError
 from accord.protocol.exchange import Exchange
-from accord.protocol.peer import peer_from_initialize
+from accord.protocol.party import peer_from_initialize
 from accord.protocol.revisions import negotiate
 from accord.server import completion, prompts, resources
 from accord.server.context import current

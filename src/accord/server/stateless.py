@@ -6,8 +6,7 @@ of the same revision may use it. Everything that handlers can see of a session i
 
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.protocol.capabilities import capability_paths
-from accord.protocol.peer import Peer
+from accord.protocol.party import Peer, capability_paths
 from accord.protocol.revisions import REVISIONS
 from accord.runtime.dispatcher import Write
 from accord.server.session import Session

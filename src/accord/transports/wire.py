@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeAlias
 from accord.bindings.lines import LineTooLong
 from accord.errors import AccordError
 from accord.protocol.exchange import Exchange
-from accord.protocol.revision import Revision
+from accord.protocol.revisions import Revision
 from accord.types._base import RequestId
 
 Receive: TypeAlias = Callable[[bytes], None]

@@ -1,13 +1,38 @@
-"""What every message type is made of: the struct base, JSON aliases, revision ids and lifetimes.
+"""What every message type is made of: revision ids, lifetimes, base structs, common messages.
 
 A field, a struct or a method lives from one revision to another, both ends included. Lifetimes
 are written once, on the newest superset of each type; the shapes of older revisions are derived
-from them (`accord.protocol.shape`).
+from them (`accord.protocol.shape`). Common are the messages that no single feature owns: pages,
+progress, cancellation. The JSON-RPC envelope around them is not described here.
 """
 
 from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
+
+__all__ = [
+    "REVISION_IDS",
+    "CacheScope",
+    "CacheableResult",
+    "CancelledParams",
+    "Cursor",
+    "EmptyParams",
+    "EmptyResult",
+    "InputResponses",
+    "JsonObject",
+    "Lifetime",
+    "PageParams",
+    "PageResult",
+    "Params",
+    "ProgressParams",
+    "ProgressToken",
+    "RequestId",
+    "Result",
+    "RetryParams",
+    "RevisionId",
+    "Role",
+    "TaskMetadata",
+]
 
 RevisionId: TypeAlias = Literal[
     "2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"
@@ -52,6 +77,11 @@ def since(revision: RevisionId) -> Lifetime:
 def until(revision: RevisionId) -> Lifetime:
     """Exists up to and including this revision."""
     return Lifetime(until=revision)
+
+
+def only(revision: RevisionId) -> Lifetime:
+    """Exists in this revision alone."""
+    return Lifetime(revision, revision)
 
 
 class Required(msgspec.Struct, frozen=True):
@@ -127,3 +157,88 @@ class QuestionBody(Struct, kw_only=True):
     meta: Annotated[JsonObject | None, until("2025-11-25")] = msgspec.field(
         name="_meta", default=None
     )
+
+
+InputResponses: TypeAlias = dict[str, msgspec.Raw]
+"""Answers by the key of their question; only the asker knows which result type each one has."""
+
+CacheScope: TypeAlias = Literal["public", "private"]
+
+
+class Params(Struct, kw_only=True):
+    """Base of the params of requests and notifications."""
+
+    # 2026-07-28 demands it on requests; the endpoint fills it in.
+    meta: JsonObject | None = msgspec.field(name="_meta", default=None)
+
+
+class EmptyParams(Params):
+    """Params of messages that say all by their method."""
+
+
+class PageParams(Params):
+    """Ask for one page of a list."""
+
+    cursor: Cursor | None = None
+
+
+class RetryParams(Params, kw_only=True):
+    """Base of the params of requests that may be repeated with answers to questions."""
+
+    input_responses: Annotated[InputResponses | None, since("2026-07-28")] = None
+    request_state: Annotated[str | None, since("2026-07-28")] = None
+
+
+@only("2025-11-25")
+class TaskMetadata(Struct):
+    """Ask for a request to be run as a task, kept for `ttl` milliseconds."""
+
+    ttl: int | None = None
+
+
+class Result(Struct, kw_only=True):
+    """Base of all results of a server."""
+
+    meta: JsonObject | None = msgspec.field(name="_meta", default=None)
+    result_type: Annotated[
+        str | None, since("2026-07-28"), must_send(since="2026-07-28", stamp="complete")
+    ] = None
+
+
+class EmptyResult(Result):
+    """The result of requests that only acknowledge."""
+
+
+class CacheableResult(Result, kw_only=True):
+    """Base of results that say how long they may be kept, and for which callers."""
+
+    ttl_ms: Annotated[int | None, since("2026-07-28"), must_send(since="2026-07-28", stamp=0)] = (
+        None
+    )
+    cache_scope: Annotated[
+        CacheScope | None, since("2026-07-28"), must_send(since="2026-07-28", stamp="private")
+    ] = None
+
+
+class PageResult(CacheableResult, kw_only=True):
+    """Base of results that hold one page of a list."""
+
+    next_cursor: Cursor | None = None
+
+
+class ProgressParams(Params):
+    """Tell how far a request has come."""
+
+    progress_token: ProgressToken
+    progress: int | float
+    total: int | float | None = None
+    message: Annotated[str | None, since("2025-03-26")] = None
+
+
+class CancelledParams(Params):
+    """Tell that the answer to a request is no longer wanted."""
+
+    request_id: Annotated[
+        RequestId | None, must_send(until="2025-06-18"), must_send(since="2026-07-28")
+    ] = None
+    reason: str | None = None

@@ -5,18 +5,21 @@ from typing import Annotated
 import msgspec
 
 from accord.types._base import (
+    CacheableResult,
     JsonObject,
+    Params,
     ProgressToken,
     RequestId,
+    Result,
     Struct,
     must_send,
+    only,
     since,
     until,
     was,
 )
 from accord.types.content import Icon
-from accord.types.logging import LoggingLevel
-from accord.types.messages import CacheableResult, Params, Result
+from accord.types.server_features import LoggingLevel
 
 __all__ = [
     "ClientCapabilities",
@@ -116,8 +119,7 @@ class ServerTaskRequests(Struct):
     tools: ToolTasks | None = None
 
 
-@since("2025-11-25")
-@until("2025-11-25")
+@only("2025-11-25")
 class ClientTasksCapability(Struct):
     """The client can run requests as tasks."""
 
@@ -126,8 +128,7 @@ class ClientTasksCapability(Struct):
     requests: ClientTaskRequests | None = None
 
 
-@since("2025-11-25")
-@until("2025-11-25")
+@only("2025-11-25")
 class ServerTasksCapability(Struct):
     """The server can run requests as tasks."""
 

@@ -8,9 +8,19 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
-from accord.types._base import Cursor, JsonObject, Struct, must_send, since, until
-from accord.types.messages import InputResponses, Params, Result
-from accord.types.rounds import InputRequests
+from accord.types._base import (
+    Cursor,
+    InputResponses,
+    JsonObject,
+    Params,
+    Result,
+    Struct,
+    must_send,
+    only,
+    since,
+    until,
+)
+from accord.types.client_features import InputRequests
 
 __all__ = [
     "CancelTaskParams",
@@ -65,29 +75,23 @@ class TaskOutcome(TaskFields, kw_only=True):
     meta: JsonObject | None = msgspec.field(name="_meta", default=None)
 
 
-@since("2025-11-25")
-@until("2025-11-25")
+@only("2025-11-25")
 class Task(TaskFields):
     """A task, inside another message."""
 
 
-@since("2025-11-25")
-@until("2025-11-25")
+@only("2025-11-25")
 class CreateTaskResult(Result):
     """Answer a request with the task that it became."""
 
     task: Task
 
 
-def _task() -> str:
-    return "task"
-
-
 @since("2026-07-28")
 class TaskHandle(TaskFields, kw_only=True):
     """Answer a request with the task that it became, in the words of the extension."""
 
-    result_type: str = msgspec.field(default_factory=_task)
+    result_type: str = msgspec.field(default_factory=lambda: "task")
     meta: JsonObject | None = msgspec.field(name="_meta", default=None)
 
 
@@ -107,8 +111,7 @@ class GetTaskResult(TaskOutcome, kw_only=True):
     ] = None
 
 
-@since("2025-11-25")
-@until("2025-11-25")
+@only("2025-11-25")
 class TaskResultParams(Params):
     """Wait for the result of a task; the answer is the result of the original request."""
 
@@ -122,16 +125,14 @@ class CancelTaskParams(Params):
     task_id: str
 
 
-@since("2025-11-25")
-@until("2025-11-25")
+@only("2025-11-25")
 class CancelTaskResult(TaskFields, kw_only=True):
     """Tell the cancelled task. The extension acknowledges with an empty result instead."""
 
     meta: JsonObject | None = msgspec.field(name="_meta", default=None)
 
 
-@since("2025-11-25")
-@until("2025-11-25")
+@only("2025-11-25")
 class ListTasksResult(Result):
     """One page of tasks."""
 
@@ -139,8 +140,7 @@ class ListTasksResult(Result):
     next_cursor: Cursor | None = None
 
 
-@since("2025-11-25")
-@until("2025-11-25")
+@only("2025-11-25")
 class TaskStatusParams(TaskFields, kw_only=True):
     """Tell that a task changed."""
 
@@ -160,8 +160,7 @@ class TaskParams(TaskOutcome):
     """Tell that a task changed, with all that is known of it."""
 
 
-@since("2025-11-25")
-@until("2025-11-25")
+@only("2025-11-25")
 class RelatedTask(Struct):
     """The value of `io.modelcontextprotocol/related-task` in `_meta`."""
 

@@ -34,7 +34,7 @@ from accord.types._base import ALWAYS, Lifetime, RevisionId
 if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
     from accord.protocol.exchange import Step
-    from accord.protocol.revision import Revision
+    from accord.protocol.revisions import Revision
 
 EITHER: Final[tuple[Party, ...]] = (CLIENT, SERVER)
 KINDS: Final[tuple[Kind, ...]] = (REQUEST, NOTIFICATION, RESULT, FAULT)

@@ -13,9 +13,8 @@ from weakref import WeakKeyDictionary
 import msgspec
 
 from accord.errors import RegistrationError
-from accord.json_schema.inlining import inline
 from accord.json_schema.mismatch import Mismatch
-from accord.json_schema.reader import resolve
+from accord.json_schema.reader import inline, resolve
 from accord.server.schema.choices import restore_order
 from accord.types import JsonObject
 

@@ -16,8 +16,8 @@ import msgspec
 from msgspec import UNSET
 
 from accord.errors import AccordError, RegistrationError
-from accord.json_schema.inlining import inline
 from accord.json_schema.mismatch import Mismatch, explain, path_text
+from accord.json_schema.reader import inline
 from accord.server.media import Audio, Image, encode_base64
 from accord.server.schema.annotations import (
     ANYTHING,

@@ -15,9 +15,8 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from accord.errors import RegistrationError, ToolError
-from accord.json_schema.inlining import inline
 from accord.json_schema.mismatch import Mismatch, explain, path_text
-from accord.json_schema.reader import admits
+from accord.json_schema.reader import admits, inline
 from accord.server.schema import docstrings
 from accord.server.schema.annotations import callable_name
 from accord.server.schema.conversion import Collector, convert, dec_hook, encode, json_default

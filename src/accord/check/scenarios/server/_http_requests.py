@@ -8,8 +8,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from accord.bindings.challenge import AuthChallenge
-from accord.bindings.quoting import quote_url
+from accord.bindings.http_responses import AuthChallenge, quote_url
 from accord.check.probing.exchange import RawResponse, exchange, post_message
 from accord.check.probing.raw_connection import CLIENT_INFO, RawConnection, next_id
 from accord.errors import AccordError

@@ -5,7 +5,7 @@ from typing import Final
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import REQUEST, RESULT
-from accord.protocol.monitor_memory import Memory
+from accord.protocol.party import Memory
 from accord.protocol.rules.body.rounds import learn_rounds
 from accord.protocol.rules.body.subscriptions import learn_subscriptions
 from accord.protocol.rules.body.tasks import learn_tasks

@@ -7,7 +7,7 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN
-from accord.protocol.revision import Phase
+from accord.protocol.revisions import Phase
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.body.learning import VERSIONS
 from accord.protocol.rules.body.meta import SERVER_INFO, implementations

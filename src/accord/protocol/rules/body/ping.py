@@ -6,7 +6,7 @@ from typing import Final
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import FAULT, REQUEST, RESULT
-from accord.protocol.revision import Phase
+from accord.protocol.revisions import Phase
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.values import describe
 

@@ -14,7 +14,7 @@ import msgspec
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.monitor_memory import Memory, Round
+from accord.protocol.party import Memory, Round
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.shapes import Within, judge_member
 from accord.protocol.rules.values import Finding, as_object, combine, quote, request_params

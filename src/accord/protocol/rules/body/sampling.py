@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final, get_args
 
-from accord.protocol.capabilities import undeclared_tools
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import REQUEST, RESULT
+from accord.protocol.party import undeclared_tools
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.body.content import judge_block
 from accord.protocol.rules.body.rounds import (

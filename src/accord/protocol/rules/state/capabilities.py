@@ -2,7 +2,6 @@
 
 from typing import TYPE_CHECKING, Final
 
-from accord.protocol.capabilities import undeclared_mode, undeclared_tools
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import (
     INVALID_PARAMS,
@@ -13,13 +12,14 @@ from accord.protocol.jsonrpc import (
     Kind,
 )
 from accord.protocol.methods import KNOWN, REQUESTS
+from accord.protocol.party import undeclared_mode, undeclared_tools
 from accord.protocol.rules._rule import Declared, Outcome, state
 from accord.protocol.violation import CLIENT, IGNORE, OTHER, SERVER, Party
 from accord.types._base import ALWAYS, Lifetime
 
 if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
-    from accord.protocol.revision import Revision
+    from accord.protocol.revisions import Revision
 
 _HANDSHAKE = Lifetime(until="2025-11-25")
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import INVALID_REQUEST, NOTIFICATION, REQUEST
-from accord.protocol.revision import Phase
+from accord.protocol.revisions import Phase
 from accord.protocol.rules._rule import Outcome, state
 from accord.protocol.violation import ACCEPT, CLIENT, IGNORE, SERVER
 from accord.types._base import Lifetime

@@ -11,7 +11,7 @@ from accord.types._base import Lifetime
 
 if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
-    from accord.protocol.revision import Revision
+    from accord.protocol.revisions import Revision
 
 
 def _answers_a_known_method(

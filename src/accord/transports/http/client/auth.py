@@ -13,8 +13,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
-from accord.bindings.quoting import quote_text
+from accord.bindings.http_responses import (
+    AuthChallenge,
+    bearer_challenge,
+    parse_challenges,
+    quote_text,
+)
 from accord.errors import AccordError, AuthError, FlowFailed, Forbidden, Unauthorized
 from accord.transports.http.client.sender import NotSent, SenderResponse
 

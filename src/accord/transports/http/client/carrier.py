@@ -17,9 +17,9 @@ from accord.bindings.http_responses import (
     explain,
     parse_response,
     parse_retry_after,
+    quote_url,
     redirect_url,
 )
-from accord.bindings.quoting import quote_url
 from accord.bindings.sse import CONTENT_TYPE
 from accord.errors import (
     AccordError,

@@ -10,7 +10,7 @@ from urllib.parse import quote_plus, urlencode
 
 import msgspec
 
-from accord.bindings.quoting import quote_text, quote_url
+from accord.bindings.http_responses import quote_text, quote_url
 
 Value = TypeVar("Value")
 

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from accord.bindings import http
-from accord.protocol.events import Event, Refused, RequestReceived
+from accord.protocol.exchange import Event, Refused, RequestReceived
 from accord.transports.http.server.bodies import Bodies
 from accord.transports.http.server.exchange import LAST_EVENT, SESSION, HttpExchange
 from accord.transports.http.server.post import PostResponse

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from accord.bindings.http import Form
-from accord.stores.events import EventStore
+from accord.stores import EventStore
 
 FindPrincipal: TypeAlias = Callable[[Mapping[str, Any]], Hashable]
 """Returns the caller of a request from its ASGI scope; None for an anonymous caller."""

@@ -1,9 +1,11 @@
-"""Where the events of resumable streams are kept: the interface, and a store in memory."""
+"""State that may live outside the process: the events of resumable streams."""
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 from itertools import islice
 from typing import Final, Protocol
+
+__all__ = ["EventStore", "MemoryEventStore"]
 
 # Clients come back within seconds, and want the few messages that they missed.
 _SESSION_BYTES: Final = 4 * 1024 * 1024

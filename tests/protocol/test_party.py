@@ -1,0 +1,168 @@
+import tracemalloc
+
+import pytest
+
+from accord import types as t
+from accord.protocol.party import (
+    Bounded,
+    Memory,
+    Peer,
+    UsedIds,
+    capability_paths,
+    elicitation_modes,
+    peer_from_initialize,
+    undeclared_mode,
+    undeclared_tools,
+)
+from accord.protocol.revisions import REVISIONS
+from support.endpoints import HANDSHAKE, opened
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "modes"),
+    [
+        ({}, set()),
+        ({"elicitation": {}}, {"form"}),
+        ({"elicitation": {"form": {}}}, {"form"}),
+        ({"elicitation": {"url": {}}}, {"url"}),
+        ({"elicitation": {"url": {}, "form": {}}}, {"form", "url"}),
+        ({"elicitation": {"voice": {}}}, {"form"}),
+    ],
+)
+def test_an_elicitation_capability_without_a_known_mode_means_form(capabilities, modes):
+    assert elicitation_modes(capability_paths(capabilities)) == modes
+
+
+URL = capability_paths({"elicitation": {"url": {}}})
+FORM = capability_paths({"elicitation": {}})
+
+
+@pytest.mark.parametrize(
+    ("params", "declared", "mode"),
+    [
+        ({}, URL, "form"),
+        (None, URL, "form"),
+        ({"mode": "form"}, URL, "form"),
+        ({"mode": "url"}, FORM, "url"),
+        ({"mode": "url"}, URL, None),
+        ({}, FORM, None),
+        ({}, None, None),
+        ({}, frozenset(), None),
+        ({"mode": "voice"}, FORM, None),
+        ({"mode": ["url"]}, FORM, None),
+    ],
+)
+def test_a_known_mode_that_was_not_declared_is_named(params, declared, mode):
+    assert undeclared_mode(params, declared) == mode
+
+
+PLAIN = capability_paths({"sampling": {}})
+
+
+@pytest.mark.parametrize(
+    ("params", "declared", "member"),
+    [
+        ({"tools": []}, PLAIN, "tools"),
+        ({"toolChoice": {}}, PLAIN, "toolChoice"),
+        ({}, PLAIN, None),
+        ({"tools": []}, capability_paths({"sampling": {"tools": {}}}), None),
+        ({"tools": []}, None, None),
+        ({"tools": []}, frozenset(), None),
+    ],
+)
+def test_the_member_that_offers_undeclared_tools_is_named(params, declared, member):
+    assert undeclared_tools(params, declared) == member
+
+
+LATEST = REVISIONS[HANDSHAKE[-1]]
+
+
+def test_an_initialize_request_makes_the_peer():
+    info = t.Implementation("desk", "1")
+    params = t.InitializeParams(
+        LATEST.id, t.ClientCapabilities(roots=t.RootsCapability(list_changed=True)), info
+    )
+    peer = peer_from_initialize(params, LATEST, "warning")
+    assert peer == Peer(LATEST, info, frozenset({"roots", "roots.listChanged"}), "warning")
+
+
+def test_another_log_level_makes_another_peer():
+    peer = Peer(LATEST)
+    assert peer.with_log_level("error") == Peer(LATEST, log_level="error")
+    assert peer.log_level == "info"
+
+
+def test_every_request_received_has_the_peer_of_its_time():
+    pair = opened(LATEST.id)
+    server = pair.server
+    first, second = Peer(LATEST), Peer(LATEST, log_level="error")
+    exchanges = []
+    for peer in (first, second):
+        server.peer = peer
+        (event,) = server.receive(pair.client.request("ping")[1])
+        exchanges.append(event.exchange)
+    assert exchanges[0].peer is first
+    assert exchanges[1].peer is second
+
+
+def test_a_bounded_dictionary_forgets_its_oldest_entry():
+    kept: Bounded[int, str] = Bounded(2)
+    kept[1], kept[2], kept[1] = "a", "b", "c"
+    assert dict(kept) == {1: "c", 2: "b"}
+    kept[3] = "d"
+    assert dict(kept) == {2: "b", 3: "d"}
+
+
+def test_setdefault_keeps_the_bound_as_well():
+    kept: Bounded[int, str] = Bounded(2)
+    for key in range(5):
+        kept.setdefault(key, "x")
+    assert list(kept) == [3, 4]
+
+
+@pytest.mark.parametrize(
+    ("added", "asked", "known"),
+    [
+        ([], 1, False),
+        ([1], 1, True),
+        ([1], "1", False),
+        (["1"], 1, False),
+        (["a"], "a", True),
+        ([5, 6, 7], 6, True),
+        ([5, 6, 7], 8, False),
+        ([5, 4, 3], 3, True),
+        ([5, 4, 3], 2, False),
+        ([0, 1000, 1001], 1000, True),
+        ([0, 1000, 1001], 500, False),
+        ([1, 3, 2], 3, True),
+        ([1, 3, 3], 3, True),
+        ([2, 2], 2, True),
+    ],
+    ids=str,
+)
+def test_used_ids_are_remembered_by_type_and_value(added, asked, known):
+    used = UsedIds()
+    for id in added:
+        used.add(id)
+    assert (asked in used) is known
+
+
+def test_ids_that_count_take_no_space():
+    used = UsedIds()
+    used.add(0)
+    tracemalloc.start()
+    try:
+        for id in range(1, 200_000):
+            used.add(id)
+        size, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size < 10_000
+    assert 199_999 in used
+
+
+def test_cursors_are_remembered_by_list():
+    memory = Memory()
+    memory.cursors_of("tools/list")["a"] = None
+    assert "a" in memory.cursors_of("tools/list")
+    assert "a" not in memory.cursors_of("prompts/list")
