@@ -10,7 +10,7 @@ from accord.protocol.party import Bounded
 from accord.protocol.rules._rule import Breach, Outcome, check
 from accord.protocol.rules.body.tasks import RELATED, TASK_REQUESTS, TERMINAL
 from accord.protocol.rules.shapes import shapes
-from accord.protocol.rules.state.progress import TASK_TOKENS
+from accord.protocol.rules.state import TASK_TOKENS
 from accord.protocol.rules.values import as_id, as_object, is_number, request_params
 from accord.protocol.violation import CLIENT, OTHER, SERVER, WARN, Party
 from accord.types._base import ProgressToken

@@ -8,7 +8,7 @@ from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.monitor_memory import KnownTask, Memory
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.shapes import Within, shapes
-from accord.protocol.rules.state.progress import TASK_TOKENS
+from accord.protocol.rules.state import TASK_TOKENS
 from accord.protocol.rules.values import (
     META,
     Finding,
