@@ -17,6 +17,7 @@ from accord.protocol.monitor_memory import Memory
 from accord.protocol.revision import Revision
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.rules import Index, Rule, complete
+from accord.protocol.rules.body import learn
 from accord.protocol.verdict import (
     SUPERSEDED_BY,
     Evidence,
@@ -74,7 +75,8 @@ class Monitor:
         self._transports: set[str] = set()
         self.tallies: dict[str, Tally] = {}
         self.messages = 0
-        self.conversation = Conversation(revision=self._given, memory=Memory())
+        self._memory = Memory()
+        self.conversation = Conversation(revision=self._given, memory=self._memory)
 
     @property
     def revision(self) -> RevisionId | None:
@@ -226,6 +228,7 @@ class Monitor:
             self._unreadable[record.sender] += 1
             why = "sends a number too large to be read"
             found = [Violation(_VERSION_2_0, record.sender, why)]
+        learn(step, self.conversation, self._memory)
         self._last_kind[record.sender] = step.kind
         return self._report(record, _most_specific(found))
 

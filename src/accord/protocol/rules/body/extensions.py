@@ -8,12 +8,12 @@ from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.rules._rule import Outcome, check
 from accord.protocol.rules.body.meta import is_label, is_name, split_key
-from accord.protocol.rules.body.rounds import judge_input_request
-from accord.protocol.rules.body.subscriptions import (
+from accord.protocol.rules.body.notifications import (
     LISTEN,
     find_subscription,
     requested_notifications,
 )
+from accord.protocol.rules.body.rounds import judge_input_request
 from accord.protocol.rules.body.tasks import (
     REPORT_KINDS,
     STATUSES,

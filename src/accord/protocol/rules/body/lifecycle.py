@@ -1,19 +1,22 @@
-"""The opening: the content of `initialize`, its answer and a discovery, and their method names."""
+"""The opening: `initialize`, its answer and a discovery, the declared capabilities; and pings."""
 
 import re
+from collections import deque
 from typing import Final
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
-from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
+from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN
 from accord.protocol.revision import Phase
 from accord.protocol.rules._rule import Outcome, check
-from accord.protocol.rules.body.learning import VERSIONS
 from accord.protocol.rules.body.meta import SERVER_INFO, implementations
 from accord.protocol.rules.shapes import BodyShape, shapes
-from accord.protocol.rules.values import as_object, complete_result, describe
+from accord.protocol.rules.values import as_object, combine, complete_result, describe
 from accord.protocol.violation import CLIENT, SERVER
+
+VERSIONS: Final = "lifecycle.version.client-sends-supported"
+"""The name of the fact with the version that was asked for and the one that was answered."""
 
 _DATE: Final = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])")
 _INITIALIZED: Final = "notifications/initialized"
@@ -72,12 +75,12 @@ def version_is_a_date(step: Step, conversation: Conversation) -> Outcome:
     return f"sends the protocolVersion {version[:40]!r}, expected a date of the form YYYY-MM-DD"
 
 
-@check("lifecycle.version.client-sends-supported", by=CLIENT, kind=NOTIFICATION, on=_INITIALIZED)
+@check(VERSIONS, by=CLIENT, kind=NOTIFICATION, on=_INITIALIZED)
 def client_continues_with_its_version(step: Step, conversation: Conversation) -> Outcome:
     return True if _granted_version(conversation) is not None else None
 
 
-@check("lifecycle.version.client-sends-supported", by=CLIENT, kind=REQUEST, on="initialize")
+@check(VERSIONS, by=CLIENT, kind=REQUEST, on="initialize")
 def client_keeps_its_version(step: Step, conversation: Conversation) -> Outcome:
     # A client that gets the version it asked for and then asks for another does not support the
     # first. Once it went on, a later initialize may be of another client on the same connection.
@@ -160,3 +163,118 @@ def discovery_names_the_server(step: Step, conversation: Conversation) -> Outcom
     if complete_result(step) is None:
         return None
     return SERVER_INFO in meta_of(step.body) or f"answers server/discover without {SERVER_INFO}"
+
+
+# -- capabilities: objects with flags
+
+_CAPABILITIES: Final = frozenset(
+    {
+        "completions",
+        "elicitation",
+        "experimental",
+        "extensions",
+        "logging",
+        "prompts",
+        "resources",
+        "roots",
+        "sampling",
+        "tasks",
+        "tools",
+    }
+)
+
+
+@check("lifecycle.capabilities.declared", by=CLIENT, kind=REQUEST, on="initialize")
+@check("lifecycle.capabilities.declared", by=SERVER, kind=RESULT, on="initialize")
+def capabilities_are_objects(step: Step, conversation: Conversation) -> Outcome:
+    capabilities = as_object(step.body).get("capabilities")
+    if not isinstance(capabilities, dict):
+        return None
+    declared = [(name, value) for name, value in capabilities.items() if name in _CAPABILITIES]
+    experimental = as_object(capabilities.get("experimental"))
+    declared += [(f"experimental.{name[:40]}", value) for name, value in experimental.items()]
+    wrong = [
+        f"declares the capability {name} as {describe(value)}, expected an object"
+        for name, value in declared
+        if not isinstance(value, dict)
+    ]
+    return combine([True, *wrong])
+
+
+# -- flags
+
+shapes(
+    {"roots.capability.list-changed": "capabilities.roots.listChanged?: boolean"},
+    by=CLIENT,
+    kind=REQUEST,
+    on="initialize",
+)
+shapes(
+    {"resources.capability.subscribe": "capabilities.resources.subscribe?: boolean"},
+    by=SERVER,
+    kind=RESULT,
+    on="initialize",
+)
+shapes(
+    {
+        "resources.capability.list-changed": "capabilities.resources.listChanged?: boolean",
+        "prompts.capability.list-changed": "capabilities.prompts.listChanged?: boolean",
+        "tools.capability.list-changed": "capabilities.tools.listChanged?: boolean",
+    },
+    by=SERVER,
+    kind=RESULT,
+    on=("initialize", "server/discover"),
+)
+
+
+# -- ping: no parameters, an empty result, and not too often
+
+_PINGS: Final = "ping.periodic"
+
+# A lost connection shows within seconds; more pings than this learn nothing new.
+_MOST_PINGS: Final = 10
+_PING_SECONDS: Final = 1.0
+
+
+@check("ping.request.either-party", kind=REQUEST, on="ping")
+def ping_has_no_parameters(step: Step, conversation: Conversation) -> Outcome:
+    if step.body is not None and not isinstance(step.body, dict):
+        return None
+    extra = sorted((step.body or {}).keys() - {"_meta"})
+    return f"sends ping with the parameter {extra[0][:40]}" if extra else True
+
+
+@check("ping.response.empty", kind=RESULT, on="ping")
+def ping_has_an_empty_result(step: Step, conversation: Conversation) -> Outcome:
+    if not isinstance(step.body, dict):
+        return f"answers ping with {describe(step.body)}, expected an empty object"
+    extra = sorted(step.body.keys() - {"_meta"})
+    return f"answers ping with the member {extra[0][:40]}" if extra else True
+
+
+@check("ping.response.empty", kind=FAULT, on="ping")
+def ping_is_not_answered_with_an_error(step: Step, conversation: Conversation) -> Outcome:
+    # Errors are in order before the opening, for a second ping under one id, and for a whole batch
+    # that is rejected.
+    is_early = conversation.phase in (Phase.OPENING, Phase.NEGOTIATING)
+    exchange = step.exchange
+    if step.error is None or is_early or (exchange and (exchange.duplicates or exchange.cancelled)):
+        return None
+    return f"answers ping with error {step.error.code}"
+
+
+@check(_PINGS, kind=REQUEST, on="ping")
+def pings_are_not_excessive(step: Step, conversation: Conversation) -> Outcome:
+    now = step.record.t if step.record else None
+    if now is None or conversation.memory is None:
+        return None
+    times: deque[float] = conversation.memory.facts.setdefault(_PINGS, {}).setdefault(
+        step.sender, deque(maxlen=_MOST_PINGS + 1)
+    )
+    times.append(now)
+    if len(times) < 2:
+        return None
+    if len(times) <= _MOST_PINGS or now - times[0] > _PING_SECONDS:
+        return True
+    times.clear()
+    return f"sends more than {_MOST_PINGS} pings within {_PING_SECONDS:g} s"

@@ -9,7 +9,7 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, RESULT
 from accord.protocol.rules._rule import Outcome, check
-from accord.protocol.rules.body.content import judge_blob, judge_text_or_blob
+from accord.protocol.rules.body.results import judge_blob, judge_text_or_blob
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import (
     Finding,

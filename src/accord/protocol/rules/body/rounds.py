@@ -1,4 +1,4 @@
-"""Questions of servers and answers of clients, and the multi round trips that carry them.
+"""Questions of servers and answers of clients, the multi round trips that carry them, and roots.
 
 A question is a request of the server, or an entry of `inputRequests`; its answer is a result of the
 client, or an entry of `inputResponses` in a repeated request or in `tasks/update`.
@@ -16,8 +16,16 @@ from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.monitor_memory import Memory, Round
 from accord.protocol.rules._rule import Outcome, check
-from accord.protocol.rules.shapes import Within, judge_member
-from accord.protocol.rules.values import Finding, as_object, combine, quote, request_params
+from accord.protocol.rules.shapes import Within, judge_member, shapes
+from accord.protocol.rules.values import (
+    Finding,
+    as_object,
+    combine,
+    objects_at,
+    quote,
+    request_params,
+)
+from accord.protocol.syntax import scheme_of
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject
 
@@ -346,3 +354,44 @@ def _judge_answer(key: str, result: object, asked: JsonObject) -> Finding:
     if isinstance(method, str) and not _fits(method, result):
         return f"sends {place}, which is not a result of {method}"
     return True
+
+
+# -- roots
+
+_ROOTS: Final = "roots/list"
+_ROOT_ANSWERS: Final = answer_methods(_ROOTS)
+
+shapes(
+    {
+        "roots.list.array": "body: {roots: array, roots[]: object}",
+        "roots.item.uri": "roots[].uri: string",
+        # One document recommends a name, the official one of that revision does not.
+        "roots.item.name": "roots[].name?: string",
+    },
+    by=CLIENT,
+    kind=ANSWER_KINDS,
+    on=_ROOT_ANSWERS,
+    within=find_answers(_ROOTS),
+)
+
+
+@check("roots.item.file-uri", by=CLIENT, kind=ANSWER_KINDS, on=_ROOT_ANSWERS)
+def root_is_a_file(step: Step, conversation: Conversation) -> Outcome:
+    return combine(
+        root["uri"].lower().startswith("file://")
+        or f"sends {place} with uri {quote(root['uri'])}, expected the scheme file, got "
+        f"{scheme_of(root['uri']) or 'none'}"
+        for answer in answers(step, conversation, _ROOTS)
+        for place, root in objects_at(answer.result, "roots")
+        if isinstance(root.get("uri"), str)
+    )
+
+
+@check("roots.capability-per-request", by=CLIENT, kind=REQUEST, on=_ROOT_ANSWERS)
+def request_with_roots_declares_them(step: Step, conversation: Conversation) -> Outcome:
+    return judge_declared_answer(step, conversation, _ROOTS, "roots")
+
+
+@check("roots.asked-by-mrtr", by=SERVER, kind=(REQUEST, RESULT), on=question_methods(_ROOTS))
+def roots_are_requested_in_a_result(step: Step, conversation: Conversation) -> Outcome:
+    return judge_question_in_result(step, _ROOTS)

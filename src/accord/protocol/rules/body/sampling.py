@@ -9,7 +9,7 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import REQUEST, RESULT
 from accord.protocol.rules._rule import Outcome, check
-from accord.protocol.rules.body.content import judge_block
+from accord.protocol.rules.body.results import judge_block
 from accord.protocol.rules.body.rounds import (
     ANSWER_KINDS,
     QUESTION_KINDS,

@@ -13,7 +13,7 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import REQUEST, RESULT
 from accord.protocol.rules._rule import Outcome, check
-from accord.protocol.rules.body.content import judge_block, judge_type
+from accord.protocol.rules.body.results import judge_block, judge_type
 from accord.protocol.rules.body.rounds import questions
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import (
