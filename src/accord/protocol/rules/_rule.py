@@ -9,12 +9,14 @@ A judge gets the step and the conversation before the step changes it, and retur
 - or a list of sentences and breaches.
 
 State rules look at order, ids and capabilities: endpoints and monitors obey them. Deep rules read
-whole bodies as plain JSON: monitors run them, and endpoints asked to be strict.
+whole bodies as plain JSON: monitors run them, and endpoints asked to be strict. They may also yield
+findings, one about each object that they test.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from inspect import isgeneratorfunction
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
@@ -40,6 +42,8 @@ EITHER: Final[tuple[Party, ...]] = (CLIENT, SERVER)
 KINDS: Final[tuple[Kind, ...]] = (REQUEST, NOTIFICATION, RESULT, FAULT)
 MESSAGES: Final[tuple[Kind, ...]] = KINDS
 REPLIES: Final[tuple[Kind, ...]] = (RESULT, FAULT)
+# A list of a thousand tools with the same mistake is reported by its first few.
+MOST_FINDINGS: Final = 5
 # What the parties say of themselves in these has to be learned, whether a rule objects or not.
 _LEARNED_FROM: Final = frozenset({"initialize", "server/discover"})
 
@@ -53,8 +57,11 @@ class Breach(msgspec.Struct, frozen=True):
     requirement: str | None = None
 
 
-Outcome: TypeAlias = "bool | str | Breach | Sequence[str | Breach] | None"
+Finding: TypeAlias = bool | str | Breach | None
+Findings: TypeAlias = Iterator[Finding]
+Outcome: TypeAlias = Finding | Sequence[str | Breach]
 Judge: TypeAlias = "Callable[[Step, Conversation], Outcome]"
+AnyJudge = TypeVar("AnyJudge", bound="Judge | Callable[[Step, Conversation], Findings]")
 Only: TypeAlias = Literal["opening", "reuse"]
 Declared: TypeAlias = "dict[Party, frozenset[str] | None]"
 HoldsFor: TypeAlias = "Callable[[Revision, Party, str, Declared], bool]"
@@ -88,7 +95,7 @@ def check(
     by: Party | tuple[Party, ...] = EITHER,
     kind: Kind | tuple[Kind, ...],
     on: str | Iterable[str] | None = None,
-) -> Callable[[Judge], Judge]:
+) -> Callable[[AnyJudge], AnyJudge]:
     """Bind a judge that reads whole bodies to a requirement of the catalogue.
 
     Args:
@@ -97,7 +104,49 @@ def check(
         kind: which kinds of messages.
         on: the methods; for replies, the methods they answer. None: all.
     """
-    return _binder(requirement, by, kind, on, deep=True)
+    add = _binder(requirement, by, kind, on, deep=True)
+
+    def bind(judge: AnyJudge) -> AnyJudge:
+        add(_combining(judge) if isgeneratorfunction(judge) else cast("Judge", judge))
+        return judge
+
+    return bind
+
+
+def _combining(judge: "Callable[[Step, Conversation], Findings]") -> Judge:
+    def combine_findings(step: "Step", conversation: "Conversation") -> Outcome:
+        return combine(judge(step, conversation))
+
+    return combine_findings
+
+
+def combine(findings: Iterable[Finding]) -> Outcome:
+    """Return the first few breaches; without any, True if something was tested, else None."""
+    tested = False
+    broken: list[str | Breach] = []
+    for finding in findings:
+        if finding is True:
+            tested = True
+        elif finding:
+            broken.append(finding)
+            if len(broken) == MOST_FINDINGS:
+                break
+    return broken or tested or None
+
+
+def holds(
+    requirement: str,
+    *,
+    by: Party | tuple[Party, ...] = EITHER,
+    kind: Kind | tuple[Kind, ...],
+    on: str | Iterable[str] | None = None,
+) -> None:
+    """Note that every such message meets a requirement, which others break; as `check`."""
+    check(requirement, by=by, kind=kind, on=on)(_is_met)
+
+
+def _is_met(step: "Step", conversation: "Conversation") -> bool:
+    return True
 
 
 def state(

@@ -20,13 +20,19 @@ import msgspec
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import RESULT, Kind
-from accord.protocol.rules._rule import EITHER, Breach, Judge, Outcome, check
-from accord.protocol.rules.values import (
+from accord.protocol.rules._rule import (
+    EITHER,
     MOST_FINDINGS,
+    Breach,
     Finding,
+    Judge,
+    Outcome,
+    check,
+    combine,
+)
+from accord.protocol.rules.values import (
     Located,
     as_id,
-    combine,
     complete_result,
     describe,
     is_in_force,

@@ -1,27 +1,19 @@
-"""Reading plain JSON bodies, naming values in sentences, and combining findings.
+"""Reading plain JSON bodies, and naming values in sentences."""
 
-A finding about one object is what a rule returns: None when nothing was tested, True when the
-object is valid, else what is wrong with it.
-"""
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Final, TypeAlias
 
 from accord.protocol.catalogue import catalogue
 from accord.protocol.exchange import Step
-from accord.protocol.rules._rule import Breach, Outcome
 from accord.protocol.violation import CLIENT
 from accord.types._base import JsonObject, RequestId, RevisionId
 
 META: Final = "io.modelcontextprotocol/"
 
-Finding: TypeAlias = bool | str | Breach | None
 Located: TypeAlias = tuple[str, JsonObject]
 """An object inside a message and its place there: `tools[3]`."""
 
-# A list of a thousand tools with the same mistake is reported by its first few.
-MOST_FINDINGS: Final = 5
 _LONGEST_QUOTE: Final = 80
 
 
@@ -131,21 +123,7 @@ def result_objects(step: Step, name: str) -> list[Located]:
     return objects_at(complete_result(step), name)
 
 
-# -- findings
-
-
-def combine(findings: Iterable[Finding]) -> Outcome:
-    """Return the first few breaches; without any, True if something was tested, else None."""
-    tested = False
-    broken: list[str | Breach] = []
-    for finding in findings:
-        if finding is True:
-            tested = True
-        elif finding:
-            broken.append(finding)
-            if len(broken) == MOST_FINDINGS:
-                break
-    return broken or tested or None
+# -- requirements
 
 
 @cache

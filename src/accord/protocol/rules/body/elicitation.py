@@ -10,7 +10,7 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import META_CAPABILITIES, Step, meta_of
 from accord.protocol.jsonrpc import FAULT, INVALID_PARAMS, NOTIFICATION, REQUEST, RESULT
 from accord.protocol.party import Bounded
-from accord.protocol.rules._rule import Breach, Outcome, check
+from accord.protocol.rules._rule import Breach, Finding, Outcome, check, combine
 from accord.protocol.rules.body.rounds import (
     ANSWER_KINDS,
     QUESTION_KINDS,
@@ -27,15 +27,7 @@ from accord.protocol.rules.body.rounds import (
     questions,
 )
 from accord.protocol.rules.shapes import BodyShape, judge_member, shapes
-from accord.protocol.rules.values import (
-    Finding,
-    Located,
-    as_object,
-    combine,
-    describe,
-    quote,
-    request_params,
-)
+from accord.protocol.rules.values import Located, as_object, describe, quote, request_params
 from accord.protocol.syntax import is_uri
 from accord.protocol.violation import CLIENT, SERVER, WARN
 from accord.types._base import JsonObject

@@ -6,7 +6,7 @@ from typing import Final
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.rules._rule import Finding, Outcome, check, combine
 from accord.protocol.rules.body.meta import is_label, is_name, split_key
 from accord.protocol.rules.body.notifications import (
     LISTEN,
@@ -23,7 +23,7 @@ from accord.protocol.rules.body.tasks import (
     reported_tasks,
 )
 from accord.protocol.rules.shapes import BodyShape, shapes
-from accord.protocol.rules.values import META, Finding, Located, as_object, combine, quote
+from accord.protocol.rules.values import META, Located, as_object, quote
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject
 

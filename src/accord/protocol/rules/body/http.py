@@ -15,17 +15,8 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.party import Bounded
-from accord.protocol.rules._rule import Outcome, check
-from accord.protocol.rules.values import (
-    META,
-    Finding,
-    as_id,
-    as_object,
-    combine,
-    is_integer,
-    quote,
-    result_objects,
-)
+from accord.protocol.rules._rule import Finding, Outcome, check, combine
+from accord.protocol.rules.values import META, as_id, as_object, is_integer, quote, result_objects
 from accord.protocol.syntax import is_http_token
 from accord.protocol.violation import CLIENT, SERVER
 from accord.trace import HttpFacts

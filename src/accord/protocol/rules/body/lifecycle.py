@@ -9,10 +9,10 @@ from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN
 from accord.protocol.revision import Phase
-from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.rules._rule import Outcome, check, combine
 from accord.protocol.rules.body.meta import SERVER_INFO, implementations
 from accord.protocol.rules.shapes import BodyShape, shapes
-from accord.protocol.rules.values import as_object, combine, complete_result, describe
+from accord.protocol.rules.values import as_object, complete_result, describe
 from accord.protocol.violation import CLIENT, SERVER
 
 VERSIONS: Final = "lifecycle.version.client-sends-supported"

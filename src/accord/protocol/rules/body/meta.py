@@ -10,9 +10,9 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN
-from accord.protocol.rules._rule import MESSAGES, Outcome, check
+from accord.protocol.rules._rule import MESSAGES, Outcome, check, combine
 from accord.protocol.rules.shapes import judge_member, shapes
-from accord.protocol.rules.values import META, Located, as_object, combine, describe
+from accord.protocol.rules.values import META, Located, as_object, describe
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject
 

@@ -6,10 +6,10 @@ from typing import Final, get_args
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.rules._rule import Finding, Outcome, check, combine
 from accord.protocol.rules.body.meta import SUBSCRIPTION_ID
 from accord.protocol.rules.shapes import shapes
-from accord.protocol.rules.values import META, Finding, as_object, combine, describe, quote
+from accord.protocol.rules.values import META, as_object, describe, quote
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types import LoggingLevel
 from accord.types._base import JsonObject

@@ -8,16 +8,9 @@ import msgspec
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import RESULT
-from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.rules._rule import Finding, Outcome, check, combine
 from accord.protocol.rules.body.resources import has_custom_scheme
-from accord.protocol.rules.values import (
-    Finding,
-    as_object,
-    combine,
-    complete_result,
-    quote,
-    result_objects,
-)
+from accord.protocol.rules.values import as_object, complete_result, quote, result_objects
 from accord.protocol.syntax import is_uri
 from accord.protocol.violation import SERVER
 from accord.types._base import JsonObject

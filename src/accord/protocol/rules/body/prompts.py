@@ -6,7 +6,7 @@ from typing import Final
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import REQUEST, RESULT
-from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.rules._rule import Finding, Outcome, check, combine
 from accord.protocol.rules.body.results import (
     judge_blob,
     judge_block,
@@ -17,10 +17,8 @@ from accord.protocol.rules.body.results import (
 )
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import (
-    Finding,
     Located,
     as_object,
-    combine,
     complete_result,
     is_in_force,
     quote,

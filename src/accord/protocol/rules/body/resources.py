@@ -8,18 +8,10 @@ from accord.protocol import uri_template
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, RESULT
-from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.rules._rule import Finding, Outcome, check, combine
 from accord.protocol.rules.body.results import judge_blob, judge_text_or_blob
 from accord.protocol.rules.shapes import judge_member, shapes
-from accord.protocol.rules.values import (
-    Finding,
-    Located,
-    as_object,
-    combine,
-    is_in_force,
-    quote,
-    result_objects,
-)
+from accord.protocol.rules.values import Located, as_object, is_in_force, quote, result_objects
 from accord.protocol.syntax import is_uri
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject

@@ -6,9 +6,9 @@ from typing import Final, get_args
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import REQUEST, RESULT
-from accord.protocol.rules._rule import Breach, Outcome, check
+from accord.protocol.rules._rule import Breach, Finding, Outcome, check
 from accord.protocol.rules.shapes import judge_member, shapes
-from accord.protocol.rules.values import META, Finding, Located, describe, quote
+from accord.protocol.rules.values import META, Located, describe, quote
 from accord.protocol.syntax import is_base64, is_mime_type
 from accord.protocol.violation import CLIENT, SERVER, WARN
 from accord.types import ContentBlock

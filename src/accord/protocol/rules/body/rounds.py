@@ -15,16 +15,9 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.monitor_memory import Memory, Round
-from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.rules._rule import Finding, Outcome, check, combine
 from accord.protocol.rules.shapes import Within, judge_member, shapes
-from accord.protocol.rules.values import (
-    Finding,
-    as_object,
-    combine,
-    objects_at,
-    quote,
-    request_params,
-)
+from accord.protocol.rules.values import as_object, objects_at, quote, request_params
 from accord.protocol.syntax import scheme_of
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject

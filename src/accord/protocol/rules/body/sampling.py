@@ -8,7 +8,7 @@ from accord.protocol.capabilities import undeclared_tools
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import REQUEST, RESULT
-from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.rules._rule import Finding, Outcome, check, combine
 from accord.protocol.rules.body.results import judge_block
 from accord.protocol.rules.body.rounds import (
     ANSWER_KINDS,
@@ -24,7 +24,7 @@ from accord.protocol.rules.body.rounds import (
     questions,
 )
 from accord.protocol.rules.shapes import shapes
-from accord.protocol.rules.values import Finding, combine, is_in_force, objects_at, quote
+from accord.protocol.rules.values import is_in_force, objects_at, quote
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types import SamplingContentBlock, ToolUseContent
 from accord.types._base import JsonObject, RevisionId, lifetime_of

@@ -6,19 +6,10 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.monitor_memory import KnownTask, Memory
-from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.rules._rule import Finding, Outcome, check, combine
 from accord.protocol.rules.shapes import Within, shapes
 from accord.protocol.rules.state import TASK_TOKENS
-from accord.protocol.rules.values import (
-    META,
-    Finding,
-    Located,
-    as_object,
-    combine,
-    objects_at,
-    quote,
-    request_params,
-)
+from accord.protocol.rules.values import META, Located, as_object, objects_at, quote, request_params
 from accord.protocol.violation import CLIENT, OTHER, SERVER, Party
 from accord.types._base import JsonObject
 

@@ -12,15 +12,13 @@ from accord.json_schema.validation import UNDECIDED, compile_schema
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import REQUEST, RESULT
-from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.rules._rule import Finding, Outcome, check, combine
 from accord.protocol.rules.body.results import judge_block, judge_type
 from accord.protocol.rules.body.rounds import questions
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import (
-    Finding,
     Located,
     as_object,
-    combine,
     complete_result,
     is_in_force,
     objects_at,
