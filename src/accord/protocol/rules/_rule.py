@@ -14,7 +14,7 @@ findings, one about each object that they test.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
@@ -67,47 +67,98 @@ Declared: TypeAlias = "dict[Party, frozenset[str] | None]"
 HoldsFor: TypeAlias = "Callable[[Revision, Party, str, Declared], bool]"
 
 
+class Messages(msgspec.Struct, frozen=True):
+    """The messages that a rule is about; `on` is None for all methods."""
+
+    by: tuple[Party, ...]
+    kinds: tuple[Kind, ...]
+    on: frozenset[str] | None
+
+    def include(self, sender: Party, kind: Kind, name: str) -> bool:
+        """Return whether a message of this sender, kind and method is one of them."""
+        return sender in self.by and kind in self.kinds and (self.on is None or name in self.on)
+
+
+def messages(
+    kind: Kind | tuple[Kind, ...],
+    on: str | Iterable[str] | None = None,
+    *,
+    by: Party | tuple[Party, ...] = EITHER,
+) -> Messages:
+    """Return the messages of these kinds; replies have the methods of what they answer."""
+    return Messages(
+        by=(by,) if isinstance(by, str) else by,
+        kinds=(kind,) if isinstance(kind, str) else kind,
+        on=None if on is None else frozenset((on,) if isinstance(on, str) else on),
+    )
+
+
+requests = partial(messages, REQUEST)
+notifications = partial(messages, NOTIFICATION)
+results = partial(messages, RESULT)
+
+
 class Rule(msgspec.Struct, frozen=True, kw_only=True):
     """One requirement bound to its judge, and to the messages on which it is judged."""
 
     requirement: str
     judge: Any
-    by: tuple[Party, ...]
-    kinds: tuple[Kind, ...]
-    on: frozenset[str] | None
+    about: Messages
     deep: bool
     lifetime: Lifetime = ALWAYS
     reaction: Reaction = ACCEPT
     only: "Only | None" = None
     holds_for: "HoldsFor | None" = None
 
-    def concerns(self, sender: Party, kind: Kind, name: str) -> bool:
-        """Return whether a message of this kind and method is judged by this rule."""
-        return sender in self.by and kind in self.kinds and (self.on is None or name in self.on)
-
 
 RULES: Final[list[Rule]] = []
 
 
-def check(
+def state(
     requirement: str,
+    about: Messages,
     *,
-    by: Party | tuple[Party, ...] = EITHER,
-    kind: Kind | tuple[Kind, ...],
-    on: str | Iterable[str] | None = None,
-) -> Callable[[AnyJudge], AnyJudge]:
-    """Bind a judge that reads whole bodies to a requirement of the catalogue.
+    lifetime: Lifetime = ALWAYS,
+    reaction: Reaction = ACCEPT,
+    only: "Only | None" = None,
+    holds_for: "HoldsFor | None" = None,
+) -> Callable[[Judge], Judge]:
+    """Bind a judge of order, ids and capabilities, which endpoints obey too.
 
     Args:
         requirement: its id; the catalogue has its text, level and revisions.
-        by: the senders of the messages to judge.
-        kind: which kinds of messages.
-        on: the methods; for replies, the methods they answer. None: all.
+        about: the messages to judge.
+        lifetime: in which revisions endpoints enforce it; monitors ask the catalogue.
+        reaction: what an endpoint does when its peer breaks the rule.
+        only: what alone can break it: a message of the opening, or the reuse of an id or token.
+        holds_for: for which methods it holds by the tables and the declared capabilities alone;
+            endpoints then spare themselves the judge.
     """
-    add = _binder(requirement, by, kind, on, deep=True)
+
+    def bind(judge: Judge) -> Judge:
+        RULES.append(
+            Rule(
+                requirement=requirement,
+                judge=judge,
+                about=about,
+                deep=False,
+                lifetime=lifetime,
+                reaction=reaction,
+                only=only,
+                holds_for=holds_for,
+            )
+        )
+        return judge
+
+    return bind
+
+
+def check(requirement: str, about: Messages) -> Callable[[AnyJudge], AnyJudge]:
+    """Bind a judge that reads whole bodies to a requirement of the catalogue."""
 
     def bind(judge: AnyJudge) -> AnyJudge:
-        add(_combining(judge) if isgeneratorfunction(judge) else cast("Judge", judge))
+        whole = _combining(judge) if isgeneratorfunction(judge) else cast("Judge", judge)
+        RULES.append(Rule(requirement=requirement, judge=whole, about=about, deep=True))
         return judge
 
     return bind
@@ -134,79 +185,13 @@ def combine(findings: Iterable[Finding]) -> Outcome:
     return broken or tested or None
 
 
-def holds(
-    requirement: str,
-    *,
-    by: Party | tuple[Party, ...] = EITHER,
-    kind: Kind | tuple[Kind, ...],
-    on: str | Iterable[str] | None = None,
-) -> None:
-    """Note that every such message meets a requirement, which others break; as `check`."""
-    check(requirement, by=by, kind=kind, on=on)(_is_met)
+def holds(requirement: str, about: Messages) -> None:
+    """Note that all such messages meet a requirement, which only others can break."""
+    check(requirement, about)(_is_met)
 
 
 def _is_met(step: "Step", conversation: "Conversation") -> bool:
     return True
-
-
-def state(
-    requirement: str,
-    *,
-    by: Party | tuple[Party, ...] = EITHER,
-    kind: Kind | tuple[Kind, ...],
-    on: str | Iterable[str] | None = None,
-    lifetime: Lifetime = ALWAYS,
-    reaction: Reaction = ACCEPT,
-    only: "Only | None" = None,
-    holds_for: "HoldsFor | None" = None,
-) -> Callable[[Judge], Judge]:
-    """Bind a judge of order, ids and capabilities, which endpoints obey too.
-
-    Args:
-        requirement: as for `check`, like `by`, `kind` and `on`.
-        by: the senders of the messages to judge.
-        kind: which kinds of messages.
-        on: the methods.
-        lifetime: in which revisions endpoints enforce it; monitors ask the catalogue.
-        reaction: what an endpoint does when its peer breaks the rule.
-        only: what alone can break it: a message of the opening, or the reuse of an id or token.
-        holds_for: for which methods it holds by the tables and the declared capabilities alone;
-            endpoints then spare themselves the judge.
-    """
-    return _binder(
-        requirement,
-        by,
-        kind,
-        on,
-        deep=False,
-        lifetime=lifetime,
-        reaction=reaction,
-        only=only,
-        holds_for=holds_for,
-    )
-
-
-def _binder(
-    requirement: str,
-    by: Party | tuple[Party, ...],
-    kind: Kind | tuple[Kind, ...],
-    on: str | Iterable[str] | None,
-    **more: Any,
-) -> Callable[[Judge], Judge]:
-    def bind(judge: Judge) -> Judge:
-        RULES.append(
-            Rule(
-                requirement=requirement,
-                judge=judge,
-                by=(by,) if isinstance(by, str) else by,
-                kinds=(kind,) if isinstance(kind, str) else kind,
-                on=None if on is None else frozenset((on,) if isinstance(on, str) else on),
-                **more,
-            )
-        )
-        return judge
-
-    return bind
 
 
 def breaches(rule: Rule, outcome: Outcome, sender: Party) -> list[Violation]:
@@ -242,18 +227,20 @@ class Index:
         settled: Callable[[Rule, Party, str], bool] | None = None,
     ) -> None:
         self.rules = tuple(rules)
-        known = {*names, *(name for rule in self.rules for name in rule.on or ())}
+        known = {*names, *(name for rule in self.rules for name in rule.about.on or ())}
         self.found: dict[Party, dict[Kind, _Lookup]] = {
             party: {kind: _Lookup() for kind in KINDS} for party in EITHER
         }
         for party, kinds in self.found.items():
             for kind, lookup in kinds.items():
-                lookup.others = tuple(rule for rule in self.rules if rule.concerns(party, kind, ""))
+                lookup.others = tuple(
+                    rule for rule in self.rules if rule.about.include(party, kind, "")
+                )
                 for name in known:
                     lookup[name] = tuple(
                         rule
                         for rule in self.rules
-                        if rule.concerns(party, kind, name)
+                        if rule.about.include(party, kind, name)
                         and not (settled and settled(rule, party, name))
                     )
         self.free_requests = {party: self._free(party, REQUEST) for party in EITHER}

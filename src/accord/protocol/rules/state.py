@@ -17,7 +17,16 @@ from accord.protocol.jsonrpc import (
 )
 from accord.protocol.methods import KNOWN, REQUESTS
 from accord.protocol.revision import Phase
-from accord.protocol.rules._rule import REPLIES, Breach, Declared, Outcome, state
+from accord.protocol.rules._rule import (
+    REPLIES,
+    Breach,
+    Declared,
+    Outcome,
+    messages,
+    notifications,
+    requests,
+    state,
+)
 from accord.protocol.violation import ACCEPT, CLIENT, IGNORE, OTHER, SERVER, Party
 from accord.types._base import ALWAYS, Lifetime
 
@@ -38,9 +47,7 @@ TASK_TOKENS: Final = "progress.task.same-token"
 # -- cancellation: only own requests, never `initialize`
 
 
-@state(
-    "cancellation.request-id.previously-issued", kind=NOTIFICATION, on=_CANCELLED, reaction=IGNORE
-)
+@state("cancellation.request-id.previously-issued", notifications(_CANCELLED), reaction=IGNORE)
 def cancels_its_own_request(step: Step, conversation: "Conversation") -> Outcome:
     id = member(step.body, "requestId")
     if id is None:
@@ -61,9 +68,7 @@ def cancels_its_own_request(step: Step, conversation: "Conversation") -> Outcome
 
 @state(
     "cancellation.initialize.excluded",
-    by=CLIENT,
-    kind=NOTIFICATION,
-    on=_CANCELLED,
+    notifications(_CANCELLED, by=CLIENT),
     lifetime=_HANDSHAKE,
     reaction=IGNORE,
 )
@@ -78,14 +83,14 @@ def initialize_is_not_cancelled(step: Step, conversation: "Conversation") -> Out
 
 @state(
     "lifecycle.capabilities.only-declared",
-    kind=REQUEST,
+    requests(),
     lifetime=_HANDSHAKE,
     reaction=METHOD_NOT_FOUND,
     holds_for=lambda revision, sender, name, _: name in revision.requests[sender],
 )
 @state(
     "lifecycle.capabilities.only-declared",
-    kind=NOTIFICATION,
+    notifications(),
     lifetime=_HANDSHAKE,
     reaction=IGNORE,
     holds_for=lambda revision, sender, name, _: name in revision.notifications[sender],
@@ -107,7 +112,7 @@ def _receiver_declared(revision: "Revision", sender: Party, name: str, declared:
 
 @state(
     "lifecycle.capabilities.respected",
-    kind=REQUEST,
+    requests(),
     lifetime=_HANDSHAKE,
     reaction=METHOD_NOT_FOUND,
     holds_for=_receiver_declared,
@@ -149,11 +154,9 @@ def _bind_member(
     # Endpoints ask these rules about every question, because they depend on its content.
     @state(
         requirement,
-        by=SERVER,
-        kind=REQUEST,
-        on=method,
+        requests(method, by=SERVER),
         lifetime=Lifetime(since="2025-11-25"),
-        reaction=INVALID_PARAMS,  # elicitation.error.undeclared-mode
+        reaction=INVALID_PARAMS,
     )
     def question_is_one_of_the_declared(step: Step, conversation: "Conversation") -> Outcome:
         return judge(step.body, conversation.capabilities(CLIENT, step.exchange))
@@ -213,9 +216,7 @@ def _bind_capability(requirement: str, kind: Kind, capability: str, *methods: st
 
     @state(
         requirement,
-        by=CLIENT if is_of_client else SERVER,
-        kind=kind,
-        on=methods,
+        messages(kind, methods, by=CLIENT if is_of_client else SERVER),
         lifetime=_LIFETIMES.get(requirement, _HANDSHAKE),
         holds_for=lambda _, sender, __, declared: capability in (declared[sender] or ()),
     )
@@ -234,10 +235,10 @@ for _requirement, (_capability, _method) in _NOTIFICATIONS.items():
 
 # -- the opening: which messages may precede its end, and in which order
 
-_opening = partial(state, kind=REQUEST, lifetime=_HANDSHAKE, only="opening")
+_opening = partial(state, lifetime=_HANDSHAKE, only="opening")
 
 
-@_opening("lifecycle.initialize.first", by=CLIENT, reaction=INVALID_REQUEST)
+@_opening("lifecycle.initialize.first", requests(by=CLIENT), reaction=INVALID_REQUEST)
 def initialize_comes_first(step: Step, conversation: "Conversation") -> Outcome:
     # A later initialize begins anew, as bridges do for each of their clients; it is not forbidden.
     if step.name == "initialize":
@@ -247,14 +248,14 @@ def initialize_comes_first(step: Step, conversation: "Conversation") -> Outcome:
     return f"sends {step.name} before initialize"
 
 
-@_opening("lifecycle.initialize.client-waits", by=CLIENT, reaction=INVALID_REQUEST)
+@_opening("lifecycle.initialize.client-waits", requests(by=CLIENT), reaction=INVALID_REQUEST)
 def client_waits_for_the_answer(step: Step, conversation: "Conversation") -> Outcome:
     if conversation.phase is not Phase.NEGOTIATING or step.name == "initialize":
         return None
     return True if step.name == "ping" else f"sends {step.name} before initialize is answered"
 
 
-@_opening("lifecycle.initialized.sent", by=CLIENT)
+@_opening("lifecycle.initialized.sent", requests(by=CLIENT))
 def client_says_initialized(step: Step, conversation: "Conversation") -> Outcome:
     if conversation.phase is Phase.NEGOTIATED and step.name not in ("ping", "initialize"):
         return f"sends {step.name} before notifications/initialized"
@@ -263,9 +264,7 @@ def client_says_initialized(step: Step, conversation: "Conversation") -> Outcome
 
 @state(
     "lifecycle.initialized.sent",
-    by=CLIENT,
-    kind=NOTIFICATION,
-    on="notifications/initialized",
+    notifications("notifications/initialized", by=CLIENT),
     lifetime=_HANDSHAKE,
     reaction=IGNORE,
 )
@@ -275,7 +274,7 @@ def initialized_follows_the_answer(step: Step, conversation: "Conversation") -> 
     return True
 
 
-@_opening("lifecycle.initialized.server-waits", by=SERVER)
+@_opening("lifecycle.initialized.server-waits", requests(by=SERVER))
 def server_waits_for_initialized(step: Step, conversation: "Conversation") -> Outcome:
     if conversation.phase is Phase.READY or step.name == "ping":
         return True
@@ -285,7 +284,7 @@ def server_waits_for_initialized(step: Step, conversation: "Conversation") -> Ou
 # -- JSON-RPC: unique ids, and one answer to each request
 
 
-@state("jsonrpc.request.id-unique", kind=REQUEST, lifetime=_HANDSHAKE, only="reuse")
+@state("jsonrpc.request.id-unique", requests(), lifetime=_HANDSHAKE, only="reuse")
 def id_is_new(step: Step, conversation: "Conversation") -> Outcome:
     assert step.id is not None
     party = conversation.parties[step.sender]
@@ -298,8 +297,7 @@ def id_is_new(step: Step, conversation: "Conversation") -> Outcome:
 
 @state(
     "jsonrpc.id.distinct-among-pending",
-    by=CLIENT,
-    kind=REQUEST,
+    requests(by=CLIENT),
     lifetime=_STATELESS,
     reaction=INVALID_REQUEST,
     only="reuse",
@@ -310,14 +308,14 @@ def id_is_not_in_flight(step: Step, conversation: "Conversation") -> Outcome:
     return True
 
 
-@state("jsonrpc.request.id-present", kind=NOTIFICATION, on=REQUESTS, reaction=IGNORE)
+@state("jsonrpc.request.id-present", notifications(REQUESTS), reaction=IGNORE)
 def request_has_an_id(step: Step, conversation: "Conversation") -> Outcome:
     return f"sends the request {step.name} without an id"
 
 
 @state(
     "jsonrpc.notification.no-id",
-    kind=REQUEST,
+    requests(),
     reaction=INVALID_REQUEST,
     holds_for=lambda _, __, name, ___: not name.startswith("notifications/"),
 )
@@ -329,8 +327,7 @@ def notification_has_no_id(step: Step, conversation: "Conversation") -> Outcome:
 
 @state(
     "jsonrpc.client-only-initiates",
-    by=SERVER,
-    kind=REQUEST,
+    requests(by=SERVER),
     lifetime=_STATELESS,
     reaction=METHOD_NOT_FOUND,
 )
@@ -338,14 +335,19 @@ def server_sends_no_requests(step: Step, conversation: "Conversation") -> Outcom
     return f"sends the request {step.name}; servers ask in results instead"
 
 
-@state("jsonrpc.client-no-responses", by=CLIENT, kind=REPLIES, lifetime=_STATELESS, reaction=IGNORE)
+@state(
+    "jsonrpc.client-no-responses",
+    messages(REPLIES, by=CLIENT),
+    lifetime=_STATELESS,
+    reaction=IGNORE,
+)
 def client_sends_no_responses(step: Step, conversation: "Conversation") -> Outcome:
     return "sends a response; clients answer in inputResponses instead"
 
 
 # A reply to an open exchange holds; only then its method is known.
 _reply = partial(
-    state, kind=REPLIES, reaction=IGNORE, holds_for=lambda _, __, name, ___: name != ""
+    state, about=messages(REPLIES), reaction=IGNORE, holds_for=lambda _, __, name, ___: name != ""
 )
 
 
@@ -375,7 +377,7 @@ def request_is_answered_once(step: Step, conversation: "Conversation") -> Outcom
 # -- progress: only for open requests that asked for it, and only increasing
 
 
-@state("progress.token.unique", kind=REQUEST, only="reuse")
+@state("progress.token.unique", requests(), only="reuse")
 def token_is_not_in_use(step: Step, conversation: "Conversation") -> Outcome:
     exchange = step.exchange
     if exchange is None or exchange.token is None:
@@ -385,7 +387,7 @@ def token_is_not_in_use(step: Step, conversation: "Conversation") -> Outcome:
     return True
 
 
-@state("progress.notification.active-only", kind=NOTIFICATION, on=_PROGRESS, reaction=IGNORE)
+@state("progress.notification.active-only", notifications(_PROGRESS), reaction=IGNORE)
 def progress_is_for_an_open_request(step: Step, conversation: "Conversation") -> Outcome:
     token = member(step.body, "progressToken")
     if token is None:
@@ -402,7 +404,7 @@ def _belongs_to_a_task(token: object, step: Step, conversation: "Conversation") 
     return memory is not None and (OTHER[step.sender], token) in memory.facts.get(TASK_TOKENS, ())
 
 
-@state("progress.value.increases", kind=NOTIFICATION, on=_PROGRESS)
+@state("progress.value.increases", notifications(_PROGRESS))
 def progress_increases(step: Step, conversation: "Conversation") -> Outcome:
     value = member(step.body, "progress")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -5,8 +5,17 @@ from typing import Final
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
-from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.rules._rule import Finding, Outcome, check, combine
+from accord.protocol.jsonrpc import REQUEST
+from accord.protocol.rules._rule import (
+    Finding,
+    Outcome,
+    check,
+    combine,
+    messages,
+    notifications,
+    requests,
+    results,
+)
 from accord.protocol.rules.body.meta import is_label, is_name, split_key
 from accord.protocol.rules.body.notifications import (
     LISTEN,
@@ -53,12 +62,12 @@ def _declarations(step: Step, conversation: Conversation) -> Iterator[Located]:
 
 _SETTINGS: Final = {"extensions.settings-object": "extensions: {*: object}"}
 
-shapes(_SETTINGS, by=CLIENT, kind=REQUEST, within=_declarations)
-shapes(_SETTINGS, by=SERVER, kind=RESULT, on="server/discover", within=_declarations)
+shapes(requests(by=CLIENT), _SETTINGS, within=_declarations)
+shapes(results("server/discover", by=SERVER), _SETTINGS, within=_declarations)
 
 
-@check("extensions.identifier-format", by=CLIENT, kind=REQUEST)
-@check("extensions.identifier-format", by=SERVER, kind=RESULT, on="server/discover")
+@check("extensions.identifier-format", requests(by=CLIENT))
+@check("extensions.identifier-format", results("server/discover", by=SERVER))
 def extension_has_a_prefix_and_a_name(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _is_identifier(key)
@@ -77,10 +86,7 @@ def _is_identifier(key: str) -> bool:
 
 
 @check(
-    "tasks-ext.capability.client-per-request",
-    by=CLIENT,
-    kind=REQUEST,
-    on=(_GET, _UPDATE, _CANCEL, LISTEN),
+    "tasks-ext.capability.client-per-request", requests((_GET, _UPDATE, _CANCEL, LISTEN), by=CLIENT)
 )
 def client_with_tasks_declares_them(step: Step, conversation: Conversation) -> Outcome:
     if step.name == LISTEN and not requested_notifications(step.body).get("taskIds"):
@@ -90,7 +96,7 @@ def client_with_tasks_declares_them(step: Step, conversation: Conversation) -> O
     return f"sends {step.name} without declaring the extension {_TASKS}"
 
 
-@check("tasks-ext.capability.server", by=SERVER, kind=RESULT)
+@check("tasks-ext.capability.server", results(by=SERVER))
 def server_with_tasks_declares_them(step: Step, conversation: Conversation) -> Outcome:
     declared = conversation.parties[SERVER].capabilities
     if as_object(step.body).get("resultType") != "task" or declared is None:
@@ -98,7 +104,7 @@ def server_with_tasks_declares_them(step: Step, conversation: Conversation) -> O
     return _DECLARED in declared or f"creates a task without declaring the extension {_TASKS}"
 
 
-@check("tasks-ext.legacy.capabilities-not-advertised", by=SERVER, kind=RESULT, on="server/discover")
+@check("tasks-ext.legacy.capabilities-not-advertised", results("server/discover", by=SERVER))
 def server_does_not_advertise_older_tasks(step: Step, conversation: Conversation) -> Outcome:
     capabilities = as_object(as_object(step.body).get("capabilities"))
     old = [name for name in _OLD_CAPABILITIES if name in as_object(capabilities.get("tasks"))]
@@ -125,28 +131,23 @@ _BY_STATUS: Final = {
 }
 
 shapes(
+    messages(REPORT_KINDS, by=SERVER),
     {"tasks-ext.status.failed-message": "statusMessage: any"},
-    by=SERVER,
-    kind=REPORT_KINDS,
     within=find_tasks("failed"),
 )
 shapes(
+    results(_GET, by=SERVER),
     {"tasks-ext.get.completed-has-result": _COMPLETED},
-    by=SERVER,
-    kind=RESULT,
-    on=_GET,
     within=find_tasks("completed"),
 )
 shapes(
+    results(_GET, by=SERVER),
     {"tasks-ext.get.failed-has-error": _FAILED},
-    by=SERVER,
-    kind=RESULT,
-    on=_GET,
     within=find_tasks("failed"),
 )
 
 
-@check("tasks-ext.create.result-type-task", by=SERVER, kind=RESULT)
+@check("tasks-ext.create.result-type-task", results(by=SERVER))
 def task_has_its_result_type(step: Step, conversation: Conversation) -> Outcome:
     if not isinstance(step.body, dict) or step.name.startswith("tasks/"):
         return None
@@ -158,7 +159,7 @@ def task_has_its_result_type(step: Step, conversation: Conversation) -> Outcome:
     return f"sends a task with resultType {type_}, expected 'task'" if looks_like_task else None
 
 
-@check("tasks-ext.task.required-fields", by=SERVER, kind=RESULT)
+@check("tasks-ext.task.required-fields", results(by=SERVER))
 def task_has_its_members(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         finding
@@ -168,7 +169,7 @@ def task_has_its_members(step: Step, conversation: Conversation) -> Outcome:
     )
 
 
-@check("tasks-ext.task.status-values", by=SERVER, kind=REPORT_KINDS)
+@check("tasks-ext.task.status-values", messages(REPORT_KINDS, by=SERVER))
 def status_is_known(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         task["status"] in STATUSES or f"sends {place} with status {quote(task['status'])}"
@@ -177,7 +178,7 @@ def status_is_known(step: Step, conversation: Conversation) -> Outcome:
     )
 
 
-@check("tasks-ext.get.result-type-complete", by=SERVER, kind=RESULT, on=(_GET, _UPDATE, _CANCEL))
+@check("tasks-ext.get.result-type-complete", results((_GET, _UPDATE, _CANCEL), by=SERVER))
 def operations_have_complete_results(step: Step, conversation: Conversation) -> Outcome:
     type_ = as_object(step.body).get("resultType")
     if not isinstance(type_, str):
@@ -185,7 +186,7 @@ def operations_have_complete_results(step: Step, conversation: Conversation) -> 
     return type_ == "complete" or f"answers {step.name} with a result of type {quote(type_)}"
 
 
-@check("tasks-ext.get.input-requests", by=SERVER, kind=RESULT, on=_GET)
+@check("tasks-ext.get.input-requests", results(_GET, by=SERVER))
 def waiting_task_has_its_questions(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         finding
@@ -212,10 +213,7 @@ def _by_status(task: JsonObject, place: str) -> Iterator[Finding]:
 
 
 @check(
-    "tasks-ext.input.keys-unique-for-life",
-    by=SERVER,
-    kind=REPORT_KINDS,
-    on=(_GET, _NOTIFICATION),
+    "tasks-ext.input.keys-unique-for-life", messages(REPORT_KINDS, (_GET, _NOTIFICATION), by=SERVER)
 )
 def key_stands_for_one_question(step: Step, conversation: Conversation) -> Outcome:
     findings: list[Finding] = []
@@ -228,7 +226,7 @@ def key_stands_for_one_question(step: Step, conversation: Conversation) -> Outco
     return combine(findings)
 
 
-@check("tasks-ext.update.keys-outstanding", by=CLIENT, kind=REQUEST, on=_UPDATE)
+@check("tasks-ext.update.keys-outstanding", requests(_UPDATE, by=CLIENT))
 def only_open_questions_are_answered(step: Step, conversation: Conversation) -> Outcome:
     params = as_object(step.body)
     known = find_known_task(conversation, SERVER, str(params.get("taskId")))
@@ -241,17 +239,12 @@ def only_open_questions_are_answered(step: Step, conversation: Conversation) -> 
     )
 
 
-@check("tasks-ext.cancel.not-by-notification", by=CLIENT, kind=REQUEST, on=_CANCEL)
+@check("tasks-ext.cancel.not-by-notification", requests(_CANCEL, by=CLIENT))
 def task_is_cancelled_as_a_task(step: Step, conversation: Conversation) -> Outcome:
     return True
 
 
-@check(
-    "tasks-ext.cancel.not-by-notification",
-    by=CLIENT,
-    kind=NOTIFICATION,
-    on="notifications/cancelled",
-)
+@check("tasks-ext.cancel.not-by-notification", notifications("notifications/cancelled", by=CLIENT))
 def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -> Outcome:
     id = as_object(step.body).get("requestId")
     if step.exchange is not None or conversation.memory is None or isinstance(id, bool | float):
@@ -262,7 +255,7 @@ def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -
     return None
 
 
-@check("tasks-ext.notify.full-state", by=SERVER, kind=NOTIFICATION, on=_NOTIFICATION)
+@check("tasks-ext.notify.full-state", notifications(_NOTIFICATION, by=SERVER))
 def notification_has_the_whole_task(step: Step, conversation: Conversation) -> Outcome:
     task = as_object(step.body)
     return combine([*_TASK.judge(task, "a task"), *_by_status(task, "a task")])
@@ -270,9 +263,7 @@ def notification_has_the_whole_task(step: Step, conversation: Conversation) -> O
 
 @check(
     "tasks-ext.notify.no-progress-or-logs",
-    by=SERVER,
-    kind=NOTIFICATION,
-    on=(_NOTIFICATION, "notifications/progress", "notifications/message"),
+    notifications((_NOTIFICATION, "notifications/progress", "notifications/message"), by=SERVER),
 )
 def subscription_to_tasks_gets_only_tasks(step: Step, conversation: Conversation) -> Outcome:
     listen = find_subscription(step, conversation)

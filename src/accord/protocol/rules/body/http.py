@@ -15,7 +15,16 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.party import Bounded
-from accord.protocol.rules._rule import Finding, Outcome, check, combine
+from accord.protocol.rules._rule import (
+    Finding,
+    Outcome,
+    check,
+    combine,
+    messages,
+    notifications,
+    requests,
+    results,
+)
 from accord.protocol.rules.values import META, as_id, as_object, is_integer, quote, result_objects
 from accord.protocol.syntax import is_http_token
 from accord.protocol.violation import CLIENT, SERVER
@@ -59,7 +68,7 @@ def _has_no_metadata(facts: HttpFacts) -> bool:
     return all(facts.header(name) is None for name in names)
 
 
-@check("http.post.each-message", by=CLIENT, kind=(REQUEST, NOTIFICATION))
+@check("http.post.each-message", messages((REQUEST, NOTIFICATION), by=CLIENT))
 def message_is_posted(step: Step, conversation: Conversation) -> Outcome:
     facts = _http_facts(step)
     # Batches are judged by jsonrpc.batch.removed.
@@ -68,7 +77,7 @@ def message_is_posted(step: Step, conversation: Conversation) -> Outcome:
     return facts.method.upper() == "POST" or f"sends {step.name} with HTTP {facts.method[:20]}"
 
 
-@check("http.post.metadata-headers", by=CLIENT, kind=REQUEST)
+@check("http.post.metadata-headers", requests(by=CLIENT))
 def post_has_the_metadata_headers(step: Step, conversation: Conversation) -> Outcome:
     facts = _facts_with_headers(step)
     if facts is None:
@@ -76,7 +85,7 @@ def post_has_the_metadata_headers(step: Step, conversation: Conversation) -> Out
     return not _has_no_metadata(facts) or f"posts {step.name} without any of its metadata headers"
 
 
-@check("http.version-header.present", by=CLIENT, kind=(REQUEST, NOTIFICATION))
+@check("http.version-header.present", messages((REQUEST, NOTIFICATION), by=CLIENT))
 def post_has_the_version_header(step: Step, conversation: Conversation) -> Outcome:
     facts = _facts_with_headers(step)
     if facts is None or (step.kind == REQUEST and _has_no_metadata(facts)):
@@ -86,7 +95,7 @@ def post_has_the_version_header(step: Step, conversation: Conversation) -> Outco
     return True
 
 
-@check("http.version-header.matches-meta", by=CLIENT, kind=REQUEST)
+@check("http.version-header.matches-meta", requests(by=CLIENT))
 def version_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
     facts = _facts_with_headers(step)
     header = facts.header(_VERSION_HEADER) if facts else None
@@ -98,7 +107,7 @@ def version_header_repeats_the_body(step: Step, conversation: Conversation) -> O
     )
 
 
-@check("http.headers.mcp-method", by=CLIENT, kind=REQUEST)
+@check("http.headers.mcp-method", requests(by=CLIENT))
 def method_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
     facts = _facts_with_headers(step)
     if facts is None or _has_no_metadata(facts):
@@ -111,12 +120,12 @@ def method_header_repeats_the_body(step: Step, conversation: Conversation) -> Ou
     )
 
 
-@check("http.headers.mcp-name", by=CLIENT, kind=REQUEST, on=_NAME_MEMBERS)
+@check("http.headers.mcp-name", requests(_NAME_MEMBERS, by=CLIENT))
 def name_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
     return _judge_name(step, _NAME_MEMBERS[step.name])
 
 
-@check("tasks-ext.http.mcp-name", by=CLIENT, kind=REQUEST, on=_TASKS)
+@check("tasks-ext.http.mcp-name", requests(_TASKS, by=CLIENT))
 def name_header_repeats_the_task(step: Step, conversation: Conversation) -> Outcome:
     return _judge_name(step, "taskId")
 
@@ -156,8 +165,8 @@ def _streams(conversation: Conversation) -> dict[str, list[Exchange]]:
     return found
 
 
-@check("http.post.related-requests-on-stream", by=CLIENT, kind=REQUEST)
-@check("http.sse.notifications-related", by=CLIENT, kind=REQUEST)
+@check("http.post.related-requests-on-stream", requests(by=CLIENT))
+@check("http.sse.notifications-related", requests(by=CLIENT))
 def note_stream(step: Step, conversation: Conversation) -> Outcome:
     facts = _http_facts(step)
     if facts is not None and facts.stream is not None and step.exchange is not None:
@@ -175,7 +184,7 @@ def _requests_of_stream(step: Step, conversation: Conversation) -> list[Exchange
     return _streams(conversation).get(facts.stream, [])
 
 
-@check("http.post.related-requests-on-stream", by=SERVER, kind=NOTIFICATION, on=_PROGRESS)
+@check("http.post.related-requests-on-stream", notifications(_PROGRESS, by=SERVER))
 def progress_is_on_the_stream_of_its_request(step: Step, conversation: Conversation) -> Outcome:
     requests = _requests_of_stream(step, conversation)
     if not requests or step.exchange is None:
@@ -185,7 +194,7 @@ def progress_is_on_the_stream_of_its_request(step: Step, conversation: Conversat
     return f"reports progress of id {step.exchange.id!r} on the stream of another request"
 
 
-@check("http.get.unrelated-messages", by=SERVER, kind=(REQUEST, NOTIFICATION))
+@check("http.get.unrelated-messages", messages((REQUEST, NOTIFICATION), by=SERVER))
 def get_stream_has_only_unrelated_messages(step: Step, conversation: Conversation) -> Outcome:
     facts = _http_facts(step)
     if facts is None or (facts.method or "").upper() != "GET":
@@ -200,7 +209,7 @@ def get_stream_has_only_unrelated_messages(step: Step, conversation: Conversatio
     return None
 
 
-@check("http.sse.notifications-related", by=SERVER, kind=NOTIFICATION)
+@check("http.sse.notifications-related", notifications(by=SERVER))
 def stream_has_only_related_notifications(step: Step, conversation: Conversation) -> Outcome:
     requests = _requests_of_stream(step, conversation)
     if not requests or _is_misplaced_on_listen(step, requests):
@@ -219,7 +228,7 @@ def _is_misplaced_on_listen(step: Step, requests: list[Exchange]) -> bool:
     return step.name in (_PROGRESS, _LOG) and any(request.is_lasting for request in requests)
 
 
-@check("http.sse.listen-excludes-request-scoped", by=SERVER, kind=NOTIFICATION)
+@check("http.sse.listen-excludes-request-scoped", notifications(by=SERVER))
 def listen_stream_has_no_progress_or_log(step: Step, conversation: Conversation) -> Outcome:
     requests = _requests_of_stream(step, conversation)
     if not any(request.is_lasting for request in requests):
@@ -229,21 +238,21 @@ def listen_stream_has_no_progress_or_log(step: Step, conversation: Conversation)
     return True
 
 
-@check("http.sse.no-requests", by=SERVER, kind=REQUEST)
+@check("http.sse.no-requests", requests(by=SERVER))
 def stream_has_no_requests(step: Step, conversation: Conversation) -> Outcome:
     if _http_facts(step) is None:
         return None
     return f"sends the request {step.name[:60]} on a response stream"
 
 
-@check("http.sse.no-requests", by=SERVER, kind=(NOTIFICATION, RESULT))
+@check("http.sse.no-requests", messages((NOTIFICATION, RESULT), by=SERVER))
 def stream_has_notifications_and_results(step: Step, conversation: Conversation) -> Outcome:
     return None if _http_facts(step) is None else True
 
 
 # -- tool arguments that are mirrored in HTTP headers: `x-mcp-header` in input schemas
 
-_TOOLS: Final = "tools/list"
+_TOOL_LISTS: Final = results("tools/list", by=SERVER)
 _MIRRORED: Final = "x-mcp-header"
 _LARGEST_INTEGER: Final = 2**53 - 1
 _DEEPEST: Final = 64
@@ -300,7 +309,7 @@ def _all_annotations(step: Step) -> Iterator[_Annotation]:
         yield from annotations
 
 
-@check("tools.x-mcp-header.not-empty", by=SERVER, kind=RESULT, on=_TOOLS)
+@check("tools.x-mcp-header.not-empty", _TOOL_LISTS)
 def header_is_not_empty(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         found.header != "" or f"sends {found.place} with an empty {_MIRRORED}"
@@ -308,7 +317,7 @@ def header_is_not_empty(step: Step, conversation: Conversation) -> Outcome:
     )
 
 
-@check("tools.x-mcp-header.token-syntax", by=SERVER, kind=RESULT, on=_TOOLS)
+@check("tools.x-mcp-header.token-syntax", _TOOL_LISTS)
 def header_is_a_token(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         (isinstance(found.header, str) and is_http_token(found.header))
@@ -318,7 +327,7 @@ def header_is_a_token(step: Step, conversation: Conversation) -> Outcome:
     )
 
 
-@check("tools.x-mcp-header.unique", by=SERVER, kind=RESULT, on=_TOOLS)
+@check("tools.x-mcp-header.unique", _TOOL_LISTS)
 def header_is_unique(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         finding for annotations in _by_tool(step) for finding in _judge_repeats(annotations)
@@ -336,7 +345,7 @@ def _judge_repeats(annotations: list[_Annotation]) -> Iterator[Finding]:
             )
 
 
-@check("tools.x-mcp-header.primitive-only", by=SERVER, kind=RESULT, on=_TOOLS)
+@check("tools.x-mcp-header.primitive-only", _TOOL_LISTS)
 def header_is_for_a_primitive(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _is_primitive(found.schema)
@@ -358,7 +367,7 @@ def _is_primitive(schema: JsonObject) -> bool:
     return isinstance(type_, str) and type_ in _PRIMITIVE
 
 
-@check("tools.x-mcp-header.statically-reachable", by=SERVER, kind=RESULT, on=_TOOLS)
+@check("tools.x-mcp-header.statically-reachable", _TOOL_LISTS)
 def header_is_reached_through_properties(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         found.names is not None
@@ -367,7 +376,7 @@ def header_is_reached_through_properties(step: Step, conversation: Conversation)
     )
 
 
-@check("tools.x-mcp-header.safe-integers", by=SERVER, kind=RESULT, on=_TOOLS)
+@check("tools.x-mcp-header.safe-integers", _TOOL_LISTS)
 def integers_in_the_schema_are_safe(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _judge_integer(value, found.place)
@@ -385,7 +394,7 @@ def _fixed_values(schema: JsonObject) -> list[object]:
     ]
 
 
-@check("tools.x-mcp-header.safe-integers", by=CLIENT, kind=REQUEST, on="tools/call")
+@check("tools.x-mcp-header.safe-integers", requests("tools/call", by=CLIENT))
 def mirrored_integers_are_safe(step: Step, conversation: Conversation) -> Outcome:
     params = as_object(step.body)
     name = params.get("name")

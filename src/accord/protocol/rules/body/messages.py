@@ -24,7 +24,17 @@ from accord.protocol.jsonrpc import (
     Kind,
 )
 from accord.protocol.methods import REQUESTS
-from accord.protocol.rules._rule import EITHER, MESSAGES, REPLIES, Outcome, check
+from accord.protocol.rules._rule import (
+    EITHER,
+    MESSAGES,
+    REPLIES,
+    Outcome,
+    check,
+    messages,
+    notifications,
+    requests,
+    results,
+)
 from accord.protocol.rules.values import describe
 from accord.protocol.violation import CLIENT, SERVER, Party
 from accord.types._base import JsonObject
@@ -55,7 +65,7 @@ _BY_KIND: Final[dict[str, tuple[Party, tuple[Kind, ...]]]] = {
 
 
 def _bind_proof(requirement: str, by: Party | tuple[Party, ...], kinds: tuple[Kind, ...]) -> None:
-    @check(requirement, by=by, kind=kinds)
+    @check(requirement, messages(kinds, by=by))
     def is_well_formed(step: Step, conversation: Conversation) -> Outcome:
         return True
 
@@ -66,19 +76,19 @@ for _requirement, (_party, _kinds) in _BY_KIND.items():
     _bind_proof(_requirement, _party, _kinds)
 
 
-@check("jsonrpc.request.id-present", kind=REQUEST, on=REQUESTS)
+@check("jsonrpc.request.id-present", requests(REQUESTS))
 def known_request_has_an_id(step: Step, conversation: Conversation) -> Outcome:
     return True
 
 
-@check("jsonrpc.batch.removed", kind=MESSAGES)
+@check("jsonrpc.batch.removed", messages(MESSAGES))
 def message_is_not_in_a_batch(step: Step, conversation: Conversation) -> Outcome:
     # The monitor reports the batch as a whole.
     return None if step.in_batch else True
 
 
-@check("jsonrpc.request.params-object", kind=REQUEST)
-@check("jsonrpc.notification.params-object", kind=NOTIFICATION)
+@check("jsonrpc.request.params-object", requests())
+@check("jsonrpc.notification.params-object", notifications())
 def params_are_an_object(step: Step, conversation: Conversation) -> Outcome:
     if isinstance(step.body, dict):
         return True
@@ -87,14 +97,14 @@ def params_are_an_object(step: Step, conversation: Conversation) -> Outcome:
     return f"sends {step.name} with params as {describe(step.body)}, expected an object"
 
 
-@check("jsonrpc.response.result-member", kind=RESULT)
+@check("jsonrpc.response.result-member", results())
 def result_is_an_object(step: Step, conversation: Conversation) -> Outcome:
     if isinstance(step.body, dict):
         return True
     return f"sends a result as {describe(step.body)}, expected an object"
 
 
-@check(_BATCH, kind=MESSAGES)
+@check(_BATCH, messages(MESSAGES))
 def batch_does_not_mix_requests_and_responses(step: Step, conversation: Conversation) -> Outcome:
     memory = conversation.memory
     # This runs for every message of a batch; the batch is judged with its first one.
@@ -139,13 +149,13 @@ def _error_code(step: Step) -> int:
     return 0 if step.error is None else step.error.code
 
 
-@check("errors.retired-codes.not-emitted", kind=FAULT)
+@check("errors.retired-codes.not-emitted", messages(FAULT))
 def code_is_not_retired(step: Step, conversation: Conversation) -> Outcome:
     code = _error_code(step)
     return code not in _RETIRED or f"sends the retired error code {code} ({_RETIRED[code]})"
 
 
-@check("errors.legacy-range.not-used", kind=FAULT)
+@check("errors.legacy-range.not-used", messages(FAULT))
 def code_is_not_of_the_legacy_range(step: Step, conversation: Conversation) -> Outcome:
     code = _error_code(step)
     if code in _RETIRED:
@@ -153,7 +163,7 @@ def code_is_not_of_the_legacy_range(step: Step, conversation: Conversation) -> O
     return code not in _LEGACY or f"sends error code {code}, from the range of old implementations"
 
 
-@check("errors.reserved-range.only-defined-codes", kind=FAULT)
+@check("errors.reserved-range.only-defined-codes", messages(FAULT))
 def reserved_code_is_defined(step: Step, conversation: Conversation) -> Outcome:
     code = _error_code(step)
     if code in _RETIRED:
@@ -163,7 +173,7 @@ def reserved_code_is_defined(step: Step, conversation: Conversation) -> Outcome:
     return True
 
 
-@check("errors.application-codes.outside-reserved", kind=FAULT)
+@check("errors.application-codes.outside-reserved", messages(FAULT))
 def own_code_is_outside_the_reserved_range(step: Step, conversation: Conversation) -> Outcome:
     code = _error_code(step)
     if code in _STANDARD or code in _SPECIFICATION or code in _LEGACY:

@@ -10,7 +10,15 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN
-from accord.protocol.rules._rule import MESSAGES, Outcome, check, combine
+from accord.protocol.rules._rule import (
+    MESSAGES,
+    Outcome,
+    check,
+    combine,
+    messages,
+    requests,
+    results,
+)
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import META, Located, as_object, describe
 from accord.protocol.violation import CLIENT, SERVER
@@ -133,29 +141,29 @@ def _titled_objects(step: Step, conversation: Conversation) -> list[Located]:
 
 
 shapes(
+    messages((REQUEST, NOTIFICATION, RESULT)),
     {"meta.field.more-types": "_meta: object"},
-    kind=(REQUEST, NOTIFICATION, RESULT),
     within=lambda step, _: [found for found in _parts(step).objects if "_meta" in found[1]],
 )
 shapes(
+    messages((REQUEST, RESULT)),
     {"meta.title.display-name": "title?: string"},
-    kind=(REQUEST, RESULT),
     within=_titled_objects,
 )
 shapes(
+    messages((REQUEST, RESULT)),
     {"icons.src-required": "icons?: array, icons[]: {src: image-uri}"},
-    kind=(REQUEST, RESULT),
     within=lambda step, _: [*_parts(step).objects, *implementations(step)],
 )
 
 
-@check("meta.field.reserved", kind=(REQUEST, NOTIFICATION, RESULT))
+@check("meta.field.reserved", messages((REQUEST, NOTIFICATION, RESULT)))
 def meta_is_an_object(step: Step, conversation: Conversation) -> Outcome:
     body = as_object(step.body)
     return judge_member(body, _body_name(step), "_meta", "object") if "_meta" in body else None
 
 
-@check("meta.title.display-name", by=CLIENT, kind=REQUEST, on="tools/call")
+@check("meta.title.display-name", requests("tools/call", by=CLIENT))
 def tool_is_called_by_its_name(step: Step, conversation: Conversation) -> Outcome:
     name = as_object(step.body).get("name")
     if not isinstance(name, str) or conversation.memory is None:
@@ -294,7 +302,7 @@ _KEY_RULES: Final[dict[str, Callable[[str], str | None]]] = {
 
 
 def _bind_key_rule(requirement: str, judge: Callable[[str], str | None]) -> None:
-    @check(requirement, kind=MESSAGES)
+    @check(requirement, messages(MESSAGES))
     def keys_are_valid(step: Step, conversation: Conversation) -> Outcome:
         return combine(
             f"sends {place}._meta with the key {key[:60]!r}, which {why}" if why else True
@@ -310,24 +318,24 @@ for _requirement, _judge in _KEY_RULES.items():
 # -- the sender of a message, in revisions without a handshake
 
 
-@check("meta.request.protocol-version", by=CLIENT, kind=REQUEST)
+@check("meta.request.protocol-version", requests(by=CLIENT))
 def request_has_its_version(step: Step, conversation: Conversation) -> Outcome:
     if "_meta" not in as_object(step.body):
         return f"sends {step.name} without params._meta"
     return _judge_meta(step, step.name, _VERSION, "string")
 
 
-@check("meta.request.client-capabilities", by=CLIENT, kind=REQUEST)
+@check("meta.request.client-capabilities", requests(by=CLIENT))
 def request_has_capabilities(step: Step, conversation: Conversation) -> Outcome:
     return _judge_meta(step, step.name, _CAPABILITIES, "object")
 
 
-@check("meta.request.client-info", by=CLIENT, kind=REQUEST)
+@check("meta.request.client-info", requests(by=CLIENT))
 def request_has_client_info(step: Step, conversation: Conversation) -> Outcome:
     return _judge_meta(step, step.name, CLIENT_INFO, "object")
 
 
-@check("meta.result.server-info", by=SERVER, kind=RESULT)
+@check("meta.result.server-info", results(by=SERVER))
 def result_has_server_info(step: Step, conversation: Conversation) -> Outcome:
     # The result of a discovery is judged by discover.result.server-info.
     if not isinstance(step.body, dict) or step.name == "server/discover":
@@ -386,7 +394,7 @@ _FORMATS: Final = {
 }
 
 
-@check("otel.value-formats", kind=MESSAGES)
+@check("otel.value-formats", messages(MESSAGES))
 def trace_context_is_well_formed(step: Step, conversation: Conversation) -> Outcome:
     meta = meta_of(step.body)
     return combine(

@@ -5,8 +5,8 @@ from typing import Final, get_args
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
-from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.rules._rule import Finding, Outcome, check, combine
+from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
+from accord.protocol.rules._rule import Finding, Outcome, check, combine, notifications, results
 from accord.protocol.rules.body.meta import SUBSCRIPTION_ID
 from accord.protocol.rules.shapes import shapes
 from accord.protocol.rules.values import META, as_object, describe, quote
@@ -25,6 +25,8 @@ _FILTERS: Final[dict[str, str]] = {
     "notifications/tasks": "taskIds",
 }
 _NEVER: Final = ("notifications/progress", "notifications/message")
+_ACKNOWLEDGEMENTS: Final = notifications(_ACKNOWLEDGED, by=SERVER)
+_ANY_TO_LISTEN: Final = notifications((*_FILTERS, *_NEVER), by=SERVER)
 
 
 def find_subscription(step: Step, conversation: Conversation) -> Exchange | None:
@@ -64,7 +66,7 @@ def learn_subscriptions(step: Step, conversation: Conversation) -> None:
 # -- notifications
 
 
-@check("meta.listen.subscription-id", by=SERVER, kind=NOTIFICATION, on=_FILTERS)
+@check("meta.listen.subscription-id", notifications(_FILTERS, by=SERVER))
 def notification_names_its_subscription(step: Step, conversation: Conversation) -> Outcome:
     meta = meta_of(step.body)
     if SUBSCRIPTION_ID not in meta:
@@ -81,7 +83,7 @@ def notification_names_its_subscription(step: Step, conversation: Conversation) 
     return f"sends {step.name} for the subscription {id!r}, which is not a listen request"
 
 
-@check("subscriptions.only-requested-kinds", by=SERVER, kind=NOTIFICATION, on=(*_FILTERS, *_NEVER))
+@check("subscriptions.only-requested-kinds", _ANY_TO_LISTEN)
 def only_requested_notifications_are_sent(step: Step, conversation: Conversation) -> Outcome:
     listen = find_subscription(step, conversation)
     if listen is None:
@@ -96,7 +98,7 @@ def only_requested_notifications_are_sent(step: Step, conversation: Conversation
     )
 
 
-@check("subscriptions.updated-only-for-watched", by=SERVER, kind=NOTIFICATION, on=_UPDATED)
+@check("subscriptions.updated-only-for-watched", notifications(_UPDATED, by=SERVER))
 def only_watched_resources_are_reported(step: Step, conversation: Conversation) -> Outcome:
     listen = find_subscription(step, conversation)
     params = listen.params if listen else None
@@ -112,7 +114,7 @@ def only_watched_resources_are_reported(step: Step, conversation: Conversation) 
 # -- acknowledgements
 
 
-@check("subscriptions.ack-carries-id", by=SERVER, kind=NOTIFICATION, on=_ACKNOWLEDGED)
+@check("subscriptions.ack-carries-id", _ACKNOWLEDGEMENTS)
 def acknowledgement_names_its_subscription(step: Step, conversation: Conversation) -> Outcome:
     meta = meta_of(step.body)
     if SUBSCRIPTION_ID not in meta:
@@ -122,8 +124,8 @@ def acknowledgement_names_its_subscription(step: Step, conversation: Conversatio
     return f"acknowledges {quote(meta[SUBSCRIPTION_ID])}, which is not an open listen request"
 
 
-@check("subscriptions.ack-first", by=SERVER, kind=NOTIFICATION, on=_ACKNOWLEDGED)
-@check("subscriptions.ack-first", by=SERVER, kind=RESULT, on=LISTEN)
+@check("subscriptions.ack-first", _ACKNOWLEDGEMENTS)
+@check("subscriptions.ack-first", results(LISTEN, by=SERVER))
 def acknowledgement_comes_first(step: Step, conversation: Conversation) -> Outcome:
     if step.kind == NOTIFICATION:
         return None if find_subscription(step, conversation) is None else True
@@ -134,7 +136,7 @@ def acknowledgement_comes_first(step: Step, conversation: Conversation) -> Outco
     return f"ends the subscription {quote(step.id)}, which it never acknowledged"
 
 
-@check("subscriptions.nothing-before-ack", by=SERVER, kind=NOTIFICATION, on=(*_FILTERS, *_NEVER))
+@check("subscriptions.nothing-before-ack", _ANY_TO_LISTEN)
 def nothing_precedes_the_acknowledgement(step: Step, conversation: Conversation) -> Outcome:
     listen = find_subscription(step, conversation)
     if listen is None or conversation.memory is None:
@@ -144,7 +146,7 @@ def nothing_precedes_the_acknowledgement(step: Step, conversation: Conversation)
     return f"sends {step.name} to the subscription {quote(listen.id)} before acknowledging it"
 
 
-@check("subscriptions.ack-is-subset", by=SERVER, kind=NOTIFICATION, on=_ACKNOWLEDGED)
+@check("subscriptions.ack-is-subset", _ACKNOWLEDGEMENTS)
 def only_requested_notifications_are_acknowledged(
     step: Step, conversation: Conversation
 ) -> Outcome:
@@ -166,7 +168,7 @@ def _was_requested(name: str, confirmed: object, requested: object) -> Finding:
     return not confirmed or bool(requested) or f"acknowledges {name}, which was not requested"
 
 
-@check("subscriptions.graceful-end-carries-id", by=SERVER, kind=RESULT, on=LISTEN)
+@check("subscriptions.graceful-end-carries-id", results(LISTEN, by=SERVER))
 def last_result_names_its_subscription(step: Step, conversation: Conversation) -> Outcome:
     if not isinstance(step.body, dict):
         return None
@@ -185,18 +187,17 @@ LOGS_REQUESTED: Final = "logging.own-stream-only"
 """The name of the fact that a request has asked for log messages."""
 
 _LOG: Final = "notifications/message"
+_LOGS: Final = notifications(_LOG, by=SERVER)
 _LEVELS: Final[tuple[str, ...]] = get_args(LoggingLevel)
 _RANKS: Final[dict[str, int]] = {level: rank for rank, level in enumerate(_LEVELS)}
 
 shapes(
+    _LOGS,
     {
         "logging.levels.rfc5424": f"level?: {'|'.join(_LEVELS)}",
         "logging.message.level-and-data": "body: {level: any, data: any}",
         "logging.message.logger-optional": "logger?: string",
     },
-    by=SERVER,
-    kind=NOTIFICATION,
-    on=_LOG,
 )
 
 
@@ -204,7 +205,7 @@ def _rank(level: object) -> int | None:
     return _RANKS.get(level) if isinstance(level, str) else None
 
 
-@check("logging.message.method", by=SERVER, kind=NOTIFICATION)
+@check("logging.message.method", notifications(by=SERVER))
 def log_message_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     if step.name == _LOG:
         return True
@@ -218,7 +219,7 @@ def log_message_has_its_name(step: Step, conversation: Conversation) -> Outcome:
 # -- sessions: one level for all messages
 
 
-@check("logging.session-wide", by=SERVER, kind=NOTIFICATION, on=_LOG)
+@check("logging.session-wide", _LOGS)
 def message_is_not_below_the_level_set(step: Step, conversation: Conversation) -> Outcome:
     rank = _rank(as_object(step.body).get("level"))
     if conversation.memory is None or rank is None:
@@ -245,7 +246,7 @@ def _level_requests(conversation: Conversation) -> Iterator[Exchange]:
 # -- requests: each with its own level
 
 
-@check("logging.only-with-level", by=SERVER, kind=NOTIFICATION, on=_LOG)
+@check("logging.only-with-level", _LOGS)
 def log_message_was_requested(step: Step, conversation: Conversation) -> Outcome:
     if _is_on_listen_stream(step):
         return None
@@ -256,7 +257,7 @@ def log_message_was_requested(step: Step, conversation: Conversation) -> Outcome
     return "sends a log message, but no request has asked for a level"
 
 
-@check("logging.own-stream-only", by=SERVER, kind=NOTIFICATION, on=_LOG)
+@check("logging.own-stream-only", _LOGS)
 def log_message_precedes_the_answer(step: Step, conversation: Conversation) -> Outcome:
     if _is_on_listen_stream(step):
         return "sends a log message on a listen stream"

@@ -4,10 +4,19 @@ from typing import Final, TypeAlias
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
-from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
+from accord.protocol.jsonrpc import NOTIFICATION, RESULT
 from accord.protocol.methods import KNOWN
 from accord.protocol.party import Bounded
-from accord.protocol.rules._rule import REPLIES, Breach, Outcome, check
+from accord.protocol.rules._rule import (
+    REPLIES,
+    Breach,
+    Outcome,
+    check,
+    messages,
+    notifications,
+    requests,
+    results,
+)
 from accord.protocol.rules.body.tasks import RELATED, TASK_REQUESTS, TERMINAL
 from accord.protocol.rules.shapes import shapes
 from accord.protocol.rules.state import TASK_TOKENS
@@ -16,6 +25,7 @@ from accord.protocol.violation import CLIENT, OTHER, SERVER, WARN, Party
 from accord.types._base import ProgressToken, RequestId
 
 _PROGRESS: Final = "notifications/progress"
+_REPORTS: Final = notifications(_PROGRESS)
 _COMPLETION: Final = "progress.stops-after-completion"
 _TASK_END: Final = "progress.task.stops-at-terminal"
 _TASK_REPORTS: Final = ("tasks/get", "tasks/cancel", "tasks/result", "notifications/tasks/status")
@@ -23,8 +33,9 @@ _TASK_REPORTS: Final = ("tasks/get", "tasks/cancel", "tasks/result", "notificati
 # Tokens by task id, and task ids by asker and token.
 _TaskTokens: TypeAlias = dict[str | tuple[Party, ProgressToken], ProgressToken | str | None]
 
-shapes({"progress.token.type": "_meta.progressToken?: id"}, kind=REQUEST)
+shapes(requests(), {"progress.token.type": "_meta.progressToken?: id"})
 shapes(
+    _REPORTS,
     {
         "progress.token.type": "progressToken?: id",
         "progress.notification.token": "body: {progressToken: any}",
@@ -32,19 +43,17 @@ shapes(
         "progress.notification.total": "total?: number",
         "progress.notification.message": "message?: string",
     },
-    kind=NOTIFICATION,
-    on=_PROGRESS,
 )
 
 
-@check("progress.token.in-meta", kind=REQUEST)
+@check("progress.token.in-meta", requests())
 def token_is_in_meta(step: Step, conversation: Conversation) -> Outcome:
     if step.name in KNOWN and "progressToken" in as_object(step.body):
         return f"sends {step.name} with progressToken in params, expected it in params._meta"
     return True if "progressToken" in meta_of(step.body) else None
 
 
-@check("progress.notification.method-name", kind=NOTIFICATION)
+@check("progress.notification.method-name", notifications())
 def progress_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     if step.name == _PROGRESS:
         return True
@@ -53,12 +62,12 @@ def progress_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     return None
 
 
-@check("progress.server-only", by=SERVER, kind=NOTIFICATION, on=_PROGRESS)
+@check("progress.server-only", notifications(_PROGRESS, by=SERVER))
 def server_reports_progress(step: Step, conversation: Conversation) -> Outcome:
     return True
 
 
-@check("progress.server-only", by=CLIENT, kind=NOTIFICATION, on=_PROGRESS)
+@check("progress.server-only", notifications(_PROGRESS, by=CLIENT))
 def client_does_not_report_progress(step: Step, conversation: Conversation) -> Outcome:
     return f"sends {_PROGRESS}; only servers do"
 
@@ -66,7 +75,7 @@ def client_does_not_report_progress(step: Step, conversation: Conversation) -> O
 # -- the end of reports
 
 
-@check(_COMPLETION, kind=NOTIFICATION, on=_PROGRESS)
+@check(_COMPLETION, _REPORTS)
 def progress_ends_with_the_total(step: Step, conversation: Conversation) -> Outcome:
     # Progress after the answer breaks progress.notification.active-only; before it, a report may
     # already have reached its total. A total may be an estimate, so this is only a warning.
@@ -87,7 +96,7 @@ def progress_ends_with_the_total(step: Step, conversation: Conversation) -> Outc
 # -- progress of tasks
 
 
-@check(TASK_TOKENS, kind=RESULT, on=TASK_REQUESTS)
+@check(TASK_TOKENS, results(TASK_REQUESTS))
 def note_token_of_task(step: Step, conversation: Conversation) -> Outcome:
     id = as_object(as_object(step.body).get("task")).get("taskId")
     if conversation.memory is None or step.exchange is None or not isinstance(id, str):
@@ -100,7 +109,7 @@ def note_token_of_task(step: Step, conversation: Conversation) -> Outcome:
     return None
 
 
-@check(TASK_TOKENS, kind=NOTIFICATION, on=_PROGRESS)
+@check(TASK_TOKENS, _REPORTS)
 def task_reports_under_its_token(step: Step, conversation: Conversation) -> Outcome:
     tokens = _task_tokens(conversation)
     id, token = _task_id(step, conversation), as_id(as_object(step.body).get("progressToken"))
@@ -111,7 +120,7 @@ def task_reports_under_its_token(step: Step, conversation: Conversation) -> Outc
     return f"reports progress of task {id[:40]} under {token!r}, not under the token of its request"
 
 
-@check(_TASK_END, kind=(RESULT, NOTIFICATION), on=_TASK_REPORTS)
+@check(_TASK_END, messages((RESULT, NOTIFICATION), _TASK_REPORTS))
 def note_end_of_task(step: Step, conversation: Conversation) -> Outcome:
     body = as_object(step.body)
     id = (request_params(step) if step.kind == RESULT else body).get("taskId")
@@ -122,7 +131,7 @@ def note_end_of_task(step: Step, conversation: Conversation) -> Outcome:
     return None
 
 
-@check(_TASK_END, kind=NOTIFICATION, on=_PROGRESS)
+@check(_TASK_END, _REPORTS)
 def task_reports_until_it_ends(step: Step, conversation: Conversation) -> Outcome:
     id = _task_id(step, conversation)
     if id is None or conversation.memory is None or id not in _task_tokens(conversation):
@@ -169,17 +178,16 @@ _WRONG_NAMES: Final = frozenset(
 _CROSSING_SECONDS: Final = 5.0
 
 shapes(
+    notifications(_CANCELLED),
     {
         "cancellation.request-id.present": "body: {requestId: id}",
         "cancellation.request-id-required": "body: {requestId: id}",
         "cancellation.reason.optional": "reason?: string",
     },
-    kind=NOTIFICATION,
-    on=_CANCELLED,
 )
 
 
-@check("cancellation.notification.either-party", kind=NOTIFICATION)
+@check("cancellation.notification.either-party", notifications())
 def cancellation_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     if step.name == _CANCELLED:
         return True
@@ -200,7 +208,7 @@ def _client_exchange(step: Step, conversation: Conversation) -> Exchange | None:
     return None if id is None else client.open.get(id) or client.cancelled.get(id)
 
 
-@check("cancellation.server-only-for-listen", by=SERVER, kind=NOTIFICATION, on=_CANCELLED)
+@check("cancellation.server-only-for-listen", notifications(_CANCELLED, by=SERVER))
 def server_cancels_only_listen_requests(step: Step, conversation: Conversation) -> Outcome:
     exchange = _client_exchange(step, conversation)
     if exchange is None:
@@ -210,7 +218,7 @@ def server_cancels_only_listen_requests(step: Step, conversation: Conversation) 
     )
 
 
-@check("cancellation.server-names-listen", by=SERVER, kind=NOTIFICATION, on=_CANCELLED)
+@check("cancellation.server-names-listen", notifications(_CANCELLED, by=SERVER))
 def server_names_a_listen_request(step: Step, conversation: Conversation) -> Outcome:
     id, client = _cancelled_id(step), conversation.parties[CLIENT]
     exchange = _client_exchange(step, conversation)
@@ -225,7 +233,7 @@ def server_names_a_listen_request(step: Step, conversation: Conversation) -> Out
 # -- only pending requests
 
 
-@check(_PENDING, by=SERVER, kind=REPLIES)
+@check(_PENDING, messages(REPLIES, by=SERVER))
 def note_answer(step: Step, conversation: Conversation) -> Outcome:
     memory, now = conversation.memory, step.record.t if step.record else None
     if memory is not None and now is not None and step.id is not None:
@@ -233,7 +241,7 @@ def note_answer(step: Step, conversation: Conversation) -> Outcome:
     return None
 
 
-@check(_PENDING, by=CLIENT, kind=NOTIFICATION, on=_CANCELLED)
+@check(_PENDING, notifications(_CANCELLED, by=CLIENT))
 def client_cancels_a_pending_request(step: Step, conversation: Conversation) -> Outcome:
     id, memory = _cancelled_id(step), conversation.memory
     if id is None or memory is None:
@@ -257,7 +265,7 @@ def client_cancels_a_pending_request(step: Step, conversation: Conversation) -> 
 # -- tasks are cancelled with tasks/cancel
 
 
-@check(_NOT_FOR_TASKS, kind=RESULT, on=TASK_REQUESTS)
+@check(_NOT_FOR_TASKS, results(TASK_REQUESTS))
 def note_task(step: Step, conversation: Conversation) -> Outcome:
     task = as_object(as_object(step.body).get("task"))
     if conversation.memory is not None and "taskId" in task:
@@ -266,12 +274,12 @@ def note_task(step: Step, conversation: Conversation) -> Outcome:
     return None
 
 
-@check(_NOT_FOR_TASKS, kind=REQUEST, on="tasks/cancel")
+@check(_NOT_FOR_TASKS, requests("tasks/cancel"))
 def task_is_cancelled_as_a_task(step: Step, conversation: Conversation) -> Outcome:
     return True
 
 
-@check(_NOT_FOR_TASKS, kind=NOTIFICATION, on=_CANCELLED)
+@check(_NOT_FOR_TASKS, notifications(_CANCELLED))
 def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -> Outcome:
     # Before its task is known a request can be cancelled in no other way.
     id, memory = _cancelled_id(step), conversation.memory

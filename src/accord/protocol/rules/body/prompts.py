@@ -5,8 +5,7 @@ from typing import Final
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.jsonrpc import REQUEST, RESULT
-from accord.protocol.rules._rule import Finding, Outcome, check, combine
+from accord.protocol.rules._rule import Finding, Outcome, check, combine, requests, results
 from accord.protocol.rules.body.results import (
     judge_blob,
     judge_block,
@@ -27,12 +26,13 @@ from accord.protocol.rules.values import (
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject
 
-_GET: Final = "prompts/get"
+_PROMPTS: Final = results("prompts/get", by=SERVER)
 
 # The members of these have requirements of their own.
 _JUDGED_SEPARATELY: Final = ("image", "audio", "resource")
 
 shapes(
+    results("prompts/list", by=SERVER),
     {
         "prompts.list.array": "body: {prompts: array, prompts[]: object}",
         "prompts.item.name": "prompts[].name: string",
@@ -44,23 +44,18 @@ shapes(
             "prompts[].arguments[]: {name: string, description?: string, required?: boolean}"
         ),
     },
-    by=SERVER,
-    kind=RESULT,
-    on="prompts/list",
 )
 shapes(
+    _PROMPTS,
     {
         "prompts.get.messages-array": "body: {messages: array, messages[]: object}",
         "prompts.get.description": "description?: string",
         "prompts.message.role": "messages[].role: user|assistant",
     },
-    by=SERVER,
-    kind=RESULT,
-    on=_GET,
 )
 
 
-@check("prompts.message.content", by=SERVER, kind=RESULT, on=_GET)
+@check("prompts.message.content", _PROMPTS)
 def message_has_content(step: Step, conversation: Conversation) -> Outcome:
     findings = [
         judge_member(message, place, "content", "object")
@@ -71,7 +66,7 @@ def message_has_content(step: Step, conversation: Conversation) -> Outcome:
     return combine(findings)
 
 
-@check("prompts.message.content-type", by=SERVER, kind=RESULT, on=_GET)
+@check("prompts.message.content-type", _PROMPTS)
 def content_is_of_a_known_type(step: Step, conversation: Conversation) -> Outcome:
     return combine(_judge_types(step))
 
@@ -93,17 +88,17 @@ def _judge_types(step: Step) -> Iterator[Finding]:
         yield found
 
 
-@check("prompts.image.base64", by=SERVER, kind=RESULT, on=_GET)
+@check("prompts.image.base64", _PROMPTS)
 def image_is_base64_with_a_mime_type(step: Step, conversation: Conversation) -> Outcome:
     return combine(judge_media(block, place) for place, block in _blocks(step, "image"))
 
 
-@check("prompts.audio.base64", by=SERVER, kind=RESULT, on=_GET)
+@check("prompts.audio.base64", _PROMPTS)
 def audio_is_base64_with_a_mime_type(step: Step, conversation: Conversation) -> Outcome:
     return combine(judge_media(block, place) for place, block in _blocks(step, "audio"))
 
 
-@check("prompts.resource.members", by=SERVER, kind=RESULT, on=_GET)
+@check("prompts.resource.members", _PROMPTS)
 def embedded_resource_has_its_members(step: Step, conversation: Conversation) -> Outcome:
     return combine(_judge_embedded(block, place) for place, block in _blocks(step, "resource"))
 
@@ -126,29 +121,26 @@ def _judge_embedded(block: JsonObject, place: str) -> Finding:
 # -- completion: the reference, and the values of the result
 
 _COMPLETE: Final = "completion/complete"
+_COMPLETIONS: Final = results(_COMPLETE, by=SERVER)
 _MOST_VALUES: Final = 100
 _REFERENCES: Final = {"ref/prompt": "name", "ref/resource": "uri"}
 
 shapes(
+    requests(_COMPLETE, by=CLIENT),
     {"completion.request.context": "context?: {arguments?: {*: string}}"},
-    by=CLIENT,
-    kind=REQUEST,
-    on=_COMPLETE,
 )
 shapes(
+    _COMPLETIONS,
     {
         "completion.result.values": "completion: {values: array, values[]: string}",
         "completion.result.total-and-has-more": (
             "completion.total?: integer, completion.hasMore?: boolean"
         ),
     },
-    by=SERVER,
-    kind=RESULT,
-    on=_COMPLETE,
 )
 
 
-@check("completion.ref.types", by=CLIENT, kind=REQUEST, on=_COMPLETE)
+@check("completion.ref.types", requests(_COMPLETE, by=CLIENT))
 def ref_names_a_prompt_or_a_resource(step: Step, conversation: Conversation) -> Outcome:
     if step.body is not None and not isinstance(step.body, dict):
         return None
@@ -163,7 +155,7 @@ def ref_names_a_prompt_or_a_resource(step: Step, conversation: Conversation) -> 
     return judge_member(ref, f"a ref of type {type_}", _REFERENCES[type_], "string")
 
 
-@check("completion.result.max-100", by=SERVER, kind=RESULT, on=_COMPLETE)
+@check("completion.result.max-100", _COMPLETIONS)
 def values_are_at_most_100(step: Step, conversation: Conversation) -> Outcome:
     found = _judge_count(step)
     if isinstance(found, str) and is_in_force("completion.values-max-100", step.revision.id):
@@ -171,7 +163,7 @@ def values_are_at_most_100(step: Step, conversation: Conversation) -> Outcome:
     return found
 
 
-@check("completion.values-max-100", by=SERVER, kind=RESULT, on=_COMPLETE)
+@check("completion.values-max-100", _COMPLETIONS)
 def values_keep_the_limit_of_the_schema(step: Step, conversation: Conversation) -> Outcome:
     return _judge_count(step)
 

@@ -7,8 +7,8 @@ from typing import Final
 from accord.protocol import uri_template
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.jsonrpc import NOTIFICATION, RESULT
-from accord.protocol.rules._rule import Finding, Outcome, check, combine
+from accord.protocol.jsonrpc import NOTIFICATION
+from accord.protocol.rules._rule import Finding, Outcome, check, combine, notifications, results
 from accord.protocol.rules.body.results import judge_blob, judge_text_or_blob
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import Located, as_object, is_in_force, quote, result_objects
@@ -18,13 +18,16 @@ from accord.types._base import JsonObject
 
 _LIST: Final = "resources/list"
 _READ: Final = "resources/read"
+_READS: Final = results(_READ, by=SERVER)
 _TEMPLATES: Final = "resources/templates/list"
 _UPDATED: Final = "notifications/resources/updated"
+_UPDATES: Final = notifications(_UPDATED, by=SERVER)
 
 _STANDARD_SCHEMES: Final = frozenset({"http", "https", "file", "git"})
 _LOOSE_SCHEME: Final = re.compile(r"([^:/?#]+):")
 
 shapes(
+    results(_LIST, by=SERVER),
     {
         "resources.list.array": "body: {resources: array, resources[]: object}",
         "resources.item.name": "resources[].name: string",
@@ -34,11 +37,9 @@ shapes(
         ),
         "resources.item.size": "resources[].size?: integer",
     },
-    by=SERVER,
-    kind=RESULT,
-    on=_LIST,
 )
 shapes(
+    results(_TEMPLATES, by=SERVER),
     {
         "resources.templates.array": (
             "body: {resourceTemplates: array, resourceTemplates[]: object}"
@@ -48,22 +49,17 @@ shapes(
             "resourceTemplates[].description?: string, resourceTemplates[].mimeType?: string"
         ),
     },
-    by=SERVER,
-    kind=RESULT,
-    on=_TEMPLATES,
 )
 shapes(
+    _READS,
     {
         "resources.read.contents-array": "body: {contents: array, contents[]: object}",
         "resources.contents.mime-type": "contents[].mimeType?: string",
     },
-    by=SERVER,
-    kind=RESULT,
-    on=_READ,
 )
 
 
-@check("resources.template.uri-template", by=SERVER, kind=RESULT, on=_TEMPLATES)
+@check("resources.template.uri-template", results(_TEMPLATES, by=SERVER))
 def template_has_a_uri_template(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _judge_template(item, place) for place, item in result_objects(step, "resourceTemplates")
@@ -84,19 +80,19 @@ def _judge_template(item: JsonObject, place: str) -> Finding:
 # -- contents
 
 
-@check("resources.contents.text-or-blob", by=SERVER, kind=RESULT, on=_READ)
+@check("resources.contents.text-or-blob", _READS)
 def contents_have_text_or_a_blob(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         judge_text_or_blob(item, place) for place, item in result_objects(step, "contents")
     )
 
 
-@check("resources.binary.encoded", by=SERVER, kind=RESULT, on=_READ)
+@check("resources.binary.encoded", _READS)
 def blob_is_base64(step: Step, conversation: Conversation) -> Outcome:
     return combine(judge_blob(item, place) for place, item in result_objects(step, "contents"))
 
 
-@check("resources.binary.encoded", by=SERVER, kind=RESULT, on="tools/call")
+@check("resources.binary.encoded", results("tools/call", by=SERVER))
 def embedded_blob_is_base64(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         judge_blob(as_object(block.get("resource")), f"{place}.resource")
@@ -115,9 +111,9 @@ def _objects_with_uri(step: Step) -> Iterator[Located]:
         yield from result_objects(step, "resources" if step.name == _LIST else "contents")
 
 
-@check("resources.item.uri", by=SERVER, kind=RESULT, on=_LIST)
-@check("resources.contents.uri", by=SERVER, kind=RESULT, on=_READ)
-@check("resources.updated.uri-param", by=SERVER, kind=NOTIFICATION, on=_UPDATED)
+@check("resources.item.uri", results(_LIST, by=SERVER))
+@check("resources.contents.uri", _READS)
+@check("resources.updated.uri-param", _UPDATES)
 def object_has_a_uri(step: Step, conversation: Conversation) -> Outcome:
     if step.kind == NOTIFICATION and step.body is not None and not isinstance(step.body, dict):
         return None
@@ -141,8 +137,8 @@ def has_custom_scheme(uri: str) -> bool:
     return found is not None and found[1].lower() not in _STANDARD_SCHEMES
 
 
-@check("resources.uri.custom-scheme", by=SERVER, kind=RESULT, on=(_LIST, _READ))
-@check("resources.uri.custom-scheme", by=SERVER, kind=NOTIFICATION, on=_UPDATED)
+@check("resources.uri.custom-scheme", results((_LIST, _READ), by=SERVER))
+@check("resources.uri.custom-scheme", _UPDATES)
 def custom_scheme_follows_the_rfc(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         is_uri(item["uri"])
@@ -155,7 +151,7 @@ def custom_scheme_follows_the_rfc(step: Step, conversation: Conversation) -> Out
 # -- updates
 
 
-@check("resources.updated.subscribers-only", by=SERVER, kind=NOTIFICATION, on=_UPDATED)
+@check("resources.updated.subscribers-only", _UPDATES)
 def update_goes_to_a_subscriber(step: Step, conversation: Conversation) -> Outcome:
     uri = as_object(step.body).get("uri")
     declared = conversation.parties[SERVER].capabilities

@@ -5,8 +5,7 @@ from typing import Final, get_args
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.jsonrpc import REQUEST, RESULT
-from accord.protocol.rules._rule import Breach, Finding, Outcome, check
+from accord.protocol.rules._rule import Breach, Finding, Outcome, check, requests, results
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import META, Located, describe, quote
 from accord.protocol.syntax import is_base64, is_mime_type
@@ -40,15 +39,10 @@ def _any_result(step: Step, conversation: Conversation) -> list[Located]:
     return [("a result", step.body)] if isinstance(step.body, dict) else []
 
 
-shapes(
-    {"result.type.present": "resultType: string"},
-    by=SERVER,
-    kind=RESULT,
-    within=_any_result,
-)
+shapes(results(by=SERVER), {"result.type.present": "resultType: string"}, within=_any_result)
 
 
-@check("result.type.from-known-set", by=SERVER, kind=RESULT)
+@check("result.type.from-known-set", results(by=SERVER))
 def result_is_of_a_known_type(step: Step, conversation: Conversation) -> Outcome:
     type_ = step.body.get("resultType") if isinstance(step.body, dict) else None
     if not isinstance(type_, str):
@@ -78,10 +72,10 @@ def _extensions(declared: frozenset[str] | None) -> frozenset[str] | None:
 
 # -- pages
 
-shapes({"pagination.next-cursor.optional": "nextCursor?: string"}, kind=RESULT, on=_PAGED)
+shapes(results(_PAGED), {"pagination.next-cursor.optional": "nextCursor?: string"})
 
 
-@check("pagination.cursor.opaque", kind=REQUEST, on=_PAGED)
+@check("pagination.cursor.opaque", requests(_PAGED))
 def cursor_was_issued_by_the_server(step: Step, conversation: Conversation) -> Outcome:
     if not isinstance(step.body, dict) or "cursor" not in step.body or conversation.memory is None:
         return None
@@ -96,16 +90,14 @@ def cursor_was_issued_by_the_server(step: Step, conversation: Conversation) -> O
 # -- cache hints
 
 for _requirement, _method in _CACHEABLE.items():
-    shapes({_requirement: "ttlMs: any, cacheScope: any"}, by=SERVER, kind=RESULT, on=_method)
+    shapes(results(_method, by=SERVER), {_requirement: "ttlMs: any, cacheScope: any"})
 
 shapes(
+    results(_CACHEABLE.values(), by=SERVER),
     {
         "caching.ttl.non-negative": "ttlMs?: count",
         "caching.scope.value": "cacheScope?: public|private",
     },
-    by=SERVER,
-    kind=RESULT,
-    on=_CACHEABLE.values(),
 )
 
 

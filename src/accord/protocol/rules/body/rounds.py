@@ -13,23 +13,29 @@ import msgspec
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
+from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT, Kind
 from accord.protocol.monitor_memory import Memory, Round
-from accord.protocol.rules._rule import Finding, Outcome, check, combine
+from accord.protocol.rules._rule import (
+    Finding,
+    Findings,
+    Messages,
+    Outcome,
+    check,
+    combine,
+    messages,
+    requests,
+    results,
+)
 from accord.protocol.rules.shapes import Within, judge_member, shapes
 from accord.protocol.rules.values import as_object, objects_at, quote, request_params
 from accord.protocol.syntax import scheme_of
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject
 
-QUESTION_KINDS: Final = (REQUEST, RESULT, NOTIFICATION)
-ROUND_KINDS: Final = (RESULT, NOTIFICATION)
-"""The kinds of messages that carry questions in revisions where servers send no requests."""
-ANSWER_KINDS: Final = (REQUEST, RESULT)
-
 _ROUND_METHODS: Final = ("tools/call", "resources/read", "prompts/get")
 _INPUT_METHODS: Final = ("elicitation/create", "sampling/createMessage", "roots/list")
 _RESULT: Final = "an input-required result"
+_RESULTS: Final = results(by=SERVER)
 
 # The members that distinguish the answers to the three kinds of questions.
 _ANSWER_MEMBERS: Final[dict[str, frozenset[str]]] = {
@@ -57,9 +63,11 @@ class ClientAnswer(msgspec.Struct, frozen=True):
 # -- questions
 
 
-def question_methods(method: str) -> tuple[str, ...]:
-    """Return the methods whose messages can carry a question of this kind."""
-    return (method, *_ROUND_METHODS, "tasks/get", "notifications/tasks")
+def question_messages(
+    method: str, kinds: tuple[Kind, ...] = (REQUEST, RESULT, NOTIFICATION)
+) -> Messages:
+    """Return the messages that can carry a question of this kind."""
+    return messages(kinds, (method, *_ROUND_METHODS, "tasks/get", "notifications/tasks"), by=SERVER)
 
 
 def questions(step: Step, method: str) -> list[ServerQuestion]:
@@ -87,19 +95,12 @@ def find_questions(method: str, **members: str) -> Within:
     ]
 
 
-def judge_question_in_result(step: Step, method: str) -> Outcome:
-    """Judge that a question is in a result, in revisions where servers send no requests."""
-    if step.kind == REQUEST:
-        return f"sends {method} as a request, expected it in inputRequests of a result"
-    return True if questions(step, method) else None
-
-
 # -- answers
 
 
-def answer_methods(method: str) -> tuple[str, ...]:
-    """Return the methods whose messages can carry an answer of this kind."""
-    return (method, *_ROUND_METHODS, "tasks/update", "tasks/result")
+def answer_messages(method: str, kinds: tuple[Kind, ...] = (REQUEST, RESULT)) -> Messages:
+    """Return the messages that can carry an answer of this kind."""
+    return messages(kinds, (method, *_ROUND_METHODS, "tasks/update", "tasks/result"), by=CLIENT)
 
 
 def answers(step: Step, conversation: Conversation, method: str) -> list[ClientAnswer]:
@@ -161,17 +162,6 @@ def _find_question(step: Step, conversation: Conversation, key: str) -> JsonObje
     return found if isinstance(found, dict) else None
 
 
-def judge_declared_answer(
-    step: Step, conversation: Conversation, method: str, capability: str
-) -> Outcome:
-    """Judge that a request which answers a question declares the capability to do so."""
-    if not answers(step, conversation, method):
-        return None
-    if capability in (conversation.capabilities(CLIENT, step.exchange) or ()):
-        return True
-    return f"answers {method} in a request that does not declare {capability}"
-
-
 # -- rounds that are remembered
 
 
@@ -225,9 +215,7 @@ def _input_required(step: Step) -> JsonObject | None:
 
 @check(
     "mrtr.server-asks-only-this-way",
-    by=SERVER,
-    kind=(REQUEST, RESULT),
-    on=(*_INPUT_METHODS, *_ROUND_METHODS),
+    messages((REQUEST, RESULT), (*_INPUT_METHODS, *_ROUND_METHODS), by=SERVER),
 )
 def questions_are_in_results(step: Step, conversation: Conversation) -> Outcome:
     if step.kind == REQUEST:
@@ -236,7 +224,7 @@ def questions_are_in_results(step: Step, conversation: Conversation) -> Outcome:
     return True if result is not None and result.get("inputRequests") else None
 
 
-@check("mrtr.result.only-on-supported-methods", by=SERVER, kind=RESULT)
+@check("mrtr.result.only-on-supported-methods", _RESULTS)
 def only_three_methods_have_questions(step: Step, conversation: Conversation) -> Outcome:
     # Results of tasks/get and the like are judged by tasks-ext.get.result-type-complete.
     if _input_required(step) is None or not step.name or step.name.startswith("tasks/"):
@@ -244,7 +232,7 @@ def only_three_methods_have_questions(step: Step, conversation: Conversation) ->
     return step.name in _ROUND_METHODS or f"answers {step.name} with {_RESULT}"
 
 
-@check("mrtr.result.has-requests-or-state", by=SERVER, kind=RESULT)
+@check("mrtr.result.has-requests-or-state", _RESULTS)
 def result_has_questions_or_a_state(step: Step, conversation: Conversation) -> Outcome:
     result = _input_required(step)
     if result is None:
@@ -254,7 +242,7 @@ def result_has_questions_or_a_state(step: Step, conversation: Conversation) -> O
     return judge_member(result, _RESULT, "requestState", "string", required=False) or True
 
 
-@check("mrtr.result.input-request-kinds", by=SERVER, kind=RESULT)
+@check("mrtr.result.input-request-kinds", _RESULTS)
 def questions_are_of_the_three_kinds(step: Step, conversation: Conversation) -> Outcome:
     result = _input_required(step)
     if result is None or "inputRequests" not in result:
@@ -282,7 +270,7 @@ def judge_input_request(key: str, request: object) -> Finding:
     return True
 
 
-@check("mrtr.result.input-request-keys-unique", by=SERVER, kind=RESULT)
+@check("mrtr.result.input-request-keys-unique", _RESULTS)
 def keys_of_questions_differ(step: Step, conversation: Conversation) -> Outcome:
     result = _input_required(step)
     text = step.record.message if step.record else None
@@ -305,7 +293,7 @@ def _written_keys(text: bytes, *path: str) -> list[str]:
     return [key for key, _ in found] if isinstance(found, tuple) else []
 
 
-@check("mrtr.result.no-cache-hints", by=SERVER, kind=RESULT)
+@check("mrtr.result.no-cache-hints", _RESULTS)
 def result_with_questions_has_no_cache_hints(step: Step, conversation: Conversation) -> Outcome:
     result = _input_required(step)
     if result is None:
@@ -317,7 +305,7 @@ def result_with_questions_has_no_cache_hints(step: Step, conversation: Conversat
 # -- rules: the repeated request
 
 
-@check("mrtr.client.new-id", by=CLIENT, kind=REQUEST, on=_ROUND_METHODS)
+@check("mrtr.client.new-id", requests(_ROUND_METHODS, by=CLIENT))
 def repeated_request_has_a_new_id(step: Step, conversation: Conversation) -> Outcome:
     earlier = _find_round(step, conversation.memory) if conversation.memory else None
     if earlier is None:
@@ -327,7 +315,7 @@ def repeated_request_has_a_new_id(step: Step, conversation: Conversation) -> Out
     return True
 
 
-@check("mrtr.client.response-keys-match", by=CLIENT, kind=REQUEST, on=_ROUND_METHODS)
+@check("mrtr.client.response-keys-match", requests(_ROUND_METHODS, by=CLIENT))
 def answers_belong_to_questions(step: Step, conversation: Conversation) -> Outcome:
     params = as_object(step.body)
     earlier = _find_round(step, conversation.memory) if conversation.memory else None
@@ -349,42 +337,68 @@ def _judge_answer(key: str, result: object, asked: JsonObject) -> Finding:
     return True
 
 
-# -- roots
+# -- rules: each of the three kinds of questions
+
+_IN_RESULTS: Final = {
+    "elicitation.asked-by-mrtr": "elicitation/create",
+    "roots.asked-by-mrtr": "roots/list",
+}
+_DECLARED: Final = {
+    "elicitation.capability-per-request": "elicitation/create",
+    "sampling.capability-per-request": "sampling/createMessage",
+    "roots.capability-per-request": "roots/list",
+}
+
+
+def _bind_in_result(requirement: str, method: str) -> None:
+    @check(requirement, question_messages(method, (REQUEST, RESULT)))
+    def question_is_in_a_result(step: Step, conversation: Conversation) -> Outcome:
+        if step.kind == REQUEST:
+            return f"sends {method} as a request, expected it in inputRequests of a result"
+        return True if questions(step, method) else None
+
+
+def _bind_declared(requirement: str, method: str) -> None:
+    capability = method.partition("/")[0]
+
+    @check(requirement, answer_messages(method, (REQUEST,)))
+    def request_with_an_answer_declares_it(step: Step, conversation: Conversation) -> Outcome:
+        if not answers(step, conversation, method):
+            return None
+        if capability in (conversation.capabilities(CLIENT, step.exchange) or ()):
+            return True
+        return f"answers {method} in a request that does not declare {capability}"
+
+
+for _requirement, _method in _IN_RESULTS.items():
+    _bind_in_result(_requirement, _method)
+for _requirement, _method in _DECLARED.items():
+    _bind_declared(_requirement, _method)
+
+
+# -- rules: roots
 
 _ROOTS: Final = "roots/list"
-_ROOT_ANSWERS: Final = answer_methods(_ROOTS)
 
 shapes(
+    answer_messages(_ROOTS),
     {
         "roots.list.array": "body: {roots: array, roots[]: object}",
         "roots.item.uri": "roots[].uri: string",
         # One document recommends a name, the official one of that revision does not.
         "roots.item.name": "roots[].name?: string",
     },
-    by=CLIENT,
-    kind=ANSWER_KINDS,
-    on=_ROOT_ANSWERS,
     within=find_answers(_ROOTS),
 )
 
 
-@check("roots.item.file-uri", by=CLIENT, kind=ANSWER_KINDS, on=_ROOT_ANSWERS)
-def root_is_a_file(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        root["uri"].lower().startswith("file://")
-        or f"sends {place} with uri {quote(root['uri'])}, expected the scheme file, got "
-        f"{scheme_of(root['uri']) or 'none'}"
-        for answer in answers(step, conversation, _ROOTS)
-        for place, root in objects_at(answer.result, "roots")
-        if isinstance(root.get("uri"), str)
-    )
-
-
-@check("roots.capability-per-request", by=CLIENT, kind=REQUEST, on=_ROOT_ANSWERS)
-def request_with_roots_declares_them(step: Step, conversation: Conversation) -> Outcome:
-    return judge_declared_answer(step, conversation, _ROOTS, "roots")
-
-
-@check("roots.asked-by-mrtr", by=SERVER, kind=(REQUEST, RESULT), on=question_methods(_ROOTS))
-def roots_are_requested_in_a_result(step: Step, conversation: Conversation) -> Outcome:
-    return judge_question_in_result(step, _ROOTS)
+@check("roots.item.file-uri", answer_messages(_ROOTS))
+def root_is_a_file(step: Step, conversation: Conversation) -> Findings:
+    for answer in answers(step, conversation, _ROOTS):
+        for place, root in objects_at(answer.result, "roots"):
+            uri = root.get("uri")
+            if isinstance(uri, str):
+                yield uri.lower().startswith("file://") or (
+                    f"sends {place} with uri {quote(uri)}, expected the scheme file, "
+                    f"got {scheme_of(uri) or 'none'}"
+                )

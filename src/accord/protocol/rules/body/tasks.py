@@ -6,7 +6,16 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.monitor_memory import KnownTask, Memory
-from accord.protocol.rules._rule import Finding, Outcome, check, combine
+from accord.protocol.rules._rule import (
+    Finding,
+    Outcome,
+    check,
+    combine,
+    messages,
+    notifications,
+    requests,
+    results,
+)
 from accord.protocol.rules.shapes import Within, shapes
 from accord.protocol.rules.state import TASK_TOKENS
 from accord.protocol.rules.values import META, Located, as_object, objects_at, quote, request_params
@@ -20,13 +29,15 @@ TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
 STATUSES: Final = TERMINAL | {"working", "input_required"}
 
 _CALL: Final = "tools/call"
+_CALLS: Final = requests(_CALL, by=CLIENT)
+_FIRST_RESULTS: Final = results(TASK_REQUESTS)
 _GET: Final = "tasks/get"
 _CANCEL: Final = "tasks/cancel"
 _OPERATIONS: Final = (_GET, "tasks/list", _CANCEL)
 _STATUS: Final = "notifications/tasks/status"
 _PROGRESS: Final = "notifications/progress"
 REPORT_KINDS: Final = (RESULT, NOTIFICATION)
-_REPORTS: Final = (*TASK_REQUESTS, *_OPERATIONS, _STATUS)
+_REPORTS: Final = messages(REPORT_KINDS, (*TASK_REQUESTS, *_OPERATIONS, _STATUS))
 
 
 # -- the tasks in messages, and what later rules need to know of them
@@ -105,7 +116,7 @@ def find_known_task(conversation: Conversation, owner: Party, id: object) -> Kno
 # -- capabilities of 2025-11-25
 
 
-@check("tasks.capability.declared", kind=RESULT, on=TASK_REQUESTS)
+@check("tasks.capability.declared", _FIRST_RESULTS)
 def creator_of_tasks_declares_them(step: Step, conversation: Conversation) -> Outcome:
     declared = conversation.parties[step.sender].capabilities
     if _created_task(step) is None or declared is None:
@@ -121,7 +132,7 @@ def _capability(name: str) -> str:
     return f"tasks.requests.{name.replace('/', '.')}"
 
 
-@check("tasks.capability.requestor-respects", kind=REQUEST, on=TASK_REQUESTS)
+@check("tasks.capability.requestor-respects", requests(TASK_REQUESTS))
 def task_is_requested_where_declared(step: Step, conversation: Conversation) -> Outcome:
     declared = conversation.parties[OTHER[step.sender]].capabilities
     # A peer without any tasks is judged by tasks.capability.none-no-tasks, tools by their own rule.
@@ -135,7 +146,7 @@ def task_is_requested_where_declared(step: Step, conversation: Conversation) -> 
     return None if step.name == _CALL else why
 
 
-@check("tasks.capability.none-no-tasks", kind=REQUEST, on=TASK_REQUESTS)
+@check("tasks.capability.none-no-tasks", requests(TASK_REQUESTS))
 def task_is_not_requested_from_a_peer_without_tasks(
     step: Step, conversation: Conversation
 ) -> Outcome:
@@ -148,7 +159,7 @@ def task_is_not_requested_from_a_peer_without_tasks(
     return None if step.name == _CALL else why
 
 
-@check("tasks.tool.no-capability-no-task", by=CLIENT, kind=REQUEST, on=_CALL)
+@check("tasks.tool.no-capability-no-task", _CALLS)
 def tool_is_not_a_task_without_capability(step: Step, conversation: Conversation) -> Outcome:
     offered = _offers_tool_tasks(conversation)
     if not _asks_for_task(step) or offered is None:
@@ -173,7 +184,7 @@ def _task_support(step: Step, conversation: Conversation) -> object:
     return as_object(memory.tools[name].get("execution")).get("taskSupport", "forbidden")
 
 
-@check("tasks.tool.forbidden-not-tasked", by=CLIENT, kind=REQUEST, on=_CALL)
+@check("tasks.tool.forbidden-not-tasked", _CALLS)
 def tool_without_task_support_is_called_plainly(step: Step, conversation: Conversation) -> Outcome:
     support = _task_support(step, conversation)
     if support is None or not _asks_for_task(step):
@@ -183,7 +194,7 @@ def tool_without_task_support_is_called_plainly(step: Step, conversation: Conver
     )
 
 
-@check("tasks.tool.required-tasked", by=CLIENT, kind=REQUEST, on=_CALL)
+@check("tasks.tool.required-tasked", _CALLS)
 def tool_that_requires_a_task_is_called_as_one(step: Step, conversation: Conversation) -> Outcome:
     if _task_support(step, conversation) != "required":
         return None
@@ -195,26 +206,24 @@ def tool_that_requires_a_task_is_called_as_one(step: Step, conversation: Convers
 # -- the task and its life
 
 shapes(
+    _REPORTS,
     {
         "tasks.id.string": "taskId: string",
         "tasks.status.valid-transitions": f"status: {'|'.join(sorted(STATUSES))}",
         "tasks.times.created-at": "createdAt: time",
         "tasks.times.last-updated-at": "lastUpdatedAt: time",
     },
-    kind=REPORT_KINDS,
-    on=_REPORTS,
     within=find_tasks(),
 )
 shapes(
+    _REPORTS,
     {"tasks.errors.status-message": "statusMessage: string"},
-    kind=REPORT_KINDS,
-    on=_REPORTS,
     within=find_tasks("failed"),
 )
-shapes({"tasks.ttl.in-get": "ttl: duration"}, kind=RESULT, on=_GET, within=find_tasks())
+shapes(results(_GET), {"tasks.ttl.in-get": "ttl: duration"}, within=find_tasks())
 
 
-@check("tasks.id.receiver-generated", kind=RESULT, on=TASK_REQUESTS)
+@check("tasks.id.receiver-generated", _FIRST_RESULTS)
 def task_id_is_not_from_the_request(step: Step, conversation: Conversation) -> Outcome:
     task = _created_task(step)
     if task is None or not isinstance(task.get("taskId"), str):
@@ -225,7 +234,7 @@ def task_id_is_not_from_the_request(step: Step, conversation: Conversation) -> O
     )
 
 
-@check("tasks.id.unique", kind=RESULT, on=TASK_REQUESTS)
+@check("tasks.id.unique", _FIRST_RESULTS)
 def task_id_is_new(step: Step, conversation: Conversation) -> Outcome:
     task, memory = _created_task(step), conversation.memory
     if task is None or memory is None or not isinstance(task.get("taskId"), str):
@@ -234,7 +243,7 @@ def task_id_is_new(step: Step, conversation: Conversation) -> Outcome:
     return f"creates a second task {quote(task['taskId'])}" if is_known else True
 
 
-@check("tasks.status.terminal-final", kind=REPORT_KINDS, on=_REPORTS)
+@check("tasks.status.terminal-final", _REPORTS)
 def ended_task_keeps_its_status(step: Step, conversation: Conversation) -> Outcome:
     if _created_task(step) is not None:
         return None
@@ -258,7 +267,7 @@ def _related_task(body: object) -> object:
 
 
 # A server may ask for roots at any time, whatever its tasks wait for.
-@check("tasks.input.related-task", by=SERVER, kind=REQUEST, on=TASK_REQUESTS[1:])
+@check("tasks.input.related-task", requests(TASK_REQUESTS[1:], by=SERVER))
 def question_of_a_task_names_it(step: Step, conversation: Conversation) -> Outcome:
     if RELATED in meta_of(step.body):
         has_id = isinstance(_related_task(step.body), str)
@@ -283,7 +292,7 @@ def _serves_another_request(step: Step, conversation: Conversation) -> bool:
     return any(not exchange.name.startswith("tasks/") for exchange in exchanges)
 
 
-@check("tasks.result.related-task", kind=RESULT, on="tasks/result")
+@check("tasks.result.related-task", results("tasks/result"))
 def result_of_a_task_names_it(step: Step, conversation: Conversation) -> Outcome:
     id = request_params(step).get("taskId")
     if not isinstance(step.body, dict) or not isinstance(id, str):
@@ -291,7 +300,7 @@ def result_of_a_task_names_it(step: Step, conversation: Conversation) -> Outcome
     return _related_task(step.body) == id or f"answers tasks/result without related-task {id!r}"
 
 
-@check("tasks.related.everywhere", kind=RESULT)
+@check("tasks.related.everywhere", results())
 def answer_names_the_task_of_its_request(step: Step, conversation: Conversation) -> Outcome:
     id = _related_task(request_params(step))
     is_operation = step.name.startswith("tasks/")
@@ -300,7 +309,7 @@ def answer_names_the_task_of_its_request(step: Step, conversation: Conversation)
     return _related_task(step.body) == id or f"answers {step.name} without related-task {id!r}"
 
 
-@check("tasks.related.everywhere", kind=NOTIFICATION, on=_PROGRESS)
+@check("tasks.related.everywhere", notifications(_PROGRESS))
 def progress_of_a_task_names_it(step: Step, conversation: Conversation) -> Outcome:
     token = as_object(step.body).get("progressToken")
     is_token = isinstance(token, int | str) and not isinstance(token, bool)
@@ -316,8 +325,7 @@ def progress_of_a_task_names_it(step: Step, conversation: Conversation) -> Outco
 
 @check(
     "tasks.related.not-on-task-ops",
-    kind=(REQUEST, RESULT, NOTIFICATION),
-    on=(*_OPERATIONS, _STATUS),
+    messages((REQUEST, RESULT, NOTIFICATION), (*_OPERATIONS, _STATUS)),
 )
 def operation_on_a_task_has_no_related_task(step: Step, conversation: Conversation) -> Outcome:
     return RELATED not in meta_of(step.body) or f"sends {step.name} with related-task"

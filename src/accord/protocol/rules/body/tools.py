@@ -11,8 +11,7 @@ from accord.errors import MissingExtra
 from accord.json_schema.validation import UNDECIDED, compile_schema
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.jsonrpc import REQUEST, RESULT
-from accord.protocol.rules._rule import Finding, Outcome, check, combine
+from accord.protocol.rules._rule import Finding, Outcome, check, combine, requests, results
 from accord.protocol.rules.body.results import judge_block, judge_type
 from accord.protocol.rules.body.rounds import questions
 from accord.protocol.rules.shapes import judge_member, shapes
@@ -30,8 +29,8 @@ from accord.protocol.violation import SERVER
 from accord.trace import MASK
 from accord.types._base import JsonObject
 
-_LIST: Final = "tools/list"
-_CALL: Final = "tools/call"
+_LISTS: Final = results("tools/list", by=SERVER)
+_CALLS: Final = results("tools/call", by=SERVER)
 _LONGEST_NAME: Final = 128
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]*")
 _DRAFT_07: Final = "http://json-schema.org/draft-07/schema#"
@@ -40,6 +39,7 @@ _DRAFT_07: Final = "http://json-schema.org/draft-07/schema#"
 _UNDECIDABLE: Final = ("Unknown meta-schema", "is not present in a registry")
 
 shapes(
+    _LISTS,
     {
         "tools.list.array": "body: {tools: array, tools[]: object}",
         "tools.item.name": "tools[].name: string",
@@ -56,26 +56,21 @@ shapes(
             "tools[].execution?: {taskSupport?: forbidden|optional|required}"
         ),
     },
-    by=SERVER,
-    kind=RESULT,
-    on=_LIST,
 )
 shapes(
+    _CALLS,
     {
         "tools.call.content-array": "body: {content: array}",
         "tools.call.is-error-flag": "isError: boolean",
         "tools.structured-content.object": "structuredContent?: object",
     },
-    by=SERVER,
-    kind=RESULT,
-    on=_CALL,
 )
 
 
 # -- schemas of a listed tool
 
 
-@check("tools.item.input-schema", by=SERVER, kind=RESULT, on=_LIST)
+@check("tools.item.input-schema", _LISTS)
 def tool_has_an_judge_input_schema(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _judge_input_schema(place, tool, step) for place, tool in result_objects(step, "tools")
@@ -96,14 +91,14 @@ def _judge_input_schema(place: str, tool: JsonObject, step: Step) -> Finding:
     )
 
 
-@check("tools.input-schema.type-object", by=SERVER, kind=RESULT, on=_LIST)
+@check("tools.input-schema.type-object", _LISTS)
 def input_schema_reject_other_type(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _reject_other_type(schema, place) or True for place, schema in _schemas(step, "inputSchema")
     )
 
 
-@check("tools.item.output-schema", by=SERVER, kind=RESULT, on=_LIST)
+@check("tools.item.output-schema", _LISTS)
 def output_schema_is_a_schema(step: Step, conversation: Conversation) -> Outcome:
     findings = [
         judge_member(tool, place, "outputSchema", "object", required=False)
@@ -118,7 +113,7 @@ def output_schema_is_a_schema(step: Step, conversation: Conversation) -> Outcome
     return combine(findings)
 
 
-@check("tools.output-schema.object", by=SERVER, kind=RESULT, on=_LIST)
+@check("tools.output-schema.object", _LISTS)
 def output_schema_reject_other_type(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _reject_other_type(schema, place) or True
@@ -151,7 +146,7 @@ def _names(step: Step) -> list[tuple[str, str]]:
     ]
 
 
-@check("tools.name.length", by=SERVER, kind=RESULT, on=_LIST)
+@check("tools.name.length", _LISTS)
 def name_has_1_to_128_characters(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         1 <= len(name) <= _LONGEST_NAME or f"sends {place} with a name of {len(name)} characters"
@@ -159,7 +154,7 @@ def name_has_1_to_128_characters(step: Step, conversation: Conversation) -> Outc
     )
 
 
-@check("tools.name.charset", by=SERVER, kind=RESULT, on=_LIST)
+@check("tools.name.charset", _LISTS)
 def name_has_allowed_characters(step: Step, conversation: Conversation) -> Outcome:
     return combine(
         _NAME.fullmatch(name) is not None
@@ -168,7 +163,7 @@ def name_has_allowed_characters(step: Step, conversation: Conversation) -> Outco
     )
 
 
-@check("tools.name.unique", by=SERVER, kind=RESULT, on=_LIST)
+@check("tools.name.unique", _LISTS)
 def name_is_unique(step: Step, conversation: Conversation) -> Outcome:
     names = Counter(name for _, name in _names(step))
     before = _names_on_earlier_pages(step, conversation)
@@ -190,7 +185,7 @@ def _names_on_earlier_pages(step: Step, conversation: Conversation) -> frozenset
 # -- valid schemas
 
 
-@check("schema.wire-schemas-valid", by=SERVER, kind=RESULT, on=_LIST)
+@check("schema.wire-schemas-valid", _LISTS)
 def tool_schemas_are_valid(step: Step, conversation: Conversation) -> Outcome:
     return combine(_judge_tool_schemas(step))
 
@@ -210,11 +205,9 @@ def _judge_tool_schemas(step: Step) -> Iterator[Finding]:
 
 @check(
     "schema.wire-schemas-valid",
-    by=SERVER,
-    kind=REQUEST,
-    on=("elicitation/create", "sampling/createMessage"),
+    requests(("elicitation/create", "sampling/createMessage"), by=SERVER),
 )
-@check("schema.wire-schemas-valid", by=SERVER, kind=RESULT)
+@check("schema.wire-schemas-valid", results(by=SERVER))
 def schemas_in_questions_are_valid(step: Step, conversation: Conversation) -> Outcome:
     schemas = [
         (f"{question.place}.requestedSchema", question.params.get("requestedSchema"))
@@ -254,7 +247,7 @@ def _judge_old_schema(schema: JsonObject, place: str) -> Finding:
 # -- results
 
 
-@check("tools.call.content-type", by=SERVER, kind=RESULT, on=_CALL)
+@check("tools.call.content-type", _CALLS)
 def content_is_of_a_known_type(step: Step, conversation: Conversation) -> Outcome:
     return combine(_judge_content_block(place, block, step) for place, block in _content(step))
 
@@ -272,7 +265,7 @@ def _judge_content_block(place: str, block: object, step: Step) -> Finding:
     return judge_block(as_object(block), place) if found is True else found
 
 
-@check("tools.embedded-resource.capability", by=SERVER, kind=RESULT, on=_CALL)
+@check("tools.embedded-resource.capability", _CALLS)
 def server_that_embeds_resources_declares_them(step: Step, conversation: Conversation) -> Outcome:
     declared = conversation.parties[SERVER].capabilities
     if declared is None or all(
@@ -282,13 +275,13 @@ def server_that_embeds_resources_declares_them(step: Step, conversation: Convers
     return "resources" in declared or "embeds a resource without declaring resources"
 
 
-@check("tools.call.structured-content", by=SERVER, kind=RESULT, on=_CALL)
+@check("tools.call.structured-content", _CALLS)
 def result_has_structured_content(step: Step, conversation: Conversation) -> Outcome:
     # Other values are judged by tools.structured-content.object.
     return isinstance((complete_result(step) or {}).get("structuredContent"), dict) or None
 
 
-@check("tools.structured-content.also-text", by=SERVER, kind=RESULT, on=_CALL)
+@check("tools.structured-content.also-text", _CALLS)
 def structured_content_is_also_text(step: Step, conversation: Conversation) -> Outcome:
     result = complete_result(step) or {}
     if not _is_structured(result, step):
@@ -320,7 +313,7 @@ def _parse_json(text: str) -> list[object]:
         return []
 
 
-@check("tools.call.structured-conforms", by=SERVER, kind=RESULT, on=_CALL)
+@check("tools.call.structured-conforms", _CALLS)
 def structured_content_conforms_to_its_schema(step: Step, conversation: Conversation) -> Outcome:
     result = complete_result(step)
     name = request_params(step).get("name")
