@@ -5,13 +5,18 @@ from typing import Final
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.rules._rule import Finding, Outcome, check, combine, requests, results
+from accord.protocol.rules._rule import (
+    Finding,
+    Findings,
+    Outcome,
+    check,
+    requests,
+    results,
+)
 from accord.protocol.rules.body.results import (
     judge_blob,
     judge_block,
-    judge_media,
     judge_mime_type,
-    judge_resource,
     judge_type,
 )
 from accord.protocol.rules.shapes import judge_member, shapes
@@ -24,7 +29,6 @@ from accord.protocol.rules.values import (
     result_objects,
 )
 from accord.protocol.violation import CLIENT, SERVER
-from accord.types._base import JsonObject
 
 _PROMPTS: Final = results("prompts/get", by=SERVER)
 
@@ -56,31 +60,15 @@ shapes(
 
 
 @check("prompts.message.content", _PROMPTS)
-def message_has_content(step: Step, conversation: Conversation) -> Outcome:
-    findings = [
-        judge_member(message, place, "content", "object")
-        for place, message in result_objects(step, "messages")
-    ]
+def message_has_content(step: Step, conversation: Conversation) -> Findings:
+    for place, message in result_objects(step, "messages"):
+        yield judge_member(message, place, "content", "object")
     if not is_in_force("prompts.message.content-type", step.revision.id):
-        findings += _judge_types(step)
-    return combine(findings)
+        yield from content_is_of_a_known_type(step, conversation)
 
 
 @check("prompts.message.content-type", _PROMPTS)
-def content_is_of_a_known_type(step: Step, conversation: Conversation) -> Outcome:
-    return combine(_judge_types(step))
-
-
-def _blocks(step: Step, type_: str | None = None) -> list[Located]:
-    return [
-        (f"{place}.content", message["content"])
-        for place, message in result_objects(step, "messages")
-        if isinstance(message.get("content"), dict)
-        and type_ in (None, message["content"].get("type"))
-    ]
-
-
-def _judge_types(step: Step) -> Iterator[Finding]:
+def content_is_of_a_known_type(step: Step, conversation: Conversation) -> Findings:
     for place, block in _blocks(step):
         found = judge_type(block, place, step.revision.id)
         if found is True and block["type"] not in _JUDGED_SEPARATELY:
@@ -88,34 +76,37 @@ def _judge_types(step: Step) -> Iterator[Finding]:
         yield found
 
 
-@check("prompts.image.base64", _PROMPTS)
-def image_is_base64_with_a_mime_type(step: Step, conversation: Conversation) -> Outcome:
-    return combine(judge_media(block, place) for place, block in _blocks(step, "image"))
+def _blocks(step: Step, type_: str | None = None) -> Iterator[Located]:
+    for place, message in result_objects(step, "messages"):
+        block = message.get("content")
+        if isinstance(block, dict) and type_ in (None, block.get("type")):
+            yield f"{place}.content", block
 
 
-@check("prompts.audio.base64", _PROMPTS)
-def audio_is_base64_with_a_mime_type(step: Step, conversation: Conversation) -> Outcome:
-    return combine(judge_media(block, place) for place, block in _blocks(step, "audio"))
+def _bind_media(requirement: str, type_: str) -> None:
+    @check(requirement, _PROMPTS)
+    def block_is_base64_with_a_mime_type(step: Step, conversation: Conversation) -> Findings:
+        for place, block in _blocks(step, type_):
+            found = judge_block(block, place)
+            yield judge_mime_type(block["mimeType"], place) if found is True else found
+
+
+_bind_media("prompts.image.base64", "image")
+_bind_media("prompts.audio.base64", "audio")
 
 
 @check("prompts.resource.members", _PROMPTS)
-def embedded_resource_has_its_members(step: Step, conversation: Conversation) -> Outcome:
-    return combine(_judge_embedded(block, place) for place, block in _blocks(step, "resource"))
-
-
-def _judge_embedded(block: JsonObject, place: str) -> Finding:
-    found = judge_member(block, place, "resource", "object")
-    if found is not True:
-        return found
-    resource, place = block["resource"], f"{place}.resource"
-    for found in (
-        judge_resource(resource, place),
-        judge_member(resource, place, "mimeType", "string"),
-    ):
-        if found is not True:
-            return found
-    found = judge_mime_type(resource["mimeType"], place)
-    return judge_blob(resource, place) or True if found is True else found
+def embedded_resource_has_its_members(step: Step, conversation: Conversation) -> Findings:
+    for place, block in _blocks(step, "resource"):
+        resource, inside = block.get("resource"), f"{place}.resource"
+        found = judge_block(block, place)
+        if found is True and isinstance(resource, dict):
+            found = judge_member(resource, inside, "mimeType", "string")
+            if found is True:
+                found = judge_mime_type(resource["mimeType"], inside)
+            if found is True:
+                found = judge_blob(resource, inside) or True
+        yield found
 
 
 # -- completion: the reference, and the values of the result

@@ -8,21 +8,27 @@ from accord.protocol import uri_template
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION
-from accord.protocol.rules._rule import Finding, Outcome, check, combine, notifications, results
+from accord.protocol.rules._rule import (
+    Findings,
+    Outcome,
+    check,
+    notifications,
+    results,
+)
 from accord.protocol.rules.body.results import judge_blob, judge_text_or_blob
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import Located, as_object, is_in_force, quote, result_objects
 from accord.protocol.syntax import is_uri
 from accord.protocol.violation import CLIENT, SERVER
-from accord.types._base import JsonObject
 
 _LIST: Final = "resources/list"
 _READ: Final = "resources/read"
 _READS: Final = results(_READ, by=SERVER)
-_TEMPLATES: Final = "resources/templates/list"
+_TEMPLATES: Final = results("resources/templates/list", by=SERVER)
 _UPDATED: Final = "notifications/resources/updated"
 _UPDATES: Final = notifications(_UPDATED, by=SERVER)
 
+_CUSTOM_SCHEME: Final = "resources.uri.custom-scheme"
 _STANDARD_SCHEMES: Final = frozenset({"http", "https", "file", "git"})
 _LOOSE_SCHEME: Final = re.compile(r"([^:/?#]+):")
 
@@ -39,7 +45,7 @@ shapes(
     },
 )
 shapes(
-    results(_TEMPLATES, by=SERVER),
+    _TEMPLATES,
     {
         "resources.templates.array": (
             "body: {resourceTemplates: array, resourceTemplates[]: object}"
@@ -59,46 +65,41 @@ shapes(
 )
 
 
-@check("resources.template.uri-template", results(_TEMPLATES, by=SERVER))
-def template_has_a_uri_template(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        _judge_template(item, place) for place, item in result_objects(step, "resourceTemplates")
-    )
-
-
-def _judge_template(item: JsonObject, place: str) -> Finding:
-    found = judge_member(item, place, "uriTemplate", "string")
-    if found is not True:
-        return found
-    try:
-        uri_template.parse(item["uriTemplate"])
-    except ValueError as error:
-        return f"sends {place} with the invalid uriTemplate {quote(item['uriTemplate'])}: {error}"
-    return True
+@check("resources.template.uri-template", _TEMPLATES)
+def template_has_a_uri_template(step: Step, conversation: Conversation) -> Findings:
+    for place, item in result_objects(step, "resourceTemplates"):
+        found, template = (
+            judge_member(item, place, "uriTemplate", "string"),
+            item.get("uriTemplate"),
+        )
+        try:
+            if isinstance(template, str):
+                uri_template.parse(template)
+        except ValueError as error:
+            found = f"sends {place} with the invalid uriTemplate {quote(template)}: {error}"
+        yield found
 
 
 # -- contents
 
 
 @check("resources.contents.text-or-blob", _READS)
-def contents_have_text_or_a_blob(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        judge_text_or_blob(item, place) for place, item in result_objects(step, "contents")
-    )
+def contents_have_text_or_a_blob(step: Step, conversation: Conversation) -> Findings:
+    for place, item in result_objects(step, "contents"):
+        yield judge_text_or_blob(item, place)
 
 
 @check("resources.binary.encoded", _READS)
-def blob_is_base64(step: Step, conversation: Conversation) -> Outcome:
-    return combine(judge_blob(item, place) for place, item in result_objects(step, "contents"))
+def blob_is_base64(step: Step, conversation: Conversation) -> Findings:
+    for place, item in result_objects(step, "contents"):
+        yield judge_blob(item, place)
 
 
 @check("resources.binary.encoded", results("tools/call", by=SERVER))
-def embedded_blob_is_base64(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        judge_blob(as_object(block.get("resource")), f"{place}.resource")
-        for place, block in result_objects(step, "content")
-        if block.get("type") == "resource"
-    )
+def embedded_blob_is_base64(step: Step, conversation: Conversation) -> Findings:
+    for place, block in result_objects(step, "content"):
+        if block.get("type") == "resource":
+            yield judge_blob(as_object(block.get("resource")), f"{place}.resource")
 
 
 # -- URIs
@@ -114,21 +115,16 @@ def _objects_with_uri(step: Step) -> Iterator[Located]:
 @check("resources.item.uri", results(_LIST, by=SERVER))
 @check("resources.contents.uri", _READS)
 @check("resources.updated.uri-param", _UPDATES)
-def object_has_a_uri(step: Step, conversation: Conversation) -> Outcome:
+def object_has_a_uri(step: Step, conversation: Conversation) -> Findings:
     if step.kind == NOTIFICATION and step.body is not None and not isinstance(step.body, dict):
-        return None
-    return combine(_judge_uri(item, place, step) for place, item in _objects_with_uri(step))
-
-
-def _judge_uri(item: JsonObject, place: str, step: Step) -> Finding:
-    found = judge_member(item, place, "uri", "string")
-    if found is not True or is_uri(item["uri"]):
-        return found
-    if has_custom_scheme(item["uri"]) and is_in_force(
-        "resources.uri.custom-scheme", step.revision.id
-    ):
-        return None
-    return f"sends {place} with the invalid uri {quote(item['uri'])}"
+        return
+    for place, item in _objects_with_uri(step):
+        found, uri = judge_member(item, place, "uri", "string"), item.get("uri")
+        if isinstance(uri, str) and not is_uri(uri):
+            found = f"sends {place} with the invalid uri {quote(uri)}"
+            if has_custom_scheme(uri) and is_in_force(_CUSTOM_SCHEME, step.revision.id):
+                continue
+        yield found
 
 
 def has_custom_scheme(uri: str) -> bool:
@@ -137,15 +133,14 @@ def has_custom_scheme(uri: str) -> bool:
     return found is not None and found[1].lower() not in _STANDARD_SCHEMES
 
 
-@check("resources.uri.custom-scheme", results((_LIST, _READ), by=SERVER))
-@check("resources.uri.custom-scheme", _UPDATES)
-def custom_scheme_follows_the_rfc(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        is_uri(item["uri"])
-        or f"sends {place} with uri {quote(item['uri'])}, which does not follow RFC 3986"
-        for place, item in _objects_with_uri(step)
-        if isinstance(item.get("uri"), str) and has_custom_scheme(item["uri"])
-    )
+@check(_CUSTOM_SCHEME, results((_LIST, _READ), by=SERVER))
+@check(_CUSTOM_SCHEME, _UPDATES)
+def custom_scheme_follows_the_rfc(step: Step, conversation: Conversation) -> Findings:
+    for place, item in _objects_with_uri(step):
+        uri = item.get("uri")
+        if isinstance(uri, str) and has_custom_scheme(uri):
+            is_valid = is_uri(uri)
+            yield is_valid or f"sends {place} with uri {quote(uri)}, which does not follow RFC 3986"
 
 
 # -- updates

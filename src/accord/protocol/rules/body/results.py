@@ -147,12 +147,6 @@ def judge_block(block: JsonObject, place: str) -> Finding:
     return True
 
 
-def judge_media(block: JsonObject, place: str) -> Finding:
-    """Judge that an image or audio block is base64 with a valid MIME type."""
-    found = judge_block(block, place)
-    return judge_mime_type(block["mimeType"], place) if found is True else found
-
-
 def judge_mime_type(value: str, place: str) -> Finding:
     """Judge the syntax of a MIME type."""
     return is_mime_type(value) or f"sends {place} with the invalid mimeType {quote(value)}"
