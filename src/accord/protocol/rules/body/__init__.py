@@ -10,7 +10,6 @@ from accord.protocol.jsonrpc import REQUEST, RESULT
 from accord.protocol.monitor_memory import Memory
 from accord.protocol.rules.body import (  # noqa: F401
     elicitation,
-    extensions,
     http,
     lifecycle,
     messages,

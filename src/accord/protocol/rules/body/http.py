@@ -7,6 +7,7 @@ import base64
 import binascii
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -17,9 +18,9 @@ from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.party import Bounded
 from accord.protocol.rules._rule import (
     Finding,
+    Findings,
     Outcome,
     check,
-    combine,
     messages,
     notifications,
     requests,
@@ -31,6 +32,7 @@ from accord.protocol.violation import CLIENT, SERVER
 from accord.trace import HttpFacts
 from accord.types._base import JsonObject
 
+_POSTS: Final = messages((REQUEST, NOTIFICATION), by=CLIENT)
 _VERSION_HEADER: Final = "MCP-Protocol-Version"
 _METHOD_HEADER: Final = "Mcp-Method"
 _NAME_HEADER: Final = "Mcp-Name"
@@ -57,18 +59,17 @@ def _http_facts(step: Step) -> HttpFacts | None:
 # -- what a client posts
 
 
-def _facts_with_headers(step: Step) -> HttpFacts | None:
-    """Return the facts of a message with recorded headers."""
+def _facts_with_headers(step: Step, *, metadata: bool = False) -> HttpFacts | None:
+    """Return the facts of a message with recorded headers, if asked for with metadata in them."""
     facts = _http_facts(step)
-    return facts if facts is not None and facts.headers else None
+    if facts is None or not facts.headers:
+        return None
+    names = (_VERSION_HEADER, _METHOD_HEADER, _NAME_HEADER) if metadata else ()
+    lacks_metadata = metadata and all(facts.header(name) is None for name in names)
+    return None if lacks_metadata else facts
 
 
-def _has_no_metadata(facts: HttpFacts) -> bool:
-    names = (_VERSION_HEADER, _METHOD_HEADER, _NAME_HEADER)
-    return all(facts.header(name) is None for name in names)
-
-
-@check("http.post.each-message", messages((REQUEST, NOTIFICATION), by=CLIENT))
+@check("http.post.each-message", _POSTS)
 def message_is_posted(step: Step, conversation: Conversation) -> Outcome:
     facts = _http_facts(step)
     # Batches are judged by jsonrpc.batch.removed.
@@ -79,20 +80,19 @@ def message_is_posted(step: Step, conversation: Conversation) -> Outcome:
 
 @check("http.post.metadata-headers", requests(by=CLIENT))
 def post_has_the_metadata_headers(step: Step, conversation: Conversation) -> Outcome:
-    facts = _facts_with_headers(step)
+    if _facts_with_headers(step) is None:
+        return None
+    has_metadata = _facts_with_headers(step, metadata=True) is not None
+    return has_metadata or f"posts {step.name} without any of its metadata headers"
+
+
+@check("http.version-header.present", _POSTS)
+def post_has_the_version_header(step: Step, conversation: Conversation) -> Outcome:
+    facts = _facts_with_headers(step, metadata=step.kind == REQUEST)
     if facts is None:
         return None
-    return not _has_no_metadata(facts) or f"posts {step.name} without any of its metadata headers"
-
-
-@check("http.version-header.present", messages((REQUEST, NOTIFICATION), by=CLIENT))
-def post_has_the_version_header(step: Step, conversation: Conversation) -> Outcome:
-    facts = _facts_with_headers(step)
-    if facts is None or (step.kind == REQUEST and _has_no_metadata(facts)):
-        return None
-    if facts.header(_VERSION_HEADER) is None:
-        return f"posts {step.name} without {_VERSION_HEADER}"
-    return True
+    has_version = facts.header(_VERSION_HEADER) is not None
+    return has_version or f"posts {step.name} without {_VERSION_HEADER}"
 
 
 @check("http.version-header.matches-meta", requests(by=CLIENT))
@@ -109,8 +109,8 @@ def version_header_repeats_the_body(step: Step, conversation: Conversation) -> O
 
 @check("http.headers.mcp-method", requests(by=CLIENT))
 def method_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
-    facts = _facts_with_headers(step)
-    if facts is None or _has_no_metadata(facts):
+    facts = _facts_with_headers(step, metadata=True)
+    if facts is None:
         return None
     header = facts.header(_METHOD_HEADER)
     if header is None:
@@ -121,19 +121,11 @@ def method_header_repeats_the_body(step: Step, conversation: Conversation) -> Ou
 
 
 @check("http.headers.mcp-name", requests(_NAME_MEMBERS, by=CLIENT))
-def name_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
-    return _judge_name(step, _NAME_MEMBERS[step.name])
-
-
 @check("tasks-ext.http.mcp-name", requests(_TASKS, by=CLIENT))
-def name_header_repeats_the_task(step: Step, conversation: Conversation) -> Outcome:
-    return _judge_name(step, "taskId")
-
-
-def _judge_name(step: Step, member: str) -> Outcome:
-    facts = _facts_with_headers(step)
+def name_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
+    facts, member = _facts_with_headers(step, metadata=True), _NAME_MEMBERS.get(step.name, "taskId")
     name = as_object(step.body).get(member)
-    if facts is None or _has_no_metadata(facts) or not isinstance(name, str):
+    if facts is None or not isinstance(name, str):
         return None
     header = facts.header(_NAME_HEADER)
     if header is None:
@@ -238,16 +230,12 @@ def listen_stream_has_no_progress_or_log(step: Step, conversation: Conversation)
     return True
 
 
-@check("http.sse.no-requests", requests(by=SERVER))
+@check("http.sse.no-requests", messages((REQUEST, NOTIFICATION, RESULT), by=SERVER))
 def stream_has_no_requests(step: Step, conversation: Conversation) -> Outcome:
     if _http_facts(step) is None:
         return None
-    return f"sends the request {step.name[:60]} on a response stream"
-
-
-@check("http.sse.no-requests", messages((NOTIFICATION, RESULT), by=SERVER))
-def stream_has_notifications_and_results(step: Step, conversation: Conversation) -> Outcome:
-    return None if _http_facts(step) is None else True
+    is_request = step.kind == REQUEST
+    return not is_request or f"sends the request {step.name[:60]} on a response stream"
 
 
 # -- tool arguments that are mirrored in HTTP headers: `x-mcp-header` in input schemas
@@ -256,7 +244,7 @@ _TOOL_LISTS: Final = results("tools/list", by=SERVER)
 _MIRRORED: Final = "x-mcp-header"
 _LARGEST_INTEGER: Final = 2**53 - 1
 _DEEPEST: Final = 64
-_PRIMITIVE: Final = frozenset({"string", "integer", "boolean"})
+_PRIMITIVE: Final = ("string", "integer", "boolean")
 
 _SCHEMAS_BY_NAME: Final = frozenset(
     {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
@@ -305,115 +293,85 @@ def _by_tool(step: Step) -> Iterator[list[_Annotation]]:
 
 
 def _all_annotations(step: Step) -> Iterator[_Annotation]:
-    for annotations in _by_tool(step):
-        yield from annotations
+    return chain.from_iterable(_by_tool(step))
 
 
 @check("tools.x-mcp-header.not-empty", _TOOL_LISTS)
-def header_is_not_empty(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        found.header != "" or f"sends {found.place} with an empty {_MIRRORED}"
-        for found in _all_annotations(step)
-    )
+def header_is_not_empty(step: Step, conversation: Conversation) -> Findings:
+    for found in _all_annotations(step):
+        yield found.header != "" or f"sends {found.place} with an empty {_MIRRORED}"
 
 
 @check("tools.x-mcp-header.token-syntax", _TOOL_LISTS)
-def header_is_a_token(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        (isinstance(found.header, str) and is_http_token(found.header))
-        or f"sends {found.place} with {_MIRRORED} {quote(found.header)}, which is not an HTTP token"
-        for found in _all_annotations(step)
-        if found.header != ""
-    )
+def header_is_a_token(step: Step, conversation: Conversation) -> Findings:
+    for place, header in ((found.place, found.header) for found in _all_annotations(step)):
+        if header != "":
+            yield (isinstance(header, str) and is_http_token(header)) or (
+                f"sends {place} with {_MIRRORED} {quote(header)}, which is not an HTTP token"
+            )
 
 
 @check("tools.x-mcp-header.unique", _TOOL_LISTS)
-def header_is_unique(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        finding for annotations in _by_tool(step) for finding in _judge_repeats(annotations)
-    )
-
-
-def _judge_repeats(annotations: list[_Annotation]) -> Iterator[Finding]:
-    uses = Counter(found.header.lower() for found in annotations if isinstance(found.header, str))
-    for found in annotations:
-        if isinstance(found.header, str):
-            count = uses.pop(found.header.lower(), 1)
+def header_is_unique(step: Step, conversation: Conversation) -> Findings:
+    for annotations in _by_tool(step):
+        named = [(each.place, each.header) for each in annotations if isinstance(each.header, str)]
+        uses = Counter(header.lower() for _, header in named)
+        for place, header in named:
+            count = uses.pop(header.lower(), 1)
             yield count == 1 or (
-                f"sends {found.place} with {_MIRRORED} {quote(found.header)}, which the schema has "
-                f"{count} times"
+                f"sends {place} with {_MIRRORED} {quote(header)}, "
+                f"which the schema has {count} times"
             )
 
 
 @check("tools.x-mcp-header.primitive-only", _TOOL_LISTS)
-def header_is_for_a_primitive(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        _is_primitive(found.schema)
-        or f"sends {found.place} with {_MIRRORED} and type {quote(found.schema.get('type'))}, "
-        "expected string, integer or boolean"
-        for found in _all_annotations(step)
-        if found.names is not None
-    )
+def header_is_for_a_primitive(step: Step, conversation: Conversation) -> Findings:
+    for found in _all_annotations(step):
+        if found.names is not None:
+            yield _is_primitive(found.schema) or (
+                f"sends {found.place} with {_MIRRORED} and type {quote(found.schema.get('type'))}, "
+                "expected string, integer or boolean"
+            )
 
 
 def _is_primitive(schema: JsonObject) -> bool:
     type_ = schema.get("type")
-    if isinstance(type_, list):
-        # A null is never mirrored, so a type that also allows null is mirrored as the other one.
-        named = [found for found in type_ if found != "null"]
-        return bool(named) and all(
-            isinstance(found, str) and found in _PRIMITIVE for found in named
-        )
-    return isinstance(type_, str) and type_ in _PRIMITIVE
+    # A null is never mirrored, so a type that also allows null is mirrored as the other one.
+    types = [each for each in type_ if each != "null"] if isinstance(type_, list) else [type_]
+    return bool(types) and all(each in _PRIMITIVE for each in types)
 
 
 @check("tools.x-mcp-header.statically-reachable", _TOOL_LISTS)
-def header_is_reached_through_properties(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        found.names is not None
-        or f"sends {found.place} with {_MIRRORED}, which is not reachable through properties alone"
-        for found in _all_annotations(step)
-    )
+def header_is_reached_through_properties(step: Step, conversation: Conversation) -> Findings:
+    for found in _all_annotations(step):
+        yield found.names is not None or (
+            f"sends {found.place} with {_MIRRORED}, which is not reachable through properties alone"
+        )
 
 
 @check("tools.x-mcp-header.safe-integers", _TOOL_LISTS)
-def integers_in_the_schema_are_safe(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        _judge_integer(value, found.place)
-        for found in _all_annotations(step)
-        for value in _fixed_values(found.schema)
-        if found.names is not None
-    )
-
-
-def _fixed_values(schema: JsonObject) -> list[object]:
-    allowed = schema.get("enum")
-    return [
-        *(schema[key] for key in ("const", "default") if key in schema),
-        *(allowed if isinstance(allowed, list) else ()),
-    ]
+def integers_in_the_schema_are_safe(step: Step, conversation: Conversation) -> Findings:
+    for found in _all_annotations(step):
+        if found.names is not None:
+            allowed = found.schema.get("enum")
+            fixed = [found.schema.get("const"), found.schema.get("default")]
+            for value in (*fixed, *(allowed if isinstance(allowed, list) else ())):
+                yield _judge_integer(value, found.place)
 
 
 @check("tools.x-mcp-header.safe-integers", requests("tools/call", by=CLIENT))
-def mirrored_integers_are_safe(step: Step, conversation: Conversation) -> Outcome:
+def mirrored_integers_are_safe(step: Step, conversation: Conversation) -> Findings:
     params = as_object(step.body)
     name = params.get("name")
     if conversation.memory is None or not isinstance(name, str):
-        return None
+        return
     schema = conversation.memory.tools.get(name, {}).get("inputSchema")
-    return combine(
-        _judge_integer(
-            _value_at(params.get("arguments"), found.names), ".".join(("arguments", *found.names))
-        )
-        for found in _annotations(schema, "inputSchema")
-        if found.names
-    )
-
-
-def _value_at(arguments: object, names: tuple[str, ...]) -> object:
-    for name in names:
-        arguments = as_object(arguments).get(name)
-    return arguments
+    for found in _annotations(schema, "inputSchema"):
+        value = params.get("arguments")
+        for inner in found.names or ():
+            value = as_object(value).get(inner)
+        if found.names:
+            yield _judge_integer(value, ".".join(("arguments", *found.names)))
 
 
 def _judge_integer(value: object, place: str) -> Finding:

@@ -4,10 +4,7 @@ Malformed bytes never become a step: the codec rejects them and names the requir
 Here every well-formed message counts as a proof of those requirements.
 """
 
-from collections.abc import Iterator
 from typing import Final
-
-import msgspec
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
@@ -25,19 +22,19 @@ from accord.protocol.jsonrpc import (
 )
 from accord.protocol.methods import REQUESTS
 from accord.protocol.rules._rule import (
-    EITHER,
     MESSAGES,
     REPLIES,
     Outcome,
     check,
+    holds,
     messages,
     notifications,
     requests,
     results,
 )
 from accord.protocol.rules.values import describe
+from accord.protocol.verdict import plain_messages
 from accord.protocol.violation import CLIENT, SERVER, Party
-from accord.types._base import JsonObject
 
 _BATCH: Final = "jsonrpc.batch.send-optional"
 
@@ -64,21 +61,11 @@ _BY_KIND: Final[dict[str, tuple[Party, tuple[Kind, ...]]]] = {
 """The same for requirements on the kinds of messages that one party sends."""
 
 
-def _bind_proof(requirement: str, by: Party | tuple[Party, ...], kinds: tuple[Kind, ...]) -> None:
-    @check(requirement, messages(kinds, by=by))
-    def is_well_formed(step: Step, conversation: Conversation) -> Outcome:
-        return True
-
-
 for _requirement, _kinds in _WELL_FORMED.items():
-    _bind_proof(_requirement, EITHER, _kinds)
+    holds(_requirement, messages(_kinds))
 for _requirement, (_party, _kinds) in _BY_KIND.items():
-    _bind_proof(_requirement, _party, _kinds)
-
-
-@check("jsonrpc.request.id-present", requests(REQUESTS))
-def known_request_has_an_id(step: Step, conversation: Conversation) -> Outcome:
-    return True
+    holds(_requirement, messages(_kinds, by=_party))
+holds("jsonrpc.request.id-present", requests(REQUESTS))
 
 
 @check("jsonrpc.batch.removed", messages(MESSAGES))
@@ -111,26 +98,17 @@ def batch_does_not_mix_requests_and_responses(step: Step, conversation: Conversa
     if not step.in_batch or memory is None or memory.facts.get(_BATCH) is step.record:
         return None
     memory.facts[_BATCH] = step.record
-    messages = list(_recorded_messages(step))
-    asks = any("method" in message and "id" in message for message in messages)
-    answers = any("result" in message or "error" in message for message in messages)
+    recorded = list(plain_messages(step.record)) if step.record else []
+    asks = any("method" in message and "id" in message for message in recorded)
+    answers = any("result" in message or "error" in message for message in recorded)
     return "sends requests and responses in one batch" if asks and answers else True
 
 
 def _has_null_params(step: Step) -> bool:
-    return any(
+    return step.record is not None and any(
         message.get("method") == step.name and "params" in message and message["params"] is None
-        for message in _recorded_messages(step)
+        for message in plain_messages(step.record)
     )
-
-
-def _recorded_messages(step: Step) -> Iterator[JsonObject]:
-    """Yield the recorded message of a step, or every message of its batch."""
-    text = step.record.message if step.record else None
-    value = None if text is None else msgspec.json.decode(text)
-    for message in value if isinstance(value, list) else [value]:
-        if isinstance(message, dict):
-            yield message
 
 
 # -- error codes, where a revision divides their range

@@ -1,4 +1,4 @@
-"""`_meta`, its keys and trace context, and what many objects carry: titles, icons, versions."""
+"""`_meta` with its keys and trace context, what many objects carry, and extensions."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -12,6 +12,7 @@ from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN
 from accord.protocol.rules._rule import (
     MESSAGES,
+    Findings,
     Outcome,
     check,
     combine,
@@ -202,26 +203,24 @@ _TOP_LEVEL: Final = frozenset(
 )
 
 
-def split_key(key: str) -> tuple[list[str] | None, str]:
+def _split_key(key: str) -> tuple[list[str] | None, str]:
     """Return the labels of the prefix, None without a prefix, and the name."""
     prefix, slash, name = key.partition("/")
     return (prefix.split("."), name) if slash else (None, key)
 
 
-def is_label(text: str) -> bool:
-    """Tell whether text is a label of a prefix."""
+def _is_label(text: str) -> bool:
     return _LABEL.fullmatch(text) is not None
 
 
-def is_name(text: str) -> bool:
-    """Tell whether text is a name; it may be empty."""
+def _is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
 def _prefix(key: str) -> list[str] | None:
     """Return the labels of a key that has a well-formed prefix."""
-    labels, name = split_key(key)
-    is_fine = labels and "/" not in name and all(is_label(label) for label in labels)
+    labels, name = _split_key(key)
+    is_fine = labels and "/" not in name and all(_is_label(label) for label in labels)
     return labels if is_fine else None
 
 
@@ -250,18 +249,18 @@ def _judge_segments(key: str) -> str | None:
 
 
 def _judge_labels(key: str) -> str | None:
-    labels, name = split_key(key)
+    labels, name = _split_key(key)
     if labels is None or "/" in name:
         return None
-    invalid = next((label for label in labels if not is_label(label)), None)
+    invalid = next((label for label in labels if not _is_label(label)), None)
     return "" if invalid is None else f"has the invalid label {invalid[:40]!r}"
 
 
 def _judge_name(key: str) -> str | None:
-    _, name = split_key(key)
+    _, name = _split_key(key)
     if "/" in name:
         return None
-    return "" if is_name(name) else f"has the invalid name {name[:40]!r}"
+    return "" if _is_name(name) else f"has the invalid name {name[:40]!r}"
 
 
 def _judge_reserved_prefix(key: str) -> str | None:
@@ -402,4 +401,34 @@ def trace_context_is_well_formed(step: Step, conversation: Conversation) -> Outc
         or f"sends {name} as {describe(meta[name])}, which is malformed"
         for name, is_valid in _FORMATS.items()
         if name in meta
+    )
+
+
+# -- extensions: their identifiers and settings
+
+
+def _declarations(step: Step, conversation: Conversation) -> Iterator[Located]:
+    declared = as_object(step.body).get("capabilities")
+    if step.kind == REQUEST:
+        declared = meta_of(step.body).get(_CAPABILITIES)
+    if "extensions" in as_object(declared):
+        yield "capabilities", as_object(declared)
+
+
+@check("extensions.identifier-format", requests(by=CLIENT))
+@check("extensions.identifier-format", results("server/discover", by=SERVER))
+def extension_has_a_prefix_and_a_name(step: Step, conversation: Conversation) -> Findings:
+    for _, capabilities in _declarations(step, conversation):
+        for key in as_object(capabilities["extensions"]):
+            labels, name = _split_key(key)
+            yield (labels is not None and all(map(_is_label, labels)) and _is_name(name)) or (
+                f"declares the extension {key[:60]!r}, expected a prefix, a slash and a name"
+            )
+
+
+for _messages in (requests(by=CLIENT), results("server/discover", by=SERVER)):
+    shapes(
+        _messages,
+        {"extensions.settings-object": "extensions: {*: object}"},
+        within=_declarations,
     )

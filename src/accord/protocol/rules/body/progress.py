@@ -12,6 +12,7 @@ from accord.protocol.rules._rule import (
     Breach,
     Outcome,
     check,
+    holds,
     messages,
     notifications,
     requests,
@@ -62,9 +63,7 @@ def progress_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     return None
 
 
-@check("progress.server-only", notifications(_PROGRESS, by=SERVER))
-def server_reports_progress(step: Step, conversation: Conversation) -> Outcome:
-    return True
+holds("progress.server-only", notifications(_PROGRESS, by=SERVER))
 
 
 @check("progress.server-only", notifications(_PROGRESS, by=CLIENT))
@@ -274,9 +273,7 @@ def note_task(step: Step, conversation: Conversation) -> Outcome:
     return None
 
 
-@check(_NOT_FOR_TASKS, requests("tasks/cancel"))
-def task_is_cancelled_as_a_task(step: Step, conversation: Conversation) -> Outcome:
-    return True
+holds(_NOT_FOR_TASKS, requests("tasks/cancel"))
 
 
 @check(_NOT_FOR_TASKS, notifications(_CANCELLED))

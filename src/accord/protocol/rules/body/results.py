@@ -141,21 +141,17 @@ def judge_block(block: JsonObject, place: str) -> Finding:
             return found
     if type_ in ("image", "audio") and not is_base64(block["data"]):
         return f"sends {place} with data that is not base64"
-    if type_ == "resource":
-        found = judge_member(block, place, "resource", "object")
-        return judge_resource(block["resource"], f"{place}.resource") if found is True else found
-    return True
+    if type_ != "resource":
+        return True
+    found, inside = judge_member(block, place, "resource", "object"), f"{place}.resource"
+    if found is True:
+        found = judge_member(block["resource"], inside, "uri", "string")
+    return judge_text_or_blob(block["resource"], inside) if found is True else found
 
 
 def judge_mime_type(value: str, place: str) -> Finding:
     """Judge the syntax of a MIME type."""
     return is_mime_type(value) or f"sends {place} with the invalid mimeType {quote(value)}"
-
-
-def judge_resource(resource: JsonObject, place: str) -> Finding:
-    """Judge that an embedded resource has a uri, and text or a blob."""
-    found = judge_member(resource, place, "uri", "string")
-    return judge_text_or_blob(resource, place) if found is True else found
 
 
 def judge_text_or_blob(contents: JsonObject, place: str) -> Finding:
