@@ -1,6 +1,5 @@
 """Tasks: those of 2025-11-25, and those of the extension."""
 
-from collections.abc import Iterator
 from typing import Final
 
 from accord.protocol.conversation import Conversation
@@ -8,10 +7,10 @@ from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.monitor_memory import KnownTask, Memory
 from accord.protocol.rules._rule import (
-    Finding,
+    Findings,
     Outcome,
     check,
-    combine,
+    holds,
     messages,
     notifications,
     requests,
@@ -33,18 +32,19 @@ RELATED: Final = f"{META}related-task"
 TASK_REQUESTS: Final = ("tools/call", "sampling/createMessage", "elicitation/create")
 """The requests that can become tasks in 2025-11-25."""
 TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
-STATUSES: Final = TERMINAL | {"working", "input_required"}
+_STATUSES: Final = TERMINAL | {"working", "input_required"}
 
 _CALL: Final = "tools/call"
 _CALLS: Final = requests(_CALL, by=CLIENT)
 _FIRST_RESULTS: Final = results(TASK_REQUESTS)
+_TOOL_TASKS: Final = "tasks.requests.tools.call"
 _GET: Final = "tasks/get"
 _CANCEL: Final = "tasks/cancel"
 _OPERATIONS: Final = (_GET, "tasks/list", _CANCEL)
 _STATUS: Final = "notifications/tasks/status"
 _PROGRESS: Final = "notifications/progress"
-REPORT_KINDS: Final = (RESULT, NOTIFICATION)
-_REPORTS: Final = messages(REPORT_KINDS, (*TASK_REQUESTS, *_OPERATIONS, _STATUS))
+_REPORT_KINDS: Final = (RESULT, NOTIFICATION)
+_REPORTS: Final = messages(_REPORT_KINDS, (*TASK_REQUESTS, *_OPERATIONS, _STATUS))
 
 
 # -- the tasks in messages, and what later rules need to know of them
@@ -60,8 +60,7 @@ def _created_task(step: Step) -> JsonObject | None:
     return task if isinstance(task, dict) and "task" in request_params(step) else None
 
 
-def reported_tasks(step: Step) -> list[Located]:
-    """Return every task that a message reports, with its place."""
+def _reported_tasks(step: Step) -> list[Located]:
     task = _created_task(step)
     if task is not None:
         return [("a new task", task)]
@@ -73,18 +72,18 @@ def reported_tasks(step: Step) -> list[Located]:
     # The extension acknowledges a cancellation with an empty result.
     if step.name not in reports or (step.revision.result_type and step.name == _CANCEL):
         return []
-    return [("the task", step.body)] if step.kind in REPORT_KINDS else []
+    return [("the task", step.body)] if step.kind in _REPORT_KINDS else []
 
 
-def find_tasks(status: str | None = None) -> Within:
+def _find_tasks(status: str | None = None) -> Within:
     """Return a finder of the tasks in a message, all or those in one status, for shapes."""
 
     def find(step: Step, conversation: Conversation) -> list[Located]:
         if status is None:
-            return reported_tasks(step)
+            return _reported_tasks(step)
         return [
             (f"{place} in status {status}", task)
-            for place, task in reported_tasks(step)
+            for place, task in _reported_tasks(step)
             if task.get("status") == status
         ]
 
@@ -101,7 +100,7 @@ def learn_tasks(step: Step, memory: Memory) -> None:
                 answered.answered.update(as_object(params.get("inputResponses")))
         return
     is_new = _created_task(step) is not None
-    for _, task in reported_tasks(step):
+    for _, task in _reported_tasks(step):
         id = task.get("taskId")
         if not isinstance(id, str):
             continue
@@ -114,8 +113,7 @@ def learn_tasks(step: Step, memory: Memory) -> None:
         known.asked.update(as_object(task.get("inputRequests")))
 
 
-def find_known_task(conversation: Conversation, owner: Party, id: object) -> KnownTask | None:
-    """Return what is remembered of a task."""
+def _find_known_task(conversation: Conversation, owner: Party, id: object) -> KnownTask | None:
     memory = conversation.memory
     return memory.tasks.get((owner, id)) if memory and isinstance(id, str) else None
 
@@ -135,49 +133,39 @@ def _asks_for_task(step: Step) -> bool:
     return "task" in as_object(step.body)
 
 
-def _capability(name: str) -> str:
-    return f"tasks.requests.{name.replace('/', '.')}"
-
-
 @check("tasks.capability.requestor-respects", requests(TASK_REQUESTS))
 def task_is_requested_where_declared(step: Step, conversation: Conversation) -> Outcome:
-    declared = conversation.parties[OTHER[step.sender]].capabilities
-    # A peer without any tasks is judged by tasks.capability.none-no-tasks, tools by their own rule.
-    if not _asks_for_task(step) or declared is None or "tasks" not in declared:
+    # A peer without any tasks is judged by tasks.capability.none-no-tasks.
+    if "tasks" not in (conversation.parties[OTHER[step.sender]].capabilities or ()):
         return None
-    needed = _capability(step.name)
-    if needed in declared:
-        return True
-    other = OTHER[step.sender]
-    why = f"asks for {step.name} as a task, but the {other} did not declare {needed}"
-    return None if step.name == _CALL else why
+    return _judge_task_request(step, conversation, f"tasks.requests.{step.name.replace('/', '.')}")
 
 
 @check("tasks.capability.none-no-tasks", requests(TASK_REQUESTS))
-def task_is_not_requested_from_a_peer_without_tasks(
-    step: Step, conversation: Conversation
-) -> Outcome:
-    declared = conversation.parties[OTHER[step.sender]].capabilities
+def peer_without_tasks_is_not_asked_for_one(step: Step, conversation: Conversation) -> Outcome:
+    return _judge_task_request(step, conversation, "tasks")
+
+
+def _judge_task_request(step: Step, conversation: Conversation, needed: str) -> Outcome:
+    other = OTHER[step.sender]
+    declared = conversation.parties[other].capabilities
     if not _asks_for_task(step) or declared is None:
         return None
-    if "tasks" in declared:
+    if needed in declared:
         return True
-    why = f"asks for {step.name} as a task, but the {OTHER[step.sender]} did not declare tasks"
+    # Tools are judged by tasks.tool.no-capability-no-task.
+    why = f"asks for {step.name} as a task, but the {other} did not declare {needed}"
     return None if step.name == _CALL else why
 
 
 @check("tasks.tool.no-capability-no-task", _CALLS)
 def tool_is_not_a_task_without_capability(step: Step, conversation: Conversation) -> Outcome:
-    offered = _offers_tool_tasks(conversation)
-    if not _asks_for_task(step) or offered is None:
-        return None
-    needed = _capability(_CALL)
-    return offered or f"calls a tool as a task, but the server did not declare {needed}"
-
-
-def _offers_tool_tasks(conversation: Conversation) -> bool | None:
     declared = conversation.parties[SERVER].capabilities
-    return None if declared is None else _capability(_CALL) in declared
+    if not _asks_for_task(step) or declared is None:
+        return None
+    return _TOOL_TASKS in declared or (
+        f"calls a tool as a task, but the server did not declare {_TOOL_TASKS}"
+    )
 
 
 def _task_support(step: Step, conversation: Conversation) -> object:
@@ -186,7 +174,7 @@ def _task_support(step: Step, conversation: Conversation) -> object:
     memory = conversation.memory
     if memory is None or not isinstance(name, str) or name not in memory.tools:
         return None
-    if not _offers_tool_tasks(conversation):
+    if _TOOL_TASKS not in (conversation.parties[SERVER].capabilities or ()):
         return None
     return as_object(memory.tools[name].get("execution")).get("taskSupport", "forbidden")
 
@@ -216,18 +204,16 @@ shapes(
     _REPORTS,
     {
         "tasks.id.string": "taskId: string",
-        "tasks.status.valid-transitions": f"status: {'|'.join(sorted(STATUSES))}",
+        "tasks.status.valid-transitions": f"status: {'|'.join(sorted(_STATUSES))}",
         "tasks.times.created-at": "createdAt: time",
         "tasks.times.last-updated-at": "lastUpdatedAt: time",
     },
-    within=find_tasks(),
+    within=_find_tasks(),
 )
 shapes(
-    _REPORTS,
-    {"tasks.errors.status-message": "statusMessage: string"},
-    within=find_tasks("failed"),
+    _REPORTS, {"tasks.errors.status-message": "statusMessage: string"}, within=_find_tasks("failed")
 )
-shapes(results(_GET), {"tasks.ttl.in-get": "ttl: duration"}, within=find_tasks())
+shapes(results(_GET), {"tasks.ttl.in-get": "ttl: duration"}, within=_find_tasks())
 
 
 @check("tasks.id.receiver-generated", _FIRST_RESULTS)
@@ -251,18 +237,13 @@ def task_id_is_new(step: Step, conversation: Conversation) -> Outcome:
 
 
 @check("tasks.status.terminal-final", _REPORTS)
-def ended_task_keeps_its_status(step: Step, conversation: Conversation) -> Outcome:
-    if _created_task(step) is not None:
-        return None
-    findings: list[Finding] = []
-    for _, task in reported_tasks(step):
+def ended_task_keeps_its_status(step: Step, conversation: Conversation) -> Findings:
+    for _, task in _reported_tasks(step) if _created_task(step) is None else ():
         id, status = task.get("taskId"), task.get("status")
-        known = find_known_task(conversation, step.sender, id)
-        if known is None or known.status not in TERMINAL or not isinstance(status, str):
-            continue
-        why = f"moves the task {quote(id)} from {known.status} to {quote(status)}"
-        findings.append(status == known.status or why)
-    return combine(findings)
+        known = _find_known_task(conversation, step.sender, id)
+        if known is not None and known.status in TERMINAL and isinstance(status, str):
+            why = f"moves the task {quote(id)} from {known.status} to {quote(status)}"
+            yield status == known.status or why
 
 
 # -- related-task
@@ -279,24 +260,14 @@ def question_of_a_task_names_it(step: Step, conversation: Conversation) -> Outco
     if RELATED in meta_of(step.body):
         has_id = isinstance(_related_task(step.body), str)
         return has_id or f"sends {step.name} with a related-task that has no taskId"
-    waiting = _waiting_tasks(step, conversation)
-    if not waiting or _serves_another_request(step, conversation):
+    open_requests = conversation.parties[OTHER[step.sender]].open.values()
+    if any(not exchange.name.startswith("tasks/") for exchange in open_requests):
+        # It may be a question of that request.
         return None
-    return f"sends {step.name} for the task {quote(waiting[0])} without related-task"
-
-
-def _waiting_tasks(step: Step, conversation: Conversation) -> list[str]:
-    tasks = conversation.memory.tasks if conversation.memory else {}
-    return [
-        id
-        for (owner, id), task in tasks.items()
-        if owner == step.sender and task.status == "input_required"
-    ]
-
-
-def _serves_another_request(step: Step, conversation: Conversation) -> bool:
-    exchanges = conversation.parties[OTHER[step.sender]].open.values()
-    return any(not exchange.name.startswith("tasks/") for exchange in exchanges)
+    for (owner, id), task in (conversation.memory.tasks if conversation.memory else {}).items():
+        if owner == step.sender and task.status == "input_required":
+            return f"sends {step.name} for the task {quote(id)} without related-task"
+    return None
 
 
 @check("tasks.result.related-task", results("tasks/result"))
@@ -346,7 +317,7 @@ _UPDATE: Final = "tasks/update"
 _NOTIFICATION: Final = "notifications/tasks"
 _OLD_CAPABILITIES: Final = ("requests", "cancel", "list")
 _STATES: Final = results(_GET, by=SERVER)
-_ANY_REPORT: Final = messages(REPORT_KINDS, by=SERVER)
+_ANY_REPORT: Final = messages(_REPORT_KINDS, by=SERVER)
 
 
 # -- extension: capabilities
@@ -368,10 +339,8 @@ def server_with_tasks_declares_them(step: Step, conversation: Conversation) -> O
     declared = conversation.parties[SERVER].capabilities
     if as_object(step.body).get("resultType") != "task" or declared is None:
         return None
-    return (
-        _EXTENSION_PATH in declared
-        or f"creates a task without declaring the extension {_EXTENSION}"
-    )
+    is_declared = _EXTENSION_PATH in declared
+    return is_declared or f"creates a task without declaring the extension {_EXTENSION}"
 
 
 @check("tasks-ext.legacy.capabilities-not-advertised", results("server/discover", by=SERVER))
@@ -403,18 +372,10 @@ _BY_STATUS: Final = {
 shapes(
     _ANY_REPORT,
     {"tasks-ext.status.failed-message": "statusMessage: any"},
-    within=find_tasks("failed"),
+    within=_find_tasks("failed"),
 )
-shapes(
-    _STATES,
-    {"tasks-ext.get.completed-has-result": _COMPLETED},
-    within=find_tasks("completed"),
-)
-shapes(
-    _STATES,
-    {"tasks-ext.get.failed-has-error": _FAILED},
-    within=find_tasks("failed"),
-)
+shapes(_STATES, {"tasks-ext.get.completed-has-result": _COMPLETED}, within=_find_tasks("completed"))
+shapes(_STATES, {"tasks-ext.get.failed-has-error": _FAILED}, within=_find_tasks("failed"))
 
 
 @check("tasks-ext.create.result-type-task", results(by=SERVER))
@@ -430,22 +391,18 @@ def task_has_its_result_type(step: Step, conversation: Conversation) -> Outcome:
 
 
 @check("tasks-ext.task.required-fields", results(by=SERVER))
-def task_has_its_members(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        finding
-        for place, task in reported_tasks(step)
-        if step.name == _GET or not {"taskId", "status"}.isdisjoint(task)
-        for finding in _TASK.judge(task, place)
-    )
+def task_has_its_members(step: Step, conversation: Conversation) -> Findings:
+    for place, task in _reported_tasks(step):
+        if step.name == _GET or not {"taskId", "status"}.isdisjoint(task):
+            yield from _TASK.judge(task, place)
 
 
 @check("tasks-ext.task.status-values", _ANY_REPORT)
-def status_is_known(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        task["status"] in STATUSES or f"sends {place} with status {quote(task['status'])}"
-        for place, task in reported_tasks(step)
-        if isinstance(task.get("status"), str)
-    )
+def status_is_known(step: Step, conversation: Conversation) -> Findings:
+    for place, task in _reported_tasks(step):
+        status = task.get("status")
+        if isinstance(status, str):
+            yield status in _STATUSES or f"sends {place} with status {quote(status)}"
 
 
 @check("tasks-ext.get.result-type-complete", results((_GET, _UPDATE, _CANCEL), by=SERVER))
@@ -457,15 +414,12 @@ def operations_have_complete_results(step: Step, conversation: Conversation) -> 
 
 
 @check("tasks-ext.get.input-requests", _STATES)
-def waiting_task_has_its_questions(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        finding
-        for place, task in find_tasks("input_required")(step, conversation)
-        for finding in _by_status(task, place)
-    )
+def waiting_task_has_its_questions(step: Step, conversation: Conversation) -> Findings:
+    for place, task in _find_tasks("input_required")(step, conversation):
+        yield from _by_status(task, place)
 
 
-def _by_status(task: JsonObject, place: str) -> Iterator[Finding]:
+def _by_status(task: JsonObject, place: str) -> Findings:
     """Judge the members that a task has in its status."""
     status = task.get("status")
     shape = _BY_STATUS.get(status) if isinstance(status, str) else None
@@ -483,35 +437,28 @@ def _by_status(task: JsonObject, place: str) -> Iterator[Finding]:
 
 
 @check(
-    "tasks-ext.input.keys-unique-for-life", messages(REPORT_KINDS, (_GET, _NOTIFICATION), by=SERVER)
+    "tasks-ext.input.keys-unique-for-life",
+    messages(_REPORT_KINDS, (_GET, _NOTIFICATION), by=SERVER),
 )
-def key_stands_for_one_question(step: Step, conversation: Conversation) -> Outcome:
-    findings: list[Finding] = []
-    for _, task in reported_tasks(step):
-        known = find_known_task(conversation, SERVER, task.get("taskId"))
+def key_stands_for_one_question(step: Step, conversation: Conversation) -> Findings:
+    for _, task in _reported_tasks(step):
+        known = _find_known_task(conversation, SERVER, task.get("taskId"))
         earlier = known.asked if known else {}
         for key, request in as_object(task.get("inputRequests")).items():
             is_same = earlier.get(key, request) == request
-            findings.append(is_same or f"asks another question under the key {quote(key)}")
-    return combine(findings)
+            yield is_same or f"asks another question under the key {quote(key)}"
 
 
 @check("tasks-ext.update.keys-outstanding", requests(_UPDATE, by=CLIENT))
-def only_open_questions_are_answered(step: Step, conversation: Conversation) -> Outcome:
+def only_open_questions_are_answered(step: Step, conversation: Conversation) -> Findings:
     params = as_object(step.body)
-    known = find_known_task(conversation, SERVER, str(params.get("taskId")))
-    if known is None:
-        return None
-    return combine(
-        (key in known.asked and key not in known.answered)
-        or f"answers {quote(key)}, which is not an open question of the task"
-        for key in as_object(params.get("inputResponses"))
-    )
+    known = _find_known_task(conversation, SERVER, str(params.get("taskId")))
+    for key in as_object(params.get("inputResponses")) if known else ():
+        is_open = known is not None and key in known.asked and key not in known.answered
+        yield is_open or f"answers {quote(key)}, which is not an open question of the task"
 
 
-@check("tasks-ext.cancel.not-by-notification", requests(_CANCEL, by=CLIENT))
-def task_is_cancelled_as_a_task(step: Step, conversation: Conversation) -> Outcome:
-    return True
+holds("tasks-ext.cancel.not-by-notification", requests(_CANCEL, by=CLIENT))
 
 
 @check("tasks-ext.cancel.not-by-notification", notifications("notifications/cancelled", by=CLIENT))
@@ -526,9 +473,9 @@ def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -
 
 
 @check("tasks-ext.notify.full-state", notifications(_NOTIFICATION, by=SERVER))
-def notification_has_the_whole_task(step: Step, conversation: Conversation) -> Outcome:
-    task = as_object(step.body)
-    return combine([*_TASK.judge(task, "a task"), *_by_status(task, "a task")])
+def notification_has_the_whole_task(step: Step, conversation: Conversation) -> Findings:
+    yield from _TASK.judge(as_object(step.body), "a task")
+    yield from _by_status(as_object(step.body), "a task")
 
 
 @check(
