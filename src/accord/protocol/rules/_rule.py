@@ -9,8 +9,8 @@ A judge gets the step and the conversation before the step changes it, and retur
 - or a list of sentences and breaches.
 
 State rules look at order, ids and capabilities: endpoints and monitors obey them. Deep rules read
-whole bodies as plain JSON: monitors run them, and endpoints asked to be strict. They may also yield
-findings, one about each object that they test.
+whole bodies as plain JSON, and monitors alone run them. They may also yield findings, one about
+each object that they test.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

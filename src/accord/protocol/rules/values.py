@@ -5,7 +5,9 @@ from functools import cache
 from typing import Final, TypeAlias
 
 from accord.protocol.catalogue import catalogue
+from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
+from accord.protocol.monitor_memory import Memory
 from accord.protocol.violation import CLIENT
 from accord.types._base import JsonObject, RequestId, RevisionId
 
@@ -97,6 +99,12 @@ def objects_at(holder: JsonObject | None, name: str, within: str = "") -> list[L
         for index, item in enumerate(items)
         if isinstance(item, dict)
     ]
+
+
+def memory_of(conversation: Conversation) -> Memory:
+    """Return what a monitor remembers; only monitors run rules on bodies."""
+    assert conversation.memory is not None
+    return conversation.memory
 
 
 def request_params(step: Step) -> JsonObject:

@@ -37,7 +37,7 @@ def learn(step: Step, conversation: Conversation, memory: Memory) -> None:
     """Note what later messages are judged by."""
     learn_tasks(step, memory)
     learn_rounds(step, memory)
-    learn_subscriptions(step, conversation)
+    learn_subscriptions(step, conversation, memory)
     if step.name == "notifications/tools/list_changed":
         memory.tools.clear()
     if step.kind == REQUEST and LOG_LEVEL in meta_of(step.body):

@@ -32,7 +32,14 @@ from accord.protocol.rules.body.rounds import (
 )
 from accord.protocol.rules.shapes import BodyShape, judge_member, shapes
 from accord.protocol.rules.state import judge_mode
-from accord.protocol.rules.values import Located, as_object, describe, quote, request_params
+from accord.protocol.rules.values import (
+    Located,
+    as_object,
+    describe,
+    memory_of,
+    quote,
+    request_params,
+)
 from accord.protocol.syntax import is_uri
 from accord.protocol.violation import CLIENT, SERVER, WARN
 from accord.types._base import JsonObject
@@ -329,10 +336,8 @@ def _judge_privacy(parts: SplitResult, place: str) -> Finding:
 
 @check("elicitation.url.elicitation-id", _QUESTIONS)
 def page_has_its_own_id(step: Step, conversation: Conversation) -> Findings:
-    memory = conversation.memory
-    urls: Bounded[str, object] = Bounded()
-    if memory is not None:
-        urls = memory.facts.setdefault("elicitation.url.elicitation-id", urls)
+    facts = memory_of(conversation).facts
+    urls: Bounded[str, object] = facts.setdefault("elicitation.url.elicitation-id", Bounded())
     for question in _questions(step, "url"):
         finding = judge_member(question.params, question.place, "elicitationId", "string")
         if finding is True:

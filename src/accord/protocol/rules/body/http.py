@@ -26,7 +26,15 @@ from accord.protocol.rules._rule import (
     requests,
     results,
 )
-from accord.protocol.rules.values import META, as_id, as_object, is_integer, quote, result_objects
+from accord.protocol.rules.values import (
+    META,
+    as_id,
+    as_object,
+    is_integer,
+    memory_of,
+    quote,
+    result_objects,
+)
 from accord.protocol.syntax import is_http_token
 from accord.protocol.violation import CLIENT, SERVER
 from accord.trace import HttpFacts
@@ -150,10 +158,7 @@ def _decode_header(header: str) -> str | None:
 
 
 def _streams(conversation: Conversation) -> dict[str, list[Exchange]]:
-    memory = conversation.memory
-    found: dict[str, list[Exchange]] = (
-        {} if memory is None else memory.facts.setdefault(_STREAMS, Bounded())
-    )
+    found: dict[str, list[Exchange]] = memory_of(conversation).facts.setdefault(_STREAMS, Bounded())
     return found
 
 
@@ -363,9 +368,9 @@ def integers_in_the_schema_are_safe(step: Step, conversation: Conversation) -> F
 def mirrored_integers_are_safe(step: Step, conversation: Conversation) -> Findings:
     params = as_object(step.body)
     name = params.get("name")
-    if conversation.memory is None or not isinstance(name, str):
+    if not isinstance(name, str):
         return
-    schema = conversation.memory.tools.get(name, {}).get("inputSchema")
+    schema = memory_of(conversation).tools.get(name, {}).get("inputSchema")
     for found in _annotations(schema, "inputSchema"):
         value = params.get("arguments")
         for inner in found.names or ():

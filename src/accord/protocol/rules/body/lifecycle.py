@@ -20,7 +20,7 @@ from accord.protocol.rules._rule import (
 )
 from accord.protocol.rules.body.meta import SERVER_INFO, implementations
 from accord.protocol.rules.shapes import BodyShape, shapes
-from accord.protocol.rules.values import as_object, complete_result, describe
+from accord.protocol.rules.values import as_object, complete_result, describe, memory_of
 from accord.protocol.violation import CLIENT, SERVER
 
 VERSIONS: Final = "lifecycle.version.client-sends-supported"
@@ -105,8 +105,7 @@ def client_keeps_its_version(step: Step, conversation: Conversation) -> Outcome:
 
 def _granted_version(conversation: Conversation) -> str | None:
     """Return the version that the client asked for, if the server agreed to it."""
-    memory = conversation.memory
-    asked, answered = (None, None) if memory is None else memory.facts.get(VERSIONS, (None, None))
+    asked, answered = memory_of(conversation).facts.get(VERSIONS, (None, None))
     return asked if isinstance(asked, str) and asked == answered else None
 
 
@@ -265,10 +264,12 @@ def ping_is_not_answered_with_an_error(step: Step, conversation: Conversation) -
 @check(_PINGS, requests("ping"))
 def pings_are_not_excessive(step: Step, conversation: Conversation) -> Outcome:
     now = step.record.t if step.record else None
-    if now is None or conversation.memory is None:
+    if now is None:
         return None
-    times: deque[float] = conversation.memory.facts.setdefault(_PINGS, {}).setdefault(
-        step.sender, deque(maxlen=_MOST_PINGS + 1)
+    times: deque[float] = (
+        memory_of(conversation)
+        .facts.setdefault(_PINGS, {})
+        .setdefault(step.sender, deque(maxlen=_MOST_PINGS + 1))
     )
     times.append(now)
     if len(times) < 2:

@@ -32,7 +32,7 @@ from accord.protocol.rules._rule import (
     requests,
     results,
 )
-from accord.protocol.rules.values import describe
+from accord.protocol.rules.values import describe, memory_of
 from accord.protocol.verdict import plain_messages
 from accord.protocol.violation import CLIENT, SERVER, Party
 
@@ -93,11 +93,10 @@ def result_is_an_object(step: Step, conversation: Conversation) -> Outcome:
 
 @check(_BATCH, messages(MESSAGES))
 def batch_does_not_mix_requests_and_responses(step: Step, conversation: Conversation) -> Outcome:
-    memory = conversation.memory
     # This runs for every message of a batch; the batch is judged with its first one.
-    if not step.in_batch or memory is None or memory.facts.get(_BATCH) is step.record:
+    if not step.in_batch or memory_of(conversation).facts.get(_BATCH) is step.record:
         return None
-    memory.facts[_BATCH] = step.record
+    memory_of(conversation).facts[_BATCH] = step.record
     recorded = list(plain_messages(step.record)) if step.record else []
     asks = any("method" in message and "id" in message for message in recorded)
     answers = any("result" in message or "error" in message for message in recorded)

@@ -21,7 +21,7 @@ from accord.protocol.rules._rule import (
     results,
 )
 from accord.protocol.rules.shapes import judge_member, shapes
-from accord.protocol.rules.values import META, Located, as_object, describe
+from accord.protocol.rules.values import META, Located, as_object, describe, memory_of
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject
 
@@ -167,9 +167,9 @@ def meta_is_an_object(step: Step, conversation: Conversation) -> Outcome:
 @check("meta.title.display-name", requests("tools/call", by=CLIENT))
 def tool_is_called_by_its_name(step: Step, conversation: Conversation) -> Outcome:
     name = as_object(step.body).get("name")
-    if not isinstance(name, str) or conversation.memory is None:
+    tools = memory_of(conversation).tools
+    if not isinstance(name, str):
         return None
-    tools = conversation.memory.tools
     if name in tools:
         return True if "title" in tools[name] else None
     if any(tool.get("title") == name for tool in tools.values()):

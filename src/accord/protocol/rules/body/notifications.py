@@ -1,15 +1,15 @@
 """Notifications of servers: to listen requests, and log messages."""
 
-from collections.abc import Iterator
 from typing import Final, get_args
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
+from accord.protocol.monitor_memory import Memory
 from accord.protocol.rules._rule import Finding, Outcome, check, combine, notifications, results
 from accord.protocol.rules.body.meta import SUBSCRIPTION_ID
 from accord.protocol.rules.shapes import shapes
-from accord.protocol.rules.values import META, as_object, describe, quote
+from accord.protocol.rules.values import META, as_object, describe, memory_of, quote
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types import LoggingLevel
 from accord.types._base import JsonObject
@@ -43,10 +43,9 @@ def requested_notifications(body: object) -> JsonObject:
     return as_object(as_object(body).get("notifications"))
 
 
-def learn_subscriptions(step: Step, conversation: Conversation) -> None:
+def learn_subscriptions(step: Step, conversation: Conversation, memory: Memory) -> None:
     """Note acknowledgements; one without an id counts when a single request waits for it."""
-    memory = conversation.memory
-    if memory is None or step.name not in (LISTEN, _ACKNOWLEDGED):
+    if step.name not in (LISTEN, _ACKNOWLEDGED):
         return
     if step.kind == REQUEST and step.id is not None:
         memory.acknowledged.pop(step.id, None)
@@ -129,9 +128,9 @@ def acknowledgement_names_its_subscription(step: Step, conversation: Conversatio
 def acknowledgement_comes_first(step: Step, conversation: Conversation) -> Outcome:
     if step.kind == NOTIFICATION:
         return None if find_subscription(step, conversation) is None else True
-    if conversation.memory is None or step.id is None:
+    if step.id is None:
         return None
-    if step.id in conversation.memory.acknowledged:
+    if step.id in memory_of(conversation).acknowledged:
         return True
     return f"ends the subscription {quote(step.id)}, which it never acknowledged"
 
@@ -139,9 +138,9 @@ def acknowledgement_comes_first(step: Step, conversation: Conversation) -> Outco
 @check("subscriptions.nothing-before-ack", _ANY_TO_LISTEN)
 def nothing_precedes_the_acknowledgement(step: Step, conversation: Conversation) -> Outcome:
     listen = find_subscription(step, conversation)
-    if listen is None or conversation.memory is None:
+    if listen is None:
         return None
-    if listen.id in conversation.memory.acknowledged:
+    if listen.id in memory_of(conversation).acknowledged:
         return True
     return f"sends {step.name} to the subscription {quote(listen.id)} before acknowledging it"
 
@@ -222,25 +221,19 @@ def log_message_has_its_name(step: Step, conversation: Conversation) -> Outcome:
 @check("logging.session-wide", _LOGS)
 def message_is_not_below_the_level_set(step: Step, conversation: Conversation) -> Outcome:
     rank = _rank(as_object(step.body).get("level"))
-    if conversation.memory is None or rank is None:
-        return None
-    least = _rank(conversation.memory.log_level)
-    if least is None:
+    least = _rank(memory_of(conversation).log_level)
+    if rank is None or least is None:
         return None
     # Until a new level is confirmed, either may be in force.
     asked = [
-        _rank(as_object(exchange.params).get("level")) for exchange in _level_requests(conversation)
+        _rank(as_object(exchange.params).get("level"))
+        for exchange in conversation.parties[CLIENT].open.values()
+        if exchange.name == "logging/setLevel"
     ]
     if rank >= min((least, *(each for each in asked if each is not None))):
         return True
     level = as_object(step.body)["level"]
-    return f"logs at {level}, below the level {conversation.memory.log_level} that was set"
-
-
-def _level_requests(conversation: Conversation) -> Iterator[Exchange]:
-    for exchange in conversation.parties[CLIENT].open.values():
-        if exchange.name == "logging/setLevel":
-            yield exchange
+    return f"logs at {level}, below the level {_LEVELS[least]} that was set"
 
 
 # -- requests: each with its own level
@@ -248,36 +241,30 @@ def _level_requests(conversation: Conversation) -> Iterator[Exchange]:
 
 @check("logging.only-with-level", _LOGS)
 def log_message_was_requested(step: Step, conversation: Conversation) -> Outcome:
-    if _is_on_listen_stream(step):
+    if SUBSCRIPTION_ID in meta_of(step.body):
         return None
-    if any(_asks_for_logs(exchange) for exchange in _open_requests(conversation)):
+    if _is_requested(conversation):
         return True
-    if conversation.memory is None or LOGS_REQUESTED in conversation.memory.facts:
+    if LOGS_REQUESTED in memory_of(conversation).facts:
         return None
     return "sends a log message, but no request has asked for a level"
 
 
 @check("logging.own-stream-only", _LOGS)
 def log_message_precedes_the_answer(step: Step, conversation: Conversation) -> Outcome:
-    if _is_on_listen_stream(step):
+    if SUBSCRIPTION_ID in meta_of(step.body):
         return "sends a log message on a listen stream"
-    if any(_asks_for_logs(exchange) for exchange in _open_requests(conversation)):
+    if _is_requested(conversation):
         return True
-    if conversation.memory is None or LOGS_REQUESTED not in conversation.memory.facts:
+    if LOGS_REQUESTED not in memory_of(conversation).facts:
         return None
     return "sends a log message after the answer to every request that asked for a level"
 
 
-def _is_on_listen_stream(step: Step) -> bool:
-    return SUBSCRIPTION_ID in meta_of(step.body)
-
-
-def _open_requests(conversation: Conversation) -> Iterator[Exchange]:
+def _is_requested(conversation: Conversation) -> bool:
     # The server may not have read a cancellation yet.
     client = conversation.parties[CLIENT]
-    yield from client.open.values()
-    yield from client.cancelled.values()
-
-
-def _asks_for_logs(exchange: Exchange) -> bool:
-    return not exchange.is_lasting and LOG_LEVEL in meta_of(exchange.params)
+    return any(
+        not exchange.is_lasting and LOG_LEVEL in meta_of(exchange.params)
+        for exchange in (*client.open.values(), *client.cancelled.values())
+    )

@@ -21,7 +21,7 @@ from accord.protocol.rules._rule import (
 from accord.protocol.rules.body.tasks import RELATED, TASK_REQUESTS, TERMINAL
 from accord.protocol.rules.shapes import shapes
 from accord.protocol.rules.state import TASK_TOKENS
-from accord.protocol.rules.values import as_id, as_object, is_number, request_params
+from accord.protocol.rules.values import as_id, as_object, is_number, memory_of, request_params
 from accord.protocol.violation import CLIENT, OTHER, SERVER, WARN, Party
 from accord.types._base import ProgressToken, RequestId
 
@@ -78,10 +78,10 @@ def client_does_not_report_progress(step: Step, conversation: Conversation) -> O
 def progress_ends_with_the_total(step: Step, conversation: Conversation) -> Outcome:
     # Progress after the answer breaks progress.notification.active-only; before it, a report may
     # already have reached its total. A total may be an estimate, so this is only a warning.
-    memory, exchange = conversation.memory, step.exchange
-    if memory is None or exchange is None:
+    exchange, facts = step.exchange, memory_of(conversation).facts
+    if exchange is None:
         return None
-    done: Bounded[object, Exchange] = memory.facts.setdefault(_COMPLETION, Bounded())
+    done: Bounded[object, Exchange] = facts.setdefault(_COMPLETION, Bounded())
     key = exchange.sender, exchange.token
     if done.get(key) is exchange:
         return Breach(f"reports progress on {exchange.token!r} after its total", severity=WARN)
@@ -98,10 +98,9 @@ def progress_ends_with_the_total(step: Step, conversation: Conversation) -> Outc
 @check(TASK_TOKENS, results(TASK_REQUESTS))
 def note_token_of_task(step: Step, conversation: Conversation) -> Outcome:
     id = as_object(as_object(step.body).get("task")).get("taskId")
-    if conversation.memory is None or step.exchange is None or not isinstance(id, str):
+    if step.exchange is None or not isinstance(id, str):
         return None
-    token = step.exchange.token
-    tokens: _TaskTokens = conversation.memory.facts.setdefault(TASK_TOKENS, Bounded())
+    token, tokens = step.exchange.token, _task_tokens(conversation)
     tokens[id] = token
     if token is not None:
         tokens[OTHER[step.sender], token] = id
@@ -125,24 +124,23 @@ def note_end_of_task(step: Step, conversation: Conversation) -> Outcome:
     id = (request_params(step) if step.kind == RESULT else body).get("taskId")
     status = body.get("status")
     is_over = step.name == "tasks/result" or (isinstance(status, str) and status in TERMINAL)
-    if conversation.memory is not None and isinstance(id, str) and is_over:
-        conversation.memory.facts.setdefault(_TASK_END, Bounded())[id] = None
+    if isinstance(id, str) and is_over:
+        memory_of(conversation).facts.setdefault(_TASK_END, Bounded())[id] = None
     return None
 
 
 @check(_TASK_END, _REPORTS)
 def task_reports_until_it_ends(step: Step, conversation: Conversation) -> Outcome:
     id = _task_id(step, conversation)
-    if id is None or conversation.memory is None or id not in _task_tokens(conversation):
+    if id is None or id not in _task_tokens(conversation):
         return None
-    if id in conversation.memory.facts.get(_TASK_END, ()):
+    if id in memory_of(conversation).facts.get(_TASK_END, ()):
         return f"reports progress of task {id[:40]}, which has ended"
     return True
 
 
 def _task_tokens(conversation: Conversation) -> _TaskTokens:
-    memory = conversation.memory
-    tokens: _TaskTokens = {} if memory is None else memory.facts.get(TASK_TOKENS, {})
+    tokens: _TaskTokens = memory_of(conversation).facts.setdefault(TASK_TOKENS, Bounded())
     return tokens
 
 
@@ -234,18 +232,18 @@ def server_names_a_listen_request(step: Step, conversation: Conversation) -> Out
 
 @check(_PENDING, messages(REPLIES, by=SERVER))
 def note_answer(step: Step, conversation: Conversation) -> Outcome:
-    memory, now = conversation.memory, step.record.t if step.record else None
-    if memory is not None and now is not None and step.id is not None:
-        memory.facts.setdefault(_PENDING, Bounded())[step.id] = now
+    now = step.record.t if step.record else None
+    if now is not None and step.id is not None:
+        memory_of(conversation).facts.setdefault(_PENDING, Bounded())[step.id] = now
     return None
 
 
 @check(_PENDING, notifications(_CANCELLED, by=CLIENT))
 def client_cancels_a_pending_request(step: Step, conversation: Conversation) -> Outcome:
-    id, memory = _cancelled_id(step), conversation.memory
-    if id is None or memory is None:
+    id, facts = _cancelled_id(step), memory_of(conversation).facts
+    ends: Bounded[RequestId, float | None] = facts.setdefault(_PENDING, Bounded())
+    if id is None:
         return None
-    ends: Bounded[RequestId, float | None] = memory.facts.setdefault(_PENDING, Bounded())
     if step.exchange is not None:
         # None is an end by cancellation, a number is the time of the answer.
         ends[id] = None
@@ -264,25 +262,16 @@ def client_cancels_a_pending_request(step: Step, conversation: Conversation) -> 
 # -- tasks are cancelled with tasks/cancel
 
 
-@check(_NOT_FOR_TASKS, results(TASK_REQUESTS))
-def note_task(step: Step, conversation: Conversation) -> Outcome:
-    task = as_object(as_object(step.body).get("task"))
-    if conversation.memory is not None and "taskId" in task:
-        tasks = conversation.memory.facts.setdefault(_NOT_FOR_TASKS, Bounded())
-        tasks[OTHER[step.sender], step.id] = step.name
-    return None
-
-
 holds(_NOT_FOR_TASKS, requests("tasks/cancel"))
 
 
 @check(_NOT_FOR_TASKS, notifications(_CANCELLED))
 def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -> Outcome:
     # Before its task is known a request can be cancelled in no other way.
-    id, memory = _cancelled_id(step), conversation.memory
-    if id is None or memory is None:
-        return None
-    name = memory.facts.get(_NOT_FOR_TASKS, {}).get((step.sender, id))
-    if name is None:
-        return None
-    return f"cancels {name} (id {id!r}) with {_CANCELLED}; it is a task: use tasks/cancel"
+    id = _cancelled_id(step)
+    for task in memory_of(conversation).tasks.values():
+        request = task.request
+        if request is not None and (request.sender, request.id) == (step.sender, id):
+            name = f"{request.name} (id {id!r})"
+            return f"cancels {name} with {_CANCELLED}; it is a task: use tasks/cancel"
+    return None

@@ -17,7 +17,14 @@ from accord.protocol.rules._rule import (
 )
 from accord.protocol.rules.body.results import judge_blob, judge_text_or_blob
 from accord.protocol.rules.shapes import judge_member, shapes
-from accord.protocol.rules.values import Located, as_object, is_in_force, quote, result_objects
+from accord.protocol.rules.values import (
+    Located,
+    as_object,
+    is_in_force,
+    memory_of,
+    quote,
+    result_objects,
+)
 from accord.protocol.syntax import is_uri
 from accord.protocol.violation import CLIENT, SERVER
 
@@ -150,7 +157,7 @@ def custom_scheme_follows_the_rfc(step: Step, conversation: Conversation) -> Fin
 def update_goes_to_a_subscriber(step: Step, conversation: Conversation) -> Outcome:
     uri = as_object(step.body).get("uri")
     declared = conversation.parties[SERVER].capabilities
-    if conversation.memory is None or not isinstance(uri, str):
+    if not isinstance(uri, str):
         return None
     if declared is not None and "resources.subscribe" not in declared:
         # Judged by resources.subscribe.capability-required.
@@ -160,7 +167,7 @@ def update_goes_to_a_subscriber(step: Step, conversation: Conversation) -> Outco
         for exchange in conversation.parties[CLIENT].open.values()
         if exchange.name == "resources/subscribe"
     ]
-    if any(_covers(subscribed, uri) for subscribed in (*conversation.memory.subscribed, *pending)):
+    if any(_covers(each, uri) for each in (*memory_of(conversation).subscribed, *pending)):
         return True
     return f"sends an update of {quote(uri)}, to which the client did not subscribe"
 

@@ -7,7 +7,7 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.rules._rule import Breach, Finding, Outcome, check, requests, results
 from accord.protocol.rules.shapes import judge_member, shapes
-from accord.protocol.rules.values import META, Located, describe, quote
+from accord.protocol.rules.values import META, Located, describe, memory_of, quote
 from accord.protocol.syntax import is_base64, is_mime_type
 from accord.protocol.violation import CLIENT, SERVER, WARN
 from accord.types import ContentBlock
@@ -77,12 +77,12 @@ shapes(results(_PAGED), {"pagination.next-cursor.optional": "nextCursor?: string
 
 @check("pagination.cursor.opaque", requests(_PAGED))
 def cursor_was_issued_by_the_server(step: Step, conversation: Conversation) -> Outcome:
-    if not isinstance(step.body, dict) or "cursor" not in step.body or conversation.memory is None:
+    if not isinstance(step.body, dict) or "cursor" not in step.body:
         return None
     cursor = step.body["cursor"]
     if not isinstance(cursor, str):
         return f"sends {step.name} with a cursor that is {describe(cursor)}, expected a string"
-    if cursor in conversation.memory.cursors_of(step.name):
+    if cursor in memory_of(conversation).cursors_of(step.name):
         return True
     return f"sends {step.name} with the cursor {cursor[:40]!r}, which it never received"
 

@@ -27,7 +27,7 @@ from accord.protocol.rules._rule import (
     results,
 )
 from accord.protocol.rules.shapes import Within, judge_member, shapes
-from accord.protocol.rules.values import as_object, objects_at, quote, request_params
+from accord.protocol.rules.values import as_object, memory_of, objects_at, quote, request_params
 from accord.protocol.syntax import scheme_of
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject
@@ -132,8 +132,7 @@ def _answer_in_result(step: Step, conversation: Conversation, method: str) -> li
         became_task = "task" in params and isinstance(step.body.get("task"), dict)
         place = f"the result of {method}"
         return [] if became_task else [ClientAnswer(step.body, params, place)]
-    memory = conversation.memory
-    task = None if memory is None else memory.tasks.get((step.sender, str(params.get("taskId"))))
+    task = memory_of(conversation).tasks.get((step.sender, str(params.get("taskId"))))
     if task is None or task.request is None or task.request.name != method:
         return []
     return [ClientAnswer(step.body, as_object(task.request.params), "the result of the task")]
@@ -150,15 +149,13 @@ def _fits(method: str, result: object) -> bool:
 
 def _find_question(step: Step, conversation: Conversation, key: str) -> JsonObject | None:
     """Return the question that an entry of `inputResponses` answers; None if it is unknown."""
-    memory = conversation.memory
-    if memory is None:
-        return None
-    if step.name == "tasks/update":
-        task = memory.tasks.get((SERVER, str(as_object(step.body).get("taskId"))))
-        found = None if task is None else task.asked.get(key)
-    else:
-        earlier = _find_round(step, memory)
-        found = None if earlier is None else earlier.asked.get(key)
+    memory = memory_of(conversation)
+    asked = (
+        memory.tasks.get((SERVER, str(as_object(step.body).get("taskId"))))
+        if step.name == "tasks/update"
+        else _find_round(step, memory)
+    )
+    found = None if asked is None else asked.asked.get(key)
     return found if isinstance(found, dict) else None
 
 
@@ -307,7 +304,7 @@ def result_with_questions_has_no_cache_hints(step: Step, conversation: Conversat
 
 @check("mrtr.client.new-id", requests(_ROUND_METHODS, by=CLIENT))
 def repeated_request_has_a_new_id(step: Step, conversation: Conversation) -> Outcome:
-    earlier = _find_round(step, conversation.memory) if conversation.memory else None
+    earlier = _find_round(step, memory_of(conversation))
     if earlier is None:
         return None
     if step.id in earlier.ids:
@@ -318,7 +315,7 @@ def repeated_request_has_a_new_id(step: Step, conversation: Conversation) -> Out
 @check("mrtr.client.response-keys-match", requests(_ROUND_METHODS, by=CLIENT))
 def answers_belong_to_questions(step: Step, conversation: Conversation) -> Outcome:
     params = as_object(step.body)
-    earlier = _find_round(step, conversation.memory) if conversation.memory else None
+    earlier = _find_round(step, memory_of(conversation))
     if earlier is None or "inputResponses" not in params:
         return None
     given = params["inputResponses"]

@@ -24,7 +24,15 @@ from accord.protocol.rules.body.notifications import (
 from accord.protocol.rules.body.rounds import judge_input_request
 from accord.protocol.rules.shapes import BodyShape, Within, shapes
 from accord.protocol.rules.state import TASK_TOKENS
-from accord.protocol.rules.values import META, Located, as_object, objects_at, quote, request_params
+from accord.protocol.rules.values import (
+    META,
+    Located,
+    as_object,
+    memory_of,
+    objects_at,
+    quote,
+    request_params,
+)
 from accord.protocol.violation import CLIENT, OTHER, SERVER, Party
 from accord.types._base import JsonObject
 
@@ -114,8 +122,7 @@ def learn_tasks(step: Step, memory: Memory) -> None:
 
 
 def _find_known_task(conversation: Conversation, owner: Party, id: object) -> KnownTask | None:
-    memory = conversation.memory
-    return memory.tasks.get((owner, id)) if memory and isinstance(id, str) else None
+    return memory_of(conversation).tasks.get((owner, id)) if isinstance(id, str) else None
 
 
 # -- capabilities of 2025-11-25
@@ -171,12 +178,12 @@ def tool_is_not_a_task_without_capability(step: Step, conversation: Conversation
 def _task_support(step: Step, conversation: Conversation) -> object:
     """Return the taskSupport of a called tool; None when it is unknown or tasks are off."""
     name = as_object(step.body).get("name")
-    memory = conversation.memory
-    if memory is None or not isinstance(name, str) or name not in memory.tools:
+    tools = memory_of(conversation).tools
+    if not isinstance(name, str) or name not in tools:
         return None
     if _TOOL_TASKS not in (conversation.parties[SERVER].capabilities or ()):
         return None
-    return as_object(memory.tools[name].get("execution")).get("taskSupport", "forbidden")
+    return as_object(tools[name].get("execution")).get("taskSupport", "forbidden")
 
 
 @check("tasks.tool.forbidden-not-tasked", _CALLS)
@@ -229,10 +236,10 @@ def task_id_is_not_from_the_request(step: Step, conversation: Conversation) -> O
 
 @check("tasks.id.unique", _FIRST_RESULTS)
 def task_id_is_new(step: Step, conversation: Conversation) -> Outcome:
-    task, memory = _created_task(step), conversation.memory
-    if task is None or memory is None or not isinstance(task.get("taskId"), str):
+    task = _created_task(step)
+    if task is None or not isinstance(task.get("taskId"), str):
         return None
-    is_known = (step.sender, task["taskId"]) in memory.tasks
+    is_known = (step.sender, task["taskId"]) in memory_of(conversation).tasks
     return f"creates a second task {quote(task['taskId'])}" if is_known else True
 
 
@@ -264,7 +271,7 @@ def question_of_a_task_names_it(step: Step, conversation: Conversation) -> Outco
     if any(not exchange.name.startswith("tasks/") for exchange in open_requests):
         # It may be a question of that request.
         return None
-    for (owner, id), task in (conversation.memory.tasks if conversation.memory else {}).items():
+    for (owner, id), task in memory_of(conversation).tasks.items():
         if owner == step.sender and task.status == "input_required":
             return f"sends {step.name} for the task {quote(id)} without related-task"
     return None
@@ -291,9 +298,9 @@ def answer_names_the_task_of_its_request(step: Step, conversation: Conversation)
 def progress_of_a_task_names_it(step: Step, conversation: Conversation) -> Outcome:
     token = as_object(step.body).get("progressToken")
     is_token = isinstance(token, int | str) and not isinstance(token, bool)
-    if conversation.memory is None or step.exchange is not None or not is_token:
+    if step.exchange is not None or not is_token:
         return None
-    id = conversation.memory.facts.get(TASK_TOKENS, {}).get((OTHER[step.sender], token))
+    id = memory_of(conversation).facts.get(TASK_TOKENS, {}).get((OTHER[step.sender], token))
     if id is None:
         return None
     return _related_task(step.body) == id or (
@@ -464,9 +471,9 @@ holds("tasks-ext.cancel.not-by-notification", requests(_CANCEL, by=CLIENT))
 @check("tasks-ext.cancel.not-by-notification", notifications("notifications/cancelled", by=CLIENT))
 def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -> Outcome:
     id = as_object(step.body).get("requestId")
-    if step.exchange is not None or conversation.memory is None or isinstance(id, bool | float):
+    if step.exchange is not None or isinstance(id, bool | float):
         return None
-    for task in conversation.memory.tasks.values():
+    for task in memory_of(conversation).tasks.values():
         if task.request is not None and task.request.id == id and task.status not in TERMINAL:
             return f"cancels the request {quote(id)}, which became a task: use {_CANCEL}"
     return None

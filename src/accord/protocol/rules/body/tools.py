@@ -27,6 +27,7 @@ from accord.protocol.rules.values import (
     as_object,
     complete_result,
     is_in_force,
+    memory_of,
     objects_at,
     quote,
     request_params,
@@ -156,8 +157,8 @@ def name_has_allowed_characters(step: Step, conversation: Conversation) -> Findi
 def name_is_unique(step: Step, conversation: Conversation) -> Findings:
     cursor = request_params(step).get("cursor")
     on_earlier_pages: frozenset[str] = frozenset()
-    if conversation.memory is not None and isinstance(cursor, str):
-        on_earlier_pages = conversation.memory.tool_pages.get(cursor, on_earlier_pages)
+    if isinstance(cursor, str):
+        on_earlier_pages = memory_of(conversation).tool_pages.get(cursor, on_earlier_pages)
     for name, count in Counter(name for _, name in _names(step)).items():
         yield (count == 1 and name not in on_earlier_pages) or (
             f"lists more than one tool with the name {quote(name)}"
@@ -280,9 +281,9 @@ def _parse_json(text: str) -> list[object]:
 def structured_content_conforms_to_its_schema(step: Step, conversation: Conversation) -> Outcome:
     result = complete_result(step)
     name = request_params(step).get("name")
-    if result is None or conversation.memory is None or not isinstance(name, str):
+    if result is None or not isinstance(name, str):
         return None
-    schema = conversation.memory.tools.get(name, {}).get("outputSchema")
+    schema = memory_of(conversation).tools.get(name, {}).get("outputSchema")
     if not isinstance(schema, dict) or result.get("isError") is True:
         return None
     if "structuredContent" not in result:
