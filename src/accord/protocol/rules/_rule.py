@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 EITHER: Final[tuple[Party, ...]] = (CLIENT, SERVER)
 KINDS: Final[tuple[Kind, ...]] = (REQUEST, NOTIFICATION, RESULT, FAULT)
-MESSAGES: Final[tuple[Kind, ...]] = KINDS
 REPLIES: Final[tuple[Kind, ...]] = (RESULT, FAULT)
 # A list of a thousand tools with the same mistake is reported by its first few.
 MOST_FINDINGS: Final = 5
@@ -80,7 +79,7 @@ class Messages(msgspec.Struct, frozen=True):
 
 
 def messages(
-    kind: Kind | tuple[Kind, ...],
+    kind: Kind | tuple[Kind, ...] = KINDS,
     on: str | Iterable[str] | None = None,
     *,
     by: Party | tuple[Party, ...] = EITHER,
@@ -185,9 +184,10 @@ def combine(findings: Iterable[Finding]) -> Outcome:
     return broken or tested or None
 
 
-def holds(requirement: str, about: Messages) -> None:
-    """Note that all such messages meet a requirement, which only others can break."""
-    check(requirement, about)(_is_met)
+def holds(about: Messages, *requirements: str) -> None:
+    """Note that all such messages meet these requirements, which only others can break."""
+    for requirement in requirements:
+        check(requirement, about)(_is_met)
 
 
 def _is_met(step: "Step", conversation: "Conversation") -> bool:

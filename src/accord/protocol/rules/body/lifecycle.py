@@ -10,9 +10,9 @@ from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN
 from accord.protocol.revision import Phase
 from accord.protocol.rules._rule import (
+    Findings,
     Outcome,
     check,
-    combine,
     messages,
     notifications,
     requests,
@@ -171,50 +171,29 @@ def discovery_names_the_server(step: Step, conversation: Conversation) -> Outcom
 
 # -- capabilities: objects with flags
 
-_CAPABILITIES: Final = frozenset(
-    {
-        "completions",
-        "elicitation",
-        "experimental",
-        "extensions",
-        "logging",
-        "prompts",
-        "resources",
-        "roots",
-        "sampling",
-        "tasks",
-        "tools",
-    }
+_CAPABILITIES: Final = (
+    *("completions", "elicitation", "experimental", "extensions", "logging", "prompts"),
+    *("resources", "roots", "sampling", "tasks", "tools"),
 )
 
 
 @check("lifecycle.capabilities.declared", _INITIALIZE)
 @check("lifecycle.capabilities.declared", _ANSWER)
-def capabilities_are_objects(step: Step, conversation: Conversation) -> Outcome:
+def capabilities_are_objects(step: Step, conversation: Conversation) -> Findings:
     capabilities = as_object(step.body).get("capabilities")
     if not isinstance(capabilities, dict):
-        return None
+        return
+    yield True
     declared = [(name, value) for name, value in capabilities.items() if name in _CAPABILITIES]
     experimental = as_object(capabilities.get("experimental"))
     declared += [(f"experimental.{name[:40]}", value) for name, value in experimental.items()]
-    wrong = [
-        f"declares the capability {name} as {describe(value)}, expected an object"
-        for name, value in declared
-        if not isinstance(value, dict)
-    ]
-    return combine([True, *wrong])
+    for name, value in declared:
+        if not isinstance(value, dict):
+            yield f"declares the capability {name} as {describe(value)}, expected an object"
 
 
-# -- flags
-
-shapes(
-    _INITIALIZE,
-    {"roots.capability.list-changed": "capabilities.roots.listChanged?: boolean"},
-)
-shapes(
-    _ANSWER,
-    {"resources.capability.subscribe": "capabilities.resources.subscribe?: boolean"},
-)
+shapes(_INITIALIZE, {"roots.capability.list-changed": "capabilities.roots.listChanged?: boolean"})
+shapes(_ANSWER, {"resources.capability.subscribe": "capabilities.resources.subscribe?: boolean"})
 shapes(
     results(("initialize", "server/discover"), by=SERVER),
     {

@@ -18,11 +18,9 @@ from accord.protocol.jsonrpc import (
     PARSE_ERROR,
     REQUEST,
     RESULT,
-    Kind,
 )
 from accord.protocol.methods import REQUESTS
 from accord.protocol.rules._rule import (
-    MESSAGES,
     REPLIES,
     Outcome,
     check,
@@ -34,41 +32,34 @@ from accord.protocol.rules._rule import (
 )
 from accord.protocol.rules.values import describe, memory_of
 from accord.protocol.verdict import plain_messages
-from accord.protocol.violation import CLIENT, SERVER, Party
+from accord.protocol.violation import CLIENT, SERVER
 
 _BATCH: Final = "jsonrpc.batch.send-optional"
 
-_WELL_FORMED: Final[dict[str, tuple[Kind, ...]]] = {
-    "jsonrpc.message.version-2-0": MESSAGES,
-    "jsonrpc.encoding.utf8": MESSAGES,
-    "jsonrpc.request.id-string-or-integer": (REQUEST,),
-    "jsonrpc.request.id-not-null": (REQUEST,),
-    "jsonrpc.request.method-string": (REQUEST,),
-    "jsonrpc.notification.no-id": (NOTIFICATION,),
-    "jsonrpc.notification.method-string": (NOTIFICATION,),
-    "jsonrpc.notification.not-answered": (NOTIFICATION,),
-    "jsonrpc.response.result-xor-error": REPLIES,
-    "jsonrpc.error.code-and-message": (FAULT,),
-    "jsonrpc.error.code-integer": (FAULT,),
-}
-"""Requirements that every message of these kinds meets by having been decoded."""
-
-_BY_KIND: Final[dict[str, tuple[Party, tuple[Kind, ...]]]] = {
-    "jsonrpc.client-only-initiates": (SERVER, (NOTIFICATION, RESULT, FAULT)),
-    "jsonrpc.client-no-responses": (CLIENT, (REQUEST, NOTIFICATION)),
-    "jsonrpc.response.client-sends": (CLIENT, REPLIES),
-}
-"""The same for requirements on the kinds of messages that one party sends."""
-
-
-for _requirement, _kinds in _WELL_FORMED.items():
-    holds(_requirement, messages(_kinds))
-for _requirement, (_party, _kinds) in _BY_KIND.items():
-    holds(_requirement, messages(_kinds, by=_party))
-holds("jsonrpc.request.id-present", requests(REQUESTS))
+# Every message of these kinds meets these requirements by having been decoded.
+holds(messages(), "jsonrpc.message.version-2-0", "jsonrpc.encoding.utf8")
+holds(
+    requests(),
+    "jsonrpc.request.id-string-or-integer",
+    "jsonrpc.request.id-not-null",
+    "jsonrpc.request.method-string",
+)
+holds(
+    notifications(),
+    "jsonrpc.notification.no-id",
+    "jsonrpc.notification.method-string",
+    "jsonrpc.notification.not-answered",
+)
+holds(messages(REPLIES), "jsonrpc.response.result-xor-error")
+holds(messages(FAULT), "jsonrpc.error.code-and-message", "jsonrpc.error.code-integer")
+holds(requests(REQUESTS), "jsonrpc.request.id-present")
+# And these are about the kinds of messages that one party sends.
+holds(messages((NOTIFICATION, RESULT, FAULT), by=SERVER), "jsonrpc.client-only-initiates")
+holds(messages((REQUEST, NOTIFICATION), by=CLIENT), "jsonrpc.client-no-responses")
+holds(messages(REPLIES, by=CLIENT), "jsonrpc.response.client-sends")
 
 
-@check("jsonrpc.batch.removed", messages(MESSAGES))
+@check("jsonrpc.batch.removed", messages())
 def message_is_not_in_a_batch(step: Step, conversation: Conversation) -> Outcome:
     # The monitor reports the batch as a whole.
     return None if step.in_batch else True
@@ -91,7 +82,7 @@ def result_is_an_object(step: Step, conversation: Conversation) -> Outcome:
     return f"sends a result as {describe(step.body)}, expected an object"
 
 
-@check(_BATCH, messages(MESSAGES))
+@check(_BATCH, messages())
 def batch_does_not_mix_requests_and_responses(step: Step, conversation: Conversation) -> Outcome:
     # This runs for every message of a batch; the batch is judged with its first one.
     if not step.in_batch or memory_of(conversation).facts.get(_BATCH) is step.record:

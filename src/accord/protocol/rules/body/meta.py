@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -11,7 +11,6 @@ from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN
 from accord.protocol.rules._rule import (
-    MESSAGES,
     Findings,
     Outcome,
     check,
@@ -36,14 +35,8 @@ _CAPABILITIES: Final = f"{META}clientCapabilities"
 # -- as arguments, structured content, form values and schemas
 
 _ARRAYS: Final = (
-    "tools",
-    "resources",
-    "resourceTemplates",
-    "prompts",
-    "roots",
-    "contents",
-    "messages",
-    "content",
+    *("tools", "resources", "resourceTemplates", "prompts", "roots"),
+    *("contents", "messages", "content"),
 )
 _INPUTS: Final = ("inputRequests", "inputResponses")
 _HOLDERS: Final = frozenset((*_ARRAYS, *_INPUTS))
@@ -186,14 +179,8 @@ _MCP_LABELS: Final = frozenset({"modelcontextprotocol", "mcp"})
 _DEFINED_KEYS: Final = frozenset(
     f"{META}{name}"
     for name in (
-        "clientCapabilities",
-        "clientInfo",
-        "logLevel",
-        "model-immediate-response",
-        "protocolVersion",
-        "related-task",
-        "serverInfo",
-        "subscriptionId",
+        *("clientCapabilities", "clientInfo", "logLevel", "model-immediate-response"),
+        *("protocolVersion", "related-task", "serverInfo", "subscriptionId"),
     )
 )
 # Top-level domains under which software is published; those of two letters are countries.
@@ -243,11 +230,35 @@ def _is_top_level(label: str) -> bool:
 
 # -- rules on keys; each function returns what is wrong, "" for a valid key, None without a test
 
+_KeyJudge: TypeAlias = Callable[[str], str | None]
 
+
+def _check_keys(requirement: str) -> Callable[[_KeyJudge], _KeyJudge]:
+    def bind(judge: _KeyJudge) -> _KeyJudge:
+        @check(requirement, messages())
+        def keys_are_valid(step: Step, conversation: Conversation) -> Outcome:
+            keys = _parts(step).meta_keys
+            # Most messages have none.
+            return None if not keys else combine(_judge_keys(keys, judge))
+
+        return judge
+
+    return bind
+
+
+def _judge_keys(keys: list[tuple[str, str]], judge: _KeyJudge) -> Findings:
+    for place, key in keys:
+        why = judge(key)
+        if why is not None:
+            yield not why or f"sends {place}._meta with the key {key[:60]!r}, which {why}"
+
+
+@_check_keys("meta.key.two-segments")
 def _judge_segments(key: str) -> str | None:
     return "has more than a prefix and a name" if key.count("/") > 1 else ""
 
 
+@_check_keys("meta.key.label-grammar")
 def _judge_labels(key: str) -> str | None:
     labels, name = _split_key(key)
     if labels is None or "/" in name:
@@ -256,6 +267,7 @@ def _judge_labels(key: str) -> str | None:
     return "" if invalid is None else f"has the invalid label {invalid[:40]!r}"
 
 
+@_check_keys("meta.key.name-grammar")
 def _judge_name(key: str) -> str | None:
     _, name = _split_key(key)
     if "/" in name:
@@ -263,6 +275,7 @@ def _judge_name(key: str) -> str | None:
     return "" if _is_name(name) else f"has the invalid name {name[:40]!r}"
 
 
+@_check_keys("meta.prefix.reserved")
 def _judge_reserved_prefix(key: str) -> str | None:
     labels = _prefix(key)
     if labels is None:
@@ -272,6 +285,7 @@ def _judge_reserved_prefix(key: str) -> str | None:
     return "has a prefix that is reserved for MCP" if is_reserved else ""
 
 
+@_check_keys("meta.key.reserved-by-second-label")
 def _judge_second_label(key: str) -> str | None:
     labels = _prefix(key)
     if labels is None:
@@ -282,36 +296,13 @@ def _judge_second_label(key: str) -> str | None:
     return "has a prefix that is reserved for MCP and is not a key that MCP defines"
 
 
+@_check_keys("meta.key.reverse-dns-prefix")
 def _judge_domain(key: str) -> str | None:
     labels = _prefix(key)
     forward = None if labels is None else is_forward(labels)
     if labels is None or forward is None:
         return None
     return f"has a prefix that should be reversed: {'.'.join(reversed(labels))}" if forward else ""
-
-
-_KEY_RULES: Final[dict[str, Callable[[str], str | None]]] = {
-    "meta.key.two-segments": _judge_segments,
-    "meta.key.label-grammar": _judge_labels,
-    "meta.key.name-grammar": _judge_name,
-    "meta.prefix.reserved": _judge_reserved_prefix,
-    "meta.key.reserved-by-second-label": _judge_second_label,
-    "meta.key.reverse-dns-prefix": _judge_domain,
-}
-
-
-def _bind_key_rule(requirement: str, judge: Callable[[str], str | None]) -> None:
-    @check(requirement, messages(MESSAGES))
-    def keys_are_valid(step: Step, conversation: Conversation) -> Outcome:
-        return combine(
-            f"sends {place}._meta with the key {key[:60]!r}, which {why}" if why else True
-            for place, key in _parts(step).meta_keys
-            if (why := judge(key)) is not None
-        )
-
-
-for _requirement, _judge in _KEY_RULES.items():
-    _bind_key_rule(_requirement, _judge)
 
 
 # -- the sender of a message, in revisions without a handshake
@@ -393,15 +384,13 @@ _FORMATS: Final = {
 }
 
 
-@check("otel.value-formats", messages(MESSAGES))
-def trace_context_is_well_formed(step: Step, conversation: Conversation) -> Outcome:
+@check("otel.value-formats", messages())
+def trace_context_is_well_formed(step: Step, conversation: Conversation) -> Findings:
     meta = meta_of(step.body)
-    return combine(
-        (isinstance(meta[name], str) and is_valid(meta[name]))
-        or f"sends {name} as {describe(meta[name])}, which is malformed"
-        for name, is_valid in _FORMATS.items()
-        if name in meta
-    )
+    for name, is_valid in _FORMATS.items():
+        if name in meta:
+            is_fine = isinstance(meta[name], str) and is_valid(meta[name])
+            yield is_fine or f"sends {name} as {describe(meta[name])}, which is malformed"
 
 
 # -- extensions: their identifiers and settings
@@ -426,9 +415,6 @@ def extension_has_a_prefix_and_a_name(step: Step, conversation: Conversation) ->
             )
 
 
-for _messages in (requests(by=CLIENT), results("server/discover", by=SERVER)):
-    shapes(
-        _messages,
-        {"extensions.settings-object": "extensions: {*: object}"},
-        within=_declarations,
-    )
+_SETTINGS: Final = {"extensions.settings-object": "extensions: {*: object}"}
+shapes(requests(by=CLIENT), _SETTINGS, within=_declarations)
+shapes(results("server/discover", by=SERVER), _SETTINGS, within=_declarations)

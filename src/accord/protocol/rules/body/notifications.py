@@ -154,9 +154,8 @@ def only_requested_notifications_are_acknowledged(
         return None
     requested = requested_notifications(listen.params)
     confirmed = requested_notifications(step.body)
-    return combine(
-        [True, *(_was_requested(name, confirmed[name], requested.get(name)) for name in confirmed)]
-    )
+    findings = (_was_requested(name, confirmed[name], requested.get(name)) for name in confirmed)
+    return combine([True, *findings])
 
 
 def _was_requested(name: str, confirmed: object, requested: object) -> Finding:

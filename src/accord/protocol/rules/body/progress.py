@@ -63,7 +63,7 @@ def progress_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     return None
 
 
-holds("progress.server-only", notifications(_PROGRESS, by=SERVER))
+holds(notifications(_PROGRESS, by=SERVER), "progress.server-only")
 
 
 @check("progress.server-only", notifications(_PROGRESS, by=CLIENT))
@@ -158,17 +158,9 @@ def _task_id(step: Step, conversation: Conversation) -> str | None:
 _CANCELLED: Final = "notifications/cancelled"
 _PENDING: Final = "cancellation.names-own-pending"
 _NOT_FOR_TASKS: Final = "cancellation.not-for-tasks-2025"
-_WRONG_NAMES: Final = frozenset(
-    {
-        "$/cancelRequest",
-        "cancel",
-        "canceled",
-        "cancelled",
-        "notifications/cancel",
-        "notifications/canceled",
-        "notifications/cancelRequest",
-        "request/cancel",
-    }
+_WRONG_NAMES: Final = (
+    *("$/cancelRequest", "cancel", "canceled", "cancelled", "request/cancel"),
+    *("notifications/cancel", "notifications/canceled", "notifications/cancelRequest"),
 )
 
 # For this many seconds an answer and a cancellation may cross on the wire.
@@ -262,7 +254,7 @@ def client_cancels_a_pending_request(step: Step, conversation: Conversation) -> 
 # -- tasks are cancelled with tasks/cancel
 
 
-holds(_NOT_FOR_TASKS, requests("tasks/cancel"))
+holds(requests("tasks/cancel"), _NOT_FOR_TASKS)
 
 
 @check(_NOT_FOR_TASKS, notifications(_CANCELLED))

@@ -465,7 +465,7 @@ def only_open_questions_are_answered(step: Step, conversation: Conversation) -> 
         yield is_open or f"answers {quote(key)}, which is not an open question of the task"
 
 
-holds("tasks-ext.cancel.not-by-notification", requests(_CANCEL, by=CLIENT))
+holds(requests(_CANCEL, by=CLIENT), "tasks-ext.cancel.not-by-notification")
 
 
 @check("tasks-ext.cancel.not-by-notification", notifications("notifications/cancelled", by=CLIENT))
