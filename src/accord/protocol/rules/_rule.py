@@ -156,14 +156,14 @@ def check(requirement: str, about: Messages) -> Callable[[AnyJudge], AnyJudge]:
     """Bind a judge that reads whole bodies to a requirement of the catalogue."""
 
     def bind(judge: AnyJudge) -> AnyJudge:
-        whole = _combining(judge) if isgeneratorfunction(judge) else cast("Judge", judge)
+        whole = _combine_each(judge) if isgeneratorfunction(judge) else cast("Judge", judge)
         RULES.append(Rule(requirement=requirement, judge=whole, about=about, deep=True))
         return judge
 
     return bind
 
 
-def _combining(judge: "Callable[[Step, Conversation], Findings]") -> Judge:
+def _combine_each(judge: "Callable[[Step, Conversation], Findings]") -> Judge:
     def combine_findings(step: "Step", conversation: "Conversation") -> Outcome:
         return combine(judge(step, conversation))
 
