@@ -14,13 +14,14 @@ each object that they test.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, Kind
+from accord.protocol.jsonrpc import REQUEST, RESULT, Kind
+from accord.protocol.rules.selection import EITHER, KINDS, Messages
 from accord.protocol.violation import (
     ACCEPT,
     CLIENT,
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from accord.protocol.exchange import Step
     from accord.protocol.revision import Revision
 
-EITHER: Final[tuple[Party, ...]] = (CLIENT, SERVER)
-KINDS: Final[tuple[Kind, ...]] = (REQUEST, NOTIFICATION, RESULT, FAULT)
-REPLIES: Final[tuple[Kind, ...]] = (RESULT, FAULT)
 # A list of a thousand tools with the same mistake is reported by its first few.
 MOST_FINDINGS: Final = 5
 # What the parties say of themselves in these has to be learned, whether a rule objects or not.
@@ -64,37 +62,6 @@ AnyJudge = TypeVar("AnyJudge", bound="Judge | Callable[[Step, Conversation], Fin
 Only: TypeAlias = Literal["opening", "reuse"]
 Declared: TypeAlias = "dict[Party, frozenset[str] | None]"
 HoldsFor: TypeAlias = "Callable[[Revision, Party, str, Declared], bool]"
-
-
-class Messages(msgspec.Struct, frozen=True):
-    """The messages that a rule is about; `on` is None for all methods."""
-
-    by: tuple[Party, ...]
-    kinds: tuple[Kind, ...]
-    on: frozenset[str] | None
-
-    def include(self, sender: Party, kind: Kind, name: str) -> bool:
-        """Return whether a message of this sender, kind and method is one of them."""
-        return sender in self.by and kind in self.kinds and (self.on is None or name in self.on)
-
-
-def messages(
-    kind: Kind | tuple[Kind, ...] = KINDS,
-    on: str | Iterable[str] | None = None,
-    *,
-    by: Party | tuple[Party, ...] = EITHER,
-) -> Messages:
-    """Return the messages of these kinds; replies have the methods of what they answer."""
-    return Messages(
-        by=(by,) if isinstance(by, str) else by,
-        kinds=(kind,) if isinstance(kind, str) else kind,
-        on=None if on is None else frozenset((on,) if isinstance(on, str) else on),
-    )
-
-
-requests = partial(messages, REQUEST)
-notifications = partial(messages, NOTIFICATION)
-results = partial(messages, RESULT)
 
 
 class Rule(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,11 +25,11 @@ from accord.protocol.rules._rule import (
     Breach,
     Finding,
     Judge,
-    Messages,
     Outcome,
     check,
     combine,
 )
+from accord.protocol.rules.selection import Messages
 from accord.protocol.rules.values import (
     Located,
     as_id,

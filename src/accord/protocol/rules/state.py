@@ -17,16 +17,8 @@ from accord.protocol.jsonrpc import (
 )
 from accord.protocol.methods import KNOWN, REQUESTS
 from accord.protocol.revision import Phase
-from accord.protocol.rules._rule import (
-    REPLIES,
-    Breach,
-    Declared,
-    Outcome,
-    messages,
-    notifications,
-    requests,
-    state,
-)
+from accord.protocol.rules._rule import Breach, Declared, Outcome, state
+from accord.protocol.rules.selection import REPLIES, messages, notifications, requests
 from accord.protocol.violation import ACCEPT, CLIENT, IGNORE, OTHER, SERVER, Party
 from accord.types._base import ALWAYS, Lifetime
 

@@ -10,16 +10,7 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import META_CAPABILITIES, Step, meta_of
 from accord.protocol.jsonrpc import FAULT, INVALID_PARAMS, NOTIFICATION, RESULT
 from accord.protocol.party import Bounded
-from accord.protocol.rules._rule import (
-    Breach,
-    Finding,
-    Findings,
-    Outcome,
-    check,
-    messages,
-    notifications,
-    requests,
-)
+from accord.protocol.rules._rule import Breach, Finding, Findings, Outcome, check
 from accord.protocol.rules.body.rounds import (
     ClientAnswer,
     ServerQuestion,
@@ -30,6 +21,7 @@ from accord.protocol.rules.body.rounds import (
     question_messages,
     questions,
 )
+from accord.protocol.rules.selection import messages, notifications, requests
 from accord.protocol.rules.shapes import BodyShape, judge_member, shapes
 from accord.protocol.rules.state import judge_mode
 from accord.protocol.rules.values import (

@@ -16,16 +16,8 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.party import Bounded
-from accord.protocol.rules._rule import (
-    Finding,
-    Findings,
-    Outcome,
-    check,
-    messages,
-    notifications,
-    requests,
-    results,
-)
+from accord.protocol.rules._rule import Finding, Findings, Outcome, check
+from accord.protocol.rules.selection import messages, notifications, requests, results
 from accord.protocol.rules.values import (
     META,
     as_id,

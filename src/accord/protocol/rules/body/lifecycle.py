@@ -9,16 +9,9 @@ from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN
 from accord.protocol.revision import Phase
-from accord.protocol.rules._rule import (
-    Findings,
-    Outcome,
-    check,
-    messages,
-    notifications,
-    requests,
-    results,
-)
+from accord.protocol.rules._rule import Findings, Outcome, check
 from accord.protocol.rules.body.meta import SERVER_INFO, implementations
+from accord.protocol.rules.selection import messages, notifications, requests, results
 from accord.protocol.rules.shapes import BodyShape, shapes
 from accord.protocol.rules.values import as_object, complete_result, describe, memory_of
 from accord.protocol.violation import CLIENT, SERVER

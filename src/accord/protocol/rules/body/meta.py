@@ -10,15 +10,8 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN
-from accord.protocol.rules._rule import (
-    Findings,
-    Outcome,
-    check,
-    combine,
-    messages,
-    requests,
-    results,
-)
+from accord.protocol.rules._rule import Findings, Outcome, check, combine
+from accord.protocol.rules.selection import messages, requests, results
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import META, Located, as_object, describe, memory_of
 from accord.protocol.violation import CLIENT, SERVER

@@ -6,8 +6,9 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
 from accord.protocol.monitor_memory import Memory
-from accord.protocol.rules._rule import Finding, Outcome, check, combine, notifications, results
+from accord.protocol.rules._rule import Finding, Outcome, check, combine
 from accord.protocol.rules.body.meta import SUBSCRIPTION_ID
+from accord.protocol.rules.selection import notifications, results
 from accord.protocol.rules.shapes import shapes
 from accord.protocol.rules.values import META, as_object, describe, memory_of, quote
 from accord.protocol.violation import CLIENT, SERVER

@@ -7,8 +7,9 @@ import msgspec
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.rules._rule import Findings, Outcome, check, results
+from accord.protocol.rules._rule import Findings, Outcome, check
 from accord.protocol.rules.body.resources import has_custom_scheme
+from accord.protocol.rules.selection import results
 from accord.protocol.rules.values import as_object, complete_result, quote, result_objects
 from accord.protocol.syntax import is_uri
 from accord.protocol.violation import SERVER

@@ -8,14 +8,9 @@ from accord.protocol import uri_template
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION
-from accord.protocol.rules._rule import (
-    Findings,
-    Outcome,
-    check,
-    notifications,
-    results,
-)
+from accord.protocol.rules._rule import Findings, Outcome, check
 from accord.protocol.rules.body.results import judge_blob, judge_text_or_blob
+from accord.protocol.rules.selection import notifications, results
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import (
     Located,

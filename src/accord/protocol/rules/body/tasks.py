@@ -6,22 +6,14 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.monitor_memory import KnownTask, Memory
-from accord.protocol.rules._rule import (
-    Findings,
-    Outcome,
-    check,
-    holds,
-    messages,
-    notifications,
-    requests,
-    results,
-)
+from accord.protocol.rules._rule import Findings, Outcome, check, holds
 from accord.protocol.rules.body.notifications import (
     LISTEN,
     find_subscription,
     requested_notifications,
 )
 from accord.protocol.rules.body.rounds import judge_input_request
+from accord.protocol.rules.selection import messages, notifications, requests, results
 from accord.protocol.rules.shapes import BodyShape, Within, shapes
 from accord.protocol.rules.state import TASK_TOKENS
 from accord.protocol.rules.values import (
