@@ -46,12 +46,11 @@ _LEARNED_FROM: Final = frozenset({"initialize", "server/discover"})
 
 
 class Breach(msgspec.Struct, frozen=True):
-    """A breach whose severity, reaction or culprit is not what the rule says by default."""
+    """A breach whose severity or reaction is not what the rule says by default."""
 
     why: str
     severity: Severity | None = None
     reaction: Reaction = ACCEPT
-    requirement: str | None = None
 
 
 Finding: TypeAlias = bool | str | Breach | None
@@ -169,7 +168,7 @@ def breaches(rule: Rule, outcome: Outcome, sender: Party) -> list[Violation]:
         breach = Breach(item, reaction=rule.reaction) if isinstance(item, str) else item
         violations.append(
             Violation(
-                breach.requirement or rule.requirement,
+                rule.requirement,
                 sender,
                 breach.why,
                 severity=breach.severity,

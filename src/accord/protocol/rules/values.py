@@ -4,9 +4,12 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Final, TypeAlias
 
+import msgspec
+
 from accord.protocol.catalogue import catalogue
 from accord.protocol.conversation import Conversation
-from accord.protocol.exchange import Step
+from accord.protocol.exchange import META_CAPABILITIES, Step, meta_of
+from accord.protocol.jsonrpc import REQUEST
 from accord.protocol.monitor_memory import Memory
 from accord.protocol.violation import CLIENT
 from accord.types._base import JsonObject, RequestId, RevisionId
@@ -107,6 +110,14 @@ def memory_of(conversation: Conversation) -> Memory:
     return conversation.memory
 
 
+def declared_in(step: Step) -> JsonObject | None:
+    """Return the capabilities that a message declares, in `_meta` or in its body."""
+    declared = as_object(step.body).get("capabilities")
+    if step.kind == REQUEST and step.name != "initialize":
+        declared = meta_of(step.body).get(META_CAPABILITIES)
+    return declared if isinstance(declared, dict) else None
+
+
 def request_params(step: Step) -> JsonObject:
     """Return the params of the request that is answered; empty when they are unknown."""
     return as_object(step.exchange.params if step.exchange else None)
@@ -129,6 +140,14 @@ def complete_result(step: Step) -> JsonObject | None:
 def result_objects(step: Step, name: str) -> list[Located]:
     """Return the objects of an array in a complete result, each with its place."""
     return objects_at(complete_result(step), name)
+
+
+def parse_json(text: str) -> list[object]:
+    """Return the value of a JSON text in a list, which is empty when the text is not JSON."""
+    try:
+        return [msgspec.json.decode(text)]
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return []
 
 
 # -- requirements

@@ -7,7 +7,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from accord.protocol.capabilities import undeclared_mode
 from accord.protocol.conversation import Conversation
-from accord.protocol.exchange import META_CAPABILITIES, Step, meta_of
+from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import FAULT, INVALID_PARAMS, NOTIFICATION, RESULT
 from accord.protocol.party import Bounded
 from accord.protocol.rules._rule import Breach, Finding, Findings, Outcome, check
@@ -27,6 +27,7 @@ from accord.protocol.rules.state import judge_mode
 from accord.protocol.rules.values import (
     Located,
     as_object,
+    declared_in,
     describe,
     memory_of,
     quote,
@@ -84,11 +85,7 @@ shapes(
 
 @check("elicitation.capability.at-least-one-mode", requests(by=CLIENT))
 def client_declares_a_mode(step: Step, conversation: Conversation) -> Outcome:
-    if step.name == "initialize":
-        capabilities = as_object(step.body).get("capabilities")
-    else:
-        capabilities = meta_of(step.body).get(META_CAPABILITIES)
-    modes = as_object(capabilities).get("elicitation")
+    modes = (declared_in(step) or {}).get("elicitation")
     if not isinstance(modes, dict):
         return None
     if not modes or any(isinstance(modes.get(mode), dict) for mode in ("form", "url")):

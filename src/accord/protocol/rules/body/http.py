@@ -13,13 +13,12 @@ from typing import Final
 import msgspec
 
 from accord.protocol.conversation import Conversation
-from accord.protocol.exchange import Exchange, Step, meta_of
+from accord.protocol.exchange import META_SUBSCRIPTION, META_VERSION, Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.party import Bounded
 from accord.protocol.rules._rule import Finding, Findings, Outcome, check
 from accord.protocol.rules.selection import messages, notifications, requests, results
 from accord.protocol.rules.values import (
-    META,
     as_id,
     as_object,
     is_integer,
@@ -99,7 +98,7 @@ def post_has_the_version_header(step: Step, conversation: Conversation) -> Outco
 def version_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
     facts = _facts_with_headers(step)
     header = facts.header(_VERSION_HEADER) if facts else None
-    version = meta_of(step.body).get(f"{META}protocolVersion")
+    version = meta_of(step.body).get(META_VERSION)
     if header is None or not isinstance(version, str):
         return None
     return header.strip() == version or (
@@ -206,7 +205,7 @@ def stream_has_only_related_notifications(step: Step, conversation: Conversation
     if step.name == _PROGRESS and step.exchange is not None:
         related = any(request is step.exchange for request in requests)
     else:
-        id = as_id(meta_of(step.body).get(f"{META}subscriptionId"))
+        id = as_id(meta_of(step.body).get(META_SUBSCRIPTION))
         if id is None:
             return None
         related = any(request.is_lasting and request.id == id for request in requests)

@@ -13,7 +13,13 @@ from accord.protocol.rules._rule import Findings, Outcome, check
 from accord.protocol.rules.body.meta import SERVER_INFO, implementations
 from accord.protocol.rules.selection import messages, notifications, requests, results
 from accord.protocol.rules.shapes import BodyShape, shapes
-from accord.protocol.rules.values import as_object, complete_result, describe, memory_of
+from accord.protocol.rules.values import (
+    as_object,
+    complete_result,
+    declared_in,
+    describe,
+    memory_of,
+)
 from accord.protocol.violation import CLIENT, SERVER
 
 VERSIONS: Final = "lifecycle.version.client-sends-supported"
@@ -173,8 +179,8 @@ _CAPABILITIES: Final = (
 @check("lifecycle.capabilities.declared", _INITIALIZE)
 @check("lifecycle.capabilities.declared", _ANSWER)
 def capabilities_are_objects(step: Step, conversation: Conversation) -> Findings:
-    capabilities = as_object(step.body).get("capabilities")
-    if not isinstance(capabilities, dict):
+    capabilities = declared_in(step)
+    if capabilities is None:
         return
     yield True
     declared = [(name, value) for name, value in capabilities.items() if name in _CAPABILITIES]

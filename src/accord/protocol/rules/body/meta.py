@@ -7,21 +7,18 @@ from typing import Final, TypeAlias
 import msgspec
 
 from accord.protocol.conversation import Conversation
-from accord.protocol.exchange import Step, meta_of
+from accord.protocol.exchange import META_CAPABILITIES, META_VERSION, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN
 from accord.protocol.rules._rule import Findings, Outcome, check, combine
 from accord.protocol.rules.selection import messages, requests, results
 from accord.protocol.rules.shapes import judge_member, shapes
-from accord.protocol.rules.values import META, Located, as_object, describe, memory_of
+from accord.protocol.rules.values import META, Located, as_object, declared_in, describe, memory_of
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject
 
 CLIENT_INFO: Final = f"{META}clientInfo"
 SERVER_INFO: Final = f"{META}serverInfo"
-SUBSCRIPTION_ID: Final = f"{META}subscriptionId"
-_VERSION: Final = f"{META}protocolVersion"
-_CAPABILITIES: Final = f"{META}clientCapabilities"
 
 
 # -- the objects inside a message, such as tools and content blocks; not the content of users, such
@@ -305,12 +302,12 @@ def _judge_domain(key: str) -> str | None:
 def request_has_its_version(step: Step, conversation: Conversation) -> Outcome:
     if "_meta" not in as_object(step.body):
         return f"sends {step.name} without params._meta"
-    return _judge_meta(step, step.name, _VERSION, "string")
+    return _judge_meta(step, step.name, META_VERSION, "string")
 
 
 @check("meta.request.client-capabilities", requests(by=CLIENT))
 def request_has_capabilities(step: Step, conversation: Conversation) -> Outcome:
-    return _judge_meta(step, step.name, _CAPABILITIES, "object")
+    return _judge_meta(step, step.name, META_CAPABILITIES, "object")
 
 
 @check("meta.request.client-info", requests(by=CLIENT))
@@ -390,11 +387,9 @@ def trace_context_is_well_formed(step: Step, conversation: Conversation) -> Find
 
 
 def _declarations(step: Step, conversation: Conversation) -> Iterator[Located]:
-    declared = as_object(step.body).get("capabilities")
-    if step.kind == REQUEST:
-        declared = meta_of(step.body).get(_CAPABILITIES)
-    if "extensions" in as_object(declared):
-        yield "capabilities", as_object(declared)
+    declared = declared_in(step)
+    if declared is not None and "extensions" in declared:
+        yield "capabilities", declared
 
 
 @check("extensions.identifier-format", requests(by=CLIENT))

@@ -3,11 +3,10 @@
 from typing import Final, get_args
 
 from accord.protocol.conversation import Conversation
-from accord.protocol.exchange import Exchange, Step, meta_of
+from accord.protocol.exchange import META_SUBSCRIPTION, Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
 from accord.protocol.monitor_memory import Memory
 from accord.protocol.rules._rule import Finding, Outcome, check, combine
-from accord.protocol.rules.body.meta import SUBSCRIPTION_ID
 from accord.protocol.rules.selection import notifications, results
 from accord.protocol.rules.shapes import shapes
 from accord.protocol.rules.values import META, as_object, describe, memory_of, quote
@@ -32,7 +31,7 @@ _ANY_TO_LISTEN: Final = notifications((*_FILTERS, *_NEVER), by=SERVER)
 
 def find_subscription(step: Step, conversation: Conversation) -> Exchange | None:
     """Return the open listen request that a notification names in its `_meta`."""
-    id = meta_of(step.body).get(SUBSCRIPTION_ID)
+    id = meta_of(step.body).get(META_SUBSCRIPTION)
     if not isinstance(id, int | str) or isinstance(id, bool):
         return None
     exchange = conversation.open_exchange(CLIENT, id)
@@ -69,11 +68,11 @@ def learn_subscriptions(step: Step, conversation: Conversation, memory: Memory) 
 @check("meta.listen.subscription-id", notifications(_FILTERS, by=SERVER))
 def notification_names_its_subscription(step: Step, conversation: Conversation) -> Outcome:
     meta = meta_of(step.body)
-    if SUBSCRIPTION_ID not in meta:
-        return f"sends {step.name} without {SUBSCRIPTION_ID}"
-    id, client = meta[SUBSCRIPTION_ID], conversation.parties[CLIENT]
+    if META_SUBSCRIPTION not in meta:
+        return f"sends {step.name} without {META_SUBSCRIPTION}"
+    id, client = meta[META_SUBSCRIPTION], conversation.parties[CLIENT]
     if isinstance(id, bool) or not isinstance(id, int | str):
-        return f"sends {SUBSCRIPTION_ID} as {describe(id)}, expected the id of a request"
+        return f"sends {META_SUBSCRIPTION} as {describe(id)}, expected the id of a request"
     exchange = client.open.get(id) or client.cancelled.get(id)
     if exchange is not None and exchange.is_lasting:
         return True
@@ -117,11 +116,11 @@ def only_watched_resources_are_reported(step: Step, conversation: Conversation) 
 @check("subscriptions.ack-carries-id", _ACKNOWLEDGEMENTS)
 def acknowledgement_names_its_subscription(step: Step, conversation: Conversation) -> Outcome:
     meta = meta_of(step.body)
-    if SUBSCRIPTION_ID not in meta:
+    if META_SUBSCRIPTION not in meta:
         return "acknowledges a subscription without its subscriptionId"
     if find_subscription(step, conversation) is not None:
         return True
-    return f"acknowledges {quote(meta[SUBSCRIPTION_ID])}, which is not an open listen request"
+    return f"acknowledges {quote(meta[META_SUBSCRIPTION])}, which is not an open listen request"
 
 
 @check("subscriptions.ack-first", _ACKNOWLEDGEMENTS)
@@ -171,7 +170,7 @@ def _was_requested(name: str, confirmed: object, requested: object) -> Finding:
 def last_result_names_its_subscription(step: Step, conversation: Conversation) -> Outcome:
     if not isinstance(step.body, dict):
         return None
-    id = meta_of(step.body).get(SUBSCRIPTION_ID)
+    id = meta_of(step.body).get(META_SUBSCRIPTION)
     if id is None:
         return "ends a subscription without its subscriptionId"
     if id == step.id and not isinstance(id, bool | float):
@@ -241,7 +240,7 @@ def message_is_not_below_the_level_set(step: Step, conversation: Conversation) -
 
 @check("logging.only-with-level", _LOGS)
 def log_message_was_requested(step: Step, conversation: Conversation) -> Outcome:
-    if SUBSCRIPTION_ID in meta_of(step.body):
+    if META_SUBSCRIPTION in meta_of(step.body):
         return None
     if _is_requested(conversation):
         return True
@@ -252,7 +251,7 @@ def log_message_was_requested(step: Step, conversation: Conversation) -> Outcome
 
 @check("logging.own-stream-only", _LOGS)
 def log_message_precedes_the_answer(step: Step, conversation: Conversation) -> Outcome:
-    if SUBSCRIPTION_ID in meta_of(step.body):
+    if META_SUBSCRIPTION in meta_of(step.body):
         return "sends a log message on a listen stream"
     if _is_requested(conversation):
         return True

@@ -3,14 +3,19 @@
 from collections.abc import Iterator
 from typing import Final
 
-import msgspec
-
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.rules._rule import Findings, Outcome, check
 from accord.protocol.rules.body.resources import has_custom_scheme
 from accord.protocol.rules.selection import results
-from accord.protocol.rules.values import as_object, complete_result, quote, result_objects
+from accord.protocol.rules.values import (
+    as_object,
+    complete_result,
+    declared_in,
+    parse_json,
+    quote,
+    result_objects,
+)
 from accord.protocol.syntax import is_uri
 from accord.protocol.violation import SERVER
 from accord.types._base import JsonObject
@@ -37,13 +42,8 @@ def data_is_json_in_a_text(step: Step, conversation: Conversation) -> Outcome:
 
 
 def _is_json(text: object) -> bool:
-    if not isinstance(text, str) or not text.lstrip().startswith(("{", "[")):
-        return False
-    try:
-        msgspec.json.decode(text, type=msgspec.Raw)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return False
-    return True
+    is_structure = isinstance(text, str) and text.lstrip().startswith(("{", "["))
+    return is_structure and bool(parse_json(str(text)))
 
 
 @check("practice.content.text-item", _CALLS)
@@ -102,19 +102,18 @@ def parameters_have_constraints(step: Step, conversation: Conversation) -> Outco
 
 @check("practice.capabilities.empty-object", _OPENINGS)
 def support_is_an_empty_object(step: Step, conversation: Conversation) -> Outcome:
-    declared = as_object(as_object(step.body).get("capabilities"))
-    return any(value == {} for value in declared.values()) or None
+    return {} in (declared_in(step) or {}).values() or None
 
 
 @check("practice.capabilities.tools-common", _OPENINGS)
 def server_has_tools(step: Step, conversation: Conversation) -> Outcome:
-    return "tools" in as_object(as_object(step.body).get("capabilities")) or None
+    return "tools" in (declared_in(step) or ()) or None
 
 
 @check("practice.capabilities.resources-rare", _OPENINGS)
 def server_has_no_resources(step: Step, conversation: Conversation) -> Outcome:
-    declared = as_object(step.body).get("capabilities")
-    return (isinstance(declared, dict) and "resources" not in declared) or None
+    declared = declared_in(step)
+    return (declared is not None and "resources" not in declared) or None
 
 
 @check("practice.resources.custom-scheme", results("resources/list", by=SERVER))

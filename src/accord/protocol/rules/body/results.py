@@ -113,12 +113,10 @@ _BLOCK_MEMBERS: Final[dict[str, tuple[str, ...]]] = {
 
 
 @cache
-def _known_types(revision: RevisionId) -> frozenset[str]:
-    return frozenset(
-        block.__struct_config__.tag
-        for block in get_args(ContentBlock)
-        if revision in lifetime_of(block)
-    )
+def known_types(blocks: tuple[type, ...], revision: RevisionId) -> tuple[str, ...]:
+    """Return the types of content blocks that a revision knows."""
+    # A tuple, because values that cannot be hashed are looked up in it.
+    return tuple(block.__struct_config__.tag for block in blocks if revision in lifetime_of(block))
 
 
 def judge_type(block: object, place: str, revision: RevisionId) -> Finding:
@@ -128,7 +126,7 @@ def judge_type(block: object, place: str, revision: RevisionId) -> Finding:
     type_ = block.get("type")
     if type_ is None:
         return f"sends {place} without type"
-    if not isinstance(type_, str) or type_ not in _known_types(revision):
+    if type_ not in known_types(get_args(ContentBlock), revision):
         return f"sends {place} of type {quote(type_)}, which {revision} does not define"
     return True
 

@@ -144,7 +144,7 @@ def _find_question(step: Step, conversation: Conversation, key: str) -> JsonObje
     asked = (
         memory.tasks.get((SERVER, str(as_object(step.body).get("taskId"))))
         if step.name == "tasks/update"
-        else _find_round(step, memory)
+        else _find_round(step.name, step.body, memory)
     )
     found = None if asked is None else asked.asked.get(key)
     return found if isinstance(found, dict) else None
@@ -153,14 +153,14 @@ def _find_question(step: Step, conversation: Conversation, key: str) -> JsonObje
 # -- rounds that are remembered
 
 
-def _find_round(step: Step, memory: Memory) -> Round | None:
-    """Return the round of questions after which this request is repeated; None for a first one."""
-    params = as_object(step.body)
+def _find_round(name: str, body: object, memory: Memory) -> Round | None:
+    """Return the round of questions after which a request is repeated; None for a first one."""
+    params = as_object(body)
     state = params.get("requestState")
     if state is None and "inputResponses" not in params:
         return None
     found = memory.rounds.get(f"state {state}") if isinstance(state, str) else None
-    return found or memory.rounds.get(_digest(step.name, params))
+    return found or memory.rounds.get(_digest(name, params))
 
 
 def learn_rounds(step: Step, memory: Memory) -> None:
@@ -170,14 +170,7 @@ def learn_rounds(step: Step, memory: Memory) -> None:
     result = _input_required(step)
     if result is None:
         return
-    request = Step(
-        sender=step.exchange.sender,
-        kind=REQUEST,
-        name=step.name,
-        revision=step.revision,
-        body=step.exchange.params,
-    )
-    earlier = _find_round(request, memory)
+    earlier = _find_round(step.name, step.exchange.params, memory)
     ids = (*(earlier.ids if earlier else ()), step.exchange.id)
     asked = Round(ids=ids, asked=as_object(result.get("inputRequests")))
     state = result.get("requestState")
@@ -295,7 +288,7 @@ def result_with_questions_has_no_cache_hints(step: Step, conversation: Conversat
 
 @check("mrtr.client.new-id", requests(_ROUND_METHODS, by=CLIENT))
 def repeated_request_has_a_new_id(step: Step, conversation: Conversation) -> Outcome:
-    earlier = _find_round(step, memory_of(conversation))
+    earlier = _find_round(step.name, step.body, memory_of(conversation))
     if earlier is None:
         return None
     if step.id in earlier.ids:
@@ -306,7 +299,7 @@ def repeated_request_has_a_new_id(step: Step, conversation: Conversation) -> Out
 @check("mrtr.client.response-keys-match", requests(_ROUND_METHODS, by=CLIENT))
 def answers_belong_to_questions(step: Step, conversation: Conversation) -> Outcome:
     params = as_object(step.body)
-    earlier = _find_round(step, memory_of(conversation))
+    earlier = _find_round(step.name, step.body, memory_of(conversation))
     if earlier is None or "inputResponses" not in params:
         return None
     given = params["inputResponses"]

@@ -1,7 +1,6 @@
 """Sampling: the request to the model of the client, and its result."""
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Final, get_args
 
 from accord.protocol.capabilities import undeclared_tools
@@ -9,7 +8,7 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.rules._rule import Finding, Findings, check
-from accord.protocol.rules.body.results import judge_block
+from accord.protocol.rules.body.results import judge_block, known_types
 from accord.protocol.rules.body.rounds import (
     ClientAnswer,
     answer_messages,
@@ -31,6 +30,7 @@ _CREATE: Final = "sampling/createMessage"
 _QUESTIONS: Final = question_messages(_CREATE)
 _ROUNDS: Final = question_messages(_CREATE, (RESULT, NOTIFICATION))
 _ANSWERS: Final = answer_messages(_CREATE)
+_BLOCKS: Final = get_args(SamplingContentBlock)
 _CONTEXTS: Final = ("none", "thisServer", "allServers")
 _MESSAGES: Final = "messages[]: {role: user|assistant, content: content}"
 
@@ -186,7 +186,7 @@ def _judge_content(answer: ClientAnswer, revision: RevisionId) -> Finding:
         return f"sends {place} with content that is not an object"
     for block in content if isinstance(content, list) else [content]:
         type_ = block.get("type") if isinstance(block, dict) else None
-        if type_ in _known_types(revision):
+        if type_ in known_types(_BLOCKS, revision):
             found = judge_block(block, f"{place}.content")
             if found is not True:
                 return found
@@ -200,16 +200,6 @@ def content_is_of_a_known_type(step: Step, conversation: Conversation) -> Findin
     for answer in answers(step, conversation, _CREATE):
         content = answer.result.get("content")
         if isinstance(content, dict):
-            yield content.get("type") in _known_types(step.revision.id) or (
+            yield content.get("type") in known_types(_BLOCKS, step.revision.id) or (
                 f"sends {answer.place} with content of type {quote(content.get('type'))}"
             )
-
-
-@cache
-def _known_types(revision: RevisionId) -> tuple[str, ...]:
-    # A tuple, because values that cannot be hashed are looked up in it.
-    return tuple(
-        block.__struct_config__.tag
-        for block in get_args(SamplingContentBlock)
-        if revision in lifetime_of(block)
-    )

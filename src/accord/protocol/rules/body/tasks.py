@@ -20,6 +20,7 @@ from accord.protocol.rules.values import (
     META,
     Located,
     as_object,
+    declared_in,
     memory_of,
     objects_at,
     quote,
@@ -344,7 +345,7 @@ def server_with_tasks_declares_them(step: Step, conversation: Conversation) -> O
 
 @check("tasks-ext.legacy.capabilities-not-advertised", results("server/discover", by=SERVER))
 def server_does_not_advertise_older_tasks(step: Step, conversation: Conversation) -> Outcome:
-    capabilities = as_object(as_object(step.body).get("capabilities"))
+    capabilities = declared_in(step) or {}
     old = [name for name in _OLD_CAPABILITIES if name in as_object(capabilities.get("tasks"))]
     if old:
         return f"declares tasks.{old[0]}, which belongs to an older revision"

@@ -5,8 +5,6 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-import msgspec
-
 from accord.errors import MissingExtra
 from accord.json_schema.validation import UNDECIDED, compile_schema
 from accord.protocol.conversation import Conversation
@@ -23,6 +21,7 @@ from accord.protocol.rules.values import (
     is_in_force,
     memory_of,
     objects_at,
+    parse_json,
     quote,
     request_params,
     result_objects,
@@ -253,7 +252,7 @@ def structured_content_is_also_text(step: Step, conversation: Conversation) -> O
         accepted.append([*structured.values()])
     for _, block in _content(step):
         text = as_object(block).get("text")
-        if isinstance(text, str) and (_parse_json(text) in accepted or [text] in accepted):
+        if isinstance(text, str) and (parse_json(text) in accepted or [text] in accepted):
             return True
     return "sends structuredContent without the same JSON in a text block"
 
@@ -262,13 +261,6 @@ def _is_structured(result: JsonObject, step: Step) -> bool:
     if is_in_force("tools.structured-content.object", step.revision.id):
         return isinstance(result.get("structuredContent"), dict)
     return "structuredContent" in result
-
-
-def _parse_json(text: str) -> list[object]:
-    try:
-        return [msgspec.json.decode(text)]
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return []
 
 
 @check("tools.call.structured-conforms", _CALLS)
