@@ -69,10 +69,7 @@ shapes(
     {"elicitation.url.required-params": "message: string, url: string"},
     within=find_questions(_CREATE, mode="url"),
 )
-shapes(
-    _COMPLETIONS,
-    {"elicitation.complete.has-id": "body: {elicitationId: string}"},
-)
+shapes(_COMPLETIONS, {"elicitation.complete.has-id": "body: {elicitationId: string}"})
 shapes(
     _ANSWERS,
     {"elicitation.result.action-present": "body: {action: any}"},
