@@ -3,6 +3,8 @@
 from functools import cache
 from typing import Final, get_args
 
+import msgspec
+
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.rules._rule import Breach, Finding, Outcome, check
@@ -113,7 +115,7 @@ _BLOCK_MEMBERS: Final[dict[str, tuple[str, ...]]] = {
 
 
 @cache
-def known_types(blocks: tuple[type, ...], revision: RevisionId) -> tuple[str, ...]:
+def known_types(blocks: tuple[type[msgspec.Struct], ...], revision: RevisionId) -> tuple[str, ...]:
     """Return the types of content blocks that a revision knows."""
     # A tuple, because values that cannot be hashed are looked up in it.
     return tuple(block.__struct_config__.tag for block in blocks if revision in lifetime_of(block))
