@@ -115,7 +115,9 @@ _BLOCK_MEMBERS: Final[dict[str, tuple[str, ...]]] = {
 
 
 @cache
-def known_types(blocks: tuple[type[msgspec.Struct], ...], revision: RevisionId) -> tuple[str, ...]:
+def known_types(
+    blocks: tuple[type[msgspec.Struct], ...], revision: RevisionId
+) -> tuple[object, ...]:
     """Return the types of content blocks that a revision knows."""
     # A tuple, because values that cannot be hashed are looked up in it.
     return tuple(block.__struct_config__.tag for block in blocks if revision in lifetime_of(block))
