@@ -1,6 +1,6 @@
 """Selections of messages by sender, kind and method: what a rule is about.
 
-The selection of `results("tools/list", by=SERVER)` are the answers to `tools/list` by servers.
+`results("tools/list", by=SERVER)` selects the answers of servers to `tools/list`.
 """
 
 from collections.abc import Iterable
