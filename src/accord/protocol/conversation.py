@@ -331,10 +331,6 @@ class Conversation:
             phase = TRANSITIONS.get((self.phase, step.sender, step.name, step.kind))
             if phase is not None:
                 self._enter(phase, step)
-        if self.memory is not None:
-            from accord.protocol.rules.body.learning import learn
-
-            learn(step, self, self.memory)
 
     def _open(self, exchange: Exchange) -> None:
         """Open an exchange; of two under one id the first stays, so its caller gets the answer."""

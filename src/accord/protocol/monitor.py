@@ -24,6 +24,7 @@ from accord.protocol.jsonrpc import (
 from accord.protocol.party import Memory
 from accord.protocol.revisions import REVISIONS, Revision, find_revision
 from accord.protocol.rules import Index, Rule, complete
+from accord.protocol.rules.body import learn
 from accord.protocol.verdict import (
     SUPERSEDED_BY,
     Evidence,
@@ -80,7 +81,8 @@ class Monitor:
         self._transports: set[str] = set()
         self.tallies: dict[str, Tally] = {}
         self.messages = 0
-        self.conversation = Conversation(revision=self._given, memory=Memory())
+        self._memory = Memory()
+        self.conversation = Conversation(revision=self._given, memory=self._memory)
 
     @property
     def revision(self) -> RevisionId | None:
@@ -232,6 +234,7 @@ class Monitor:
             self._unreadable[record.sender] += 1
             why = "sends a number too large to be read"
             found = [Violation(VERSION_2_0, record.sender, why)]
+        learn(step, self.conversation, self._memory)
         self._last_kind[record.sender] = step.kind
         return self._report(record, _most_specific(found))
 

@@ -1,51 +1,14 @@
-"""Rules that look back: without a memory they report nothing, with one they follow a chain."""
+"""Rules that look back follow a chain of messages."""
 
-import pytest
-
-from accord.protocol.catalogue import catalogue
-from accord.protocol.monitor import Monitor
-from accord.protocol.revisions import REVISIONS
-from protocol.rules.test_pairs import PAIRS
 from support.questions import CALL, CAPABILITIES
-from support.traces import META, C, Pair, S, Said, judge, opening, records
+from support.traces import META, C, S, Said, judge
 
-AREAS = ("roots", "sampling", "elicitation", "mrtr", "subscriptions", "tasks", "tasks-ext")
-# Only a memory knows whether progress after the answer belongs to a task.
-NEEDS_MEMORY = ("progress",)
 TAG = f"{META}subscriptionId"
 
 
 def _reported(said: list[Said], revision: str = "2026-07-28") -> list[str]:
     _, found = judge(said, revision, client=CAPABILITIES, server={"tools": {}})
     return [violation.requirement for violation in found]
-
-
-@pytest.mark.parametrize("area", AREAS)
-def test_legal_traces_raise_no_alarm_without_a_memory(area: str) -> None:
-    rows = catalogue()
-    judged = 0
-    for pair in PAIRS:
-        row = rows[pair.requirement]
-        if row.area != area or pair.variant in NEEDS_MEMORY:
-            continue
-        for revision in pair.revisions or tuple(REVISIONS):
-            if row.holds_in(revision):
-                assert _without_memory(pair, revision) == []
-                judged += 1
-    assert judged > 0
-
-
-def _without_memory(pair: Pair, revision: str) -> list[str]:
-    before = opening(revision, client=pair.client, server=pair.server) if pair.opened else []
-    monitor = Monitor()
-    monitor.conversation.memory = None
-    said = records([*before, *pair.legal], revision, client=pair.client)
-    found = [violation for record in said for violation in monitor.observe(record)]
-    return [
-        str(violation)
-        for violation in found + monitor.close()
-        if violation.requirement not in pair.provoked
-    ]
 
 
 def _asked(id: int, state: str) -> Said:

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from accord.protocol.rules._rule import Breach
+from accord.protocol.rules._rule import Breach, combine
 from accord.protocol.rules.shapes import BodyShape, judge_member
-from accord.protocol.rules.values import combine, join_words, quote
+from accord.protocol.rules.values import join_words, quote
 from accord.protocol.violation import FAIL
 
 

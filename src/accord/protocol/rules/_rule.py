@@ -9,16 +9,19 @@ A judge gets the step and the conversation before the step changes it, and retur
 - or a list of sentences and breaches.
 
 State rules look at order, ids and capabilities: endpoints and monitors obey them. Deep rules read
-whole bodies as plain JSON: monitors run them, and endpoints asked to be strict.
+whole bodies as plain JSON, and monitors alone run them. They may also yield findings, one about
+each object that they test.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from inspect import isgeneratorfunction
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
-from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, Kind
+from accord.protocol.jsonrpc import REQUEST, RESULT, Kind
+from accord.protocol.rules.selection import EITHER, KINDS, Messages
 from accord.protocol.violation import (
     ACCEPT,
     CLIENT,
@@ -36,25 +39,25 @@ if TYPE_CHECKING:
     from accord.protocol.exchange import Step
     from accord.protocol.revisions import Revision
 
-EITHER: Final[tuple[Party, ...]] = (CLIENT, SERVER)
-KINDS: Final[tuple[Kind, ...]] = (REQUEST, NOTIFICATION, RESULT, FAULT)
-MESSAGES: Final[tuple[Kind, ...]] = KINDS
-REPLIES: Final[tuple[Kind, ...]] = (RESULT, FAULT)
+# A list of a thousand tools with the same mistake is reported by its first few.
+MOST_FINDINGS: Final = 5
 # What the parties say of themselves in these has to be learned, whether a rule objects or not.
 _LEARNED_FROM: Final = frozenset({"initialize", "server/discover"})
 
 
 class Breach(msgspec.Struct, frozen=True):
-    """A breach whose severity, reaction or culprit is not what the rule says by default."""
+    """A breach whose severity or reaction is not what the rule says by default."""
 
     why: str
     severity: Severity | None = None
     reaction: Reaction = ACCEPT
-    requirement: str | None = None
 
 
-Outcome: TypeAlias = "bool | str | Breach | Sequence[str | Breach] | None"
+Finding: TypeAlias = bool | str | Breach | None
+Findings: TypeAlias = Iterator[Finding]
+Outcome: TypeAlias = Finding | Sequence[str | Breach]
 Judge: TypeAlias = "Callable[[Step, Conversation], Outcome]"
+AnyJudge = TypeVar("AnyJudge", bound="Judge | Callable[[Step, Conversation], Findings]")
 Only: TypeAlias = Literal["opening", "reuse"]
 Declared: TypeAlias = "dict[Party, frozenset[str] | None]"
 HoldsFor: TypeAlias = "Callable[[Revision, Party, str, Declared], bool]"
@@ -65,47 +68,21 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
 
     requirement: str
     judge: Any
-    by: tuple[Party, ...]
-    kinds: tuple[Kind, ...]
-    on: frozenset[str] | None
+    about: Messages
     deep: bool
     lifetime: Lifetime = ALWAYS
     reaction: Reaction = ACCEPT
     only: "Only | None" = None
     holds_for: "HoldsFor | None" = None
 
-    def concerns(self, sender: Party, kind: Kind, name: str) -> bool:
-        """Return whether a message of this kind and method is judged by this rule."""
-        return sender in self.by and kind in self.kinds and (self.on is None or name in self.on)
-
 
 RULES: Final[list[Rule]] = []
 
 
-def check(
-    requirement: str,
-    *,
-    by: Party | tuple[Party, ...] = EITHER,
-    kind: Kind | tuple[Kind, ...],
-    on: str | Iterable[str] | None = None,
-) -> Callable[[Judge], Judge]:
-    """Bind a judge that reads whole bodies to a requirement of the catalogue.
-
-    Args:
-        requirement: its id; the catalogue has its text, level and revisions.
-        by: the senders of the messages to judge.
-        kind: which kinds of messages.
-        on: the methods; for replies, the methods they answer. None: all.
-    """
-    return _binder(requirement, by, kind, on, deep=True)
-
-
 def state(
     requirement: str,
+    about: Messages,
     *,
-    by: Party | tuple[Party, ...] = EITHER,
-    kind: Kind | tuple[Kind, ...],
-    on: str | Iterable[str] | None = None,
     lifetime: Lifetime = ALWAYS,
     reaction: Reaction = ACCEPT,
     only: "Only | None" = None,
@@ -114,50 +91,73 @@ def state(
     """Bind a judge of order, ids and capabilities, which endpoints obey too.
 
     Args:
-        requirement: as for `check`, like `by`, `kind` and `on`.
-        by: the senders of the messages to judge.
-        kind: which kinds of messages.
-        on: the methods.
+        requirement: its id; the catalogue has its text, level and revisions.
+        about: the messages to judge.
         lifetime: in which revisions endpoints enforce it; monitors ask the catalogue.
         reaction: what an endpoint does when its peer breaks the rule.
         only: what alone can break it: a message of the opening, or the reuse of an id or token.
         holds_for: for which methods it holds by the tables and the declared capabilities alone;
             endpoints then spare themselves the judge.
     """
-    return _binder(
-        requirement,
-        by,
-        kind,
-        on,
-        deep=False,
-        lifetime=lifetime,
-        reaction=reaction,
-        only=only,
-        holds_for=holds_for,
-    )
 
-
-def _binder(
-    requirement: str,
-    by: Party | tuple[Party, ...],
-    kind: Kind | tuple[Kind, ...],
-    on: str | Iterable[str] | None,
-    **more: Any,
-) -> Callable[[Judge], Judge]:
     def bind(judge: Judge) -> Judge:
         RULES.append(
             Rule(
                 requirement=requirement,
                 judge=judge,
-                by=(by,) if isinstance(by, str) else by,
-                kinds=(kind,) if isinstance(kind, str) else kind,
-                on=None if on is None else frozenset((on,) if isinstance(on, str) else on),
-                **more,
+                about=about,
+                deep=False,
+                lifetime=lifetime,
+                reaction=reaction,
+                only=only,
+                holds_for=holds_for,
             )
         )
         return judge
 
     return bind
+
+
+def check(requirement: str, about: Messages) -> Callable[[AnyJudge], AnyJudge]:
+    """Bind a judge that reads whole bodies to a requirement of the catalogue."""
+
+    def bind(judge: AnyJudge) -> AnyJudge:
+        whole = _combine_each(judge) if isgeneratorfunction(judge) else cast("Judge", judge)
+        RULES.append(Rule(requirement=requirement, judge=whole, about=about, deep=True))
+        return judge
+
+    return bind
+
+
+def _combine_each(judge: "Callable[[Step, Conversation], Findings]") -> Judge:
+    def combine_findings(step: "Step", conversation: "Conversation") -> Outcome:
+        return combine(judge(step, conversation))
+
+    return combine_findings
+
+
+def combine(findings: Iterable[Finding]) -> Outcome:
+    """Return the first few breaches; without any, True if something was tested, else None."""
+    tested = False
+    broken: list[str | Breach] = []
+    for finding in findings:
+        if finding is True:
+            tested = True
+        elif finding:
+            broken.append(finding)
+            if len(broken) == MOST_FINDINGS:
+                break
+    return broken or tested or None
+
+
+def holds(about: Messages, *requirements: str) -> None:
+    """Note that all such messages meet these requirements, which only others can break."""
+    for requirement in requirements:
+        check(requirement, about)(_is_met)
+
+
+def _is_met(step: "Step", conversation: "Conversation") -> bool:
+    return True
 
 
 def breaches(rule: Rule, outcome: Outcome, sender: Party) -> list[Violation]:
@@ -168,7 +168,7 @@ def breaches(rule: Rule, outcome: Outcome, sender: Party) -> list[Violation]:
         breach = Breach(item, reaction=rule.reaction) if isinstance(item, str) else item
         violations.append(
             Violation(
-                breach.requirement or rule.requirement,
+                rule.requirement,
                 sender,
                 breach.why,
                 severity=breach.severity,
@@ -193,18 +193,20 @@ class Index:
         settled: Callable[[Rule, Party, str], bool] | None = None,
     ) -> None:
         self.rules = tuple(rules)
-        known = {*names, *(name for rule in self.rules for name in rule.on or ())}
+        known = {*names, *(name for rule in self.rules for name in rule.about.on or ())}
         self.found: dict[Party, dict[Kind, _Lookup]] = {
             party: {kind: _Lookup() for kind in KINDS} for party in EITHER
         }
         for party, kinds in self.found.items():
             for kind, lookup in kinds.items():
-                lookup.others = tuple(rule for rule in self.rules if rule.concerns(party, kind, ""))
+                lookup.others = tuple(
+                    rule for rule in self.rules if rule.about.include(party, kind, "")
+                )
                 for name in known:
                     lookup[name] = tuple(
                         rule
                         for rule in self.rules
-                        if rule.concerns(party, kind, name)
+                        if rule.about.include(party, kind, name)
                         and not (settled and settled(rule, party, name))
                     )
         self.free_requests = {party: self._free(party, REQUEST) for party in EITHER}

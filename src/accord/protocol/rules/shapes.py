@@ -19,14 +19,20 @@ import msgspec
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.jsonrpc import RESULT, Kind
-from accord.protocol.rules._rule import EITHER, Breach, Judge, Outcome, check
-from accord.protocol.rules.values import (
+from accord.protocol.jsonrpc import RESULT
+from accord.protocol.rules._rule import (
     MOST_FINDINGS,
+    Breach,
     Finding,
+    Judge,
+    Outcome,
+    check,
+    combine,
+)
+from accord.protocol.rules.selection import Messages
+from accord.protocol.rules.values import (
     Located,
     as_id,
-    combine,
     complete_result,
     describe,
     is_in_force,
@@ -35,7 +41,7 @@ from accord.protocol.rules.values import (
     join_words,
 )
 from accord.protocol.syntax import scheme_of
-from accord.protocol.violation import FAIL, Party
+from accord.protocol.violation import FAIL
 from accord.types._base import JsonObject
 
 Within: TypeAlias = Callable[[Step, Conversation], Iterable[Located]]
@@ -262,31 +268,18 @@ def judge_member(
 # -- rows
 
 
-def shapes(
-    rows: Mapping[str, str],
-    *,
-    by: Party | tuple[Party, ...] = EITHER,
-    kind: Kind | tuple[Kind, ...],
-    on: str | Iterable[str] | None = None,
-    within: Within | None = None,
-) -> None:
+def shapes(about: Messages, rows: Mapping[str, str], *, within: Within | None = None) -> None:
     """Bind shapes to requirements of the catalogue, as `check` binds functions.
 
     Args:
+        about: the messages to judge.
         rows: the shape that each requirement asks for.
-        by: the senders of the messages.
-        kind: the kinds of messages.
-        on: the methods.
         within: finds the objects that have the shape; without it, params and complete results.
     """
-    on = (on,) if isinstance(on, str) else on and tuple(on)
     for requirement, text in rows.items():
-        judge = (
-            _judge_body(BodyShape(text))
-            if within is None
-            else _judge_within(BodyShape(text), within)
-        )
-        check(requirement, by=by, kind=kind, on=on)(judge)
+        shape = BodyShape(text)
+        judge = _judge_body(shape) if within is None else _judge_within(shape, within)
+        check(requirement, about)(judge)
 
 
 def _judge_body(shape: BodyShape) -> Judge:

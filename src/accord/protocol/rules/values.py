@@ -1,27 +1,24 @@
-"""Reading plain JSON bodies, naming values in sentences, and combining findings.
+"""Reading plain JSON bodies, and naming values in sentences."""
 
-A finding about one object is what a rule returns: None when nothing was tested, True when the
-object is valid, else what is wrong with it.
-"""
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Final, TypeAlias
 
+import msgspec
+
 from accord.protocol.catalogue import catalogue
-from accord.protocol.exchange import Step
-from accord.protocol.rules._rule import Breach, Outcome
+from accord.protocol.conversation import Conversation
+from accord.protocol.exchange import META_CAPABILITIES, Step, meta_of
+from accord.protocol.jsonrpc import REQUEST
+from accord.protocol.monitor_memory import Memory
 from accord.protocol.violation import CLIENT
 from accord.types._base import JsonObject, RequestId, RevisionId
 
 META: Final = "io.modelcontextprotocol/"
 
-Finding: TypeAlias = bool | str | Breach | None
 Located: TypeAlias = tuple[str, JsonObject]
 """An object inside a message and its place there: `tools[3]`."""
 
-# A list of a thousand tools with the same mistake is reported by its first few.
-MOST_FINDINGS: Final = 5
 _LONGEST_QUOTE: Final = 80
 
 
@@ -107,6 +104,20 @@ def objects_at(holder: JsonObject | None, name: str, within: str = "") -> list[L
     ]
 
 
+def memory_of(conversation: Conversation) -> Memory:
+    """Return what a monitor remembers; only monitors run rules on bodies."""
+    assert conversation.memory is not None
+    return conversation.memory
+
+
+def declared_in(step: Step) -> JsonObject | None:
+    """Return the capabilities that a message declares, in `_meta` or in its body."""
+    declared = as_object(step.body).get("capabilities")
+    if step.kind == REQUEST and step.name != "initialize":
+        declared = meta_of(step.body).get(META_CAPABILITIES)
+    return declared if isinstance(declared, dict) else None
+
+
 def request_params(step: Step) -> JsonObject:
     """Return the params of the request that is answered; empty when they are unknown."""
     return as_object(step.exchange.params if step.exchange else None)
@@ -131,21 +142,15 @@ def result_objects(step: Step, name: str) -> list[Located]:
     return objects_at(complete_result(step), name)
 
 
-# -- findings
+def parse_json(text: str) -> list[object]:
+    """Return the value of a JSON text in a list, which is empty when the text is not JSON."""
+    try:
+        return [msgspec.json.decode(text)]
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        return []
 
 
-def combine(findings: Iterable[Finding]) -> Outcome:
-    """Return the first few breaches; without any, True if something was tested, else None."""
-    tested = False
-    broken: list[str | Breach] = []
-    for finding in findings:
-        if finding is True:
-            tested = True
-        elif finding:
-            broken.append(finding)
-            if len(broken) == MOST_FINDINGS:
-                break
-    return broken or tested or None
+# -- requirements
 
 
 @cache

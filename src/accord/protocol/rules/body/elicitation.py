@@ -1,37 +1,35 @@
 """Elicitation: forms and pages that a server asks the user for, and the answers."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
+from accord.protocol.capabilities import undeclared_mode
 from accord.protocol.conversation import Conversation
-from accord.protocol.exchange import META_CAPABILITIES, Step, meta_of
-from accord.protocol.jsonrpc import FAULT, INVALID_PARAMS, NOTIFICATION, REQUEST, RESULT
-from accord.protocol.party import Bounded, undeclared_mode
-from accord.protocol.rules._rule import Breach, Outcome, check
+from accord.protocol.exchange import Step
+from accord.protocol.jsonrpc import FAULT, INVALID_PARAMS, NOTIFICATION, RESULT
+from accord.protocol.party import Bounded
+from accord.protocol.rules._rule import Breach, Finding, Findings, Outcome, check
 from accord.protocol.rules.body.rounds import (
-    ANSWER_KINDS,
-    QUESTION_KINDS,
-    ROUND_KINDS,
     ClientAnswer,
     ServerQuestion,
-    answer_methods,
+    answer_messages,
     answers,
     find_answers,
     find_questions,
-    judge_declared_answer,
-    judge_question_in_result,
-    question_methods,
+    question_messages,
     questions,
 )
+from accord.protocol.rules.selection import messages, notifications, requests
 from accord.protocol.rules.shapes import BodyShape, judge_member, shapes
+from accord.protocol.rules.state import judge_mode
 from accord.protocol.rules.values import (
-    Finding,
     Located,
     as_object,
-    combine,
+    declared_in,
     describe,
+    memory_of,
     quote,
     request_params,
 )
@@ -40,9 +38,10 @@ from accord.protocol.violation import CLIENT, SERVER, WARN
 from accord.types._base import JsonObject
 
 _CREATE: Final = "elicitation/create"
-_COMPLETE: Final = "notifications/elicitation/complete"
-_QUESTIONS: Final = question_methods(_CREATE)
-_ANSWERS: Final = answer_methods(_CREATE)
+_COMPLETIONS: Final = notifications("notifications/elicitation/complete", by=SERVER)
+_QUESTIONS: Final = question_messages(_CREATE)
+_ROUNDS: Final = question_messages(_CREATE, (RESULT, NOTIFICATION))
+_ANSWERS: Final = answer_messages(_CREATE)
 _URL_ELICITATION_REQUIRED: Final = -32042
 
 _ACTIONS: Final = ("accept", "decline", "cancel")
@@ -66,23 +65,14 @@ _PERSONAL: Final = frozenset(
 )
 
 shapes(
+    _QUESTIONS,
     {"elicitation.url.required-params": "message: string, url: string"},
-    by=SERVER,
-    kind=QUESTION_KINDS,
-    on=_QUESTIONS,
     within=find_questions(_CREATE, mode="url"),
 )
+shapes(_COMPLETIONS, {"elicitation.complete.has-id": "body: {elicitationId: string}"})
 shapes(
-    {"elicitation.complete.has-id": "body: {elicitationId: string}"},
-    by=SERVER,
-    kind=NOTIFICATION,
-    on=_COMPLETE,
-)
-shapes(
+    _ANSWERS,
     {"elicitation.result.action-present": "body: {action: any}"},
-    by=CLIENT,
-    kind=ANSWER_KINDS,
-    on=_ANSWERS,
     within=find_answers(_CREATE),
 )
 
@@ -90,13 +80,9 @@ shapes(
 # -- the capability, and its modes
 
 
-@check("elicitation.capability.at-least-one-mode", by=CLIENT, kind=REQUEST)
+@check("elicitation.capability.at-least-one-mode", requests(by=CLIENT))
 def client_declares_a_mode(step: Step, conversation: Conversation) -> Outcome:
-    if step.name == "initialize":
-        capabilities = as_object(step.body).get("capabilities")
-    else:
-        capabilities = meta_of(step.body).get(META_CAPABILITIES)
-    modes = as_object(capabilities).get("elicitation")
+    modes = (declared_in(step) or {}).get("elicitation")
     if not isinstance(modes, dict):
         return None
     if not modes or any(isinstance(modes.get(mode), dict) for mode in ("form", "url")):
@@ -104,29 +90,14 @@ def client_declares_a_mode(step: Step, conversation: Conversation) -> Outcome:
     return f"declares elicitation with {quote(sorted(modes))}, but neither form nor url"
 
 
-@check("elicitation.capability-per-request", by=CLIENT, kind=REQUEST, on=_ANSWERS)
-def request_with_an_answer_declares_elicitation(step: Step, conversation: Conversation) -> Outcome:
-    return judge_declared_answer(step, conversation, _CREATE, "elicitation")
-
-
-@check("elicitation.asked-by-mrtr", by=SERVER, kind=(REQUEST, RESULT), on=_QUESTIONS)
-def elicitation_is_in_a_result(step: Step, conversation: Conversation) -> Outcome:
-    return judge_question_in_result(step, _CREATE)
-
-
-@check("elicitation.mode.supported-only", by=SERVER, kind=ROUND_KINDS, on=_QUESTIONS)
-def round_asks_in_a_declared_mode(step: Step, conversation: Conversation) -> Outcome:
+@check("elicitation.mode.supported-only", _ROUNDS)
+def round_asks_in_a_declared_mode(step: Step, conversation: Conversation) -> Findings:
     declared = conversation.capabilities(CLIENT, step.exchange)
-    if declared is None or "elicitation" not in declared:
-        return None
-    return combine(
-        mode is None or f"asks in mode {mode}, but the client did not declare elicitation.{mode}"
-        for question in questions(step, _CREATE)
-        for mode in [undeclared_mode(question.params, declared)]
-    )
+    for question in questions(step, _CREATE):
+        yield judge_mode(question.params, declared)
 
 
-@check("elicitation.error.undeclared-mode", by=CLIENT, kind=(RESULT, FAULT), on=_CREATE)
+@check("elicitation.error.undeclared-mode", messages((RESULT, FAULT), _CREATE, by=CLIENT))
 def client_rejects_an_undeclared_mode(step: Step, conversation: Conversation) -> Outcome:
     mode = undeclared_mode(request_params(step), conversation.capabilities(CLIENT))
     if mode is None:
@@ -140,65 +111,51 @@ def client_rejects_an_undeclared_mode(step: Step, conversation: Conversation) ->
 # -- forms
 
 
-def _forms(step: Step) -> Iterator[ServerQuestion]:
+def _questions(step: Step, mode: str) -> Iterator[ServerQuestion]:
     for question in questions(step, _CREATE):
-        if question.params.get("mode", "form") == "form":
+        if question.params.get("mode", "form") == mode:
             yield question
 
 
 def _schemas(step: Step) -> Iterator[Located]:
-    for question in _forms(step):
+    for question in _questions(step, "form"):
         schema = question.params.get("requestedSchema")
         if isinstance(schema, dict):
             yield f"{question.place}.requestedSchema", schema
 
 
-def _properties(step: Step) -> Iterator[tuple[str, JsonObject]]:
+def _properties(step: Step) -> Iterator[tuple[str, str, JsonObject]]:
+    """Yield the properties of forms: their names, places and schemas."""
     for _, schema in _schemas(step):
         for name, property_ in as_object(schema.get("properties")).items():
             if isinstance(property_, dict):
-                yield name, property_
+                yield name, f"properties[{quote(name)}]", property_
 
 
-def _located_properties(step: Step) -> Iterator[Located]:
-    for name, schema in _properties(step):
-        yield f"properties[{quote(name)}]", schema
-
-
-@check("elicitation.form.mode-and-schema", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def form_has_its_mode_and_a_schema(step: Step, conversation: Conversation) -> Outcome:
-    findings: list[Finding] = []
+@check("elicitation.form.mode-and-schema", _QUESTIONS)
+def form_has_its_mode_and_a_schema(step: Step, conversation: Conversation) -> Findings:
     for question in questions(step, _CREATE):
         mode = question.params.get("mode", "form")
         if mode == "form":
-            findings.append(
-                judge_member(question.params, question.place, "requestedSchema", "object")
-            )
+            yield judge_member(question.params, question.place, "requestedSchema", "object")
         elif mode != "url":
-            findings.append(f"sends {question.place} with mode {quote(mode)}, expected form or url")
-    return combine(findings)
+            yield f"sends {question.place} with mode {quote(mode)}, expected form or url"
 
 
-@check("elicitation.schema.flat-primitive", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def schema_is_flat(step: Step, conversation: Conversation) -> Outcome:
-    findings = [
-        judge_member(question.params, question.place, "requestedSchema", "object")
-        for question in questions(step, _CREATE)
-    ]
-    return combine([*findings, *_judge_flat(step, _PRIMITIVES), *_judge_formats(step)])
+@check("elicitation.schema.flat-primitive", _QUESTIONS)
+def schema_is_flat(step: Step, conversation: Conversation) -> Findings:
+    for question in questions(step, _CREATE):
+        yield judge_member(question.params, question.place, "requestedSchema", "object")
+    yield from _judge_flat(step, _PRIMITIVES)
+    yield from formats_are_known(step, conversation)
 
 
-@check("elicitation.form.flat-primitives", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def form_is_flat(step: Step, conversation: Conversation) -> Outcome:
-    return combine(_judge_flat(step, (*_PRIMITIVES, "array")))
+@check("elicitation.form.flat-primitives", _QUESTIONS)
+def form_is_flat(step: Step, conversation: Conversation) -> Findings:
+    yield from _judge_flat(step, (*_PRIMITIVES, "array"))
 
 
-@check("elicitation.form.formats", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def formats_are_known(step: Step, conversation: Conversation) -> Outcome:
-    return combine(_judge_formats(step))
-
-
-def _judge_flat(step: Step, types: tuple[str, ...]) -> Iterator[Finding]:
+def _judge_flat(step: Step, types: tuple[str, ...]) -> Findings:
     for place, schema in _schemas(step):
         if schema.get("type") != "object":
             yield f"sends {place} with type {quote(schema.get('type'))}, expected 'object'"
@@ -214,36 +171,33 @@ def _judge_flat(step: Step, types: tuple[str, ...]) -> Iterator[Finding]:
                 yield f"sends {place} with property {quote(name)} of type {quote(type_)}"
 
 
-def _judge_formats(step: Step) -> Iterator[Finding]:
-    for place, schema in _located_properties(step):
+@check("elicitation.form.formats", _QUESTIONS)
+def formats_are_known(step: Step, conversation: Conversation) -> Findings:
+    for _, place, schema in _properties(step):
         if schema.get("type") == "string" and "format" in schema:
             is_known = schema["format"] in _FORMATS
             yield is_known or f"sends {place} with the unknown format {quote(schema['format'])}"
 
 
-@check("elicitation.enum.enum-names", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def choices_are_enums(step: Step, conversation: Conversation) -> Outcome:
-    findings: list[Finding] = []
-    for place, schema in _located_properties(step):
-        if schema.get("type") not in _PRIMITIVES or not _has_choices(schema):
-            continue
-        if "enum" not in schema or "oneOf" in schema or "anyOf" in schema:
-            findings.append(f"sends {place} with choices that are not an enum")
-        else:
-            findings.append(_judge_enum(schema, place))
-    return combine(findings)
+@check("elicitation.enum.enum-names", _QUESTIONS)
+def choices_are_enums(step: Step, conversation: Conversation) -> Findings:
+    for _, place, schema in _properties(step):
+        if schema.get("type") in _PRIMITIVES and _has_choices(schema):
+            is_enum = "enum" in schema and "oneOf" not in schema and "anyOf" not in schema
+            yield (
+                _judge_enum(schema, place)
+                if is_enum
+                else f"sends {place} with choices that are not an enum"
+            )
 
 
-@check("elicitation.form.enum-forms", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def enums_have_a_known_form(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        _judge_multi_select(schema, place)
-        if schema.get("type") == "array"
-        else _judge_single_select(schema, place)
-        for place, schema in _located_properties(step)
-        if schema.get("type") == "array"
-        or (schema.get("type") in _PRIMITIVES and _has_choices(schema))
-    )
+@check("elicitation.form.enum-forms", _QUESTIONS)
+def enums_have_a_known_form(step: Step, conversation: Conversation) -> Findings:
+    for _, place, schema in _properties(step):
+        if schema.get("type") == "array":
+            yield _judge_multi_select(schema, place)
+        elif schema.get("type") in _PRIMITIVES and _has_choices(schema):
+            yield _judge_single_select(schema, place)
 
 
 def _has_choices(schema: JsonObject) -> bool:
@@ -279,19 +233,15 @@ def _are_strings(value: object) -> bool:
 
 def _are_titled(value: object) -> bool:
     return isinstance(value, list) and all(
-        isinstance(item, dict)
-        and isinstance(item.get("const"), str)
-        and isinstance(item.get("title"), str)
-        for item in value
+        _are_strings([as_object(item).get("const"), as_object(item).get("title")]) for item in value
     )
 
 
-@check("elicitation.form.no-secrets", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def form_does_not_ask_for_secrets(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        not _asks_for_a_secret(name, schema) or f"asks for the secret {quote(name)} in a form"
-        for name, schema in _properties(step)
-    )
+@check("elicitation.form.no-secrets", _QUESTIONS)
+def form_does_not_ask_for_secrets(step: Step, conversation: Conversation) -> Findings:
+    for name, _, schema in _properties(step):
+        is_secret = _asks_for_a_secret(name, schema)
+        yield not is_secret or f"asks for the secret {quote(name)} in a form"
 
 
 def _asks_for_a_secret(name: str, schema: JsonObject) -> bool:
@@ -306,70 +256,57 @@ def _to_snake_case(text: str) -> str:
     return "_".join(filter(None, _WORD_BREAKS.split(text))).lower()
 
 
-@check("elicitation.form.no-clickable-urls", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def form_has_no_links(step: Step, conversation: Conversation) -> Outcome:
-    texts = [(question.place, "message", question.params) for question in _forms(step)]
+@check("elicitation.form.no-clickable-urls", _QUESTIONS)
+def form_has_no_links(step: Step, conversation: Conversation) -> Findings:
+    texts = [(form.place, "message", form.params) for form in _questions(step, "form")]
     for name in ("title", "description"):
-        texts += [(place, name, schema) for place, schema in _located_properties(step)]
-    return combine(
-        _WEB_ADDRESS.search(holder[name]) is None or f"sends {place} with a URL in its {name}"
-        for place, name, holder in texts
-        if isinstance(holder.get(name), str)
-    )
+        texts += [(place, name, schema) for _, place, schema in _properties(step)]
+    for place, name, holder in texts:
+        if isinstance(holder.get(name), str):
+            has_link = _WEB_ADDRESS.search(holder[name]) is not None
+            yield not has_link or f"sends {place} with a URL in its {name}"
 
 
 # -- pages to visit
 
 
-def _pages(step: Step) -> Iterator[ServerQuestion]:
-    for question in questions(step, _CREATE):
-        if question.params.get("mode") == "url":
-            yield question
-
-
-def _urls(step: Step) -> Iterator[tuple[str, str]]:
-    for question in _pages(step):
+def _urls(step: Step) -> Iterator[tuple[str, str, SplitResult | None]]:
+    """Yield the URLs of pages: their places, texts, and parts if they are valid."""
+    for question in _questions(step, "url"):
         url = question.params.get("url")
         if isinstance(url, str):
-            yield question.place, url
+            yield question.place, url, _split_url(url)
 
 
 def _split_url(url: str) -> SplitResult | None:
-    if not is_uri(url):
-        return None
     try:
         parts = urlsplit(url)
     except ValueError:
         return None
-    return parts if parts.hostname else None
+    return parts if is_uri(url) and parts.hostname else None
 
 
-@check("elicitation.url.valid-url", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def url_is_valid(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        _split_url(url) is not None or f"sends {place} with the invalid URL {quote(url)}"
-        for place, url in _urls(step)
-    )
+@check("elicitation.url.valid-url", _QUESTIONS)
+def url_is_valid(step: Step, conversation: Conversation) -> Findings:
+    for place, url, parts in _urls(step):
+        yield parts is not None or f"sends {place} with the invalid URL {quote(url)}"
 
 
-@check("elicitation.url.https", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def url_is_https(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        parts.scheme == "https"
-        or _LOOPBACK.fullmatch(parts.hostname or "") is not None
-        or f"sends {place} with a URL of scheme {parts.scheme}, expected https"
-        for place, url in _urls(step)
-        if (parts := _split_url(url)) is not None
-    )
+@check("elicitation.url.https", _QUESTIONS)
+def url_is_https(step: Step, conversation: Conversation) -> Findings:
+    for place, _, parts in _urls(step):
+        if parts is not None:
+            is_local = _LOOPBACK.fullmatch(parts.hostname or "") is not None
+            yield (parts.scheme == "https" or is_local) or (
+                f"sends {place} with a URL of scheme {parts.scheme}, expected https"
+            )
 
 
-@check("elicitation.url.no-personal-data", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def url_has_no_personal_data(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        _judge_privacy(parts, place)
-        for place, url in _urls(step)
-        if (parts := _split_url(url)) is not None
-    )
+@check("elicitation.url.no-personal-data", _QUESTIONS)
+def url_has_no_personal_data(step: Step, conversation: Conversation) -> Findings:
+    for place, _, parts in _urls(step):
+        if parts is not None:
+            yield _judge_privacy(parts, place)
 
 
 def _judge_privacy(parts: SplitResult, place: str) -> Finding:
@@ -383,88 +320,70 @@ def _judge_privacy(parts: SplitResult, place: str) -> Finding:
     return _EMAIL.search(rest) is None or f"sends {place} with an e-mail address in its URL"
 
 
-@check("elicitation.url.elicitation-id", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def page_has_its_own_id(step: Step, conversation: Conversation) -> Outcome:
-    memory = conversation.memory
-    urls: Bounded[str, object] = Bounded()
-    if memory is not None:
-        urls = memory.facts.setdefault("elicitation.url.elicitation-id", urls)
-    findings: list[Finding] = []
-    for question in _pages(step):
+@check("elicitation.url.elicitation-id", _QUESTIONS)
+def page_has_its_own_id(step: Step, conversation: Conversation) -> Findings:
+    facts = memory_of(conversation).facts
+    urls: Bounded[str, object] = facts.setdefault("elicitation.url.elicitation-id", Bounded())
+    for question in _questions(step, "url"):
         finding = judge_member(question.params, question.place, "elicitationId", "string")
         if finding is True:
             id, url = question.params["elicitationId"], question.params.get("url")
             if urls.setdefault(id, url) != url:
                 finding = f"uses the elicitationId {quote(id)} for two pages"
-        findings.append(finding)
-    return combine(findings)
+        yield finding
 
 
-@check(
-    "elicitation.url.no-elicitation-id",
-    by=SERVER,
-    kind=QUESTION_KINDS,
-    on=(*_QUESTIONS, _COMPLETE),
-)
-def page_has_no_id(step: Step, conversation: Conversation) -> Outcome:
-    if step.name == _COMPLETE:
-        return f"sends {_COMPLETE}, which this revision does not have"
-    return combine(
-        "elicitationId" not in question.params or f"sends {question.place} with an elicitationId"
-        for question in _pages(step)
-    )
+@check("elicitation.url.no-elicitation-id", _QUESTIONS)
+def page_has_no_id(step: Step, conversation: Conversation) -> Findings:
+    for question in _questions(step, "url"):
+        has_id = "elicitationId" in question.params
+        yield not has_id or f"sends {question.place} with an elicitationId"
+
+
+@check("elicitation.url.no-elicitation-id", _COMPLETIONS)
+def completion_is_not_sent(step: Step, conversation: Conversation) -> Outcome:
+    return f"sends {step.name}, which this revision does not have"
 
 
 _PAGE: Final = BodyShape("elicitationId: string, url: string, message: string")
 
 
-@check("elicitation.required-error.lists-elicitations", by=SERVER, kind=FAULT)
-def error_lists_the_pages(step: Step, conversation: Conversation) -> Outcome:
+@check("elicitation.required-error.lists-elicitations", messages(FAULT, by=SERVER))
+def error_lists_the_pages(step: Step, conversation: Conversation) -> Findings:
     if step.error is None or step.error.code != _URL_ELICITATION_REQUIRED:
-        return None
+        return
     pages = as_object(step.error.data).get("elicitations")
     if not isinstance(pages, list) or not pages:
-        return f"sends error {_URL_ELICITATION_REQUIRED} without data.elicitations"
-    return combine(
-        finding
-        for index, page in enumerate(pages)
-        for finding in _judge_page(page, f"elicitations[{index}]")
-    )
-
-
-def _judge_page(page: object, place: str) -> Sequence[Finding]:
-    if not isinstance(page, dict) or page.get("mode") != "url":
-        return [f"sends {place} that is not in mode url"]
-    return _PAGE.judge(page, place)
+        yield f"sends error {_URL_ELICITATION_REQUIRED} without data.elicitations"
+        return
+    for index, page in enumerate(pages):
+        place = f"elicitations[{index}]"
+        if as_object(page).get("mode") == "url":
+            yield from _PAGE.judge(page, place)
+        else:
+            yield f"sends {place} that is not in mode url"
 
 
 # -- answers
 
 
-@check("elicitation.result.action-values", by=CLIENT, kind=ANSWER_KINDS, on=_ANSWERS)
-def action_is_known(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        _judge_action(answer)
-        for answer in answers(step, conversation, _CREATE)
-        if "action" in answer.result
-    )
+@check("elicitation.result.action-values", _ANSWERS)
+def action_is_known(step: Step, conversation: Conversation) -> Findings:
+    for answer in answers(step, conversation, _CREATE):
+        action = answer.result.get("action")
+        if action == "reject":
+            why = f"sends {answer.place} with action 'reject', expected 'decline'"
+            yield Breach(why, severity=WARN)
+        elif "action" in answer.result:
+            is_known = action in _ACTIONS
+            yield is_known or f"sends {answer.place} with the unknown action {quote(action)}"
 
 
-def _judge_action(answer: ClientAnswer) -> Finding:
-    action = answer.result["action"]
-    if action == "reject":
-        why = f"sends {answer.place} with action 'reject', expected 'decline'"
-        return Breach(why, severity=WARN)
-    return action in _ACTIONS or f"sends {answer.place} with the unknown action {quote(action)}"
-
-
-@check("elicitation.result.content-optional", by=CLIENT, kind=ANSWER_KINDS, on=_ANSWERS)
-def content_has_plain_values(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        _judge_content(answer)
-        for answer in answers(step, conversation, _CREATE)
-        if "content" in answer.result
-    )
+@check("elicitation.result.content-optional", _ANSWERS)
+def content_has_plain_values(step: Step, conversation: Conversation) -> Findings:
+    for answer in answers(step, conversation, _CREATE):
+        if "content" in answer.result:
+            yield _judge_content(answer)
 
 
 def _judge_content(answer: ClientAnswer) -> Finding:
@@ -483,10 +402,9 @@ def _judge_content(answer: ClientAnswer) -> Finding:
     return True
 
 
-@check("elicitation.result.url-no-content", by=CLIENT, kind=ANSWER_KINDS, on=_ANSWERS)
-def accepted_page_has_no_content(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        "content" not in answer.result or f"sends {answer.place} with content for mode url"
-        for answer in answers(step, conversation, _CREATE)
-        if answer.asked.get("mode") == "url" and answer.result.get("action") == "accept"
-    )
+@check("elicitation.result.url-no-content", _ANSWERS)
+def accepted_page_has_no_content(step: Step, conversation: Conversation) -> Findings:
+    for answer in answers(step, conversation, _CREATE):
+        if answer.asked.get("mode") == "url" and answer.result.get("action") == "accept":
+            has_content = "content" in answer.result
+            yield not has_content or f"sends {answer.place} with content for mode url"

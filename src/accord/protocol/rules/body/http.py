@@ -5,17 +5,33 @@ The record of a message of the server has the HTTP method of the request it answ
 
 import base64
 import binascii
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
 from typing import Final
 
+import msgspec
+
 from accord.protocol.conversation import Conversation
-from accord.protocol.exchange import Exchange, Step, meta_of
+from accord.protocol.exchange import META_SUBSCRIPTION, META_VERSION, Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.party import Bounded
-from accord.protocol.rules._rule import Outcome, check
-from accord.protocol.rules.values import META, as_id, as_object
+from accord.protocol.rules._rule import Finding, Findings, Outcome, check
+from accord.protocol.rules.selection import messages, notifications, requests, results
+from accord.protocol.rules.values import (
+    as_id,
+    as_object,
+    is_integer,
+    memory_of,
+    quote,
+    result_objects,
+)
+from accord.protocol.syntax import is_http_token
 from accord.protocol.violation import CLIENT, SERVER
 from accord.trace import HttpFacts
+from accord.types._base import JsonObject
 
+_POSTS: Final = messages((REQUEST, NOTIFICATION), by=CLIENT)
 _VERSION_HEADER: Final = "MCP-Protocol-Version"
 _METHOD_HEADER: Final = "Mcp-Method"
 _NAME_HEADER: Final = "Mcp-Name"
@@ -42,18 +58,17 @@ def _http_facts(step: Step) -> HttpFacts | None:
 # -- what a client posts
 
 
-def _facts_with_headers(step: Step) -> HttpFacts | None:
-    """Return the facts of a message with recorded headers."""
+def _facts_with_headers(step: Step, *, metadata: bool = False) -> HttpFacts | None:
+    """Return the facts of a message with recorded headers, if asked for with metadata in them."""
     facts = _http_facts(step)
-    return facts if facts is not None and facts.headers else None
+    if facts is None or not facts.headers:
+        return None
+    names = (_VERSION_HEADER, _METHOD_HEADER, _NAME_HEADER) if metadata else ()
+    lacks_metadata = metadata and all(facts.header(name) is None for name in names)
+    return None if lacks_metadata else facts
 
 
-def _has_no_metadata(facts: HttpFacts) -> bool:
-    names = (_VERSION_HEADER, _METHOD_HEADER, _NAME_HEADER)
-    return all(facts.header(name) is None for name in names)
-
-
-@check("http.post.each-message", by=CLIENT, kind=(REQUEST, NOTIFICATION))
+@check("http.post.each-message", _POSTS)
 def message_is_posted(step: Step, conversation: Conversation) -> Outcome:
     facts = _http_facts(step)
     # Batches are judged by jsonrpc.batch.removed.
@@ -62,29 +77,28 @@ def message_is_posted(step: Step, conversation: Conversation) -> Outcome:
     return facts.method.upper() == "POST" or f"sends {step.name} with HTTP {facts.method[:20]}"
 
 
-@check("http.post.metadata-headers", by=CLIENT, kind=REQUEST)
+@check("http.post.metadata-headers", requests(by=CLIENT))
 def post_has_the_metadata_headers(step: Step, conversation: Conversation) -> Outcome:
-    facts = _facts_with_headers(step)
+    if _facts_with_headers(step) is None:
+        return None
+    has_metadata = _facts_with_headers(step, metadata=True) is not None
+    return has_metadata or f"posts {step.name} without any of its metadata headers"
+
+
+@check("http.version-header.present", _POSTS)
+def post_has_the_version_header(step: Step, conversation: Conversation) -> Outcome:
+    facts = _facts_with_headers(step, metadata=step.kind == REQUEST)
     if facts is None:
         return None
-    return not _has_no_metadata(facts) or f"posts {step.name} without any of its metadata headers"
+    has_version = facts.header(_VERSION_HEADER) is not None
+    return has_version or f"posts {step.name} without {_VERSION_HEADER}"
 
 
-@check("http.version-header.present", by=CLIENT, kind=(REQUEST, NOTIFICATION))
-def post_has_the_version_header(step: Step, conversation: Conversation) -> Outcome:
-    facts = _facts_with_headers(step)
-    if facts is None or (step.kind == REQUEST and _has_no_metadata(facts)):
-        return None
-    if facts.header(_VERSION_HEADER) is None:
-        return f"posts {step.name} without {_VERSION_HEADER}"
-    return True
-
-
-@check("http.version-header.matches-meta", by=CLIENT, kind=REQUEST)
+@check("http.version-header.matches-meta", requests(by=CLIENT))
 def version_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
     facts = _facts_with_headers(step)
     header = facts.header(_VERSION_HEADER) if facts else None
-    version = meta_of(step.body).get(f"{META}protocolVersion")
+    version = meta_of(step.body).get(META_VERSION)
     if header is None or not isinstance(version, str):
         return None
     return header.strip() == version or (
@@ -92,10 +106,10 @@ def version_header_repeats_the_body(step: Step, conversation: Conversation) -> O
     )
 
 
-@check("http.headers.mcp-method", by=CLIENT, kind=REQUEST)
+@check("http.headers.mcp-method", requests(by=CLIENT))
 def method_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
-    facts = _facts_with_headers(step)
-    if facts is None or _has_no_metadata(facts):
+    facts = _facts_with_headers(step, metadata=True)
+    if facts is None:
         return None
     header = facts.header(_METHOD_HEADER)
     if header is None:
@@ -105,20 +119,12 @@ def method_header_repeats_the_body(step: Step, conversation: Conversation) -> Ou
     )
 
 
-@check("http.headers.mcp-name", by=CLIENT, kind=REQUEST, on=_NAME_MEMBERS)
+@check("http.headers.mcp-name", requests(_NAME_MEMBERS, by=CLIENT))
+@check("tasks-ext.http.mcp-name", requests(_TASKS, by=CLIENT))
 def name_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
-    return _judge_name(step, _NAME_MEMBERS[step.name])
-
-
-@check("tasks-ext.http.mcp-name", by=CLIENT, kind=REQUEST, on=_TASKS)
-def name_header_repeats_the_task(step: Step, conversation: Conversation) -> Outcome:
-    return _judge_name(step, "taskId")
-
-
-def _judge_name(step: Step, member: str) -> Outcome:
-    facts = _facts_with_headers(step)
+    facts, member = _facts_with_headers(step, metadata=True), _NAME_MEMBERS.get(step.name, "taskId")
     name = as_object(step.body).get(member)
-    if facts is None or _has_no_metadata(facts) or not isinstance(name, str):
+    if facts is None or not isinstance(name, str):
         return None
     header = facts.header(_NAME_HEADER)
     if header is None:
@@ -143,15 +149,12 @@ def _decode_header(header: str) -> str | None:
 
 
 def _streams(conversation: Conversation) -> dict[str, list[Exchange]]:
-    memory = conversation.memory
-    found: dict[str, list[Exchange]] = (
-        {} if memory is None else memory.facts.setdefault(_STREAMS, Bounded())
-    )
+    found: dict[str, list[Exchange]] = memory_of(conversation).facts.setdefault(_STREAMS, Bounded())
     return found
 
 
-@check("http.post.related-requests-on-stream", by=CLIENT, kind=REQUEST)
-@check("http.sse.notifications-related", by=CLIENT, kind=REQUEST)
+@check("http.post.related-requests-on-stream", requests(by=CLIENT))
+@check("http.sse.notifications-related", requests(by=CLIENT))
 def note_stream(step: Step, conversation: Conversation) -> Outcome:
     facts = _http_facts(step)
     if facts is not None and facts.stream is not None and step.exchange is not None:
@@ -169,7 +172,7 @@ def _requests_of_stream(step: Step, conversation: Conversation) -> list[Exchange
     return _streams(conversation).get(facts.stream, [])
 
 
-@check("http.post.related-requests-on-stream", by=SERVER, kind=NOTIFICATION, on=_PROGRESS)
+@check("http.post.related-requests-on-stream", notifications(_PROGRESS, by=SERVER))
 def progress_is_on_the_stream_of_its_request(step: Step, conversation: Conversation) -> Outcome:
     requests = _requests_of_stream(step, conversation)
     if not requests or step.exchange is None:
@@ -179,7 +182,7 @@ def progress_is_on_the_stream_of_its_request(step: Step, conversation: Conversat
     return f"reports progress of id {step.exchange.id!r} on the stream of another request"
 
 
-@check("http.get.unrelated-messages", by=SERVER, kind=(REQUEST, NOTIFICATION))
+@check("http.get.unrelated-messages", messages((REQUEST, NOTIFICATION), by=SERVER))
 def get_stream_has_only_unrelated_messages(step: Step, conversation: Conversation) -> Outcome:
     facts = _http_facts(step)
     if facts is None or (facts.method or "").upper() != "GET":
@@ -194,7 +197,7 @@ def get_stream_has_only_unrelated_messages(step: Step, conversation: Conversatio
     return None
 
 
-@check("http.sse.notifications-related", by=SERVER, kind=NOTIFICATION)
+@check("http.sse.notifications-related", notifications(by=SERVER))
 def stream_has_only_related_notifications(step: Step, conversation: Conversation) -> Outcome:
     requests = _requests_of_stream(step, conversation)
     if not requests or _is_misplaced_on_listen(step, requests):
@@ -202,7 +205,7 @@ def stream_has_only_related_notifications(step: Step, conversation: Conversation
     if step.name == _PROGRESS and step.exchange is not None:
         related = any(request is step.exchange for request in requests)
     else:
-        id = as_id(meta_of(step.body).get(f"{META}subscriptionId"))
+        id = as_id(meta_of(step.body).get(META_SUBSCRIPTION))
         if id is None:
             return None
         related = any(request.is_lasting and request.id == id for request in requests)
@@ -213,7 +216,7 @@ def _is_misplaced_on_listen(step: Step, requests: list[Exchange]) -> bool:
     return step.name in (_PROGRESS, _LOG) and any(request.is_lasting for request in requests)
 
 
-@check("http.sse.listen-excludes-request-scoped", by=SERVER, kind=NOTIFICATION)
+@check("http.sse.listen-excludes-request-scoped", notifications(by=SERVER))
 def listen_stream_has_no_progress_or_log(step: Step, conversation: Conversation) -> Outcome:
     requests = _requests_of_stream(step, conversation)
     if not any(request.is_lasting for request in requests):
@@ -223,13 +226,151 @@ def listen_stream_has_no_progress_or_log(step: Step, conversation: Conversation)
     return True
 
 
-@check("http.sse.no-requests", by=SERVER, kind=REQUEST)
+@check("http.sse.no-requests", messages((REQUEST, NOTIFICATION, RESULT), by=SERVER))
 def stream_has_no_requests(step: Step, conversation: Conversation) -> Outcome:
     if _http_facts(step) is None:
         return None
-    return f"sends the request {step.name[:60]} on a response stream"
+    is_request = step.kind == REQUEST
+    return not is_request or f"sends the request {step.name[:60]} on a response stream"
 
 
-@check("http.sse.no-requests", by=SERVER, kind=(NOTIFICATION, RESULT))
-def stream_has_notifications_and_results(step: Step, conversation: Conversation) -> Outcome:
-    return None if _http_facts(step) is None else True
+# -- tool arguments that are mirrored in HTTP headers: `x-mcp-header` in input schemas
+
+_TOOL_LISTS: Final = results("tools/list", by=SERVER)
+_MIRRORED: Final = "x-mcp-header"
+_LARGEST_INTEGER: Final = 2**53 - 1
+_DEEPEST: Final = 64
+_PRIMITIVE: Final = ("string", "integer", "boolean")
+
+_SCHEMAS_BY_NAME: Final = frozenset(
+    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
+)
+_DATA: Final = frozenset({"const", "default", "enum", "examples", _MIRRORED})
+
+
+class _Annotation(msgspec.Struct, frozen=True):
+    """One annotation; `names` lead to it through `properties`, None if that is not possible."""
+
+    place: str
+    header: object
+    schema: JsonObject
+    names: tuple[str, ...] | None
+
+
+def _walk(
+    node: object, place: str, names: tuple[str, ...] | None, depth: int
+) -> Iterator[_Annotation]:
+    if depth > _DEEPEST:
+        return
+    if isinstance(node, list):
+        for index, inner in enumerate(node):
+            yield from _walk(inner, f"{place}[{index}]", None, depth + 1)
+    if not isinstance(node, dict):
+        return
+    if _MIRRORED in node:
+        yield _Annotation(place, node[_MIRRORED], node, names)
+    for key, inner in node.items():
+        if key in _SCHEMAS_BY_NAME and isinstance(inner, dict):
+            is_static = key == "properties" and names is not None
+            for name, schema in inner.items():
+                reached = (*names, name) if is_static and names is not None else None
+                yield from _walk(schema, f"{place}.{key}.{quote(name)}", reached, depth + 2)
+        elif key not in _DATA:
+            yield from _walk(inner, f"{place}.{quote(key)}", None, depth + 1)
+
+
+def _annotations(schema: object, place: str) -> list[_Annotation]:
+    return list(_walk(schema, place, (), 0)) if isinstance(schema, dict) else []
+
+
+def _by_tool(step: Step) -> Iterator[list[_Annotation]]:
+    for place, tool in result_objects(step, "tools"):
+        yield _annotations(tool.get("inputSchema"), f"{place}.inputSchema")
+
+
+def _all_annotations(step: Step) -> Iterator[_Annotation]:
+    return chain.from_iterable(_by_tool(step))
+
+
+@check("tools.x-mcp-header.not-empty", _TOOL_LISTS)
+def header_is_not_empty(step: Step, conversation: Conversation) -> Findings:
+    for found in _all_annotations(step):
+        yield found.header != "" or f"sends {found.place} with an empty {_MIRRORED}"
+
+
+@check("tools.x-mcp-header.token-syntax", _TOOL_LISTS)
+def header_is_a_token(step: Step, conversation: Conversation) -> Findings:
+    for place, header in ((found.place, found.header) for found in _all_annotations(step)):
+        if header != "":
+            yield (isinstance(header, str) and is_http_token(header)) or (
+                f"sends {place} with {_MIRRORED} {quote(header)}, which is not an HTTP token"
+            )
+
+
+@check("tools.x-mcp-header.unique", _TOOL_LISTS)
+def header_is_unique(step: Step, conversation: Conversation) -> Findings:
+    for annotations in _by_tool(step):
+        named = [(each.place, each.header) for each in annotations if isinstance(each.header, str)]
+        uses = Counter(header.lower() for _, header in named)
+        for place, header in named:
+            count = uses.pop(header.lower(), 1)
+            yield count == 1 or (
+                f"sends {place} with {_MIRRORED} {quote(header)}, "
+                f"which the schema has {count} times"
+            )
+
+
+@check("tools.x-mcp-header.primitive-only", _TOOL_LISTS)
+def header_is_for_a_primitive(step: Step, conversation: Conversation) -> Findings:
+    for found in _all_annotations(step):
+        if found.names is not None:
+            yield _is_primitive(found.schema) or (
+                f"sends {found.place} with {_MIRRORED} and type {quote(found.schema.get('type'))}, "
+                "expected string, integer or boolean"
+            )
+
+
+def _is_primitive(schema: JsonObject) -> bool:
+    type_ = schema.get("type")
+    # A null is never mirrored, so a type that also allows null is mirrored as the other one.
+    types = [each for each in type_ if each != "null"] if isinstance(type_, list) else [type_]
+    return bool(types) and all(each in _PRIMITIVE for each in types)
+
+
+@check("tools.x-mcp-header.statically-reachable", _TOOL_LISTS)
+def header_is_reached_through_properties(step: Step, conversation: Conversation) -> Findings:
+    for found in _all_annotations(step):
+        yield found.names is not None or (
+            f"sends {found.place} with {_MIRRORED}, which is not reachable through properties alone"
+        )
+
+
+@check("tools.x-mcp-header.safe-integers", _TOOL_LISTS)
+def integers_in_the_schema_are_safe(step: Step, conversation: Conversation) -> Findings:
+    for found in _all_annotations(step):
+        if found.names is not None:
+            allowed = found.schema.get("enum")
+            fixed = [found.schema.get("const"), found.schema.get("default")]
+            for value in (*fixed, *(allowed if isinstance(allowed, list) else ())):
+                yield _judge_integer(value, found.place)
+
+
+@check("tools.x-mcp-header.safe-integers", requests("tools/call", by=CLIENT))
+def mirrored_integers_are_safe(step: Step, conversation: Conversation) -> Findings:
+    params = as_object(step.body)
+    name = params.get("name")
+    if not isinstance(name, str):
+        return
+    schema = memory_of(conversation).tools.get(name, {}).get("inputSchema")
+    for found in _annotations(schema, "inputSchema"):
+        value = params.get("arguments")
+        for inner in found.names or ():
+            value = as_object(value).get(inner)
+        if found.names:
+            yield _judge_integer(value, ".".join(("arguments", *found.names)))
+
+
+def _judge_integer(value: object, place: str) -> Finding:
+    if not isinstance(value, int | float) or not is_integer(value):
+        return None
+    return abs(value) <= _LARGEST_INTEGER or f"sends {place} with {value}, beyond 2^53-1"

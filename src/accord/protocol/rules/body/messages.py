@@ -4,10 +4,7 @@ Malformed bytes never become a step: the codec rejects them and names the requir
 Here every well-formed message counts as a proof of those requirements.
 """
 
-from collections.abc import Iterator
 from typing import Final
-
-import msgspec
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
@@ -21,64 +18,47 @@ from accord.protocol.jsonrpc import (
     PARSE_ERROR,
     REQUEST,
     RESULT,
-    Kind,
 )
 from accord.protocol.methods import REQUESTS
-from accord.protocol.rules._rule import EITHER, MESSAGES, REPLIES, Outcome, check
-from accord.protocol.rules.values import describe
-from accord.protocol.violation import CLIENT, SERVER, Party
-from accord.types._base import JsonObject
+from accord.protocol.rules._rule import Outcome, check, holds
+from accord.protocol.rules.selection import REPLIES, messages, notifications, requests, results
+from accord.protocol.rules.values import describe, memory_of
+from accord.protocol.verdict import plain_messages
+from accord.protocol.violation import CLIENT, SERVER
 
 _BATCH: Final = "jsonrpc.batch.send-optional"
 
-_WELL_FORMED: Final[dict[str, tuple[Kind, ...]]] = {
-    "jsonrpc.message.version-2-0": MESSAGES,
-    "jsonrpc.encoding.utf8": MESSAGES,
-    "jsonrpc.request.id-string-or-integer": (REQUEST,),
-    "jsonrpc.request.id-not-null": (REQUEST,),
-    "jsonrpc.request.method-string": (REQUEST,),
-    "jsonrpc.notification.no-id": (NOTIFICATION,),
-    "jsonrpc.notification.method-string": (NOTIFICATION,),
-    "jsonrpc.notification.not-answered": (NOTIFICATION,),
-    "jsonrpc.response.result-xor-error": REPLIES,
-    "jsonrpc.error.code-and-message": (FAULT,),
-    "jsonrpc.error.code-integer": (FAULT,),
-}
-"""Requirements that every message of these kinds meets by having been decoded."""
-
-_BY_KIND: Final[dict[str, tuple[Party, tuple[Kind, ...]]]] = {
-    "jsonrpc.client-only-initiates": (SERVER, (NOTIFICATION, RESULT, FAULT)),
-    "jsonrpc.client-no-responses": (CLIENT, (REQUEST, NOTIFICATION)),
-    "jsonrpc.response.client-sends": (CLIENT, REPLIES),
-}
-"""The same for requirements on the kinds of messages that one party sends."""
-
-
-def _bind_proof(requirement: str, by: Party | tuple[Party, ...], kinds: tuple[Kind, ...]) -> None:
-    @check(requirement, by=by, kind=kinds)
-    def is_well_formed(step: Step, conversation: Conversation) -> Outcome:
-        return True
+# Every message of these kinds meets these requirements by having been decoded.
+holds(messages(), "jsonrpc.message.version-2-0", "jsonrpc.encoding.utf8")
+holds(
+    requests(),
+    "jsonrpc.request.id-string-or-integer",
+    "jsonrpc.request.id-not-null",
+    "jsonrpc.request.method-string",
+)
+holds(
+    notifications(),
+    "jsonrpc.notification.no-id",
+    "jsonrpc.notification.method-string",
+    "jsonrpc.notification.not-answered",
+)
+holds(messages(REPLIES), "jsonrpc.response.result-xor-error")
+holds(messages(FAULT), "jsonrpc.error.code-and-message", "jsonrpc.error.code-integer")
+holds(requests(REQUESTS), "jsonrpc.request.id-present")
+# And these are about the kinds of messages that one party sends.
+holds(messages((NOTIFICATION, RESULT, FAULT), by=SERVER), "jsonrpc.client-only-initiates")
+holds(messages((REQUEST, NOTIFICATION), by=CLIENT), "jsonrpc.client-no-responses")
+holds(messages(REPLIES, by=CLIENT), "jsonrpc.response.client-sends")
 
 
-for _requirement, _kinds in _WELL_FORMED.items():
-    _bind_proof(_requirement, EITHER, _kinds)
-for _requirement, (_party, _kinds) in _BY_KIND.items():
-    _bind_proof(_requirement, _party, _kinds)
-
-
-@check("jsonrpc.request.id-present", kind=REQUEST, on=REQUESTS)
-def known_request_has_an_id(step: Step, conversation: Conversation) -> Outcome:
-    return True
-
-
-@check("jsonrpc.batch.removed", kind=MESSAGES)
+@check("jsonrpc.batch.removed", messages())
 def message_is_not_in_a_batch(step: Step, conversation: Conversation) -> Outcome:
     # The monitor reports the batch as a whole.
     return None if step.in_batch else True
 
 
-@check("jsonrpc.request.params-object", kind=REQUEST)
-@check("jsonrpc.notification.params-object", kind=NOTIFICATION)
+@check("jsonrpc.request.params-object", requests())
+@check("jsonrpc.notification.params-object", notifications())
 def params_are_an_object(step: Step, conversation: Conversation) -> Outcome:
     if isinstance(step.body, dict):
         return True
@@ -87,40 +67,30 @@ def params_are_an_object(step: Step, conversation: Conversation) -> Outcome:
     return f"sends {step.name} with params as {describe(step.body)}, expected an object"
 
 
-@check("jsonrpc.response.result-member", kind=RESULT)
+@check("jsonrpc.response.result-member", results())
 def result_is_an_object(step: Step, conversation: Conversation) -> Outcome:
     if isinstance(step.body, dict):
         return True
     return f"sends a result as {describe(step.body)}, expected an object"
 
 
-@check(_BATCH, kind=MESSAGES)
+@check(_BATCH, messages())
 def batch_does_not_mix_requests_and_responses(step: Step, conversation: Conversation) -> Outcome:
-    memory = conversation.memory
     # This runs for every message of a batch; the batch is judged with its first one.
-    if not step.in_batch or memory is None or memory.facts.get(_BATCH) is step.record:
+    if not step.in_batch or memory_of(conversation).facts.get(_BATCH) is step.record:
         return None
-    memory.facts[_BATCH] = step.record
-    messages = list(_recorded_messages(step))
-    asks = any("method" in message and "id" in message for message in messages)
-    answers = any("result" in message or "error" in message for message in messages)
+    memory_of(conversation).facts[_BATCH] = step.record
+    recorded = list(plain_messages(step.record)) if step.record else []
+    asks = any("method" in message and "id" in message for message in recorded)
+    answers = any("result" in message or "error" in message for message in recorded)
     return "sends requests and responses in one batch" if asks and answers else True
 
 
 def _has_null_params(step: Step) -> bool:
-    return any(
+    return step.record is not None and any(
         message.get("method") == step.name and "params" in message and message["params"] is None
-        for message in _recorded_messages(step)
+        for message in plain_messages(step.record)
     )
-
-
-def _recorded_messages(step: Step) -> Iterator[JsonObject]:
-    """Yield the recorded message of a step, or every message of its batch."""
-    text = step.record.message if step.record else None
-    value = None if text is None else msgspec.json.decode(text)
-    for message in value if isinstance(value, list) else [value]:
-        if isinstance(message, dict):
-            yield message
 
 
 # -- error codes, where a revision divides their range
@@ -139,13 +109,13 @@ def _error_code(step: Step) -> int:
     return 0 if step.error is None else step.error.code
 
 
-@check("errors.retired-codes.not-emitted", kind=FAULT)
+@check("errors.retired-codes.not-emitted", messages(FAULT))
 def code_is_not_retired(step: Step, conversation: Conversation) -> Outcome:
     code = _error_code(step)
     return code not in _RETIRED or f"sends the retired error code {code} ({_RETIRED[code]})"
 
 
-@check("errors.legacy-range.not-used", kind=FAULT)
+@check("errors.legacy-range.not-used", messages(FAULT))
 def code_is_not_of_the_legacy_range(step: Step, conversation: Conversation) -> Outcome:
     code = _error_code(step)
     if code in _RETIRED:
@@ -153,7 +123,7 @@ def code_is_not_of_the_legacy_range(step: Step, conversation: Conversation) -> O
     return code not in _LEGACY or f"sends error code {code}, from the range of old implementations"
 
 
-@check("errors.reserved-range.only-defined-codes", kind=FAULT)
+@check("errors.reserved-range.only-defined-codes", messages(FAULT))
 def reserved_code_is_defined(step: Step, conversation: Conversation) -> Outcome:
     code = _error_code(step)
     if code in _RETIRED:
@@ -163,7 +133,7 @@ def reserved_code_is_defined(step: Step, conversation: Conversation) -> Outcome:
     return True
 
 
-@check("errors.application-codes.outside-reserved", kind=FAULT)
+@check("errors.application-codes.outside-reserved", messages(FAULT))
 def own_code_is_outside_the_reserved_range(step: Step, conversation: Conversation) -> Outcome:
     code = _error_code(step)
     if code in _STANDARD or code in _SPECIFICATION or code in _LEGACY:

@@ -1,40 +1,32 @@
-"""`_meta`, its keys and trace context, and what many objects carry: titles, icons, versions."""
+"""`_meta` with its keys and trace context, what many objects carry, and extensions."""
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from accord.protocol.conversation import Conversation
-from accord.protocol.exchange import Step, meta_of
+from accord.protocol.exchange import META_CAPABILITIES, META_VERSION, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN
-from accord.protocol.rules._rule import MESSAGES, Outcome, check
+from accord.protocol.rules._rule import Findings, Outcome, check, combine
+from accord.protocol.rules.selection import messages, requests, results
 from accord.protocol.rules.shapes import judge_member, shapes
-from accord.protocol.rules.values import META, Located, as_object, combine, describe
+from accord.protocol.rules.values import META, Located, as_object, declared_in, describe, memory_of
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject
 
 CLIENT_INFO: Final = f"{META}clientInfo"
 SERVER_INFO: Final = f"{META}serverInfo"
-SUBSCRIPTION_ID: Final = f"{META}subscriptionId"
-_VERSION: Final = f"{META}protocolVersion"
-_CAPABILITIES: Final = f"{META}clientCapabilities"
 
 
 # -- the objects inside a message, such as tools and content blocks; not the content of users, such
 # -- as arguments, structured content, form values and schemas
 
 _ARRAYS: Final = (
-    "tools",
-    "resources",
-    "resourceTemplates",
-    "prompts",
-    "roots",
-    "contents",
-    "messages",
-    "content",
+    *("tools", "resources", "resourceTemplates", "prompts", "roots"),
+    *("contents", "messages", "content"),
 )
 _INPUTS: Final = ("inputRequests", "inputResponses")
 _HOLDERS: Final = frozenset((*_ARRAYS, *_INPUTS))
@@ -133,34 +125,34 @@ def _titled_objects(step: Step, conversation: Conversation) -> list[Located]:
 
 
 shapes(
+    messages((REQUEST, NOTIFICATION, RESULT)),
     {"meta.field.more-types": "_meta: object"},
-    kind=(REQUEST, NOTIFICATION, RESULT),
     within=lambda step, _: [found for found in _parts(step).objects if "_meta" in found[1]],
 )
 shapes(
+    messages((REQUEST, RESULT)),
     {"meta.title.display-name": "title?: string"},
-    kind=(REQUEST, RESULT),
     within=_titled_objects,
 )
 shapes(
+    messages((REQUEST, RESULT)),
     {"icons.src-required": "icons?: array, icons[]: {src: image-uri}"},
-    kind=(REQUEST, RESULT),
     within=lambda step, _: [*_parts(step).objects, *implementations(step)],
 )
 
 
-@check("meta.field.reserved", kind=(REQUEST, NOTIFICATION, RESULT))
+@check("meta.field.reserved", messages((REQUEST, NOTIFICATION, RESULT)))
 def meta_is_an_object(step: Step, conversation: Conversation) -> Outcome:
     body = as_object(step.body)
     return judge_member(body, _body_name(step), "_meta", "object") if "_meta" in body else None
 
 
-@check("meta.title.display-name", by=CLIENT, kind=REQUEST, on="tools/call")
+@check("meta.title.display-name", requests("tools/call", by=CLIENT))
 def tool_is_called_by_its_name(step: Step, conversation: Conversation) -> Outcome:
     name = as_object(step.body).get("name")
-    if not isinstance(name, str) or conversation.memory is None:
+    tools = memory_of(conversation).tools
+    if not isinstance(name, str):
         return None
-    tools = conversation.memory.tools
     if name in tools:
         return True if "title" in tools[name] else None
     if any(tool.get("title") == name for tool in tools.values()):
@@ -177,14 +169,8 @@ _MCP_LABELS: Final = frozenset({"modelcontextprotocol", "mcp"})
 _DEFINED_KEYS: Final = frozenset(
     f"{META}{name}"
     for name in (
-        "clientCapabilities",
-        "clientInfo",
-        "logLevel",
-        "model-immediate-response",
-        "protocolVersion",
-        "related-task",
-        "serverInfo",
-        "subscriptionId",
+        *("clientCapabilities", "clientInfo", "logLevel", "model-immediate-response"),
+        *("protocolVersion", "related-task", "serverInfo", "subscriptionId"),
     )
 )
 # Top-level domains under which software is published; those of two letters are countries.
@@ -194,26 +180,24 @@ _TOP_LEVEL: Final = frozenset(
 )
 
 
-def split_key(key: str) -> tuple[list[str] | None, str]:
+def _split_key(key: str) -> tuple[list[str] | None, str]:
     """Return the labels of the prefix, None without a prefix, and the name."""
     prefix, slash, name = key.partition("/")
     return (prefix.split("."), name) if slash else (None, key)
 
 
-def is_label(text: str) -> bool:
-    """Tell whether text is a label of a prefix."""
+def _is_label(text: str) -> bool:
     return _LABEL.fullmatch(text) is not None
 
 
-def is_name(text: str) -> bool:
-    """Tell whether text is a name; it may be empty."""
+def _is_name(text: str) -> bool:
     return _NAME.fullmatch(text) is not None
 
 
 def _prefix(key: str) -> list[str] | None:
     """Return the labels of a key that has a well-formed prefix."""
-    labels, name = split_key(key)
-    is_fine = labels and "/" not in name and all(is_label(label) for label in labels)
+    labels, name = _split_key(key)
+    is_fine = labels and "/" not in name and all(_is_label(label) for label in labels)
     return labels if is_fine else None
 
 
@@ -236,26 +220,52 @@ def _is_top_level(label: str) -> bool:
 
 # -- rules on keys; each function returns what is wrong, "" for a valid key, None without a test
 
+_KeyJudge: TypeAlias = Callable[[str], str | None]
 
+
+def _check_keys(requirement: str) -> Callable[[_KeyJudge], _KeyJudge]:
+    def bind(judge: _KeyJudge) -> _KeyJudge:
+        @check(requirement, messages())
+        def keys_are_valid(step: Step, conversation: Conversation) -> Outcome:
+            keys = _parts(step).meta_keys
+            # Most messages have none.
+            return None if not keys else combine(_judge_keys(keys, judge))
+
+        return judge
+
+    return bind
+
+
+def _judge_keys(keys: list[tuple[str, str]], judge: _KeyJudge) -> Findings:
+    for place, key in keys:
+        why = judge(key)
+        if why is not None:
+            yield not why or f"sends {place}._meta with the key {key[:60]!r}, which {why}"
+
+
+@_check_keys("meta.key.two-segments")
 def _judge_segments(key: str) -> str | None:
     return "has more than a prefix and a name" if key.count("/") > 1 else ""
 
 
+@_check_keys("meta.key.label-grammar")
 def _judge_labels(key: str) -> str | None:
-    labels, name = split_key(key)
+    labels, name = _split_key(key)
     if labels is None or "/" in name:
         return None
-    invalid = next((label for label in labels if not is_label(label)), None)
+    invalid = next((label for label in labels if not _is_label(label)), None)
     return "" if invalid is None else f"has the invalid label {invalid[:40]!r}"
 
 
+@_check_keys("meta.key.name-grammar")
 def _judge_name(key: str) -> str | None:
-    _, name = split_key(key)
+    _, name = _split_key(key)
     if "/" in name:
         return None
-    return "" if is_name(name) else f"has the invalid name {name[:40]!r}"
+    return "" if _is_name(name) else f"has the invalid name {name[:40]!r}"
 
 
+@_check_keys("meta.prefix.reserved")
 def _judge_reserved_prefix(key: str) -> str | None:
     labels = _prefix(key)
     if labels is None:
@@ -265,6 +275,7 @@ def _judge_reserved_prefix(key: str) -> str | None:
     return "has a prefix that is reserved for MCP" if is_reserved else ""
 
 
+@_check_keys("meta.key.reserved-by-second-label")
 def _judge_second_label(key: str) -> str | None:
     labels = _prefix(key)
     if labels is None:
@@ -275,6 +286,7 @@ def _judge_second_label(key: str) -> str | None:
     return "has a prefix that is reserved for MCP and is not a key that MCP defines"
 
 
+@_check_keys("meta.key.reverse-dns-prefix")
 def _judge_domain(key: str) -> str | None:
     labels = _prefix(key)
     forward = None if labels is None else is_forward(labels)
@@ -283,51 +295,27 @@ def _judge_domain(key: str) -> str | None:
     return f"has a prefix that should be reversed: {'.'.join(reversed(labels))}" if forward else ""
 
 
-_KEY_RULES: Final[dict[str, Callable[[str], str | None]]] = {
-    "meta.key.two-segments": _judge_segments,
-    "meta.key.label-grammar": _judge_labels,
-    "meta.key.name-grammar": _judge_name,
-    "meta.prefix.reserved": _judge_reserved_prefix,
-    "meta.key.reserved-by-second-label": _judge_second_label,
-    "meta.key.reverse-dns-prefix": _judge_domain,
-}
-
-
-def _bind_key_rule(requirement: str, judge: Callable[[str], str | None]) -> None:
-    @check(requirement, kind=MESSAGES)
-    def keys_are_valid(step: Step, conversation: Conversation) -> Outcome:
-        return combine(
-            f"sends {place}._meta with the key {key[:60]!r}, which {why}" if why else True
-            for place, key in _parts(step).meta_keys
-            if (why := judge(key)) is not None
-        )
-
-
-for _requirement, _judge in _KEY_RULES.items():
-    _bind_key_rule(_requirement, _judge)
-
-
 # -- the sender of a message, in revisions without a handshake
 
 
-@check("meta.request.protocol-version", by=CLIENT, kind=REQUEST)
+@check("meta.request.protocol-version", requests(by=CLIENT))
 def request_has_its_version(step: Step, conversation: Conversation) -> Outcome:
     if "_meta" not in as_object(step.body):
         return f"sends {step.name} without params._meta"
-    return _judge_meta(step, step.name, _VERSION, "string")
+    return _judge_meta(step, step.name, META_VERSION, "string")
 
 
-@check("meta.request.client-capabilities", by=CLIENT, kind=REQUEST)
+@check("meta.request.client-capabilities", requests(by=CLIENT))
 def request_has_capabilities(step: Step, conversation: Conversation) -> Outcome:
-    return _judge_meta(step, step.name, _CAPABILITIES, "object")
+    return _judge_meta(step, step.name, META_CAPABILITIES, "object")
 
 
-@check("meta.request.client-info", by=CLIENT, kind=REQUEST)
+@check("meta.request.client-info", requests(by=CLIENT))
 def request_has_client_info(step: Step, conversation: Conversation) -> Outcome:
     return _judge_meta(step, step.name, CLIENT_INFO, "object")
 
 
-@check("meta.result.server-info", by=SERVER, kind=RESULT)
+@check("meta.result.server-info", results(by=SERVER))
 def result_has_server_info(step: Step, conversation: Conversation) -> Outcome:
     # The result of a discovery is judged by discover.result.server-info.
     if not isinstance(step.body, dict) or step.name == "server/discover":
@@ -386,12 +374,35 @@ _FORMATS: Final = {
 }
 
 
-@check("otel.value-formats", kind=MESSAGES)
-def trace_context_is_well_formed(step: Step, conversation: Conversation) -> Outcome:
+@check("otel.value-formats", messages())
+def trace_context_is_well_formed(step: Step, conversation: Conversation) -> Findings:
     meta = meta_of(step.body)
-    return combine(
-        (isinstance(meta[name], str) and is_valid(meta[name]))
-        or f"sends {name} as {describe(meta[name])}, which is malformed"
-        for name, is_valid in _FORMATS.items()
-        if name in meta
-    )
+    for name, is_valid in _FORMATS.items():
+        if name in meta:
+            is_fine = isinstance(meta[name], str) and is_valid(meta[name])
+            yield is_fine or f"sends {name} as {describe(meta[name])}, which is malformed"
+
+
+# -- extensions: their identifiers and settings
+
+
+def _declarations(step: Step, conversation: Conversation) -> Iterator[Located]:
+    declared = declared_in(step)
+    if declared is not None and "extensions" in declared:
+        yield "capabilities", declared
+
+
+@check("extensions.identifier-format", requests(by=CLIENT))
+@check("extensions.identifier-format", results("server/discover", by=SERVER))
+def extension_has_a_prefix_and_a_name(step: Step, conversation: Conversation) -> Findings:
+    for _, capabilities in _declarations(step, conversation):
+        for key in as_object(capabilities["extensions"]):
+            labels, name = _split_key(key)
+            yield (labels is not None and all(map(_is_label, labels)) and _is_name(name)) or (
+                f"declares the extension {key[:60]!r}, expected a prefix, a slash and a name"
+            )
+
+
+_SETTINGS: Final = {"extensions.settings-object": "extensions: {*: object}"}
+shapes(requests(by=CLIENT), _SETTINGS, within=_declarations)
+shapes(results("server/discover", by=SERVER), _SETTINGS, within=_declarations)

@@ -3,18 +3,16 @@
 from collections.abc import Iterator
 from typing import Final
 
-import msgspec
-
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.jsonrpc import RESULT
-from accord.protocol.rules._rule import Outcome, check
+from accord.protocol.rules._rule import Findings, Outcome, check
 from accord.protocol.rules.body.resources import has_custom_scheme
+from accord.protocol.rules.selection import results
 from accord.protocol.rules.values import (
-    Finding,
     as_object,
-    combine,
     complete_result,
+    declared_in,
+    parse_json,
     quote,
     result_objects,
 )
@@ -22,37 +20,33 @@ from accord.protocol.syntax import is_uri
 from accord.protocol.violation import SERVER
 from accord.types._base import JsonObject
 
-_LIST: Final = "tools/list"
-_CALL: Final = "tools/call"
-_TYPES: Final = frozenset({"string", "number", "boolean", "object", "array"})
+_LISTS: Final = results("tools/list", by=SERVER)
+_OPENINGS: Final = results("initialize", by=SERVER)
+_CALLS: Final = results("tools/call", by=SERVER)
+_TYPES: Final = ("string", "number", "boolean", "object", "array")
 _CONSTRAINTS: Final = ("enum", "minLength", "minimum", "maximum", "items")
 
 
 # -- results
 
 
-@check("practice.tools.success-omits-is-error", by=SERVER, kind=RESULT, on=_CALL)
+@check("practice.tools.success-omits-is-error", _CALLS)
 def success_has_no_error_flag(step: Step, conversation: Conversation) -> Outcome:
     result = complete_result(step)
     return (result is not None and "isError" not in result) or None
 
 
-@check("practice.tools.json-as-text", by=SERVER, kind=RESULT, on=_CALL)
+@check("practice.tools.json-as-text", _CALLS)
 def data_is_json_in_a_text(step: Step, conversation: Conversation) -> Outcome:
     return any(_is_json(block.get("text")) for _, block in result_objects(step, "content")) or None
 
 
 def _is_json(text: object) -> bool:
-    if not isinstance(text, str) or not text.lstrip().startswith(("{", "[")):
-        return False
-    try:
-        msgspec.json.decode(text, type=msgspec.Raw)
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return False
-    return True
+    is_structure = isinstance(text, str) and text.lstrip().startswith(("{", "["))
+    return is_structure and bool(parse_json(str(text)))
 
 
-@check("practice.content.text-item", by=SERVER, kind=RESULT, on=_CALL)
+@check("practice.content.text-item", _CALLS)
 def content_is_text(step: Step, conversation: Conversation) -> Outcome:
     blocks = result_objects(step, "content")
     return (bool(blocks) and all(block.get("type") == "text" for _, block in blocks)) or None
@@ -61,16 +55,15 @@ def content_is_text(step: Step, conversation: Conversation) -> Outcome:
 # -- input schemas
 
 
-@check("practice.tools.descriptive-schemas", by=SERVER, kind=RESULT, on=_LIST)
-def parameters_are_described(step: Step, conversation: Conversation) -> Outcome:
+@check("practice.tools.descriptive-schemas", _LISTS)
+def parameters_are_described(step: Step, conversation: Conversation) -> Findings:
     # A tool without description is judged by tools.item.description.
-    described = ("description" in tool or None for _, tool in result_objects(step, "tools"))
-    parameters = (
-        bool(schema.get("description"))
-        or f"sends {place} with the parameter {quote(name)} without a description"
-        for place, name, schema in _parameters(step)
-    )
-    return combine((*described, *parameters))
+    for _, tool in result_objects(step, "tools"):
+        yield "description" in tool or None
+    for place, name, schema in _parameters(step):
+        yield bool(schema.get("description")) or (
+            f"sends {place} with the parameter {quote(name)} without a description"
+        )
 
 
 def _parameters(step: Step) -> Iterator[tuple[str, str, JsonObject]]:
@@ -81,31 +74,23 @@ def _parameters(step: Step) -> Iterator[tuple[str, str, JsonObject]]:
                 yield place, name, schema
 
 
-@check("practice.schema.structure", by=SERVER, kind=RESULT, on=_LIST)
-def schema_has_the_usual_structure(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        _is_usual(as_object(tool.get("inputSchema"))) for _, tool in result_objects(step, "tools")
-    )
+@check("practice.schema.structure", _LISTS)
+def schema_has_the_usual_structure(step: Step, conversation: Conversation) -> Findings:
+    for _, tool in result_objects(step, "tools"):
+        schema = as_object(tool.get("inputSchema"))
+        properties = as_object(schema.get("properties"))
+        is_described = all("description" in as_object(inner) for inner in properties.values())
+        is_usual = schema.get("type") == "object" and isinstance(schema.get("required"), list)
+        yield (is_usual and bool(properties) and is_described) or None
 
 
-def _is_usual(schema: JsonObject) -> Finding:
-    properties = as_object(schema.get("properties"))
-    is_described = all("description" in as_object(parameter) for parameter in properties.values())
-    is_usual = schema.get("type") == "object" and isinstance(schema.get("required"), list)
-    return (is_usual and bool(properties) and is_described) or None
-
-
-@check("practice.schema.types", by=SERVER, kind=RESULT, on=_LIST)
+@check("practice.schema.types", _LISTS)
 def parameters_have_the_usual_types(step: Step, conversation: Conversation) -> Outcome:
     types = [schema.get("type") for _, _, schema in _parameters(step)]
-    return (bool(types) and all(type_ in _TYPES for type_ in map(_name, types))) or None
+    return (bool(types) and all(type_ in _TYPES for type_ in types)) or None
 
 
-def _name(type_: object) -> str:
-    return type_ if isinstance(type_, str) else ""
-
-
-@check("practice.schema.constraints", by=SERVER, kind=RESULT, on=_LIST)
+@check("practice.schema.constraints", _LISTS)
 def parameters_have_constraints(step: Step, conversation: Conversation) -> Outcome:
     return (
         any(name in schema for _, _, schema in _parameters(step) for name in _CONSTRAINTS) or None
@@ -115,28 +100,23 @@ def parameters_have_constraints(step: Step, conversation: Conversation) -> Outco
 # -- capabilities and URIs
 
 
-def _capabilities(step: Step) -> JsonObject | None:
-    declared = as_object(step.body).get("capabilities")
-    return declared if isinstance(declared, dict) else None
-
-
-@check("practice.capabilities.empty-object", by=SERVER, kind=RESULT, on="initialize")
+@check("practice.capabilities.empty-object", _OPENINGS)
 def support_is_an_empty_object(step: Step, conversation: Conversation) -> Outcome:
-    return any(value == {} for value in (_capabilities(step) or {}).values()) or None
+    return {} in (declared_in(step) or {}).values() or None
 
 
-@check("practice.capabilities.tools-common", by=SERVER, kind=RESULT, on="initialize")
+@check("practice.capabilities.tools-common", _OPENINGS)
 def server_has_tools(step: Step, conversation: Conversation) -> Outcome:
-    return "tools" in (_capabilities(step) or {}) or None
+    return "tools" in (declared_in(step) or ()) or None
 
 
-@check("practice.capabilities.resources-rare", by=SERVER, kind=RESULT, on="initialize")
+@check("practice.capabilities.resources-rare", _OPENINGS)
 def server_has_no_resources(step: Step, conversation: Conversation) -> Outcome:
-    declared = _capabilities(step)
+    declared = declared_in(step)
     return (declared is not None and "resources" not in declared) or None
 
 
-@check("practice.resources.custom-scheme", by=SERVER, kind=RESULT, on="resources/list")
+@check("practice.resources.custom-scheme", results("resources/list", by=SERVER))
 def resources_have_schemes_of_their_own(step: Step, conversation: Conversation) -> Outcome:
     uris = [item.get("uri") for _, item in result_objects(step, "resources")]
     return (

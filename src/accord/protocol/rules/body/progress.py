@@ -1,21 +1,23 @@
-"""Progress: how a request asks for it, the content of a report, and the end of reports."""
+"""Progress and cancellation: the content of both notifications, and the requests they may name."""
 
 from typing import Final, TypeAlias
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
-from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
+from accord.protocol.jsonrpc import NOTIFICATION, RESULT
 from accord.protocol.methods import KNOWN
 from accord.protocol.party import Bounded
-from accord.protocol.rules._rule import Breach, Outcome, check
+from accord.protocol.rules._rule import Breach, Outcome, check, holds
 from accord.protocol.rules.body.tasks import RELATED, TASK_REQUESTS, TERMINAL
+from accord.protocol.rules.selection import REPLIES, messages, notifications, requests, results
 from accord.protocol.rules.shapes import shapes
-from accord.protocol.rules.state.progress import TASK_TOKENS
-from accord.protocol.rules.values import as_id, as_object, is_number, request_params
+from accord.protocol.rules.state import TASK_TOKENS
+from accord.protocol.rules.values import as_id, as_object, is_number, memory_of, request_params
 from accord.protocol.violation import CLIENT, OTHER, SERVER, WARN, Party
-from accord.types._base import ProgressToken
+from accord.types._base import ProgressToken, RequestId
 
 _PROGRESS: Final = "notifications/progress"
+_REPORTS: Final = notifications(_PROGRESS)
 _COMPLETION: Final = "progress.stops-after-completion"
 _TASK_END: Final = "progress.task.stops-at-terminal"
 _TASK_REPORTS: Final = ("tasks/get", "tasks/cancel", "tasks/result", "notifications/tasks/status")
@@ -23,8 +25,9 @@ _TASK_REPORTS: Final = ("tasks/get", "tasks/cancel", "tasks/result", "notificati
 # Tokens by task id, and task ids by asker and token.
 _TaskTokens: TypeAlias = dict[str | tuple[Party, ProgressToken], ProgressToken | str | None]
 
-shapes({"progress.token.type": "_meta.progressToken?: id"}, kind=REQUEST)
+shapes(requests(), {"progress.token.type": "_meta.progressToken?: id"})
 shapes(
+    _REPORTS,
     {
         "progress.token.type": "progressToken?: id",
         "progress.notification.token": "body: {progressToken: any}",
@@ -32,19 +35,17 @@ shapes(
         "progress.notification.total": "total?: number",
         "progress.notification.message": "message?: string",
     },
-    kind=NOTIFICATION,
-    on=_PROGRESS,
 )
 
 
-@check("progress.token.in-meta", kind=REQUEST)
+@check("progress.token.in-meta", requests())
 def token_is_in_meta(step: Step, conversation: Conversation) -> Outcome:
     if step.name in KNOWN and "progressToken" in as_object(step.body):
         return f"sends {step.name} with progressToken in params, expected it in params._meta"
     return True if "progressToken" in meta_of(step.body) else None
 
 
-@check("progress.notification.method-name", kind=NOTIFICATION)
+@check("progress.notification.method-name", notifications())
 def progress_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     if step.name == _PROGRESS:
         return True
@@ -53,12 +54,10 @@ def progress_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     return None
 
 
-@check("progress.server-only", by=SERVER, kind=NOTIFICATION, on=_PROGRESS)
-def server_reports_progress(step: Step, conversation: Conversation) -> Outcome:
-    return True
+holds(notifications(_PROGRESS, by=SERVER), "progress.server-only")
 
 
-@check("progress.server-only", by=CLIENT, kind=NOTIFICATION, on=_PROGRESS)
+@check("progress.server-only", notifications(_PROGRESS, by=CLIENT))
 def client_does_not_report_progress(step: Step, conversation: Conversation) -> Outcome:
     return f"sends {_PROGRESS}; only servers do"
 
@@ -66,14 +65,14 @@ def client_does_not_report_progress(step: Step, conversation: Conversation) -> O
 # -- the end of reports
 
 
-@check(_COMPLETION, kind=NOTIFICATION, on=_PROGRESS)
+@check(_COMPLETION, _REPORTS)
 def progress_ends_with_the_total(step: Step, conversation: Conversation) -> Outcome:
     # Progress after the answer breaks progress.notification.active-only; before it, a report may
     # already have reached its total. A total may be an estimate, so this is only a warning.
-    memory, exchange = conversation.memory, step.exchange
-    if memory is None or exchange is None:
+    exchange, facts = step.exchange, memory_of(conversation).facts
+    if exchange is None:
         return None
-    done: Bounded[object, Exchange] = memory.facts.setdefault(_COMPLETION, Bounded())
+    done: Bounded[object, Exchange] = facts.setdefault(_COMPLETION, Bounded())
     key = exchange.sender, exchange.token
     if done.get(key) is exchange:
         return Breach(f"reports progress on {exchange.token!r} after its total", severity=WARN)
@@ -87,20 +86,19 @@ def progress_ends_with_the_total(step: Step, conversation: Conversation) -> Outc
 # -- progress of tasks
 
 
-@check(TASK_TOKENS, kind=RESULT, on=TASK_REQUESTS)
+@check(TASK_TOKENS, results(TASK_REQUESTS))
 def note_token_of_task(step: Step, conversation: Conversation) -> Outcome:
     id = as_object(as_object(step.body).get("task")).get("taskId")
-    if conversation.memory is None or step.exchange is None or not isinstance(id, str):
+    if step.exchange is None or not isinstance(id, str):
         return None
-    token = step.exchange.token
-    tokens: _TaskTokens = conversation.memory.facts.setdefault(TASK_TOKENS, Bounded())
+    token, tokens = step.exchange.token, _task_tokens(conversation)
     tokens[id] = token
     if token is not None:
         tokens[OTHER[step.sender], token] = id
     return None
 
 
-@check(TASK_TOKENS, kind=NOTIFICATION, on=_PROGRESS)
+@check(TASK_TOKENS, _REPORTS)
 def task_reports_under_its_token(step: Step, conversation: Conversation) -> Outcome:
     tokens = _task_tokens(conversation)
     id, token = _task_id(step, conversation), as_id(as_object(step.body).get("progressToken"))
@@ -111,30 +109,29 @@ def task_reports_under_its_token(step: Step, conversation: Conversation) -> Outc
     return f"reports progress of task {id[:40]} under {token!r}, not under the token of its request"
 
 
-@check(_TASK_END, kind=(RESULT, NOTIFICATION), on=_TASK_REPORTS)
+@check(_TASK_END, messages((RESULT, NOTIFICATION), _TASK_REPORTS))
 def note_end_of_task(step: Step, conversation: Conversation) -> Outcome:
     body = as_object(step.body)
     id = (request_params(step) if step.kind == RESULT else body).get("taskId")
     status = body.get("status")
     is_over = step.name == "tasks/result" or (isinstance(status, str) and status in TERMINAL)
-    if conversation.memory is not None and isinstance(id, str) and is_over:
-        conversation.memory.facts.setdefault(_TASK_END, Bounded())[id] = None
+    if isinstance(id, str) and is_over:
+        memory_of(conversation).facts.setdefault(_TASK_END, Bounded())[id] = None
     return None
 
 
-@check(_TASK_END, kind=NOTIFICATION, on=_PROGRESS)
+@check(_TASK_END, _REPORTS)
 def task_reports_until_it_ends(step: Step, conversation: Conversation) -> Outcome:
     id = _task_id(step, conversation)
-    if id is None or conversation.memory is None or id not in _task_tokens(conversation):
+    if id is None or id not in _task_tokens(conversation):
         return None
-    if id in conversation.memory.facts.get(_TASK_END, ()):
+    if id in memory_of(conversation).facts.get(_TASK_END, ()):
         return f"reports progress of task {id[:40]}, which has ended"
     return True
 
 
 def _task_tokens(conversation: Conversation) -> _TaskTokens:
-    memory = conversation.memory
-    tokens: _TaskTokens = {} if memory is None else memory.facts.get(TASK_TOKENS, {})
+    tokens: _TaskTokens = memory_of(conversation).facts.setdefault(TASK_TOKENS, Bounded())
     return tokens
 
 
@@ -145,3 +142,119 @@ def _task_id(step: Step, conversation: Conversation) -> str | None:
     if id is None and step.exchange is None and token is not None:
         id = _task_tokens(conversation).get((OTHER[step.sender], token))
     return id if isinstance(id, str) else None
+
+
+# -- cancellation
+
+_CANCELLED: Final = "notifications/cancelled"
+_PENDING: Final = "cancellation.names-own-pending"
+_NOT_FOR_TASKS: Final = "cancellation.not-for-tasks-2025"
+_WRONG_NAMES: Final = (
+    *("$/cancelRequest", "cancel", "canceled", "cancelled", "request/cancel"),
+    *("notifications/cancel", "notifications/canceled", "notifications/cancelRequest"),
+)
+
+# For this many seconds an answer and a cancellation may cross on the wire.
+_CROSSING_SECONDS: Final = 5.0
+
+shapes(
+    notifications(_CANCELLED),
+    {
+        "cancellation.request-id.present": "body: {requestId: id}",
+        "cancellation.request-id-required": "body: {requestId: id}",
+        "cancellation.reason.optional": "reason?: string",
+    },
+)
+
+
+@check("cancellation.notification.either-party", notifications())
+def cancellation_has_its_name(step: Step, conversation: Conversation) -> Outcome:
+    if step.name == _CANCELLED:
+        return True
+    if step.name in _WRONG_NAMES:
+        return f"cancels with {step.name}; the method is {_CANCELLED}"
+    return None
+
+
+def _cancelled_id(step: Step) -> RequestId | None:
+    return as_id(as_object(step.body).get("requestId"))
+
+
+# -- servers without requests cancel listen requests of the client
+
+
+def _client_exchange(step: Step, conversation: Conversation) -> Exchange | None:
+    id, client = _cancelled_id(step), conversation.parties[CLIENT]
+    return None if id is None else client.open.get(id) or client.cancelled.get(id)
+
+
+@check("cancellation.server-only-for-listen", notifications(_CANCELLED, by=SERVER))
+def server_cancels_only_listen_requests(step: Step, conversation: Conversation) -> Outcome:
+    exchange = _client_exchange(step, conversation)
+    if exchange is None:
+        return None
+    return exchange.is_lasting or (
+        f"cancels {exchange.name} (id {exchange.id!r}), which is not a listen request"
+    )
+
+
+@check("cancellation.server-names-listen", notifications(_CANCELLED, by=SERVER))
+def server_names_a_listen_request(step: Step, conversation: Conversation) -> Outcome:
+    id, client = _cancelled_id(step), conversation.parties[CLIENT]
+    exchange = _client_exchange(step, conversation)
+    if exchange is not None:
+        return True if exchange.is_lasting else None
+    if id is None or client.used is None or id in client.used:
+        # It was answered a moment ago; its method is no longer remembered.
+        return None
+    return f"cancels id {id!r}, which is not a request of the client"
+
+
+# -- only pending requests
+
+
+@check(_PENDING, messages(REPLIES, by=SERVER))
+def note_answer(step: Step, conversation: Conversation) -> Outcome:
+    now = step.record.t if step.record else None
+    if now is not None and step.id is not None:
+        memory_of(conversation).facts.setdefault(_PENDING, Bounded())[step.id] = now
+    return None
+
+
+@check(_PENDING, notifications(_CANCELLED, by=CLIENT))
+def client_cancels_a_pending_request(step: Step, conversation: Conversation) -> Outcome:
+    id, facts = _cancelled_id(step), memory_of(conversation).facts
+    ends: Bounded[RequestId, float | None] = facts.setdefault(_PENDING, Bounded())
+    if id is None:
+        return None
+    if step.exchange is not None:
+        # None is an end by cancellation, a number is the time of the answer.
+        ends[id] = None
+        return True
+    if id not in ends:
+        return None
+    answered = ends[id]
+    if answered is None:
+        return f"cancels id {id!r} a second time"
+    now = step.record.t if step.record else None
+    if now is not None and now - answered > _CROSSING_SECONDS:
+        return f"cancels id {id!r}, which was answered {now - answered:.0f} s before"
+    return None
+
+
+# -- tasks are cancelled with tasks/cancel
+
+
+holds(requests("tasks/cancel"), _NOT_FOR_TASKS)
+
+
+@check(_NOT_FOR_TASKS, notifications(_CANCELLED))
+def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -> Outcome:
+    # Before its task is known a request can be cancelled in no other way.
+    id = _cancelled_id(step)
+    for task in memory_of(conversation).tasks.values():
+        request = task.request
+        if request is not None and (request.sender, request.id) == (step.sender, id):
+            name = f"{request.name} (id {id!r})"
+            return f"cancels {name} with {_CANCELLED}; it is a task: use tasks/cancel"
+    return None

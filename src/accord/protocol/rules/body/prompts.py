@@ -1,31 +1,36 @@
-"""Prompts: how they are listed, and the messages of one."""
+"""Prompts: how they are listed, and the messages of one; and the completion of arguments."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.jsonrpc import RESULT
-from accord.protocol.rules._rule import Outcome, check
-from accord.protocol.rules.body.content import (
+from accord.protocol.rules._rule import Finding, Findings, Outcome, check
+from accord.protocol.rules.body.results import (
     judge_blob,
     judge_block,
-    judge_media,
     judge_mime_type,
-    judge_resource,
     judge_type,
 )
+from accord.protocol.rules.selection import requests, results
 from accord.protocol.rules.shapes import judge_member, shapes
-from accord.protocol.rules.values import Finding, Located, combine, is_in_force, result_objects
-from accord.protocol.violation import SERVER
-from accord.types._base import JsonObject
+from accord.protocol.rules.values import (
+    Located,
+    as_object,
+    complete_result,
+    is_in_force,
+    quote,
+    result_objects,
+)
+from accord.protocol.violation import CLIENT, SERVER
 
-_GET: Final = "prompts/get"
+_PROMPTS: Final = results("prompts/get", by=SERVER)
 
 # The members of these have requirements of their own.
 _JUDGED_SEPARATELY: Final = ("image", "audio", "resource")
 
 shapes(
+    results("prompts/list", by=SERVER),
     {
         "prompts.list.array": "body: {prompts: array, prompts[]: object}",
         "prompts.item.name": "prompts[].name: string",
@@ -37,48 +42,27 @@ shapes(
             "prompts[].arguments[]: {name: string, description?: string, required?: boolean}"
         ),
     },
-    by=SERVER,
-    kind=RESULT,
-    on="prompts/list",
 )
 shapes(
+    _PROMPTS,
     {
         "prompts.get.messages-array": "body: {messages: array, messages[]: object}",
         "prompts.get.description": "description?: string",
         "prompts.message.role": "messages[].role: user|assistant",
     },
-    by=SERVER,
-    kind=RESULT,
-    on=_GET,
 )
 
 
-@check("prompts.message.content", by=SERVER, kind=RESULT, on=_GET)
-def message_has_content(step: Step, conversation: Conversation) -> Outcome:
-    findings = [
-        judge_member(message, place, "content", "object")
-        for place, message in result_objects(step, "messages")
-    ]
+@check("prompts.message.content", _PROMPTS)
+def message_has_content(step: Step, conversation: Conversation) -> Findings:
+    for place, message in result_objects(step, "messages"):
+        yield judge_member(message, place, "content", "object")
     if not is_in_force("prompts.message.content-type", step.revision.id):
-        findings += _judge_types(step)
-    return combine(findings)
+        yield from content_is_of_a_known_type(step, conversation)
 
 
-@check("prompts.message.content-type", by=SERVER, kind=RESULT, on=_GET)
-def content_is_of_a_known_type(step: Step, conversation: Conversation) -> Outcome:
-    return combine(_judge_types(step))
-
-
-def _blocks(step: Step, type_: str | None = None) -> list[Located]:
-    return [
-        (f"{place}.content", message["content"])
-        for place, message in result_objects(step, "messages")
-        if isinstance(message.get("content"), dict)
-        and type_ in (None, message["content"].get("type"))
-    ]
-
-
-def _judge_types(step: Step) -> Iterator[Finding]:
+@check("prompts.message.content-type", _PROMPTS)
+def content_is_of_a_known_type(step: Step, conversation: Conversation) -> Findings:
     for place, block in _blocks(step):
         found = judge_type(block, place, step.revision.id)
         if found is True and block["type"] not in _JUDGED_SEPARATELY:
@@ -86,31 +70,91 @@ def _judge_types(step: Step) -> Iterator[Finding]:
         yield found
 
 
-@check("prompts.image.base64", by=SERVER, kind=RESULT, on=_GET)
-def image_is_base64_with_a_mime_type(step: Step, conversation: Conversation) -> Outcome:
-    return combine(judge_media(block, place) for place, block in _blocks(step, "image"))
+def _blocks(step: Step, type_: str | None = None) -> Iterator[Located]:
+    for place, message in result_objects(step, "messages"):
+        block = message.get("content")
+        if isinstance(block, dict) and type_ in (None, block.get("type")):
+            yield f"{place}.content", block
 
 
-@check("prompts.audio.base64", by=SERVER, kind=RESULT, on=_GET)
-def audio_is_base64_with_a_mime_type(step: Step, conversation: Conversation) -> Outcome:
-    return combine(judge_media(block, place) for place, block in _blocks(step, "audio"))
+def _bind_media(requirement: str, type_: str) -> None:
+    @check(requirement, _PROMPTS)
+    def block_is_base64_with_a_mime_type(step: Step, conversation: Conversation) -> Findings:
+        for place, block in _blocks(step, type_):
+            found = judge_block(block, place)
+            yield judge_mime_type(block["mimeType"], place) if found is True else found
 
 
-@check("prompts.resource.members", by=SERVER, kind=RESULT, on=_GET)
-def embedded_resource_has_its_members(step: Step, conversation: Conversation) -> Outcome:
-    return combine(_judge_embedded(block, place) for place, block in _blocks(step, "resource"))
+_bind_media("prompts.image.base64", "image")
+_bind_media("prompts.audio.base64", "audio")
 
 
-def _judge_embedded(block: JsonObject, place: str) -> Finding:
-    found = judge_member(block, place, "resource", "object")
+@check("prompts.resource.members", _PROMPTS)
+def embedded_resource_has_its_members(step: Step, conversation: Conversation) -> Findings:
+    for place, block in _blocks(step, "resource"):
+        resource, inside = block.get("resource"), f"{place}.resource"
+        found = judge_block(block, place)
+        if found is True and isinstance(resource, dict):
+            found = judge_member(resource, inside, "mimeType", "string")
+            if found is True:
+                found = judge_mime_type(resource["mimeType"], inside)
+            if found is True:
+                found = judge_blob(resource, inside) or True
+        yield found
+
+
+# -- completion: the reference, and the values of the result
+
+_COMPLETE: Final = "completion/complete"
+_COMPLETIONS: Final = results(_COMPLETE, by=SERVER)
+_MOST_VALUES: Final = 100
+_REFERENCES: Final = {"ref/prompt": "name", "ref/resource": "uri"}
+
+shapes(
+    requests(_COMPLETE, by=CLIENT),
+    {"completion.request.context": "context?: {arguments?: {*: string}}"},
+)
+shapes(
+    _COMPLETIONS,
+    {
+        "completion.result.values": "completion: {values: array, values[]: string}",
+        "completion.result.total-and-has-more": (
+            "completion.total?: integer, completion.hasMore?: boolean"
+        ),
+    },
+)
+
+
+@check("completion.ref.types", requests(_COMPLETE, by=CLIENT))
+def ref_names_a_prompt_or_a_resource(step: Step, conversation: Conversation) -> Outcome:
+    if step.body is not None and not isinstance(step.body, dict):
+        return None
+    params = as_object(step.body)
+    found = judge_member(params, _COMPLETE, "ref", "object")
     if found is not True:
         return found
-    resource, place = block["resource"], f"{place}.resource"
-    for found in (
-        judge_resource(resource, place),
-        judge_member(resource, place, "mimeType", "string"),
-    ):
-        if found is not True:
-            return found
-    found = judge_mime_type(resource["mimeType"], place)
-    return judge_blob(resource, place) or True if found is True else found
+    ref = params["ref"]
+    type_ = ref.get("type")
+    if not isinstance(type_, str) or type_ not in _REFERENCES:
+        return f"sends {_COMPLETE} with a ref of type {quote(type_)}"
+    return judge_member(ref, f"a ref of type {type_}", _REFERENCES[type_], "string")
+
+
+@check("completion.result.max-100", _COMPLETIONS)
+def values_are_at_most_100(step: Step, conversation: Conversation) -> Outcome:
+    found = _judge_count(step)
+    if isinstance(found, str) and is_in_force("completion.values-max-100", step.revision.id):
+        return None
+    return found
+
+
+@check("completion.values-max-100", _COMPLETIONS)
+def values_keep_the_limit_of_the_schema(step: Step, conversation: Conversation) -> Outcome:
+    return _judge_count(step)
+
+
+def _judge_count(step: Step) -> Finding:
+    values = as_object((complete_result(step) or {}).get("completion")).get("values")
+    if not isinstance(values, list):
+        return None
+    return len(values) <= _MOST_VALUES or f"sends {len(values)} values, more than {_MOST_VALUES}"

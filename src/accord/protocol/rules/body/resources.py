@@ -7,32 +7,35 @@ from typing import Final
 from accord.protocol import uri_template
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.jsonrpc import NOTIFICATION, RESULT
-from accord.protocol.rules._rule import Outcome, check
-from accord.protocol.rules.body.content import judge_blob, judge_text_or_blob
+from accord.protocol.jsonrpc import NOTIFICATION
+from accord.protocol.rules._rule import Findings, Outcome, check
+from accord.protocol.rules.body.results import judge_blob, judge_text_or_blob
+from accord.protocol.rules.selection import notifications, results
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import (
-    Finding,
     Located,
     as_object,
-    combine,
     is_in_force,
+    memory_of,
     quote,
     result_objects,
 )
 from accord.protocol.syntax import is_uri
 from accord.protocol.violation import CLIENT, SERVER
-from accord.types._base import JsonObject
 
 _LIST: Final = "resources/list"
 _READ: Final = "resources/read"
-_TEMPLATES: Final = "resources/templates/list"
+_READS: Final = results(_READ, by=SERVER)
+_TEMPLATES: Final = results("resources/templates/list", by=SERVER)
 _UPDATED: Final = "notifications/resources/updated"
+_UPDATES: Final = notifications(_UPDATED, by=SERVER)
 
+_CUSTOM_SCHEME: Final = "resources.uri.custom-scheme"
 _STANDARD_SCHEMES: Final = frozenset({"http", "https", "file", "git"})
 _LOOSE_SCHEME: Final = re.compile(r"([^:/?#]+):")
 
 shapes(
+    results(_LIST, by=SERVER),
     {
         "resources.list.array": "body: {resources: array, resources[]: object}",
         "resources.item.name": "resources[].name: string",
@@ -42,11 +45,9 @@ shapes(
         ),
         "resources.item.size": "resources[].size?: integer",
     },
-    by=SERVER,
-    kind=RESULT,
-    on=_LIST,
 )
 shapes(
+    _TEMPLATES,
     {
         "resources.templates.array": (
             "body: {resourceTemplates: array, resourceTemplates[]: object}"
@@ -56,61 +57,51 @@ shapes(
             "resourceTemplates[].description?: string, resourceTemplates[].mimeType?: string"
         ),
     },
-    by=SERVER,
-    kind=RESULT,
-    on=_TEMPLATES,
 )
 shapes(
+    _READS,
     {
         "resources.read.contents-array": "body: {contents: array, contents[]: object}",
         "resources.contents.mime-type": "contents[].mimeType?: string",
     },
-    by=SERVER,
-    kind=RESULT,
-    on=_READ,
 )
 
 
-@check("resources.template.uri-template", by=SERVER, kind=RESULT, on=_TEMPLATES)
-def template_has_a_uri_template(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        _judge_template(item, place) for place, item in result_objects(step, "resourceTemplates")
-    )
-
-
-def _judge_template(item: JsonObject, place: str) -> Finding:
-    found = judge_member(item, place, "uriTemplate", "string")
-    if found is not True:
-        return found
-    try:
-        uri_template.parse(item["uriTemplate"])
-    except ValueError as error:
-        return f"sends {place} with the invalid uriTemplate {quote(item['uriTemplate'])}: {error}"
-    return True
+@check("resources.template.uri-template", _TEMPLATES)
+def template_has_a_uri_template(step: Step, conversation: Conversation) -> Findings:
+    for place, item in result_objects(step, "resourceTemplates"):
+        found, template = (
+            judge_member(item, place, "uriTemplate", "string"),
+            item.get("uriTemplate"),
+        )
+        try:
+            if isinstance(template, str):
+                uri_template.parse(template)
+        except ValueError as error:
+            found = f"sends {place} with the invalid uriTemplate {quote(template)}: {error}"
+        yield found
 
 
 # -- contents
 
 
-@check("resources.contents.text-or-blob", by=SERVER, kind=RESULT, on=_READ)
-def contents_have_text_or_a_blob(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        judge_text_or_blob(item, place) for place, item in result_objects(step, "contents")
-    )
+@check("resources.contents.text-or-blob", _READS)
+def contents_have_text_or_a_blob(step: Step, conversation: Conversation) -> Findings:
+    for place, item in result_objects(step, "contents"):
+        yield judge_text_or_blob(item, place)
 
 
-@check("resources.binary.encoded", by=SERVER, kind=RESULT, on=_READ)
-def blob_is_base64(step: Step, conversation: Conversation) -> Outcome:
-    return combine(judge_blob(item, place) for place, item in result_objects(step, "contents"))
+@check("resources.binary.encoded", _READS)
+def blob_is_base64(step: Step, conversation: Conversation) -> Findings:
+    for place, item in result_objects(step, "contents"):
+        yield judge_blob(item, place)
 
 
-@check("resources.binary.encoded", by=SERVER, kind=RESULT, on="tools/call")
-def embedded_blob_is_base64(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        judge_blob(as_object(block.get("resource")), f"{place}.resource")
-        for place, block in result_objects(step, "content")
-        if block.get("type") == "resource"
-    )
+@check("resources.binary.encoded", results("tools/call", by=SERVER))
+def embedded_blob_is_base64(step: Step, conversation: Conversation) -> Findings:
+    for place, block in result_objects(step, "content"):
+        if block.get("type") == "resource":
+            yield judge_blob(as_object(block.get("resource")), f"{place}.resource")
 
 
 # -- URIs
@@ -123,24 +114,19 @@ def _objects_with_uri(step: Step) -> Iterator[Located]:
         yield from result_objects(step, "resources" if step.name == _LIST else "contents")
 
 
-@check("resources.item.uri", by=SERVER, kind=RESULT, on=_LIST)
-@check("resources.contents.uri", by=SERVER, kind=RESULT, on=_READ)
-@check("resources.updated.uri-param", by=SERVER, kind=NOTIFICATION, on=_UPDATED)
-def object_has_a_uri(step: Step, conversation: Conversation) -> Outcome:
+@check("resources.item.uri", results(_LIST, by=SERVER))
+@check("resources.contents.uri", _READS)
+@check("resources.updated.uri-param", _UPDATES)
+def object_has_a_uri(step: Step, conversation: Conversation) -> Findings:
     if step.kind == NOTIFICATION and step.body is not None and not isinstance(step.body, dict):
-        return None
-    return combine(_judge_uri(item, place, step) for place, item in _objects_with_uri(step))
-
-
-def _judge_uri(item: JsonObject, place: str, step: Step) -> Finding:
-    found = judge_member(item, place, "uri", "string")
-    if found is not True or is_uri(item["uri"]):
-        return found
-    if has_custom_scheme(item["uri"]) and is_in_force(
-        "resources.uri.custom-scheme", step.revision.id
-    ):
-        return None
-    return f"sends {place} with the invalid uri {quote(item['uri'])}"
+        return
+    for place, item in _objects_with_uri(step):
+        found, uri = judge_member(item, place, "uri", "string"), item.get("uri")
+        if isinstance(uri, str) and not is_uri(uri):
+            found = f"sends {place} with the invalid uri {quote(uri)}"
+            if has_custom_scheme(uri) and is_in_force(_CUSTOM_SCHEME, step.revision.id):
+                continue
+        yield found
 
 
 def has_custom_scheme(uri: str) -> bool:
@@ -149,25 +135,24 @@ def has_custom_scheme(uri: str) -> bool:
     return found is not None and found[1].lower() not in _STANDARD_SCHEMES
 
 
-@check("resources.uri.custom-scheme", by=SERVER, kind=RESULT, on=(_LIST, _READ))
-@check("resources.uri.custom-scheme", by=SERVER, kind=NOTIFICATION, on=_UPDATED)
-def custom_scheme_follows_the_rfc(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        is_uri(item["uri"])
-        or f"sends {place} with uri {quote(item['uri'])}, which does not follow RFC 3986"
-        for place, item in _objects_with_uri(step)
-        if isinstance(item.get("uri"), str) and has_custom_scheme(item["uri"])
-    )
+@check(_CUSTOM_SCHEME, results((_LIST, _READ), by=SERVER))
+@check(_CUSTOM_SCHEME, _UPDATES)
+def custom_scheme_follows_the_rfc(step: Step, conversation: Conversation) -> Findings:
+    for place, item in _objects_with_uri(step):
+        uri = item.get("uri")
+        if isinstance(uri, str) and has_custom_scheme(uri):
+            is_valid = is_uri(uri)
+            yield is_valid or f"sends {place} with uri {quote(uri)}, which does not follow RFC 3986"
 
 
 # -- updates
 
 
-@check("resources.updated.subscribers-only", by=SERVER, kind=NOTIFICATION, on=_UPDATED)
+@check("resources.updated.subscribers-only", _UPDATES)
 def update_goes_to_a_subscriber(step: Step, conversation: Conversation) -> Outcome:
     uri = as_object(step.body).get("uri")
     declared = conversation.parties[SERVER].capabilities
-    if conversation.memory is None or not isinstance(uri, str):
+    if not isinstance(uri, str):
         return None
     if declared is not None and "resources.subscribe" not in declared:
         # Judged by resources.subscribe.capability-required.
@@ -177,7 +162,7 @@ def update_goes_to_a_subscriber(step: Step, conversation: Conversation) -> Outco
         for exchange in conversation.parties[CLIENT].open.values()
         if exchange.name == "resources/subscribe"
     ]
-    if any(_covers(subscribed, uri) for subscribed in (*conversation.memory.subscribed, *pending)):
+    if any(_covers(each, uri) for each in (*memory_of(conversation).subscribed, *pending)):
         return True
     return f"sends an update of {quote(uri)}, to which the client did not subscribe"
 

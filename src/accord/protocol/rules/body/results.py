@@ -1,14 +1,20 @@
-"""What any result may carry: its type, the cursor of the next page, and cache hints."""
+"""What results carry: their type, the cursor of the next page, cache hints, and content blocks."""
 
-from typing import Final
+from functools import cache
+from typing import Final, get_args
+
+import msgspec
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.jsonrpc import REQUEST, RESULT
-from accord.protocol.rules._rule import Outcome, check
-from accord.protocol.rules.shapes import shapes
-from accord.protocol.rules.values import META, Located, describe, quote
-from accord.protocol.violation import CLIENT, SERVER
+from accord.protocol.rules._rule import Breach, Finding, Outcome, check
+from accord.protocol.rules.selection import requests, results
+from accord.protocol.rules.shapes import judge_member, shapes
+from accord.protocol.rules.values import META, Located, describe, memory_of, quote
+from accord.protocol.syntax import is_base64, is_mime_type
+from accord.protocol.violation import CLIENT, SERVER, WARN
+from accord.types import ContentBlock
+from accord.types._base import JsonObject, RevisionId, lifetime_of
 
 _TASKS: Final = f"extensions.{META}tasks"
 _CORE_TYPES: Final = frozenset({"complete", "input_required"})
@@ -36,15 +42,10 @@ def _any_result(step: Step, conversation: Conversation) -> list[Located]:
     return [("a result", step.body)] if isinstance(step.body, dict) else []
 
 
-shapes(
-    {"result.type.present": "resultType: string"},
-    by=SERVER,
-    kind=RESULT,
-    within=_any_result,
-)
+shapes(results(by=SERVER), {"result.type.present": "resultType: string"}, within=_any_result)
 
 
-@check("result.type.from-known-set", by=SERVER, kind=RESULT)
+@check("result.type.from-known-set", results(by=SERVER))
 def result_is_of_a_known_type(step: Step, conversation: Conversation) -> Outcome:
     type_ = step.body.get("resultType") if isinstance(step.body, dict) else None
     if not isinstance(type_, str):
@@ -74,17 +75,17 @@ def _extensions(declared: frozenset[str] | None) -> frozenset[str] | None:
 
 # -- pages
 
-shapes({"pagination.next-cursor.optional": "nextCursor?: string"}, kind=RESULT, on=_PAGED)
+shapes(results(_PAGED), {"pagination.next-cursor.optional": "nextCursor?: string"})
 
 
-@check("pagination.cursor.opaque", kind=REQUEST, on=_PAGED)
+@check("pagination.cursor.opaque", requests(_PAGED))
 def cursor_was_issued_by_the_server(step: Step, conversation: Conversation) -> Outcome:
-    if not isinstance(step.body, dict) or "cursor" not in step.body or conversation.memory is None:
+    if not isinstance(step.body, dict) or "cursor" not in step.body:
         return None
     cursor = step.body["cursor"]
     if not isinstance(cursor, str):
         return f"sends {step.name} with a cursor that is {describe(cursor)}, expected a string"
-    if cursor in conversation.memory.cursors_of(step.name):
+    if cursor in memory_of(conversation).cursors_of(step.name):
         return True
     return f"sends {step.name} with the cursor {cursor[:40]!r}, which it never received"
 
@@ -92,14 +93,88 @@ def cursor_was_issued_by_the_server(step: Step, conversation: Conversation) -> O
 # -- cache hints
 
 for _requirement, _method in _CACHEABLE.items():
-    shapes({_requirement: "ttlMs: any, cacheScope: any"}, by=SERVER, kind=RESULT, on=_method)
+    shapes(results(_method, by=SERVER), {_requirement: "ttlMs: any, cacheScope: any"})
 
 shapes(
+    results(_CACHEABLE.values(), by=SERVER),
     {
         "caching.ttl.non-negative": "ttlMs?: count",
         "caching.scope.value": "cacheScope?: public|private",
     },
-    by=SERVER,
-    kind=RESULT,
-    on=_CACHEABLE.values(),
 )
+
+
+# -- content blocks: the types that a revision knows, and their members
+
+_BLOCK_MEMBERS: Final[dict[str, tuple[str, ...]]] = {
+    "text": ("text",),
+    "image": ("data", "mimeType"),
+    "audio": ("data", "mimeType"),
+    "resource_link": ("uri", "name"),
+}
+
+
+@cache
+def known_types(
+    blocks: tuple[type[msgspec.Struct], ...], revision: RevisionId
+) -> tuple[object, ...]:
+    """Return the types of content blocks that a revision knows."""
+    # A tuple, because values that cannot be hashed are looked up in it.
+    return tuple(block.__struct_config__.tag for block in blocks if revision in lifetime_of(block))
+
+
+def judge_type(block: object, place: str, revision: RevisionId) -> Finding:
+    """Judge that a block of a tool or prompt is an object of a type that the revision knows."""
+    if not isinstance(block, dict):
+        return f"sends {place}, which is not an object"
+    type_ = block.get("type")
+    if type_ is None:
+        return f"sends {place} without type"
+    if type_ not in known_types(get_args(ContentBlock), revision):
+        return f"sends {place} of type {quote(type_)}, which {revision} does not define"
+    return True
+
+
+def judge_block(block: JsonObject, place: str) -> Finding:
+    """Judge that a block of a known type has the members of its type, data in base64."""
+    type_ = str(block.get("type"))
+    for name in _BLOCK_MEMBERS.get(type_, ()):
+        found = judge_member(block, place, name, "string")
+        if found is not True:
+            return found
+    if type_ in ("image", "audio") and not is_base64(block["data"]):
+        return f"sends {place} with data that is not base64"
+    if type_ != "resource":
+        return True
+    found, inside = judge_member(block, place, "resource", "object"), f"{place}.resource"
+    if found is True:
+        found = judge_member(block["resource"], inside, "uri", "string")
+    return judge_text_or_blob(block["resource"], inside) if found is True else found
+
+
+def judge_mime_type(value: str, place: str) -> Finding:
+    """Judge the syntax of a MIME type."""
+    return is_mime_type(value) or f"sends {place} with the invalid mimeType {quote(value)}"
+
+
+def judge_text_or_blob(contents: JsonObject, place: str) -> Finding:
+    """Judge that resource contents have text or a blob, and not both."""
+    present = [name for name in ("text", "blob") if name in contents]
+    if not present:
+        return f"sends {place} without text or blob"
+    for name in present:
+        found = judge_member(contents, place, name, "string")
+        if found is not True:
+            return found
+    if len(present) > 1:
+        # The official schema permits both.
+        return Breach(f"sends {place} with both text and blob", severity=WARN)
+    return True
+
+
+def judge_blob(contents: JsonObject, place: str) -> Finding:
+    """Judge the encoding of a blob, if there is one."""
+    blob = contents.get("blob")
+    if not isinstance(blob, str):
+        return None
+    return is_base64(blob) or f"sends {place} with a blob that is not base64"

@@ -1,4 +1,4 @@
-"""Questions of servers and answers of clients, and the multi round trips that carry them.
+"""Questions of servers and answers of clients, the multi round trips that carry them, and roots.
 
 A question is a request of the server, or an entry of `inputRequests`; its answer is a result of the
 client, or an entry of `inputResponses` in a repeated request or in `tasks/update`.
@@ -13,22 +13,20 @@ import msgspec
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.party import Memory, Round
-from accord.protocol.rules._rule import Outcome, check
-from accord.protocol.rules.shapes import Within, judge_member
-from accord.protocol.rules.values import Finding, as_object, combine, quote, request_params
+from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT, Kind
+from accord.protocol.monitor_memory import Memory, Round
+from accord.protocol.rules._rule import Finding, Findings, Outcome, check, combine
+from accord.protocol.rules.selection import Messages, messages, requests, results
+from accord.protocol.rules.shapes import Within, judge_member, shapes
+from accord.protocol.rules.values import as_object, memory_of, objects_at, quote, request_params
+from accord.protocol.syntax import scheme_of
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types._base import JsonObject
-
-QUESTION_KINDS: Final = (REQUEST, RESULT, NOTIFICATION)
-ROUND_KINDS: Final = (RESULT, NOTIFICATION)
-"""The kinds of messages that carry questions in revisions where servers send no requests."""
-ANSWER_KINDS: Final = (REQUEST, RESULT)
 
 _ROUND_METHODS: Final = ("tools/call", "resources/read", "prompts/get")
 _INPUT_METHODS: Final = ("elicitation/create", "sampling/createMessage", "roots/list")
 _RESULT: Final = "an input-required result"
+_RESULTS: Final = results(by=SERVER)
 
 # The members that distinguish the answers to the three kinds of questions.
 _ANSWER_MEMBERS: Final[dict[str, frozenset[str]]] = {
@@ -56,9 +54,11 @@ class ClientAnswer(msgspec.Struct, frozen=True):
 # -- questions
 
 
-def question_methods(method: str) -> tuple[str, ...]:
-    """Return the methods whose messages can carry a question of this kind."""
-    return (method, *_ROUND_METHODS, "tasks/get", "notifications/tasks")
+def question_messages(
+    method: str, kinds: tuple[Kind, ...] = (REQUEST, RESULT, NOTIFICATION)
+) -> Messages:
+    """Return the messages that can carry a question of this kind."""
+    return messages(kinds, (method, *_ROUND_METHODS, "tasks/get", "notifications/tasks"), by=SERVER)
 
 
 def questions(step: Step, method: str) -> list[ServerQuestion]:
@@ -86,19 +86,12 @@ def find_questions(method: str, **members: str) -> Within:
     ]
 
 
-def judge_question_in_result(step: Step, method: str) -> Outcome:
-    """Judge that a question is in a result, in revisions where servers send no requests."""
-    if step.kind == REQUEST:
-        return f"sends {method} as a request, expected it in inputRequests of a result"
-    return True if questions(step, method) else None
-
-
 # -- answers
 
 
-def answer_methods(method: str) -> tuple[str, ...]:
-    """Return the methods whose messages can carry an answer of this kind."""
-    return (method, *_ROUND_METHODS, "tasks/update", "tasks/result")
+def answer_messages(method: str, kinds: tuple[Kind, ...] = (REQUEST, RESULT)) -> Messages:
+    """Return the messages that can carry an answer of this kind."""
+    return messages(kinds, (method, *_ROUND_METHODS, "tasks/update", "tasks/result"), by=CLIENT)
 
 
 def answers(step: Step, conversation: Conversation, method: str) -> list[ClientAnswer]:
@@ -130,8 +123,7 @@ def _answer_in_result(step: Step, conversation: Conversation, method: str) -> li
         became_task = "task" in params and isinstance(step.body.get("task"), dict)
         place = f"the result of {method}"
         return [] if became_task else [ClientAnswer(step.body, params, place)]
-    memory = conversation.memory
-    task = None if memory is None else memory.tasks.get((step.sender, str(params.get("taskId"))))
+    task = memory_of(conversation).tasks.get((step.sender, str(params.get("taskId"))))
     if task is None or task.request is None or task.request.name != method:
         return []
     return [ClientAnswer(step.body, as_object(task.request.params), "the result of the task")]
@@ -148,40 +140,27 @@ def _fits(method: str, result: object) -> bool:
 
 def _find_question(step: Step, conversation: Conversation, key: str) -> JsonObject | None:
     """Return the question that an entry of `inputResponses` answers; None if it is unknown."""
-    memory = conversation.memory
-    if memory is None:
-        return None
-    if step.name == "tasks/update":
-        task = memory.tasks.get((SERVER, str(as_object(step.body).get("taskId"))))
-        found = None if task is None else task.asked.get(key)
-    else:
-        earlier = _find_round(step, memory)
-        found = None if earlier is None else earlier.asked.get(key)
+    memory = memory_of(conversation)
+    asked = (
+        memory.tasks.get((SERVER, str(as_object(step.body).get("taskId"))))
+        if step.name == "tasks/update"
+        else _find_round(step.name, step.body, memory)
+    )
+    found = None if asked is None else asked.asked.get(key)
     return found if isinstance(found, dict) else None
-
-
-def judge_declared_answer(
-    step: Step, conversation: Conversation, method: str, capability: str
-) -> Outcome:
-    """Judge that a request which answers a question declares the capability to do so."""
-    if not answers(step, conversation, method):
-        return None
-    if capability in (conversation.capabilities(CLIENT, step.exchange) or ()):
-        return True
-    return f"answers {method} in a request that does not declare {capability}"
 
 
 # -- rounds that are remembered
 
 
-def _find_round(step: Step, memory: Memory) -> Round | None:
-    """Return the round of questions after which this request is repeated; None for a first one."""
-    params = as_object(step.body)
+def _find_round(name: str, body: object, memory: Memory) -> Round | None:
+    """Return the round of questions after which a request is repeated; None for a first one."""
+    params = as_object(body)
     state = params.get("requestState")
     if state is None and "inputResponses" not in params:
         return None
     found = memory.rounds.get(f"state {state}") if isinstance(state, str) else None
-    return found or memory.rounds.get(_digest(step.name, params))
+    return found or memory.rounds.get(_digest(name, params))
 
 
 def learn_rounds(step: Step, memory: Memory) -> None:
@@ -191,14 +170,7 @@ def learn_rounds(step: Step, memory: Memory) -> None:
     result = _input_required(step)
     if result is None:
         return
-    request = Step(
-        sender=step.exchange.sender,
-        kind=REQUEST,
-        name=step.name,
-        revision=step.revision,
-        body=step.exchange.params,
-    )
-    earlier = _find_round(request, memory)
+    earlier = _find_round(step.name, step.exchange.params, memory)
     ids = (*(earlier.ids if earlier else ()), step.exchange.id)
     asked = Round(ids=ids, asked=as_object(result.get("inputRequests")))
     state = result.get("requestState")
@@ -224,9 +196,7 @@ def _input_required(step: Step) -> JsonObject | None:
 
 @check(
     "mrtr.server-asks-only-this-way",
-    by=SERVER,
-    kind=(REQUEST, RESULT),
-    on=(*_INPUT_METHODS, *_ROUND_METHODS),
+    messages((REQUEST, RESULT), (*_INPUT_METHODS, *_ROUND_METHODS), by=SERVER),
 )
 def questions_are_in_results(step: Step, conversation: Conversation) -> Outcome:
     if step.kind == REQUEST:
@@ -235,7 +205,7 @@ def questions_are_in_results(step: Step, conversation: Conversation) -> Outcome:
     return True if result is not None and result.get("inputRequests") else None
 
 
-@check("mrtr.result.only-on-supported-methods", by=SERVER, kind=RESULT)
+@check("mrtr.result.only-on-supported-methods", _RESULTS)
 def only_three_methods_have_questions(step: Step, conversation: Conversation) -> Outcome:
     # Results of tasks/get and the like are judged by tasks-ext.get.result-type-complete.
     if _input_required(step) is None or not step.name or step.name.startswith("tasks/"):
@@ -243,7 +213,7 @@ def only_three_methods_have_questions(step: Step, conversation: Conversation) ->
     return step.name in _ROUND_METHODS or f"answers {step.name} with {_RESULT}"
 
 
-@check("mrtr.result.has-requests-or-state", by=SERVER, kind=RESULT)
+@check("mrtr.result.has-requests-or-state", _RESULTS)
 def result_has_questions_or_a_state(step: Step, conversation: Conversation) -> Outcome:
     result = _input_required(step)
     if result is None:
@@ -253,7 +223,7 @@ def result_has_questions_or_a_state(step: Step, conversation: Conversation) -> O
     return judge_member(result, _RESULT, "requestState", "string", required=False) or True
 
 
-@check("mrtr.result.input-request-kinds", by=SERVER, kind=RESULT)
+@check("mrtr.result.input-request-kinds", _RESULTS)
 def questions_are_of_the_three_kinds(step: Step, conversation: Conversation) -> Outcome:
     result = _input_required(step)
     if result is None or "inputRequests" not in result:
@@ -281,7 +251,7 @@ def judge_input_request(key: str, request: object) -> Finding:
     return True
 
 
-@check("mrtr.result.input-request-keys-unique", by=SERVER, kind=RESULT)
+@check("mrtr.result.input-request-keys-unique", _RESULTS)
 def keys_of_questions_differ(step: Step, conversation: Conversation) -> Outcome:
     result = _input_required(step)
     text = step.record.message if step.record else None
@@ -304,7 +274,7 @@ def _written_keys(text: bytes, *path: str) -> list[str]:
     return [key for key, _ in found] if isinstance(found, tuple) else []
 
 
-@check("mrtr.result.no-cache-hints", by=SERVER, kind=RESULT)
+@check("mrtr.result.no-cache-hints", _RESULTS)
 def result_with_questions_has_no_cache_hints(step: Step, conversation: Conversation) -> Outcome:
     result = _input_required(step)
     if result is None:
@@ -316,9 +286,9 @@ def result_with_questions_has_no_cache_hints(step: Step, conversation: Conversat
 # -- rules: the repeated request
 
 
-@check("mrtr.client.new-id", by=CLIENT, kind=REQUEST, on=_ROUND_METHODS)
+@check("mrtr.client.new-id", requests(_ROUND_METHODS, by=CLIENT))
 def repeated_request_has_a_new_id(step: Step, conversation: Conversation) -> Outcome:
-    earlier = _find_round(step, conversation.memory) if conversation.memory else None
+    earlier = _find_round(step.name, step.body, memory_of(conversation))
     if earlier is None:
         return None
     if step.id in earlier.ids:
@@ -326,10 +296,10 @@ def repeated_request_has_a_new_id(step: Step, conversation: Conversation) -> Out
     return True
 
 
-@check("mrtr.client.response-keys-match", by=CLIENT, kind=REQUEST, on=_ROUND_METHODS)
+@check("mrtr.client.response-keys-match", requests(_ROUND_METHODS, by=CLIENT))
 def answers_belong_to_questions(step: Step, conversation: Conversation) -> Outcome:
     params = as_object(step.body)
-    earlier = _find_round(step, conversation.memory) if conversation.memory else None
+    earlier = _find_round(step.name, step.body, memory_of(conversation))
     if earlier is None or "inputResponses" not in params:
         return None
     given = params["inputResponses"]
@@ -346,3 +316,70 @@ def _judge_answer(key: str, result: object, asked: JsonObject) -> Finding:
     if isinstance(method, str) and not _fits(method, result):
         return f"sends {place}, which is not a result of {method}"
     return True
+
+
+# -- rules: each of the three kinds of questions
+
+_IN_RESULTS: Final = {
+    "elicitation.asked-by-mrtr": "elicitation/create",
+    "roots.asked-by-mrtr": "roots/list",
+}
+_DECLARED: Final = {
+    "elicitation.capability-per-request": "elicitation/create",
+    "sampling.capability-per-request": "sampling/createMessage",
+    "roots.capability-per-request": "roots/list",
+}
+
+
+def _bind_in_result(requirement: str, method: str) -> None:
+    @check(requirement, question_messages(method, (REQUEST, RESULT)))
+    def question_is_in_a_result(step: Step, conversation: Conversation) -> Outcome:
+        if step.kind == REQUEST:
+            return f"sends {method} as a request, expected it in inputRequests of a result"
+        return True if questions(step, method) else None
+
+
+def _bind_declared(requirement: str, method: str) -> None:
+    capability = method.partition("/")[0]
+
+    @check(requirement, answer_messages(method, (REQUEST,)))
+    def request_with_an_answer_declares_it(step: Step, conversation: Conversation) -> Outcome:
+        if not answers(step, conversation, method):
+            return None
+        if capability in (conversation.capabilities(CLIENT, step.exchange) or ()):
+            return True
+        return f"answers {method} in a request that does not declare {capability}"
+
+
+for _requirement, _method in _IN_RESULTS.items():
+    _bind_in_result(_requirement, _method)
+for _requirement, _method in _DECLARED.items():
+    _bind_declared(_requirement, _method)
+
+
+# -- rules: roots
+
+_ROOTS: Final = "roots/list"
+
+shapes(
+    answer_messages(_ROOTS),
+    {
+        "roots.list.array": "body: {roots: array, roots[]: object}",
+        "roots.item.uri": "roots[].uri: string",
+        # One document recommends a name, the official one of that revision does not.
+        "roots.item.name": "roots[].name?: string",
+    },
+    within=find_answers(_ROOTS),
+)
+
+
+@check("roots.item.file-uri", answer_messages(_ROOTS))
+def root_is_a_file(step: Step, conversation: Conversation) -> Findings:
+    for answer in answers(step, conversation, _ROOTS):
+        for place, root in objects_at(answer.result, "roots"):
+            uri = root.get("uri")
+            if isinstance(uri, str):
+                yield uri.lower().startswith("file://") or (
+                    f"sends {place} with uri {quote(uri)}, expected the scheme file, "
+                    f"got {scheme_of(uri) or 'none'}"
+                )

@@ -1,41 +1,41 @@
 """Sampling: the request to the model of the client, and its result."""
 
 from collections.abc import Iterator
-from functools import cache
 from typing import Final, get_args
 
+from accord.protocol.capabilities import undeclared_tools
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.jsonrpc import REQUEST, RESULT
-from accord.protocol.party import undeclared_tools
-from accord.protocol.rules._rule import Outcome, check
-from accord.protocol.rules.body.content import judge_block
+from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
+from accord.protocol.rules._rule import Finding, Findings, check
+from accord.protocol.rules.body.results import judge_block, known_types
 from accord.protocol.rules.body.rounds import (
-    ANSWER_KINDS,
-    QUESTION_KINDS,
-    ROUND_KINDS,
     ClientAnswer,
-    answer_methods,
+    answer_messages,
     answers,
     find_answers,
     find_questions,
-    judge_declared_answer,
-    question_methods,
+    question_messages,
     questions,
 )
+from accord.protocol.rules.selection import results
 from accord.protocol.rules.shapes import shapes
-from accord.protocol.rules.values import Finding, combine, is_in_force, objects_at, quote
+from accord.protocol.rules.state import judge_tools
+from accord.protocol.rules.values import is_in_force, objects_at, quote
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types import SamplingContentBlock, ToolUseContent
 from accord.types._base import JsonObject, RevisionId, lifetime_of
 
 _CREATE: Final = "sampling/createMessage"
-_QUESTIONS: Final = question_methods(_CREATE)
-_ANSWERS: Final = answer_methods(_CREATE)
+_QUESTIONS: Final = question_messages(_CREATE)
+_ROUNDS: Final = question_messages(_CREATE, (RESULT, NOTIFICATION))
+_ANSWERS: Final = answer_messages(_CREATE)
+_BLOCKS: Final = get_args(SamplingContentBlock)
 _CONTEXTS: Final = ("none", "thisServer", "allServers")
 _MESSAGES: Final = "messages[]: {role: user|assistant, content: content}"
 
 shapes(
+    _QUESTIONS,
     {
         "sampling.create.request-fields": f"""
             messages: array, maxTokens: integer,
@@ -51,20 +51,15 @@ shapes(
         "sampling.message.role-and-content": _MESSAGES,
         "sampling.tool-choice.values": "toolChoice?: {mode?: auto|required|none}",
     },
-    by=SERVER,
-    kind=QUESTION_KINDS,
-    on=_QUESTIONS,
     within=find_questions(_CREATE),
 )
 shapes(
+    _ANSWERS,
     {
         "sampling.result.role": "body: {role: user|assistant}",
         "sampling.result.model": "model: string",
         "sampling.result.stop-reason": "stopReason: string",
     },
-    by=CLIENT,
-    kind=ANSWER_KINDS,
-    on=_ANSWERS,
     within=find_answers(_CREATE),
 )
 
@@ -72,118 +67,93 @@ shapes(
 # -- the context of servers
 
 
-@check("sampling.context.avoid", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def context_is_not_requested(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        value == "none" or f"asks for the context {quote(value)}"
-        for _, value in _requested_contexts(step)
-    )
+def _requested_contexts(step: Step) -> Iterator[tuple[str, str]]:
+    for question in questions(step, _CREATE):
+        value = question.params.get("includeContext")
+        if isinstance(value, str):
+            yield question.place, value
 
 
-@check("deprecated.include-context.not-used", by=SERVER, kind=RESULT)
-def deprecated_context_is_not_requested(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        value not in ("thisServer", "allServers")
-        or f"sends {place} with includeContext {quote(value)}, which is deprecated"
-        for place, value in _requested_contexts(step)
-    )
+@check("sampling.context.avoid", _QUESTIONS)
+def context_is_not_requested(step: Step, conversation: Conversation) -> Findings:
+    for _, value in _requested_contexts(step):
+        yield value == "none" or f"asks for the context {quote(value)}"
 
 
-@check("sampling.context.needs-capability", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def context_is_requested_where_declared(step: Step, conversation: Conversation) -> Outcome:
+@check("deprecated.include-context.not-used", results(by=SERVER))
+def deprecated_context_is_not_requested(step: Step, conversation: Conversation) -> Findings:
+    for place, value in _requested_contexts(step):
+        yield value not in ("thisServer", "allServers") or (
+            f"sends {place} with includeContext {quote(value)}, which is deprecated"
+        )
+
+
+@check("sampling.context.needs-capability", _QUESTIONS)
+def context_is_requested_where_declared(step: Step, conversation: Conversation) -> Findings:
     declared = conversation.capabilities(CLIENT, step.exchange)
-    if declared is None:
-        return None
-    return combine(
-        value == "none"
-        or "sampling.context" in declared
-        or f"asks for the context {quote(value)}, but the client did not declare sampling.context"
-        for _, value in _requested_contexts(step)
-        if value in _CONTEXTS
-    )
-
-
-def _requested_contexts(step: Step) -> list[tuple[str, str]]:
-    return [
-        (question.place, question.params["includeContext"])
-        for question in questions(step, _CREATE)
-        if isinstance(question.params.get("includeContext"), str)
-    ]
+    for _, value in _requested_contexts(step):
+        if declared is not None and value in _CONTEXTS:
+            yield (value == "none" or "sampling.context" in declared) or (
+                f"asks for the context {quote(value)}, "
+                "but the client did not declare sampling.context"
+            )
 
 
 # -- tools
 
 
-@check("sampling.tools.not-without-capability", by=SERVER, kind=ROUND_KINDS, on=_QUESTIONS)
-def round_offers_tools_where_declared(step: Step, conversation: Conversation) -> Outcome:
+@check("sampling.tools.not-without-capability", _ROUNDS)
+def round_offers_tools_where_declared(step: Step, conversation: Conversation) -> Findings:
     declared = conversation.capabilities(CLIENT, step.exchange)
-    if declared is None or "sampling" not in declared:
-        return None
-    return combine(
-        name is None or f"sends {name}, but the client did not declare sampling.tools"
-        for question in questions(step, _CREATE)
-        for name in [undeclared_tools(question.params, declared)]
-    )
+    for question in questions(step, _CREATE):
+        yield judge_tools(question.params, declared)
 
 
-@check("sampling.tools.capability", by=CLIENT, kind=ANSWER_KINDS, on=_ANSWERS)
-def client_accepts_tools_where_declared(step: Step, conversation: Conversation) -> Outcome:
+@check("sampling.tools.capability", _ANSWERS)
+def client_accepts_tools_where_declared(step: Step, conversation: Conversation) -> Findings:
     declared = conversation.capabilities(CLIENT, step.exchange if step.kind == REQUEST else None)
-    return combine(
-        undeclared_tools(answer.asked, declared) is None
-        or f"sends {answer.place} to a question with tools without declaring sampling.tools"
-        for answer in answers(step, conversation, _CREATE)
-        if answer.asked.get("tools") is not None or answer.asked.get("toolChoice") is not None
-    )
-
-
-@check("sampling.tool-results.alone", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def tool_results_have_their_own_message(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        all(block.get("type") == "tool_result" for block in _blocks(message))
-        or f"sends {place} with tool results and other content"
-        for question in questions(step, _CREATE)
-        for place, message in objects_at(question.params, "messages")
-        if message.get("role") == "user" and _ids(message, "tool_result", "toolUseId")
-    )
-
-
-@check("sampling.tool-use.balanced", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def next_message_has_the_tool_results(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        finding
-        for question in questions(step, _CREATE)
-        for finding in _judge_tool_uses(question.params)
-    )
-
-
-def _judge_tool_uses(params: JsonObject) -> Iterator[Finding]:
-    messages = objects_at(params, "messages")
-    following = [message for _, message in messages[1:]]
-    for (place, message), after in zip(messages, [*following, {}], strict=False):
-        used = _ids(message, "tool_use", "id") if message.get("role") == "assistant" else []
-        given = _ids(after, "tool_result", "toolUseId") if after.get("role") == "user" else []
-        missing = [id for id in used if id not in given]
-        if used:
-            yield (
-                f"sends {place} with tool use {quote(missing[0])} and no result in the next message"
-                if missing
-                else True
+    for answer in answers(step, conversation, _CREATE):
+        if answer.asked.get("tools") is not None or answer.asked.get("toolChoice") is not None:
+            yield undeclared_tools(answer.asked, declared) is None or (
+                f"sends {answer.place} to a question with tools without declaring sampling.tools"
             )
 
 
-@check("sampling.tool-result.id-matches", by=SERVER, kind=QUESTION_KINDS, on=_QUESTIONS)
-def tool_results_answer_earlier_uses(step: Step, conversation: Conversation) -> Outcome:
-    findings: list[Finding] = []
+@check("sampling.tool-results.alone", _QUESTIONS)
+def tool_results_have_their_own_message(step: Step, conversation: Conversation) -> Findings:
+    for question in questions(step, _CREATE):
+        for place, message in objects_at(question.params, "messages"):
+            if message.get("role") == "user" and _ids(message, "tool_result", "toolUseId"):
+                are_alone = all(block.get("type") == "tool_result" for block in _blocks(message))
+                yield are_alone or f"sends {place} with tool results and other content"
+
+
+@check("sampling.tool-use.balanced", _QUESTIONS)
+def next_message_has_the_tool_results(step: Step, conversation: Conversation) -> Findings:
+    for question in questions(step, _CREATE):
+        messages = objects_at(question.params, "messages")
+        following = [*(message for _, message in messages[1:]), {}]
+        for (place, message), after in zip(messages, following, strict=False):
+            used = _ids(message, "tool_use", "id") if message.get("role") == "assistant" else []
+            given = _ids(after, "tool_result", "toolUseId") if after.get("role") == "user" else []
+            missing = [id for id in used if id not in given]
+            if used:
+                yield not missing or (
+                    f"sends {place} with tool use {quote(missing[0])} "
+                    "and no result in the next message"
+                )
+
+
+@check("sampling.tool-result.id-matches", _QUESTIONS)
+def tool_results_answer_earlier_uses(step: Step, conversation: Conversation) -> Findings:
     for question in questions(step, _CREATE):
         used: list[object] = []
         for place, message in objects_at(question.params, "messages"):
-            findings += [
-                id in used or f"sends {place} with a result of {quote(id)}, which was not used"
-                for id in _ids(message, "tool_result", "toolUseId")
-            ]
+            for id in _ids(message, "tool_result", "toolUseId"):
+                yield id in used or (
+                    f"sends {place} with a result of {quote(id)}, which was not used"
+                )
             used += _ids(message, "tool_use", "id")
-    return combine(findings)
 
 
 def _blocks(message: JsonObject) -> list[JsonObject]:
@@ -199,11 +169,10 @@ def _ids(message: JsonObject, type_: str, name: str) -> list[object]:
 # -- the result
 
 
-@check("sampling.result.content", by=CLIENT, kind=ANSWER_KINDS, on=_ANSWERS)
-def result_has_content(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        _judge_content(answer, step.revision.id) for answer in answers(step, conversation, _CREATE)
-    )
+@check("sampling.result.content", _ANSWERS)
+def result_has_content(step: Step, conversation: Conversation) -> Findings:
+    for answer in answers(step, conversation, _CREATE):
+        yield _judge_content(answer, step.revision.id)
 
 
 def _judge_content(answer: ClientAnswer, revision: RevisionId) -> Finding:
@@ -217,7 +186,7 @@ def _judge_content(answer: ClientAnswer, revision: RevisionId) -> Finding:
         return f"sends {place} with content that is not an object"
     for block in content if isinstance(content, list) else [content]:
         type_ = block.get("type") if isinstance(block, dict) else None
-        if type_ in _known_types(revision):
+        if type_ in known_types(_BLOCKS, revision):
             found = judge_block(block, f"{place}.content")
             if found is not True:
                 return found
@@ -226,26 +195,11 @@ def _judge_content(answer: ClientAnswer, revision: RevisionId) -> Finding:
     return True
 
 
-@check("sampling.result.content-type", by=CLIENT, kind=ANSWER_KINDS, on=_ANSWERS)
-def content_is_of_a_known_type(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        content.get("type") in _known_types(step.revision.id)
-        or f"sends {answer.place} with content of type {quote(content.get('type'))}"
-        for answer in answers(step, conversation, _CREATE)
-        if isinstance(content := answer.result.get("content"), dict)
-    )
-
-
-@cache
-def _known_types(revision: RevisionId) -> tuple[str, ...]:
-    # A tuple, because values that cannot be hashed are looked up in it.
-    return tuple(
-        block.__struct_config__.tag
-        for block in get_args(SamplingContentBlock)
-        if revision in lifetime_of(block)
-    )
-
-
-@check("sampling.capability-per-request", by=CLIENT, kind=REQUEST, on=_ANSWERS)
-def request_with_an_answer_declares_sampling(step: Step, conversation: Conversation) -> Outcome:
-    return judge_declared_answer(step, conversation, _CREATE, "sampling")
+@check("sampling.result.content-type", _ANSWERS)
+def content_is_of_a_known_type(step: Step, conversation: Conversation) -> Findings:
+    for answer in answers(step, conversation, _CREATE):
+        content = answer.result.get("content")
+        if isinstance(content, dict):
+            yield content.get("type") in known_types(_BLOCKS, step.revision.id) or (
+                f"sends {answer.place} with content of type {quote(content.get('type'))}"
+            )

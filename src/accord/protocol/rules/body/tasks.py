@@ -1,20 +1,27 @@
-"""Tasks of 2025-11-25: their creation, their life, and the messages related to them."""
+"""Tasks: those of 2025-11-25, and those of the extension."""
 
 from typing import Final
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.party import KnownTask, Memory
-from accord.protocol.rules._rule import Outcome, check
-from accord.protocol.rules.shapes import Within, shapes
-from accord.protocol.rules.state.progress import TASK_TOKENS
+from accord.protocol.monitor_memory import KnownTask, Memory
+from accord.protocol.rules._rule import Findings, Outcome, check, holds
+from accord.protocol.rules.body.notifications import (
+    LISTEN,
+    find_subscription,
+    requested_notifications,
+)
+from accord.protocol.rules.body.rounds import judge_input_request
+from accord.protocol.rules.selection import messages, notifications, requests, results
+from accord.protocol.rules.shapes import BodyShape, Within, shapes
+from accord.protocol.rules.state import TASK_TOKENS
 from accord.protocol.rules.values import (
     META,
-    Finding,
     Located,
     as_object,
-    combine,
+    declared_in,
+    memory_of,
     objects_at,
     quote,
     request_params,
@@ -26,16 +33,19 @@ RELATED: Final = f"{META}related-task"
 TASK_REQUESTS: Final = ("tools/call", "sampling/createMessage", "elicitation/create")
 """The requests that can become tasks in 2025-11-25."""
 TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
-STATUSES: Final = TERMINAL | {"working", "input_required"}
+_STATUSES: Final = TERMINAL | {"working", "input_required"}
 
 _CALL: Final = "tools/call"
+_CALLS: Final = requests(_CALL, by=CLIENT)
+_FIRST_RESULTS: Final = results(TASK_REQUESTS)
+_TOOL_TASKS: Final = "tasks.requests.tools.call"
 _GET: Final = "tasks/get"
 _CANCEL: Final = "tasks/cancel"
 _OPERATIONS: Final = (_GET, "tasks/list", _CANCEL)
 _STATUS: Final = "notifications/tasks/status"
 _PROGRESS: Final = "notifications/progress"
-REPORT_KINDS: Final = (RESULT, NOTIFICATION)
-_REPORTS: Final = (*TASK_REQUESTS, *_OPERATIONS, _STATUS)
+_REPORT_KINDS: Final = (RESULT, NOTIFICATION)
+_REPORTS: Final = messages(_REPORT_KINDS, (*TASK_REQUESTS, *_OPERATIONS, _STATUS))
 
 
 # -- the tasks in messages, and what later rules need to know of them
@@ -51,8 +61,7 @@ def _created_task(step: Step) -> JsonObject | None:
     return task if isinstance(task, dict) and "task" in request_params(step) else None
 
 
-def reported_tasks(step: Step) -> list[Located]:
-    """Return every task that a message reports, with its place."""
+def _reported_tasks(step: Step) -> list[Located]:
     task = _created_task(step)
     if task is not None:
         return [("a new task", task)]
@@ -64,18 +73,18 @@ def reported_tasks(step: Step) -> list[Located]:
     # The extension acknowledges a cancellation with an empty result.
     if step.name not in reports or (step.revision.result_type and step.name == _CANCEL):
         return []
-    return [("the task", step.body)] if step.kind in REPORT_KINDS else []
+    return [("the task", step.body)] if step.kind in _REPORT_KINDS else []
 
 
-def find_tasks(status: str | None = None) -> Within:
+def _find_tasks(status: str | None = None) -> Within:
     """Return a finder of the tasks in a message, all or those in one status, for shapes."""
 
     def find(step: Step, conversation: Conversation) -> list[Located]:
         if status is None:
-            return reported_tasks(step)
+            return _reported_tasks(step)
         return [
             (f"{place} in status {status}", task)
-            for place, task in reported_tasks(step)
+            for place, task in _reported_tasks(step)
             if task.get("status") == status
         ]
 
@@ -92,7 +101,7 @@ def learn_tasks(step: Step, memory: Memory) -> None:
                 answered.answered.update(as_object(params.get("inputResponses")))
         return
     is_new = _created_task(step) is not None
-    for _, task in reported_tasks(step):
+    for _, task in _reported_tasks(step):
         id = task.get("taskId")
         if not isinstance(id, str):
             continue
@@ -105,16 +114,14 @@ def learn_tasks(step: Step, memory: Memory) -> None:
         known.asked.update(as_object(task.get("inputRequests")))
 
 
-def find_known_task(conversation: Conversation, owner: Party, id: object) -> KnownTask | None:
-    """Return what is remembered of a task."""
-    memory = conversation.memory
-    return memory.tasks.get((owner, id)) if memory and isinstance(id, str) else None
+def _find_known_task(conversation: Conversation, owner: Party, id: object) -> KnownTask | None:
+    return memory_of(conversation).tasks.get((owner, id)) if isinstance(id, str) else None
 
 
 # -- capabilities of 2025-11-25
 
 
-@check("tasks.capability.declared", kind=RESULT, on=TASK_REQUESTS)
+@check("tasks.capability.declared", _FIRST_RESULTS)
 def creator_of_tasks_declares_them(step: Step, conversation: Conversation) -> Outcome:
     declared = conversation.parties[step.sender].capabilities
     if _created_task(step) is None or declared is None:
@@ -126,63 +133,53 @@ def _asks_for_task(step: Step) -> bool:
     return "task" in as_object(step.body)
 
 
-def _capability(name: str) -> str:
-    return f"tasks.requests.{name.replace('/', '.')}"
-
-
-@check("tasks.capability.requestor-respects", kind=REQUEST, on=TASK_REQUESTS)
+@check("tasks.capability.requestor-respects", requests(TASK_REQUESTS))
 def task_is_requested_where_declared(step: Step, conversation: Conversation) -> Outcome:
-    declared = conversation.parties[OTHER[step.sender]].capabilities
-    # A peer without any tasks is judged by tasks.capability.none-no-tasks, tools by their own rule.
-    if not _asks_for_task(step) or declared is None or "tasks" not in declared:
+    # A peer without any tasks is judged by tasks.capability.none-no-tasks.
+    if "tasks" not in (conversation.parties[OTHER[step.sender]].capabilities or ()):
         return None
-    needed = _capability(step.name)
+    return _judge_task_request(step, conversation, f"tasks.requests.{step.name.replace('/', '.')}")
+
+
+@check("tasks.capability.none-no-tasks", requests(TASK_REQUESTS))
+def peer_without_tasks_is_not_asked_for_one(step: Step, conversation: Conversation) -> Outcome:
+    return _judge_task_request(step, conversation, "tasks")
+
+
+def _judge_task_request(step: Step, conversation: Conversation, needed: str) -> Outcome:
+    other = OTHER[step.sender]
+    declared = conversation.parties[other].capabilities
+    if not _asks_for_task(step) or declared is None:
+        return None
     if needed in declared:
         return True
-    other = OTHER[step.sender]
+    # Tools are judged by tasks.tool.no-capability-no-task.
     why = f"asks for {step.name} as a task, but the {other} did not declare {needed}"
     return None if step.name == _CALL else why
 
 
-@check("tasks.capability.none-no-tasks", kind=REQUEST, on=TASK_REQUESTS)
-def task_is_not_requested_from_a_peer_without_tasks(
-    step: Step, conversation: Conversation
-) -> Outcome:
-    declared = conversation.parties[OTHER[step.sender]].capabilities
+@check("tasks.tool.no-capability-no-task", _CALLS)
+def tool_is_not_a_task_without_capability(step: Step, conversation: Conversation) -> Outcome:
+    declared = conversation.parties[SERVER].capabilities
     if not _asks_for_task(step) or declared is None:
         return None
-    if "tasks" in declared:
-        return True
-    why = f"asks for {step.name} as a task, but the {OTHER[step.sender]} did not declare tasks"
-    return None if step.name == _CALL else why
-
-
-@check("tasks.tool.no-capability-no-task", by=CLIENT, kind=REQUEST, on=_CALL)
-def tool_is_not_a_task_without_capability(step: Step, conversation: Conversation) -> Outcome:
-    offered = _offers_tool_tasks(conversation)
-    if not _asks_for_task(step) or offered is None:
-        return None
-    needed = _capability(_CALL)
-    return offered or f"calls a tool as a task, but the server did not declare {needed}"
-
-
-def _offers_tool_tasks(conversation: Conversation) -> bool | None:
-    declared = conversation.parties[SERVER].capabilities
-    return None if declared is None else _capability(_CALL) in declared
+    return _TOOL_TASKS in declared or (
+        f"calls a tool as a task, but the server did not declare {_TOOL_TASKS}"
+    )
 
 
 def _task_support(step: Step, conversation: Conversation) -> object:
     """Return the taskSupport of a called tool; None when it is unknown or tasks are off."""
     name = as_object(step.body).get("name")
-    memory = conversation.memory
-    if memory is None or not isinstance(name, str) or name not in memory.tools:
+    tools = memory_of(conversation).tools
+    if not isinstance(name, str) or name not in tools:
         return None
-    if not _offers_tool_tasks(conversation):
+    if _TOOL_TASKS not in (conversation.parties[SERVER].capabilities or ()):
         return None
-    return as_object(memory.tools[name].get("execution")).get("taskSupport", "forbidden")
+    return as_object(tools[name].get("execution")).get("taskSupport", "forbidden")
 
 
-@check("tasks.tool.forbidden-not-tasked", by=CLIENT, kind=REQUEST, on=_CALL)
+@check("tasks.tool.forbidden-not-tasked", _CALLS)
 def tool_without_task_support_is_called_plainly(step: Step, conversation: Conversation) -> Outcome:
     support = _task_support(step, conversation)
     if support is None or not _asks_for_task(step):
@@ -192,7 +189,7 @@ def tool_without_task_support_is_called_plainly(step: Step, conversation: Conver
     )
 
 
-@check("tasks.tool.required-tasked", by=CLIENT, kind=REQUEST, on=_CALL)
+@check("tasks.tool.required-tasked", _CALLS)
 def tool_that_requires_a_task_is_called_as_one(step: Step, conversation: Conversation) -> Outcome:
     if _task_support(step, conversation) != "required":
         return None
@@ -204,26 +201,22 @@ def tool_that_requires_a_task_is_called_as_one(step: Step, conversation: Convers
 # -- the task and its life
 
 shapes(
+    _REPORTS,
     {
         "tasks.id.string": "taskId: string",
-        "tasks.status.valid-transitions": f"status: {'|'.join(sorted(STATUSES))}",
+        "tasks.status.valid-transitions": f"status: {'|'.join(sorted(_STATUSES))}",
         "tasks.times.created-at": "createdAt: time",
         "tasks.times.last-updated-at": "lastUpdatedAt: time",
     },
-    kind=REPORT_KINDS,
-    on=_REPORTS,
-    within=find_tasks(),
+    within=_find_tasks(),
 )
 shapes(
-    {"tasks.errors.status-message": "statusMessage: string"},
-    kind=REPORT_KINDS,
-    on=_REPORTS,
-    within=find_tasks("failed"),
+    _REPORTS, {"tasks.errors.status-message": "statusMessage: string"}, within=_find_tasks("failed")
 )
-shapes({"tasks.ttl.in-get": "ttl: duration"}, kind=RESULT, on=_GET, within=find_tasks())
+shapes(results(_GET), {"tasks.ttl.in-get": "ttl: duration"}, within=_find_tasks())
 
 
-@check("tasks.id.receiver-generated", kind=RESULT, on=TASK_REQUESTS)
+@check("tasks.id.receiver-generated", _FIRST_RESULTS)
 def task_id_is_not_from_the_request(step: Step, conversation: Conversation) -> Outcome:
     task = _created_task(step)
     if task is None or not isinstance(task.get("taskId"), str):
@@ -234,28 +227,23 @@ def task_id_is_not_from_the_request(step: Step, conversation: Conversation) -> O
     )
 
 
-@check("tasks.id.unique", kind=RESULT, on=TASK_REQUESTS)
+@check("tasks.id.unique", _FIRST_RESULTS)
 def task_id_is_new(step: Step, conversation: Conversation) -> Outcome:
-    task, memory = _created_task(step), conversation.memory
-    if task is None or memory is None or not isinstance(task.get("taskId"), str):
+    task = _created_task(step)
+    if task is None or not isinstance(task.get("taskId"), str):
         return None
-    is_known = (step.sender, task["taskId"]) in memory.tasks
+    is_known = (step.sender, task["taskId"]) in memory_of(conversation).tasks
     return f"creates a second task {quote(task['taskId'])}" if is_known else True
 
 
-@check("tasks.status.terminal-final", kind=REPORT_KINDS, on=_REPORTS)
-def ended_task_keeps_its_status(step: Step, conversation: Conversation) -> Outcome:
-    if _created_task(step) is not None:
-        return None
-    findings: list[Finding] = []
-    for _, task in reported_tasks(step):
+@check("tasks.status.terminal-final", _REPORTS)
+def ended_task_keeps_its_status(step: Step, conversation: Conversation) -> Findings:
+    for _, task in _reported_tasks(step) if _created_task(step) is None else ():
         id, status = task.get("taskId"), task.get("status")
-        known = find_known_task(conversation, step.sender, id)
-        if known is None or known.status not in TERMINAL or not isinstance(status, str):
-            continue
-        why = f"moves the task {quote(id)} from {known.status} to {quote(status)}"
-        findings.append(status == known.status or why)
-    return combine(findings)
+        known = _find_known_task(conversation, step.sender, id)
+        if known is not None and known.status in TERMINAL and isinstance(status, str):
+            why = f"moves the task {quote(id)} from {known.status} to {quote(status)}"
+            yield status == known.status or why
 
 
 # -- related-task
@@ -267,32 +255,22 @@ def _related_task(body: object) -> object:
 
 
 # A server may ask for roots at any time, whatever its tasks wait for.
-@check("tasks.input.related-task", by=SERVER, kind=REQUEST, on=TASK_REQUESTS[1:])
+@check("tasks.input.related-task", requests(TASK_REQUESTS[1:], by=SERVER))
 def question_of_a_task_names_it(step: Step, conversation: Conversation) -> Outcome:
     if RELATED in meta_of(step.body):
         has_id = isinstance(_related_task(step.body), str)
         return has_id or f"sends {step.name} with a related-task that has no taskId"
-    waiting = _waiting_tasks(step, conversation)
-    if not waiting or _serves_another_request(step, conversation):
+    open_requests = conversation.parties[OTHER[step.sender]].open.values()
+    if any(not exchange.name.startswith("tasks/") for exchange in open_requests):
+        # It may be a question of that request.
         return None
-    return f"sends {step.name} for the task {quote(waiting[0])} without related-task"
+    for (owner, id), task in memory_of(conversation).tasks.items():
+        if owner == step.sender and task.status == "input_required":
+            return f"sends {step.name} for the task {quote(id)} without related-task"
+    return None
 
 
-def _waiting_tasks(step: Step, conversation: Conversation) -> list[str]:
-    tasks = conversation.memory.tasks if conversation.memory else {}
-    return [
-        id
-        for (owner, id), task in tasks.items()
-        if owner == step.sender and task.status == "input_required"
-    ]
-
-
-def _serves_another_request(step: Step, conversation: Conversation) -> bool:
-    exchanges = conversation.parties[OTHER[step.sender]].open.values()
-    return any(not exchange.name.startswith("tasks/") for exchange in exchanges)
-
-
-@check("tasks.result.related-task", kind=RESULT, on="tasks/result")
+@check("tasks.result.related-task", results("tasks/result"))
 def result_of_a_task_names_it(step: Step, conversation: Conversation) -> Outcome:
     id = request_params(step).get("taskId")
     if not isinstance(step.body, dict) or not isinstance(id, str):
@@ -300,7 +278,7 @@ def result_of_a_task_names_it(step: Step, conversation: Conversation) -> Outcome
     return _related_task(step.body) == id or f"answers tasks/result without related-task {id!r}"
 
 
-@check("tasks.related.everywhere", kind=RESULT)
+@check("tasks.related.everywhere", results())
 def answer_names_the_task_of_its_request(step: Step, conversation: Conversation) -> Outcome:
     id = _related_task(request_params(step))
     is_operation = step.name.startswith("tasks/")
@@ -309,13 +287,13 @@ def answer_names_the_task_of_its_request(step: Step, conversation: Conversation)
     return _related_task(step.body) == id or f"answers {step.name} without related-task {id!r}"
 
 
-@check("tasks.related.everywhere", kind=NOTIFICATION, on=_PROGRESS)
+@check("tasks.related.everywhere", notifications(_PROGRESS))
 def progress_of_a_task_names_it(step: Step, conversation: Conversation) -> Outcome:
     token = as_object(step.body).get("progressToken")
     is_token = isinstance(token, int | str) and not isinstance(token, bool)
-    if conversation.memory is None or step.exchange is not None or not is_token:
+    if step.exchange is not None or not is_token:
         return None
-    id = conversation.memory.facts.get(TASK_TOKENS, {}).get((OTHER[step.sender], token))
+    id = memory_of(conversation).facts.get(TASK_TOKENS, {}).get((OTHER[step.sender], token))
     if id is None:
         return None
     return _related_task(step.body) == id or (
@@ -325,8 +303,187 @@ def progress_of_a_task_names_it(step: Step, conversation: Conversation) -> Outco
 
 @check(
     "tasks.related.not-on-task-ops",
-    kind=(REQUEST, RESULT, NOTIFICATION),
-    on=(*_OPERATIONS, _STATUS),
+    messages((REQUEST, RESULT, NOTIFICATION), (*_OPERATIONS, _STATUS)),
 )
 def operation_on_a_task_has_no_related_task(step: Step, conversation: Conversation) -> Outcome:
     return RELATED not in meta_of(step.body) or f"sends {step.name} with related-task"
+
+
+# -- the tasks extension
+
+_EXTENSION: Final = f"{META}tasks"
+_EXTENSION_PATH: Final = f"extensions.{_EXTENSION}"
+_UPDATE: Final = "tasks/update"
+_NOTIFICATION: Final = "notifications/tasks"
+_OLD_CAPABILITIES: Final = ("requests", "cancel", "list")
+_STATES: Final = results(_GET, by=SERVER)
+_ANY_REPORT: Final = messages(_REPORT_KINDS, by=SERVER)
+
+
+# -- extension: capabilities
+
+
+@check(
+    "tasks-ext.capability.client-per-request", requests((_GET, _UPDATE, _CANCEL, LISTEN), by=CLIENT)
+)
+def client_with_tasks_declares_them(step: Step, conversation: Conversation) -> Outcome:
+    if step.name == LISTEN and not requested_notifications(step.body).get("taskIds"):
+        return None
+    if _EXTENSION_PATH in (conversation.capabilities(CLIENT, step.exchange) or ()):
+        return True
+    return f"sends {step.name} without declaring the extension {_EXTENSION}"
+
+
+@check("tasks-ext.capability.server", results(by=SERVER))
+def server_with_tasks_declares_them(step: Step, conversation: Conversation) -> Outcome:
+    declared = conversation.parties[SERVER].capabilities
+    if as_object(step.body).get("resultType") != "task" or declared is None:
+        return None
+    is_declared = _EXTENSION_PATH in declared
+    return is_declared or f"creates a task without declaring the extension {_EXTENSION}"
+
+
+@check("tasks-ext.legacy.capabilities-not-advertised", results("server/discover", by=SERVER))
+def server_does_not_advertise_older_tasks(step: Step, conversation: Conversation) -> Outcome:
+    capabilities = declared_in(step) or {}
+    old = [name for name in _OLD_CAPABILITIES if name in as_object(capabilities.get("tasks"))]
+    if old:
+        return f"declares tasks.{old[0]}, which belongs to an older revision"
+    return True if _EXTENSION in as_object(capabilities.get("extensions")) else None
+
+
+# -- extension: the task
+
+_TASK: Final = BodyShape(
+    """
+    taskId: string, status: string, createdAt: time, lastUpdatedAt: time,
+    ttlMs: duration, pollIntervalMs?: integer, statusMessage?: string
+    """
+)
+_COMPLETED: Final = "result: object"
+_FAILED: Final = "error: {code: integer, message: string}"
+_WAITING: Final = BodyShape("inputRequests: object")
+_BY_STATUS: Final = {
+    "completed": BodyShape(_COMPLETED),
+    "failed": BodyShape(_FAILED),
+    "input_required": _WAITING,
+}
+
+shapes(
+    _ANY_REPORT,
+    {"tasks-ext.status.failed-message": "statusMessage: any"},
+    within=_find_tasks("failed"),
+)
+shapes(_STATES, {"tasks-ext.get.completed-has-result": _COMPLETED}, within=_find_tasks("completed"))
+shapes(_STATES, {"tasks-ext.get.failed-has-error": _FAILED}, within=_find_tasks("failed"))
+
+
+@check("tasks-ext.create.result-type-task", results(by=SERVER))
+def task_has_its_result_type(step: Step, conversation: Conversation) -> Outcome:
+    if not isinstance(step.body, dict) or step.name.startswith("tasks/"):
+        return None
+    if step.body.get("resultType") == "task":
+        is_task = not {"taskId", "status"}.isdisjoint(step.body)
+        return is_task or "sends a result of type task without taskId and status"
+    looks_like_task = step.body.keys() >= {"taskId", "status", "createdAt"}
+    type_ = quote(step.body.get("resultType"))
+    return f"sends a task with resultType {type_}, expected 'task'" if looks_like_task else None
+
+
+@check("tasks-ext.task.required-fields", results(by=SERVER))
+def task_has_its_members(step: Step, conversation: Conversation) -> Findings:
+    for place, task in _reported_tasks(step):
+        if step.name == _GET or not {"taskId", "status"}.isdisjoint(task):
+            yield from _TASK.judge(task, place)
+
+
+@check("tasks-ext.task.status-values", _ANY_REPORT)
+def status_is_known(step: Step, conversation: Conversation) -> Findings:
+    for place, task in _reported_tasks(step):
+        status = task.get("status")
+        if isinstance(status, str):
+            yield status in _STATUSES or f"sends {place} with status {quote(status)}"
+
+
+@check("tasks-ext.get.result-type-complete", results((_GET, _UPDATE, _CANCEL), by=SERVER))
+def operations_have_complete_results(step: Step, conversation: Conversation) -> Outcome:
+    type_ = as_object(step.body).get("resultType")
+    if not isinstance(type_, str):
+        return None
+    return type_ == "complete" or f"answers {step.name} with a result of type {quote(type_)}"
+
+
+@check("tasks-ext.get.input-requests", _STATES)
+def waiting_task_has_its_questions(step: Step, conversation: Conversation) -> Findings:
+    for place, task in _find_tasks("input_required")(step, conversation):
+        yield from _by_status(task, place)
+
+
+def _by_status(task: JsonObject, place: str) -> Findings:
+    """Judge the members that a task has in its status."""
+    status = task.get("status")
+    shape = _BY_STATUS.get(status) if isinstance(status, str) else None
+    if shape is None:
+        return
+    yield from shape.judge(task, place)
+    if shape is _WAITING and isinstance(task.get("inputRequests"), dict):
+        if not task["inputRequests"]:
+            yield f"sends {place} without any question"
+        for key, request in task["inputRequests"].items():
+            yield judge_input_request(key, request)
+
+
+# -- extension: questions and answers, cancellation, notifications
+
+
+@check(
+    "tasks-ext.input.keys-unique-for-life",
+    messages(_REPORT_KINDS, (_GET, _NOTIFICATION), by=SERVER),
+)
+def key_stands_for_one_question(step: Step, conversation: Conversation) -> Findings:
+    for _, task in _reported_tasks(step):
+        known = _find_known_task(conversation, SERVER, task.get("taskId"))
+        earlier = known.asked if known else {}
+        for key, request in as_object(task.get("inputRequests")).items():
+            is_same = earlier.get(key, request) == request
+            yield is_same or f"asks another question under the key {quote(key)}"
+
+
+@check("tasks-ext.update.keys-outstanding", requests(_UPDATE, by=CLIENT))
+def only_open_questions_are_answered(step: Step, conversation: Conversation) -> Findings:
+    params = as_object(step.body)
+    known = _find_known_task(conversation, SERVER, str(params.get("taskId")))
+    for key in as_object(params.get("inputResponses")) if known else ():
+        is_open = known is not None and key in known.asked and key not in known.answered
+        yield is_open or f"answers {quote(key)}, which is not an open question of the task"
+
+
+holds(requests(_CANCEL, by=CLIENT), "tasks-ext.cancel.not-by-notification")
+
+
+@check("tasks-ext.cancel.not-by-notification", notifications("notifications/cancelled", by=CLIENT))
+def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -> Outcome:
+    id = as_object(step.body).get("requestId")
+    if step.exchange is not None or isinstance(id, bool | float):
+        return None
+    for task in memory_of(conversation).tasks.values():
+        if task.request is not None and task.request.id == id and task.status not in TERMINAL:
+            return f"cancels the request {quote(id)}, which became a task: use {_CANCEL}"
+    return None
+
+
+@check("tasks-ext.notify.full-state", notifications(_NOTIFICATION, by=SERVER))
+def notification_has_the_whole_task(step: Step, conversation: Conversation) -> Findings:
+    yield from _TASK.judge(as_object(step.body), "a task")
+    yield from _by_status(as_object(step.body), "a task")
+
+
+@check(
+    "tasks-ext.notify.no-progress-or-logs",
+    notifications((_NOTIFICATION, "notifications/progress", "notifications/message"), by=SERVER),
+)
+def subscription_to_tasks_gets_only_tasks(step: Step, conversation: Conversation) -> Outcome:
+    listen = find_subscription(step, conversation)
+    if listen is None or not requested_notifications(listen.params).get("taskIds"):
+        return None
+    return step.name == _NOTIFICATION or f"sends {step.name} to a subscription to tasks"

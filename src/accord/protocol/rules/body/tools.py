@@ -5,25 +5,23 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-import msgspec
-
 from accord.errors import MissingExtra
 from accord.json_schema.validation import UNDECIDED, compile_schema
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.jsonrpc import REQUEST, RESULT
-from accord.protocol.rules._rule import Outcome, check
-from accord.protocol.rules.body.content import judge_block, judge_type
+from accord.protocol.rules._rule import Finding, Findings, Outcome, check
+from accord.protocol.rules.body.results import judge_block, judge_type
 from accord.protocol.rules.body.rounds import questions
+from accord.protocol.rules.selection import requests, results
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import (
-    Finding,
     Located,
     as_object,
-    combine,
     complete_result,
     is_in_force,
+    memory_of,
     objects_at,
+    parse_json,
     quote,
     request_params,
     result_objects,
@@ -32,8 +30,9 @@ from accord.protocol.violation import SERVER
 from accord.trace import MASK
 from accord.types._base import JsonObject
 
-_LIST: Final = "tools/list"
-_CALL: Final = "tools/call"
+_LISTS: Final = results("tools/list", by=SERVER)
+_CALLS: Final = results("tools/call", by=SERVER)
+_QUESTIONS: Final = ("elicitation/create", "sampling/createMessage")
 _LONGEST_NAME: Final = 128
 _NAME: Final = re.compile(r"[A-Za-z0-9_.-]*")
 _DRAFT_07: Final = "http://json-schema.org/draft-07/schema#"
@@ -42,6 +41,7 @@ _DRAFT_07: Final = "http://json-schema.org/draft-07/schema#"
 _UNDECIDABLE: Final = ("Unknown meta-schema", "is not present in a registry")
 
 shapes(
+    _LISTS,
     {
         "tools.list.array": "body: {tools: array, tools[]: object}",
         "tools.item.name": "tools[].name: string",
@@ -58,82 +58,62 @@ shapes(
             "tools[].execution?: {taskSupport?: forbidden|optional|required}"
         ),
     },
-    by=SERVER,
-    kind=RESULT,
-    on=_LIST,
 )
 shapes(
+    _CALLS,
     {
         "tools.call.content-array": "body: {content: array}",
         "tools.call.is-error-flag": "isError: boolean",
         "tools.structured-content.object": "structuredContent?: object",
     },
-    by=SERVER,
-    kind=RESULT,
-    on=_CALL,
 )
 
 
 # -- schemas of a listed tool
 
 
-@check("tools.item.input-schema", by=SERVER, kind=RESULT, on=_LIST)
-def tool_has_an_judge_input_schema(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        _judge_input_schema(place, tool, step) for place, tool in result_objects(step, "tools")
-    )
+@check("tools.item.input-schema", _LISTS)
+def tool_has_an_input_schema(step: Step, conversation: Conversation) -> Findings:
+    for place, tool in result_objects(step, "tools"):
+        schema = tool.get("inputSchema")
+        if "inputSchema" not in tool:
+            yield f"sends {place} without inputSchema"
+        elif is_in_force("tools.input-schema.not-null", step.revision.id):
+            yield isinstance(schema, dict) or None
+        elif isinstance(schema, dict):
+            yield _reject_other_type(schema, f"{place}.inputSchema") or _judge_old_schema(
+                schema, f"{place}.inputSchema"
+            )
+        else:
+            yield judge_member(tool, place, "inputSchema", "object")
 
 
-def _judge_input_schema(place: str, tool: JsonObject, step: Step) -> Finding:
-    if "inputSchema" not in tool:
-        return f"sends {place} without inputSchema"
-    if is_in_force("tools.input-schema.not-null", step.revision.id):
-        return isinstance(tool["inputSchema"], dict) or None
-    found = judge_member(tool, place, "inputSchema", "object")
-    if found is not True:
-        return found
-    schema = tool["inputSchema"]
-    return _reject_other_type(schema, f"{place}.inputSchema") or _judge_old_schema(
-        schema, f"{place}.inputSchema"
-    )
-
-
-@check("tools.input-schema.type-object", by=SERVER, kind=RESULT, on=_LIST)
-def input_schema_reject_other_type(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        _reject_other_type(schema, place) or True for place, schema in _schemas(step, "inputSchema")
-    )
-
-
-@check("tools.item.output-schema", by=SERVER, kind=RESULT, on=_LIST)
-def output_schema_is_a_schema(step: Step, conversation: Conversation) -> Outcome:
-    findings = [
-        judge_member(tool, place, "outputSchema", "object", required=False)
-        for place, tool in result_objects(step, "tools")
-    ]
+@check("tools.item.output-schema", _LISTS)
+def output_schema_is_a_schema(step: Step, conversation: Conversation) -> Findings:
+    for place, tool in result_objects(step, "tools"):
+        yield judge_member(tool, place, "outputSchema", "object", required=False)
     if not is_in_force("schema.wire-schemas-valid", step.revision.id):
-        findings += [
-            _judge_old_schema(schema, place)
-            for place, schema in _schemas(step, "outputSchema")
-            if _reject_other_type(schema, place) is None
-        ]
-    return combine(findings)
+        for place, schema in _schemas(step, "outputSchema"):
+            if _reject_other_type(schema, place) is None:
+                yield _judge_old_schema(schema, place)
 
 
-@check("tools.output-schema.object", by=SERVER, kind=RESULT, on=_LIST)
-def output_schema_reject_other_type(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        _reject_other_type(schema, place) or True
-        for place, schema in _schemas(step, "outputSchema")
-    )
+@check("tools.input-schema.type-object", _LISTS)
+def input_schema_is_of_an_object(step: Step, conversation: Conversation) -> Findings:
+    for place, schema in _schemas(step, "inputSchema"):
+        yield _reject_other_type(schema, place) or True
 
 
-def _schemas(step: Step, member: str) -> list[Located]:
-    return [
-        (f"{place}.{member}", tool[member])
-        for place, tool in result_objects(step, "tools")
-        if isinstance(tool.get(member), dict)
-    ]
+@check("tools.output-schema.object", _LISTS)
+def output_schema_is_of_an_object(step: Step, conversation: Conversation) -> Findings:
+    for place, schema in _schemas(step, "outputSchema"):
+        yield _reject_other_type(schema, place) or True
+
+
+def _schemas(step: Step, member: str) -> Iterator[Located]:
+    for place, tool in result_objects(step, "tools"):
+        if isinstance(tool.get(member), dict):
+            yield f"{place}.{member}", tool[member]
 
 
 def _reject_other_type(schema: JsonObject, place: str) -> str | None:
@@ -145,59 +125,44 @@ def _reject_other_type(schema: JsonObject, place: str) -> str | None:
 # -- names
 
 
-def _names(step: Step) -> list[tuple[str, str]]:
-    return [
-        (place, tool["name"])
-        for place, tool in result_objects(step, "tools")
-        if isinstance(tool.get("name"), str)
-    ]
+def _names(step: Step) -> Iterator[tuple[str, str]]:
+    for place, tool in result_objects(step, "tools"):
+        if isinstance(tool.get("name"), str):
+            yield place, tool["name"]
 
 
-@check("tools.name.length", by=SERVER, kind=RESULT, on=_LIST)
-def name_has_1_to_128_characters(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        1 <= len(name) <= _LONGEST_NAME or f"sends {place} with a name of {len(name)} characters"
-        for place, name in _names(step)
-    )
+@check("tools.name.length", _LISTS)
+def name_has_1_to_128_characters(step: Step, conversation: Conversation) -> Findings:
+    for place, name in _names(step):
+        is_short = 1 <= len(name) <= _LONGEST_NAME
+        yield is_short or f"sends {place} with a name of {len(name)} characters"
 
 
-@check("tools.name.charset", by=SERVER, kind=RESULT, on=_LIST)
-def name_has_allowed_characters(step: Step, conversation: Conversation) -> Outcome:
-    return combine(
-        _NAME.fullmatch(name) is not None
-        or f"sends {place} with name {quote(name)}, expected only letters, digits, _, - and ."
-        for place, name in _names(step)
-    )
+@check("tools.name.charset", _LISTS)
+def name_has_allowed_characters(step: Step, conversation: Conversation) -> Findings:
+    for place, name in _names(step):
+        yield _NAME.fullmatch(name) is not None or (
+            f"sends {place} with name {quote(name)}, expected only letters, digits, _, - and ."
+        )
 
 
-@check("tools.name.unique", by=SERVER, kind=RESULT, on=_LIST)
-def name_is_unique(step: Step, conversation: Conversation) -> Outcome:
-    names = Counter(name for _, name in _names(step))
-    before = _names_on_earlier_pages(step, conversation)
-    return combine(
-        (count == 1 and name not in before)
-        or f"lists more than one tool with the name {quote(name)}"
-        for name, count in names.items()
-    )
-
-
-def _names_on_earlier_pages(step: Step, conversation: Conversation) -> frozenset[str]:
-    """Return the names on the pages before this one."""
+@check("tools.name.unique", _LISTS)
+def name_is_unique(step: Step, conversation: Conversation) -> Findings:
     cursor = request_params(step).get("cursor")
-    if conversation.memory is None or not isinstance(cursor, str):
-        return frozenset()
-    return conversation.memory.tool_pages.get(cursor, frozenset())
+    on_earlier_pages: frozenset[str] = frozenset()
+    if isinstance(cursor, str):
+        on_earlier_pages = memory_of(conversation).tool_pages.get(cursor, on_earlier_pages)
+    for name, count in Counter(name for _, name in _names(step)).items():
+        yield (count == 1 and name not in on_earlier_pages) or (
+            f"lists more than one tool with the name {quote(name)}"
+        )
 
 
 # -- valid schemas
 
 
-@check("schema.wire-schemas-valid", by=SERVER, kind=RESULT, on=_LIST)
-def tool_schemas_are_valid(step: Step, conversation: Conversation) -> Outcome:
-    return combine(_judge_tool_schemas(step))
-
-
-def _judge_tool_schemas(step: Step) -> Iterator[Finding]:
+@check("schema.wire-schemas-valid", _LISTS)
+def tool_schemas_are_valid(step: Step, conversation: Conversation) -> Findings:
     for place, schema in _schemas(step, "inputSchema"):
         if _reject_other_type(schema, place) is None:
             yield _judge_schema(schema, place)
@@ -210,26 +175,17 @@ def _judge_tool_schemas(step: Step) -> Iterator[Finding]:
             yield judge_member(tool, place, "outputSchema", "object", required=False)
 
 
-@check(
-    "schema.wire-schemas-valid",
-    by=SERVER,
-    kind=REQUEST,
-    on=("elicitation/create", "sampling/createMessage"),
-)
-@check("schema.wire-schemas-valid", by=SERVER, kind=RESULT)
-def schemas_in_questions_are_valid(step: Step, conversation: Conversation) -> Outcome:
-    schemas = [
-        (f"{question.place}.requestedSchema", question.params.get("requestedSchema"))
-        for question in questions(step, "elicitation/create")
-    ]
-    schemas += [
-        (f"{place}.inputSchema", tool.get("inputSchema"))
-        for question in questions(step, "sampling/createMessage")
-        for place, tool in objects_at(question.params, "tools", f"{question.place}.")
-    ]
-    return combine(
-        _judge_schema(schema, place) for place, schema in schemas if isinstance(schema, dict)
-    )
+@check("schema.wire-schemas-valid", requests(_QUESTIONS, by=SERVER))
+@check("schema.wire-schemas-valid", results(by=SERVER))
+def schemas_in_questions_are_valid(step: Step, conversation: Conversation) -> Findings:
+    for question in questions(step, "elicitation/create"):
+        schema = question.params.get("requestedSchema")
+        if isinstance(schema, dict):
+            yield _judge_schema(schema, f"{question.place}.requestedSchema")
+    for question in questions(step, "sampling/createMessage"):
+        for place, tool in objects_at(question.params, "tools", f"{question.place}."):
+            if isinstance(tool.get("inputSchema"), dict):
+                yield _judge_schema(tool["inputSchema"], f"{place}.inputSchema")
 
 
 def _judge_schema(schema: JsonObject, place: str) -> Finding:
@@ -256,57 +212,49 @@ def _judge_old_schema(schema: JsonObject, place: str) -> Finding:
 # -- results
 
 
-@check("tools.call.content-type", by=SERVER, kind=RESULT, on=_CALL)
-def content_is_of_a_known_type(step: Step, conversation: Conversation) -> Outcome:
-    return combine(_judge_content_block(place, block, step) for place, block in _content(step))
+@check("tools.call.content-type", _CALLS)
+def content_is_of_a_known_type(step: Step, conversation: Conversation) -> Findings:
+    for place, block in _content(step):
+        found = judge_type(block, place, step.revision.id)
+        yield judge_block(as_object(block), place) if found is True else found
 
 
 def _content(step: Step) -> list[tuple[str, object]]:
     content = (complete_result(step) or {}).get("content")
-    return [
-        (f"content[{index}]", block)
-        for index, block in enumerate(content if isinstance(content, list) else ())
-    ]
+    blocks = content if isinstance(content, list) else ()
+    return [(f"content[{index}]", block) for index, block in enumerate(blocks)]
 
 
-def _judge_content_block(place: str, block: object, step: Step) -> Finding:
-    found = judge_type(block, place, step.revision.id)
-    return judge_block(as_object(block), place) if found is True else found
-
-
-@check("tools.embedded-resource.capability", by=SERVER, kind=RESULT, on=_CALL)
+@check("tools.embedded-resource.capability", _CALLS)
 def server_that_embeds_resources_declares_them(step: Step, conversation: Conversation) -> Outcome:
     declared = conversation.parties[SERVER].capabilities
-    if declared is None or all(
-        as_object(block).get("type") != "resource" for _, block in _content(step)
-    ):
+    types = [as_object(block).get("type") for _, block in _content(step)]
+    if declared is None or "resource" not in types:
         return None
     return "resources" in declared or "embeds a resource without declaring resources"
 
 
-@check("tools.call.structured-content", by=SERVER, kind=RESULT, on=_CALL)
+@check("tools.call.structured-content", _CALLS)
 def result_has_structured_content(step: Step, conversation: Conversation) -> Outcome:
     # Other values are judged by tools.structured-content.object.
     return isinstance((complete_result(step) or {}).get("structuredContent"), dict) or None
 
 
-@check("tools.structured-content.also-text", by=SERVER, kind=RESULT, on=_CALL)
+@check("tools.structured-content.also-text", _CALLS)
 def structured_content_is_also_text(step: Step, conversation: Conversation) -> Outcome:
     result = complete_result(step) or {}
     if not _is_structured(result, step):
         return None
-    accepted = _equivalents(result["structuredContent"])
+    structured = result["structuredContent"]
+    accepted = [[structured]]
+    if isinstance(structured, dict) and len(structured) == 1:
+        # A text may also hold the only value inside.
+        accepted.append([*structured.values()])
     for _, block in _content(step):
         text = as_object(block).get("text")
-        if isinstance(text, str) and (_parse_json(text) in accepted or [text] in accepted):
+        if isinstance(text, str) and (parse_json(text) in accepted or [text] in accepted):
             return True
     return "sends structuredContent without the same JSON in a text block"
-
-
-def _equivalents(structured: object) -> list[list[object]]:
-    """Return the values that a text may hold: the content, or the only value inside it."""
-    wrapped = structured.values() if isinstance(structured, dict) and len(structured) == 1 else ()
-    return [[structured], *([value] for value in wrapped)]
 
 
 def _is_structured(result: JsonObject, step: Step) -> bool:
@@ -315,31 +263,22 @@ def _is_structured(result: JsonObject, step: Step) -> bool:
     return "structuredContent" in result
 
 
-def _parse_json(text: str) -> list[object]:
-    try:
-        return [msgspec.json.decode(text)]
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return []
-
-
-@check("tools.call.structured-conforms", by=SERVER, kind=RESULT, on=_CALL)
+@check("tools.call.structured-conforms", _CALLS)
 def structured_content_conforms_to_its_schema(step: Step, conversation: Conversation) -> Outcome:
     result = complete_result(step)
     name = request_params(step).get("name")
-    if result is None or conversation.memory is None or not isinstance(name, str):
+    if result is None or not isinstance(name, str):
         return None
-    schema = conversation.memory.tools.get(name, {}).get("outputSchema")
+    schema = memory_of(conversation).tools.get(name, {}).get("outputSchema")
     if not isinstance(schema, dict) or result.get("isError") is True:
         return None
     if "structuredContent" not in result:
         return (
             f"answers a call of {quote(name)}, which has an outputSchema, without structuredContent"
         )
-    return (
-        _judge_conformance(result["structuredContent"], schema, name)
-        if _is_structured(result, step)
-        else None
-    )
+    if not _is_structured(result, step):
+        return None
+    return _judge_conformance(result["structuredContent"], schema, name)
 
 
 def _judge_conformance(content: object, schema: JsonObject, name: str) -> Finding:
