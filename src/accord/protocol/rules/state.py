@@ -4,7 +4,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from accord.protocol.capabilities import undeclared_mode, undeclared_tools
 from accord.protocol.exchange import Step, member
 from accord.protocol.jsonrpc import (
     INVALID_PARAMS,
@@ -16,7 +15,8 @@ from accord.protocol.jsonrpc import (
     Kind,
 )
 from accord.protocol.methods import KNOWN, REQUESTS
-from accord.protocol.revision import Phase
+from accord.protocol.party import undeclared_mode, undeclared_tools
+from accord.protocol.revisions import Phase
 from accord.protocol.rules._rule import Breach, Declared, Outcome, state
 from accord.protocol.rules.selection import REPLIES, messages, notifications, requests
 from accord.protocol.violation import ACCEPT, CLIENT, IGNORE, OTHER, SERVER, Party
@@ -24,7 +24,7 @@ from accord.types._base import ALWAYS, Lifetime
 
 if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
-    from accord.protocol.revision import Revision
+    from accord.protocol.revisions import Revision
 
 _HANDSHAKE: Final = Lifetime(until="2025-11-25")
 _STATELESS: Final = Lifetime(since="2026-07-28")

@@ -10,7 +10,7 @@ from accord.protocol.catalogue import catalogue
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import META_CAPABILITIES, Step, meta_of
 from accord.protocol.jsonrpc import REQUEST
-from accord.protocol.monitor_memory import Memory
+from accord.protocol.party import Memory
 from accord.protocol.violation import CLIENT
 from accord.types._base import JsonObject, RequestId, RevisionId
 

@@ -7,7 +7,7 @@ back find in the memory of the monitor what `learn` noted there.
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import REQUEST, RESULT
-from accord.protocol.monitor_memory import Memory
+from accord.protocol.party import Memory
 from accord.protocol.rules.body import (  # noqa: F401
     elicitation,
     http,

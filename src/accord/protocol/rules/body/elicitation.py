@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
-from accord.protocol.capabilities import undeclared_mode
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import FAULT, INVALID_PARAMS, NOTIFICATION, RESULT
-from accord.protocol.party import Bounded
+from accord.protocol.party import Bounded, undeclared_mode
 from accord.protocol.rules._rule import Breach, Finding, Findings, Outcome, check
 from accord.protocol.rules.body.rounds import (
     ClientAnswer,

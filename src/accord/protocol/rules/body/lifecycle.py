@@ -8,7 +8,7 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN
-from accord.protocol.revision import Phase
+from accord.protocol.revisions import Phase
 from accord.protocol.rules._rule import Findings, Outcome, check
 from accord.protocol.rules.body.meta import SERVER_INFO, implementations
 from accord.protocol.rules.selection import messages, notifications, requests, results

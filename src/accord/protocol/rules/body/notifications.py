@@ -5,7 +5,7 @@ from typing import Final, get_args
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import META_SUBSCRIPTION, Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
-from accord.protocol.monitor_memory import Memory
+from accord.protocol.party import Memory
 from accord.protocol.rules._rule import Finding, Outcome, check, combine
 from accord.protocol.rules.selection import notifications, results
 from accord.protocol.rules.shapes import shapes

@@ -14,7 +14,7 @@ import msgspec
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT, Kind
-from accord.protocol.monitor_memory import Memory, Round
+from accord.protocol.party import Memory, Round
 from accord.protocol.rules._rule import Finding, Findings, Outcome, check, combine
 from accord.protocol.rules.selection import Messages, messages, requests, results
 from accord.protocol.rules.shapes import Within, judge_member, shapes

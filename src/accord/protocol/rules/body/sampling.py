@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from typing import Final, get_args
 
-from accord.protocol.capabilities import undeclared_tools
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
+from accord.protocol.party import undeclared_tools
 from accord.protocol.rules._rule import Finding, Findings, check
 from accord.protocol.rules.body.results import judge_block, known_types
 from accord.protocol.rules.body.rounds import (

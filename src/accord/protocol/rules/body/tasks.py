@@ -5,7 +5,7 @@ from typing import Final
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
-from accord.protocol.monitor_memory import KnownTask, Memory
+from accord.protocol.party import KnownTask, Memory
 from accord.protocol.rules._rule import Findings, Outcome, check, holds
 from accord.protocol.rules.body.notifications import (
     LISTEN,
