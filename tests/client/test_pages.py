@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from accord.client import blocking, connect
-from accord.client.pages import MOST_PAGES, PageGuard
+from accord.client.results import MOST_PAGES, PageGuard
 from accord.errors import RemoteProtocolError
 from support.raw_http import RawServer
 from support.waiting import run

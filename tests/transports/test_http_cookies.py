@@ -2,7 +2,7 @@
 
 import pytest
 
-from accord.transports.http.client.cookies import CookieJar
+from accord.transports.http.client.heads import CookieJar
 
 HERE = {"host": "a.example", "path": "/app/mcp", "is_safe": False}
 

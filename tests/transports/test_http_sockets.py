@@ -14,8 +14,13 @@ import pytest
 from accord import connect
 from accord.errors import ConnectFailed
 from accord.transports.http.client.aiohttp_sender import AiohttpSender
-from accord.transports.http.client.options import HttpClientOptions
-from accord.transports.http.client.sender import ConnectionCut, NotSent, proxy_for, sender_for
+from accord.transports.http.client.sender import (
+    ConnectionCut,
+    HttpClientOptions,
+    NotSent,
+    proxy_for,
+    sender_for,
+)
 from accord.transports.http.client.sockets import SocketSender
 from support.certificates import self_signed, serving_with
 from support.raw_http import RawServer

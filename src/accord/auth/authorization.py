@@ -27,8 +27,7 @@ from accord.auth.pkce import new_pkce
 from accord.auth.registration import ClientDescription, preregistered_client, register
 from accord.auth.tokens import TokenGrant, TokenStore, stored_client_key
 from accord.errors import FlowFailed
-from accord.transports.http.client.guarded import GuardedSender
-from accord.transports.http.client.requests import NoResponse
+from accord.transports.http.client.guarded import GuardedSender, NoResponse
 
 if TYPE_CHECKING:
     from accord.auth.oauth import OAuth

@@ -11,7 +11,7 @@ import msgspec
 from accord.auth.discovery import ServerMetadata
 from accord.auth.jwks import require_jwt
 from accord.errors import FlowFailed
-from accord.transports.http.client.requests import HttpRequest, form_request
+from accord.transports.http.client.guarded import HttpRequest, form_request
 
 AuthMethod: TypeAlias = Literal[
     "client_secret_basic", "client_secret_post", "none", "private_key_jwt"

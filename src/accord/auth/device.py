@@ -9,7 +9,7 @@ from accord.auth.discovery import DiscoveryResult
 from accord.auth.flow import TokenRefused, request_token
 from accord.auth.tokens import TokenGrant
 from accord.errors import FlowFailed
-from accord.transports.http.client.requests import Flow, NoResponse
+from accord.transports.http.client.guarded import Flow, NoResponse
 
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 STEP: Final = "device authorization"

@@ -13,7 +13,7 @@ from accord.auth.pkce import Pkce
 from accord.auth.tokens import TokenGrant
 from accord.bindings.quoting import quote_text, quote_url
 from accord.errors import FlowFailed
-from accord.transports.http.client.requests import Flow, HttpRequest, HttpResponse, NoResponse
+from accord.transports.http.client.guarded import Flow, HttpRequest, HttpResponse, NoResponse
 
 STEP_AUTHORIZATION: Final = "authorization"
 STEP_EXCHANGE: Final = "token"

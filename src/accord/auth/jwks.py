@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol, TypeGuard
 from accord.auth.discovery import metadata_urls
 from accord.bindings.quoting import quote_url
 from accord.errors import AuthError, MissingExtra
-from accord.transports.http.client.requests import Flow, HttpRequest, NoResponse, Send, run_flow
+from accord.transports.http.client.guarded import Flow, HttpRequest, NoResponse, Send, run_flow
 
 log = logging.getLogger("accord.auth")
 

@@ -20,10 +20,10 @@ from accord.auth.jwks import (
 from accord.auth.resource import is_for
 from accord.auth.verifiers import TokenMemory, token_digest
 from accord.principal import Principal
-from accord.transports.http.client.requests import Send
+from accord.transports.http.client.guarded import Send
 
 if TYPE_CHECKING:
-    from accord.transports.http.client.requests import Send
+    from accord.transports.http.client.guarded import Send
 
 log = logging.getLogger("accord.auth")
 

@@ -10,7 +10,7 @@ from accord.auth.client_identity import METHODS, AuthMethod, ClientIdentity, cho
 from accord.auth.discovery import ServerMetadata
 from accord.bindings.addresses import is_loopback
 from accord.errors import FlowFailed
-from accord.transports.http.client.requests import Flow, HttpRequest, NoResponse
+from accord.transports.http.client.guarded import Flow, HttpRequest, NoResponse
 
 STEP: Final = "registration"
 

@@ -16,7 +16,7 @@ from accord.client.client import Client as AsyncClient
 from accord.client.connect import Target
 from accord.client.connect import connect as connect_async
 from accord.client.options import CallOptions, ConnectOptions, Roots
-from accord.client.pages import PageGuard
+from accord.client.results import PageGuard
 from accord.errors import ConnectionClosed
 from accord.types import (
     CallToolResult,

@@ -10,8 +10,7 @@ import msgspec
 from accord.client.callbacks import to_roots
 from accord.client.link import Link
 from accord.client.options import CallOptions, Roots
-from accord.client.pages import PageGuard
-from accord.client.results import OutputSchema, decode_output
+from accord.client.results import OutputSchema, PageGuard, decode_output
 from accord.protocol import shape
 from accord.types import (
     CallToolParams,

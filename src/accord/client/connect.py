@@ -24,7 +24,7 @@ from accord.errors import (
 )
 from accord.keywords import refuse_unknown
 from accord.transports.http.client.auth import Auth, Authorizer, Bearer
-from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.sender import HttpClientOptions
 from accord.transports.process import Launch, Process
 from accord.transports.wire import Wire
 from accord.types import EmptyParams, Implementation, InitializeParams, InitializeResult, RevisionId

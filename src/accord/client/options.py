@@ -9,7 +9,7 @@ from accord.protocol.codec import Limits
 from accord.protocol.revisions import REVISIONS, SPOKEN, in_order
 from accord.transports.child import StderrSink
 from accord.transports.http.client.auth import Auth
-from accord.transports.http.client.options import HttpClientOptions, HttpHeaders
+from accord.transports.http.client.sender import HttpClientOptions, HttpHeaders
 from accord.types import (
     CreateMessageParams,
     CreateMessageResult,

@@ -12,10 +12,10 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 
 from accord.bindings.http_responses import explain
-from accord.transports.http.client.cookies import CookieJar
-from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.heads import CookieJar
 from accord.transports.http.client.sender import (
     ConnectionCut,
+    HttpClientOptions,
     NotSent,
     describe_os_error,
     enable_keepalive,

@@ -39,11 +39,21 @@ from accord.transports.http.client.auth import (
     pause_deadline,
     with_token,
 )
-from accord.transports.http.client.backoff import Backoff
-from accord.transports.http.client.events import EventReader
-from accord.transports.http.client.messages import HttpClientSession, Message, PendingAnswers
-from accord.transports.http.client.options import HttpClientOptions, HttpHeaders
-from accord.transports.http.client.sender import ConnectionCut, NotSent, Sender, SenderResponse
+from accord.transports.http.client.messages import (
+    Backoff,
+    EventReader,
+    HttpClientSession,
+    Message,
+    PendingAnswers,
+)
+from accord.transports.http.client.sender import (
+    ConnectionCut,
+    HttpClientOptions,
+    HttpHeaders,
+    NotSent,
+    Sender,
+    SenderResponse,
+)
 from accord.transports.wire import Receive, WireListener
 
 log = logging.getLogger("accord.http")

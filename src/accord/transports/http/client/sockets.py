@@ -14,11 +14,10 @@ from typing import Any, Final, cast
 
 from httptools import HttpResponseParser
 
-from accord.transports.http.client.cookies import CookieJar
-from accord.transports.http.client.heads import HttpAddress, parse_address, write_head
-from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.heads import CookieJar, HttpAddress, parse_address, write_head
 from accord.transports.http.client.sender import (
     ConnectionCut,
+    HttpClientOptions,
     NotSent,
     describe_os_error,
     enable_keepalive,

@@ -15,14 +15,12 @@ from accord.bindings import headers as names
 from accord.bindings.sse import CONTENT_TYPE, EventIdTooLong, EventTooLong
 from accord.errors import ConnectionClosed, InvalidParams
 from accord.transports.http.client.auth import Denied
-from accord.transports.http.client.backoff import Backoff
 from accord.transports.http.client.carrier import (
     SUCCESS_STATUSES,
     TRANSIENT_STATUSES,
     RequestCarrier,
 )
-from accord.transports.http.client.events import EventReader
-from accord.transports.http.client.messages import HttpClientSession, Message
+from accord.transports.http.client.messages import Backoff, EventReader, HttpClientSession, Message
 from accord.transports.http.client.sender import ConnectionCut, NotSent, SenderResponse
 from accord.transports.wire import CALL_HEADERS
 

@@ -14,10 +14,8 @@ from accord.bindings.http_responses import endpoint_url, explain
 from accord.bindings.sse import EventTooLong
 from accord.errors import AuthError, ConnectFailed, ConnectionClosed
 from accord.transports.http.client.auth import Denied
-from accord.transports.http.client.backoff import Backoff
 from accord.transports.http.client.carrier import SUCCESS_STATUSES, RequestCarrier
-from accord.transports.http.client.events import EventReader
-from accord.transports.http.client.messages import HttpClientSession, Message
+from accord.transports.http.client.messages import Backoff, EventReader, HttpClientSession, Message
 from accord.transports.http.client.sender import ConnectionCut, NotSent, SenderResponse
 from accord.transports.http.client.streamable import Renew, Spawn, is_stream, renew_and_resend
 from accord.transports.wire import Lost

@@ -17,9 +17,8 @@ from accord.errors import (
     InternalError,
 )
 from accord.protocol.exchange import Exchange
-from accord.transports.http.client.backoff import Backoff
 from accord.transports.http.client.carrier import LONGEST_PAUSE, HttpTarget, RequestCarrier
-from accord.transports.http.client.messages import HttpClientSession, Message
+from accord.transports.http.client.messages import Backoff, HttpClientSession, Message
 from accord.transports.http.client.sender import (
     OwnSender,
     Sender,

@@ -6,8 +6,7 @@ from types import CoroutineType
 from typing import Any, Final
 
 from accord.bindings import http
-from accord.transports.http.server.asgi import Message
-from accord.transports.http.server.exchange import LENGTH, SESSION, HttpExchange
+from accord.transports.http.server.exchange import LENGTH, SESSION, HttpExchange, Message
 from accord.transports.http.server.state import AppState
 
 # A body that has received nothing for this long makes room for one that still receives.

@@ -18,7 +18,7 @@ from typing import Final
 
 from accord.bindings import sse
 from accord.stores.events import EventStore
-from accord.transports.http.server.asgi import Message, Receive, Send
+from accord.transports.http.server.exchange import Message, Receive, Send
 
 log = logging.getLogger("accord.http")
 
