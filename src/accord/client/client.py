@@ -2,7 +2,6 @@
 
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from types import TracebackType
 from typing import Final, Self, TypeVar, Unpack, get_args, overload
 
 import msgspec
@@ -132,16 +131,27 @@ class Client:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _pages(self, method: str) -> PageGuard:
-        return PageGuard(method, self._link.settings.empty_pages)
+    async def _all(
+        self,
+        method: str,
+        fetch: Callable[..., Awaitable[Page]],
+        entries: Callable[[Page], list[Entry]],
+        how: CallOptions,
+    ) -> AsyncIterator[Entry]:
+        pages = PageGuard(method, self._link.settings.empty_pages)
+        cursor = None
+        while True:
+            page = await fetch(cursor, **how)
+            found = entries(page)
+            for entry in found:
+                yield entry
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+            pages.check(found, cursor)
 
     # -- tools
 
@@ -162,11 +172,7 @@ class Client:
 
     def tools(self, **how: Unpack[CallOptions]) -> AsyncIterator[Tool]:
         """Iterate over all tools, fetching pages as needed."""
-        return _all(
-            self._pages("tools/list"),
-            lambda at: self.list_tools(at, **how),
-            lambda page: page.tools,
-        )
+        return self._all("tools/list", self.list_tools, lambda page: page.tools, how)
 
     @overload
     async def call_tool(
@@ -230,11 +236,7 @@ class Client:
 
     def resources(self, **how: Unpack[CallOptions]) -> AsyncIterator[Resource]:
         """Iterate over all resources, fetching pages as needed."""
-        return _all(
-            self._pages("resources/list"),
-            lambda at: self.list_resources(at, **how),
-            lambda page: page.resources,
-        )
+        return self._all("resources/list", self.list_resources, lambda page: page.resources, how)
 
     async def list_resource_templates(
         self, cursor: str | None = None, **how: Unpack[CallOptions]
@@ -247,10 +249,9 @@ class Client:
 
     def resource_templates(self, **how: Unpack[CallOptions]) -> AsyncIterator[ResourceTemplate]:
         """Iterate over all resource templates, fetching pages as needed."""
-        return _all(
-            self._pages("resources/templates/list"),
-            lambda at: self.list_resource_templates(at, **how),
-            lambda page: page.resource_templates,
+        fetch = self.list_resource_templates
+        return self._all(
+            "resources/templates/list", fetch, lambda page: page.resource_templates, how
         )
 
     async def read_resource(self, uri: str, **how: Unpack[CallOptions]) -> ReadResourceResult:
@@ -281,11 +282,7 @@ class Client:
 
     def prompts(self, **how: Unpack[CallOptions]) -> AsyncIterator[Prompt]:
         """Iterate over all prompts, fetching pages as needed."""
-        return _all(
-            self._pages("prompts/list"),
-            lambda at: self.list_prompts(at, **how),
-            lambda page: page.prompts,
-        )
+        return self._all("prompts/list", self.list_prompts, lambda page: page.prompts, how)
 
     async def get_prompt(
         self,
@@ -402,19 +399,3 @@ def _encode_arguments(arguments: Mapping[str, object] | None) -> msgspec.Raw:
     if arguments.__class__ is not dict and not isinstance(arguments, Mapping):
         raise TypeError(f"arguments are a mapping by name, not a {type(arguments).__name__}")
     return msgspec.Raw(_encode(arguments))
-
-
-async def _all(
-    pages: PageGuard,
-    fetch: Callable[[str | None], Awaitable[Page]],
-    entries: Callable[[Page], list[Entry]],
-) -> AsyncIterator[Entry]:
-    page = await fetch(None)
-    while True:
-        found = entries(page)
-        for entry in found:
-            yield entry
-        if page.next_cursor is None:
-            return
-        pages.check(found, page.next_cursor)
-        page = await fetch(page.next_cursor)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Generator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from accord.client.client import Client
@@ -135,12 +134,7 @@ class Connecting:
         self._client = await self
         return self._client
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
