@@ -372,11 +372,6 @@ class Child:
     # -- writing
 
     @property
-    def is_congested(self) -> bool:
-        """Whether it is slow to read; `writable` waits until it has caught up."""
-        return self.pipes is not None and self.pipes.unsent > HIGH_WATER
-
-    @property
     def has_open_input(self) -> bool:
         """Whether bytes can still be written to it."""
         return self.pipes is not None and self.pipes.is_open

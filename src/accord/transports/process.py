@@ -17,43 +17,12 @@ from accord.transports.wire import Lost, Receive, WireListener
 log = logging.getLogger("accord.client")
 
 INHERITED: Final = frozenset(
-    {
-        "APPDATA",
-        "COMSPEC",
-        "HOME",
-        "HOMEDRIVE",
-        "HOMEPATH",
-        "LANG",
-        "LANGUAGE",
-        "LC_ALL",
-        "LC_CTYPE",
-        "LOCALAPPDATA",
-        "LOGNAME",
-        "NUMBER_OF_PROCESSORS",
-        "PATH",
-        "PATHEXT",
-        "PROCESSOR_ARCHITECTURE",
-        "PROGRAMDATA",
-        "PROGRAMFILES",
-        "SHELL",
-        "SSL_CERT_DIR",
-        "SSL_CERT_FILE",
-        "SYSTEMDRIVE",
-        "SYSTEMROOT",
-        "TEMP",
-        "TERM",
-        "TMP",
-        "TMPDIR",
-        "TZ",
-        "USER",
-        "USERNAME",
-        "USERPROFILE",
-        "VIRTUAL_ENV",
-        "WINDIR",
-        "XDG_CACHE_HOME",
-        "XDG_CONFIG_HOME",
-        "XDG_DATA_HOME",
-    }
+    """
+    APPDATA COMSPEC HOME HOMEDRIVE HOMEPATH LANG LANGUAGE LC_ALL LC_CTYPE LOCALAPPDATA LOGNAME
+    NUMBER_OF_PROCESSORS PATH PATHEXT PROCESSOR_ARCHITECTURE PROGRAMDATA PROGRAMFILES SHELL
+    SSL_CERT_DIR SSL_CERT_FILE SYSTEMDRIVE SYSTEMROOT TEMP TERM TMP TMPDIR TZ USER USERNAME
+    USERPROFILE VIRTUAL_ENV WINDIR XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME
+    """.split()  # noqa: SIM905  # one name a line would fill a page
 )
 """The variables a server inherits: where things are and how to talk, no keys and no tokens."""
 
