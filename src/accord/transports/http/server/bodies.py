@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Container, Generator
 from types import CoroutineType
 from typing import Any, Final
 
+import msgspec
+
 from accord.bindings import http
 from accord.transports.http.server.exchange import LENGTH, SESSION, HttpExchange, Message
 from accord.transports.http.server.state import AppState
@@ -19,17 +21,14 @@ _SILENT: Final = http.HttpRefusal(408, "the body did not arrive in time (body_ti
 _SLOW: Final = http.HttpRefusal(408, "the body arrives too slowly (body_rate)")
 
 
-class Body:
+class Body(msgspec.Struct, eq=False):
     """A body that is being read."""
 
-    __slots__ = ("deadline", "last_arrival", "refusal", "size", "task")
-
-    def __init__(self, task: asyncio.Task[object], now: float, deadline: float) -> None:
-        self.task = task
-        self.last_arrival = now
-        self.deadline = deadline
-        self.size = 0
-        self.refusal: http.HttpRefusal | None = None
+    task: asyncio.Task[object]
+    last_arrival: float
+    deadline: float
+    size: int = 0
+    refusal: http.HttpRefusal | None = None
 
 
 class Bodies:

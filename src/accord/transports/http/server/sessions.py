@@ -87,76 +87,14 @@ class _Caller:
         return None
 
 
-class Callers:
-    """The sessions of an app by caller."""
-
-    def __init__(self) -> None:
-        self._callers: dict[Hashable, _Caller] = {}
-
-    def __len__(self) -> int:
-        return len(self._callers)
-
-    def add(self, session: HttpSession) -> None:
-        """Add a session."""
-        caller = self._callers.get(session.caller)
-        if caller is None:
-            caller = self._callers[session.caller] = _Caller()
-        if session.is_opened:
-            caller.used[session] = session.used
-        else:
-            caller.unused[session] = None
-
-    def open(self, session: HttpSession) -> None:
-        """Mark a session as used."""
-        caller = self._callers.get(session.caller)
-        if caller is not None and session in caller.unused:
-            del caller.unused[session]
-            caller.used[session] = session.used
-
-    def remove(self, session: HttpSession) -> None:
-        """Remove a session."""
-        caller = self._callers.get(session.caller)
-        if caller is not None:
-            caller.unused.pop(session, None)
-            caller.used.pop(session, None)
-            if not caller:
-                del self._callers[session.caller]
-
-    def count(self, caller: Hashable) -> int:
-        """Return how many sessions a caller has."""
-        found = self._callers.get(caller)
-        return 0 if found is None else len(found)
-
-    def find_idle(self, caller: Hashable) -> HttpSession | None:
-        """Return the session of a caller to end first; None if all are in use."""
-        found = self._callers.get(caller)
-        return None if found is None else found.find_idle()
-
-    def find_idle_of_others(self, caller: Hashable, before: float) -> HttpSession | None:
-        """Return a session of another caller to end, for a caller whose own are all in use.
-
-        Callers with more sessions lose any idle one; others only one not used since `before`.
-        """
-        own = self.count(caller)
-        for each in nlargest(_LARGEST, self._callers.values(), key=lambda each: each.rank):
-            session = each.find_idle()
-            if session is not None and (len(each) > own + 1 or session.used < before):
-                return session
-        return None
-
-
 class HttpSessions:
-    """The sessions of an app.
-
-    Args:
-        state: of the app.
-    """
+    """The sessions of an app, in all and by caller."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
         # By the bytes of the header, so that it need not be decoded.
         self._found: dict[bytes, HttpSession] = {}
-        self._callers = Callers()
+        self._callers: dict[Hashable, _Caller] = {}
 
     def __len__(self) -> int:
         return len(self._found)
@@ -178,7 +116,9 @@ class HttpSessions:
         session.used = self._state.now()
         if not session.is_opened:
             session.is_opened = True
-            self._callers.open(session)
+            caller = self._callers[session.caller]
+            del caller.unused[session]
+            caller.used[session] = session.used
         return session
 
     def begin(self, exchange: HttpExchange) -> HttpSession | http.HttpRefusal:
@@ -198,33 +138,53 @@ class HttpSessions:
         self._make_room(session.caller)  # others may have been kept since it began
         self._found[session.id.encode()] = session
         session.is_opened = session.only_stream is not None
-        self._callers.add(session)
+        caller = self._callers.setdefault(session.caller, _Caller())
+        if session.is_opened:
+            caller.used[session] = session.used
+        else:
+            caller.unused[session] = None
 
     def _make_room(self, caller: Hashable) -> str | None:
         """End an idle session if there are too many; return the reason if none is idle.
 
         A caller loses its own sessions first, the longest idle before others.
         """
-        options, callers = self._state.options, self._callers
-        if callers.count(caller) >= options.sessions_per_caller:
-            idle = callers.find_idle(caller)
+        options = self._state.options
+        own = self._callers.get(caller) or _Caller()
+        if len(own) >= options.sessions_per_caller:
+            idle = own.find_idle()
             if idle is None:
                 each = options.sessions_per_caller
                 return f"{each} sessions of one caller are in use (sessions_per_caller)"
             self.end(idle)
         if len(self._found) >= options.sessions:
-            idle = callers.find_idle(caller)
-            if idle is None:
-                idle = callers.find_idle_of_others(caller, self._state.now() - _RECENT)
+            idle = own.find_idle() or self._find_idle_of_others(len(own))
             if idle is None:
                 return f"{options.sessions} sessions are open (sessions)"
             self.end(idle)
         return None
 
+    def _find_idle_of_others(self, own: int) -> HttpSession | None:
+        """Return a session of another caller to end, for a caller whose own are all in use.
+
+        Callers with more sessions lose any idle one; others only one that was not just used.
+        """
+        before = self._state.now() - _RECENT
+        for each in nlargest(_LARGEST, self._callers.values(), key=lambda each: each.rank):
+            session = each.find_idle()
+            if session is not None and (len(each) > own + 1 or session.used < before):
+                return session
+        return None
+
     def end(self, session: HttpSession) -> None:
         """End a session."""
         self._found.pop(session.id.encode(), None)
-        self._callers.remove(session)
+        caller = self._callers.get(session.caller)
+        if caller is not None:
+            caller.unused.pop(session, None)
+            caller.used.pop(session, None)
+            if not caller:
+                del self._callers[session.caller]
         session.close()
 
     def sweep(self, now: float) -> None:
