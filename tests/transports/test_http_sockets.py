@@ -229,7 +229,7 @@ def test_a_connection_is_not_used_again(first):
 
 
 def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch):
-    monkeypatch.setattr("accord.transports.http.client.sockets._IDLE", 0.0)
+    monkeypatch.setattr("accord.transports.http.client.sockets.IDLE", 0.0)
 
     async def main():
         async with answering(OK, OK) as (server, sender):

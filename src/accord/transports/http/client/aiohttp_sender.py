@@ -14,6 +14,7 @@ from aiohttp.abc import AbstractResolver
 from accord.bindings.http_responses import explain
 from accord.transports.http.client.heads import CookieJar
 from accord.transports.http.client.sender import (
+    IDLE,
     ConnectionCut,
     HttpClientOptions,
     NotSent,
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
     from aiohttp.abc import ResolveResult
 
-# Servers close idle connections after 5 s (uvicorn, Node.js) or later. Below it, a request is not
-# written to a connection that is being closed at the same moment.
-IDLE: Final = 4.0
 _LARGE: Final = 256 * 1024
 # Sent unless the caller says otherwise. Proxies that compress delay what should flow.
 _USUAL_HEADERS: Final = {"Accept-Encoding": "identity", "User-Agent": "accord"}

@@ -9,10 +9,10 @@ just before the connection is made: a name that resolves differently the second 
 """
 
 import asyncio
+import contextlib
 import re
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
 from urllib.parse import quote_plus, urlencode, urlsplit
 
@@ -283,12 +283,7 @@ class GuardedSender:
         self._sender = self._open()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         sender, self._sender = self._sender, None
         if sender is not None:
             await sender.close()
@@ -307,13 +302,8 @@ class GuardedSender:
         Raises:
             NoResponse: a request got no response, and the flow did not know a way around it.
         """
-        kept = self._sender
-        sender = kept or self._open()
-        try:
+        async with self._borrow() as sender:
             return await run_flow(flow, lambda request: self._send_in_time(request, sender))
-        finally:
-            if kept is None:
-                await sender.close()
 
     async def send(self, request: HttpRequest) -> HttpResponse:
         """Send one request.
@@ -321,13 +311,19 @@ class GuardedSender:
         Raises:
             NoResponse: the policy does not allow it, or the response is late or too large.
         """
-        kept = self._sender
-        sender = kept or self._open()
-        try:
+        async with self._borrow() as sender:
             return await self._send_in_time(request, sender)
+
+    @contextlib.asynccontextmanager
+    async def _borrow(self) -> "AsyncIterator[AiohttpSender]":
+        if self._sender is not None:
+            yield self._sender
+            return
+        sender = self._open()
+        try:
+            yield sender
         finally:
-            if kept is None:
-                await sender.close()
+            await sender.close()
 
     async def _send_in_time(self, request: HttpRequest, sender: "AiohttpSender") -> HttpResponse:
         try:

@@ -32,6 +32,9 @@ _NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE
 _TRUST_HINT: Final = "HttpClientOptions(verify=...) sets which certificates are trusted"
 # A peer that is silent for a minute is gone, on streams that may be quiet for hours.
 _PROBE_AFTER, _PROBE_EVERY, _PROBES = 30, 10, 3
+# Servers close idle connections after 5 s (uvicorn, Node.js) or later. Below it, a request is not
+# written to a connection that is being closed at the same moment.
+IDLE: Final = 4.0
 PROXY_SCHEMES: Final = ("http://", "https://")
 
 HttpHeaders: TypeAlias = (

@@ -12,10 +12,12 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, Final, cast
 
+import msgspec
 from httptools import HttpResponseParser
 
 from accord.transports.http.client.heads import CookieJar, HttpAddress, parse_address, write_head
 from accord.transports.http.client.sender import (
+    IDLE,
     ConnectionCut,
     HttpClientOptions,
     NotSent,
@@ -24,9 +26,6 @@ from accord.transports.http.client.sender import (
     tls_failure,
 )
 
-# Servers close idle connections after 5 s (uvicorn, Node.js) or later. Below it, a request is not
-# written to a connection that is being closed at the same moment.
-_IDLE: Final = 4.0
 # asyncio would allocate four times as much for each read.
 _READ: Final = 64 * 1024
 # Bytes that are read before the reader asks for them.
@@ -97,7 +96,7 @@ class SocketSender:
         spare = self._spare.get(place[:3])
         while spare:
             connection = spare.pop()
-            is_fresh = self._loop.time() - connection.used < _IDLE
+            is_fresh = self._loop.time() - connection.used < IDLE
             if is_fresh and not connection.is_lost and not connection.has_news():
                 return connection
             connection.abort()
@@ -287,7 +286,8 @@ class _Connection(asyncio.Protocol):
 
     async def exchange(self, head: bytes, body: bytes | None) -> "_Response":
         """Send a request and wait for the head of its response."""
-        response = self._response = _Response(self)
+        head_read = asyncio.get_running_loop().create_future()
+        response = self._response = _Response(self, head_read)
         self._head_size = 0
         if body is None:
             self.transport.write(head + b"\r\n")
@@ -326,40 +326,23 @@ class _Connection(asyncio.Protocol):
         self.transport.abort()
 
 
-class _Response:
+class _Response(msgspec.Struct, eq=False):
     """A response while it arrives."""
 
-    __slots__ = (
-        "_chunks",
-        "_connection",
-        "_error",
-        "_headers",
-        "_inflate",
-        "_is_over",
-        "_is_paused",
-        "_size",
-        "_unreadable",
-        "_waiter",
-        "ends_with_connection",
-        "head",
-        "is_kept",
-        "status",
-    )
-
-    def __init__(self, connection: _Connection) -> None:
-        self._connection: _Connection | None = connection
-        self.head: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.status = 0
-        self.is_kept = False
-        self.ends_with_connection = False
-        self._headers: dict[bytes, bytes] = {}
-        self._chunks: list[bytes] = []
-        self._size = 0
-        self._is_over = self._is_paused = False
-        self._error: str | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._inflate: Any = None
-        self._unreadable: str | None = None
+    _connection: _Connection | None
+    head: "asyncio.Future[None]"
+    status: int = 0
+    is_kept: bool = False
+    ends_with_connection: bool = False
+    _headers: dict[bytes, bytes] = {}
+    _chunks: list[bytes] = []
+    _size: int = 0
+    _is_over: bool = False
+    _is_paused: bool = False
+    _error: str | None = None
+    _waiter: "asyncio.Future[None] | None" = None
+    _inflate: Any = None
+    _unreadable: str | None = None
 
     # -- called by the connection
 

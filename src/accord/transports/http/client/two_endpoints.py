@@ -9,12 +9,11 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Final
 
-from accord.bindings import headers as names
-from accord.bindings.http_responses import endpoint_url, explain
+from accord.bindings.http_responses import endpoint_url
 from accord.bindings.sse import EventTooLong
 from accord.errors import AuthError, ConnectFailed, ConnectionClosed
 from accord.transports.http.client.auth import Denied
-from accord.transports.http.client.carrier import SUCCESS_STATUSES, RequestCarrier
+from accord.transports.http.client.carrier import SUCCESS_STATUSES, RequestCarrier, explain_response
 from accord.transports.http.client.messages import Backoff, EventReader, HttpClientSession, Message
 from accord.transports.http.client.sender import ConnectionCut, NotSent, SenderResponse
 from accord.transports.http.client.streamable import Renew, Spawn, is_stream, renew_and_resend
@@ -82,14 +81,12 @@ class TwoEndpoints:
     ) -> HttpClientSession:
         carrier = self._carrier
         if not is_stream(response):
-            kind = names.media_type(response.header("content-type"))
-            body = (
-                b"" if response.status in SUCCESS_STATUSES else await carrier.read_error(response)
-            )
+            is_success = response.status in SUCCESS_STATUSES
+            body = b"" if is_success else await carrier.read_error(response)
             denied = carrier.auth_error(response, body)
             if denied is not None:
                 raise denied
-            why = explain(response.status, kind, body)
+            why = explain_response(response, body)
             raise ConnectFailed(f"{carrier.place}: {why}"[:300], phase="starting")
         why = "the stream does not name an endpoint"
         try:
