@@ -115,6 +115,13 @@ def endpoint_url(base: str, named: str) -> str | None:
         return None
 
 
+def is_same_origin(base: str, url: str) -> bool:
+    """Whether two URLs have one origin, or the second has the same over TLS."""
+    here, there = _origin(base), _origin(url)
+    is_upgraded = here[::2] == ("http", 80) and there == ("https", here[1], 443)
+    return is_upgraded or here == there
+
+
 def redirect_url(base: str, location: str | None) -> str | None:
     """Resolve a redirect; None where it leads to another origin, but for the same one over TLS.
 
@@ -125,14 +132,11 @@ def redirect_url(base: str, location: str | None) -> str | None:
         return None
     try:
         url = urljoin(base, location)
-        here, there = urlsplit(base), urlsplit(url)
-        upgraded = (here.scheme, there.scheme) == ("http", "https")
-        usual = upgraded and (_origin(base)[2], _origin(url)[2]) == (80, 443)
-        same_host = usual and here.hostname == there.hostname
-        if not same_host and _origin(url) != _origin(base):
+        if not is_same_origin(base, url):
             return None
     except ValueError:
         return None
+    here, there = urlsplit(base), urlsplit(url)
     user, at, _ = here.netloc.rpartition("@")
     if at and "@" not in there.netloc:
         return there._replace(netloc=f"{user}@{there.netloc}").geturl()

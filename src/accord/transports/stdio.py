@@ -324,6 +324,11 @@ class StdioConnection:
         receive: called with each message.
         refuse: called for a line that is too long, and dropped.
         limit: the longest line in bytes.
+
+    Attributes:
+        write: sends one message.
+        writable: waits until the client has read most of what was sent, or is gone.
+        ended: set when the input has ended.
     """
 
     def __init__(
@@ -339,11 +344,9 @@ class StdioConnection:
             writing, lambda backlog: self._reader.hold(backlog), lambda: self.ended.set()
         )
         self._reader = _Reader(limit, receive, refuse, self._writer)
+        self.write = self._writer.write
+        self.writable = self._writer.writable
         self.ended = self._reader.ended
-
-    def write(self, message: bytes) -> None:
-        """Send one message."""
-        self._writer.write(message)
 
     @property
     def backlog(self) -> int:
@@ -354,10 +357,6 @@ class StdioConnection:
     def is_congested(self) -> bool:
         """Whether the client is slow to read; `writable` waits until it has caught up."""
         return self._writer.backlog > _BACKLOG_HIGH
-
-    async def writable(self) -> None:
-        """Wait until the client has read most of what was sent, or is gone."""
-        await self._writer.writable()
 
     async def start(self) -> None:
         """Begin to read."""

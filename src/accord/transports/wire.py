@@ -66,7 +66,8 @@ class WireListener(Protocol):
     """Takes reports of a wire on which each message travels by itself.
 
     There a single request may fail while the connection goes on, and the connection may be renewed
-    while the conversation goes on.
+    while the conversation goes on. Such a wire has a method `report_to`, to be called with the
+    listener before the wire is opened.
     """
 
     @property
@@ -92,13 +93,6 @@ class WireListener(Protocol):
         """Stop all deadlines while a user is asked to authorize us."""
 
 
-class ReportingWire(Wire, Protocol):
-    """A wire that reports to a listener."""
-
-    def report_to(self, listener: WireListener) -> None:
-        """Report to this listener; to be called before the wire is opened."""
-
-
 class MemoryWire:
     """The client's end of a connection to a server in the same process.
 
@@ -118,23 +112,19 @@ class MemoryWire:
         return self._written >= _AT_ONCE
 
     async def open(self, receive: Receive, lost: Lost) -> None:
-        """Begin a session with the server."""
         state = await self._stack.enter_async_context(self._server.run_lifespan())
         self._session = self._server.session(lambda data, _: receive(data), state)
 
     def write(self, data: bytes, exchange: Exchange | None = None) -> None:
-        """Hand a message to the server."""
         self._written += 1
         if self._session is not None:
             self._session.dispatcher.receive(data)
 
     async def writable(self) -> None:
-        """Let others run."""
         self._written = 0
         await asyncio.sleep(0)
 
     async def close(self) -> None:
-        """End the session and the server's lifespan."""
         session, self._session = self._session, None
         if session is not None:
             session.close()
@@ -143,7 +133,6 @@ class MemoryWire:
         await self._stack.aclose()
 
     def abort(self) -> None:
-        """End the session at once."""
         session, self._session = self._session, None
         if session is not None:
             session.close()

@@ -9,11 +9,11 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol, TypeAlias
-from urllib.parse import urlsplit
 
 import msgspec
 
 from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
+from accord.bindings.http_responses import is_same_origin
 from accord.bindings.quoting import quote_text
 from accord.errors import AccordError, AuthError, FlowFailed, Forbidden, Unauthorized
 from accord.transports.http.client.sender import NotSent, SenderResponse
@@ -118,7 +118,7 @@ class RequestAuthorization:
         Raises:
             Denied: the token could not be obtained.
         """
-        if not _is_same_origin(self._url, url):
+        if not is_same_origin(self._url, url):
             return None
         try:
             return await self._authorizer.token(self._url)
@@ -137,7 +137,7 @@ class RequestAuthorization:
         challenge = Challenge(
             url=self._url, status=response.status, values=values, token=token, repeats=repeats
         )
-        if not _is_same_origin(self._url, url):
+        if not is_same_origin(self._url, url):
             return False
         if response.status == 403 and challenge.bearer.error != "insufficient_scope":
             return False
@@ -226,19 +226,3 @@ def _describe_challenge(challenge: AuthChallenge | None) -> str:
     }
     text = ", ".join(f"{name} {quote_text(value)}" for name, value in facts.items() if value)
     return f"; it says: {text}" if text else ""
-
-
-def _is_same_origin(home: str, url: str) -> bool:
-    """Whether a token for one URL may go to another: the same origin, or the same with TLS."""
-    here, there = urlsplit(home), urlsplit(url)
-    if here.hostname != there.hostname:
-        return False
-    if here.scheme == there.scheme:
-        return _port(home) == _port(url)
-    is_upgraded = (here.scheme, there.scheme) == ("http", "https")
-    return is_upgraded and (here.port, there.port) in ((None, None), (80, None), (None, 443))
-
-
-def _port(url: str) -> int | None:
-    parts = urlsplit(url)
-    return parts.port or {"http": 80, "https": 443}.get(parts.scheme)

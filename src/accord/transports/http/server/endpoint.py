@@ -26,60 +26,56 @@ STREAM: Final = "/sse"
 MESSAGES: Final = "/messages"
 
 
-class _Peek(msgspec.Struct):
+class _Head(msgspec.Struct):
     method: str | None = None
     id: int | str | None = None
 
 
-_peek: Final = msgspec.json.Decoder(_Peek).decode
+_decode_head: Final = msgspec.json.Decoder(_Head).decode
 
 
 class _Fault(msgspec.Struct):
     code: int
 
 
-class ErrorReply(msgspec.Struct):
+class _ErrorReply(msgspec.Struct):
     """An error as far as its meaning for the response goes."""
 
     error: _Fault
     id: int | str | None = None
 
 
-_read_errors: Final = msgspec.json.Decoder(ErrorReply | list[ErrorReply]).decode
+_decode_errors: Final = msgspec.json.Decoder(_ErrorReply | list[_ErrorReply]).decode
 # The codes of errors for messages that are malformed, or not allowed at this point.
 _MALFORMED: Final = (-32700, -32600)
 
 
-def read_errors(replies: Iterable[bytes]) -> Iterator[ErrorReply]:
+def _read_errors(replies: Iterable[bytes]) -> Iterator[_ErrorReply]:
     """Return the errors in replies; a reply to a batch has several."""
     for reply in replies:
-        found = _read_errors(reply)
+        found = _decode_errors(reply)
         yield from found if isinstance(found, list) else (found,)
 
 
-def _answers_request(error: ErrorReply) -> bool:
+def _answers_request(error: _ErrorReply) -> bool:
     """Whether an error answers a request that could be read."""
     return error.id is not None and error.error.code not in _MALFORMED
 
 
-def _is_initialize(body: bytes) -> bool | None:
-    """Whether a message is `initialize`; None if it cannot be read."""
+def _read_head(body: bytes) -> _Head | None:
+    """Return the head of a message; None if it cannot be read, as that of a batch."""
     try:
-        return _peek(body).method == "initialize"
+        return _decode_head(body)
     except (ValueError, RecursionError):
         return None
 
 
-def is_request(body: bytes) -> bool:
-    """Whether a message is a request that can be read."""
-    try:
-        peek = _peek(body)
-    except (ValueError, RecursionError):
-        return False
-    return peek.method is not None and peek.id is not None
+def _is_request(body: bytes) -> bool:
+    head = _read_head(body)
+    return head is not None and head.method is not None and head.id is not None
 
 
-def refusal_reason(events: Sequence[Event]) -> str | None:
+def _refusal_reason(events: Sequence[Event]) -> str | None:
     """Return why every message of a body was refused; None if one was accepted."""
     reasons = [each.why for each in events if isinstance(each, Refused) and not each.is_ignored]
     return reasons[0] if reasons and len(reasons) == len(events) else None
@@ -87,11 +83,6 @@ def refusal_reason(events: Sequence[Event]) -> str | None:
 
 class HttpEndpoint:
     """The endpoint of Streamable HTTP.
-
-    Args:
-        state: of the app.
-        sessions: those of the app.
-        bodies: reads the bodies of requests.
 
     Attributes:
         waiting: the responses that wait for their answer, and when a tick first saw them.
@@ -177,23 +168,25 @@ class HttpEndpoint:
     ) -> HttpSession | http.HttpRefusal:
         """Find the session of a request, or begin one for `initialize`."""
         state, revision = self._state, verdict.revision
-        if state.is_draining and is_request(body):
+        if state.is_draining and _is_request(body):
             return DRAINING
         key = None if self._is_stateless else exchange.headers.get(SESSION)
         if key is not None:
             if type(revision) is http.HttpRefusal:
                 return revision
             return self._sessions.find(key, exchange)
-        opens = _is_initialize(body)
+        head = _read_head(body)
+        opens = head is not None and head.method == "initialize"
         if opens and not self._is_stateless:
             # `initialize` negotiates the revision; the header is ignored.
             return self._sessions.begin(exchange)
+        is_other = head is not None and not opens
         if isinstance(revision, http.HttpRefusal):
-            if opens is False:
+            if is_other:
                 return revision
         elif self._is_stateless and not opens:
             return HttpSession(state, revision=revision.id)
-        elif opens is False:  # session.id.missing-400
+        elif is_other:  # session.id.missing-400
             return http.HttpRefusal(400, "Mcp-Session-Id is missing; only initialize goes without")
         # `initialize` without sessions, or an unreadable message: a session of one message
         # answers it.
@@ -205,12 +198,12 @@ class HttpEndpoint:
         if not post.owner.is_kept:
             post.owner.let_go()
         if post.refusals:
-            if not any(map(_answers_request, read_errors(post.refusals))):
+            if not any(map(_answers_request, _read_errors(post.refusals))):
                 return await exchange.json(post.refusal, status=400)
             # Clients take an error status for a failure of the transport, and read no further.
             post.reply = post.refusal
             return await self._answer(post)
-        why = refusal_reason(events)
+        why = _refusal_reason(events)
         if why is not None and not self._is_stateless:  # http.post.refused-status
             return await exchange.refuse(http.HttpRefusal(400, why))
         return await exchange.empty(202)  # http.post.accepted-202
@@ -309,13 +302,7 @@ class HttpEndpoint:
 
 
 class TwoEndpointForm:
-    """Serves the form that has an endpoint for the stream and one for messages.
-
-    Args:
-        state: of the app.
-        sessions: those of the app.
-        bodies: reads the bodies of requests.
-    """
+    """Serves the form that has an endpoint for the stream and one for messages."""
 
     def __init__(self, state: AppState, sessions: HttpSessions, bodies: Bodies) -> None:
         self._state = state
@@ -392,12 +379,12 @@ class TwoEndpointForm:
         body = read if isinstance(read, bytes) else await read
         if body is None:
             return None
-        if self._state.is_draining and is_request(body):
+        if self._state.is_draining and _is_request(body):
             return await exchange.refuse(DRAINING)
         post = PostResponse(exchange, session, "stream")
-        why = refusal_reason(session.session.dispatcher.receive(body, post))
+        why = _refusal_reason(session.session.dispatcher.receive(body, post))
         if post.refusals:
-            if all(error.id is None for error in read_errors(post.refusals)):
+            if all(error.id is None for error in _read_errors(post.refusals)):
                 return await exchange.json(post.refusal, status=400)
             # The client waits for the answer to its request on the stream, and looks nowhere else.
             for reply in post.refusals:
