@@ -12,7 +12,6 @@ from typing import Final, TypeAlias
 
 from accord.bindings import http
 from accord.bindings.http import Gate, HeadVerdict
-from accord.transports.http.server.bodies import Bodies
 from accord.transports.http.server.endpoint import (
     DRAINING,
     MESSAGES,
@@ -32,7 +31,7 @@ from accord.transports.http.server.exchange import (
 )
 from accord.transports.http.server.options import HttpOptions
 from accord.transports.http.server.sessions import HttpSessions
-from accord.transports.http.server.state import AppState, ServedServer
+from accord.transports.http.server.state import AppState, Bodies, ServedServer
 from accord.transports.shutdown import is_host_stopping
 
 log = logging.getLogger("accord.http")

@@ -9,11 +9,10 @@ import msgspec
 
 from accord.bindings import http, sse
 from accord.protocol.events import Event, Refused, RequestReceived
-from accord.transports.http.server.bodies import Bodies
 from accord.transports.http.server.exchange import LAST_EVENT, SESSION, HttpExchange, Scope
 from accord.transports.http.server.session import HttpSession, PostResponse
 from accord.transports.http.server.sessions import HttpSessions
-from accord.transports.http.server.state import AppState
+from accord.transports.http.server.state import AppState, Bodies
 from accord.transports.http.server.stream import Reader, Stream, parse_event_id
 
 _STATELESS: Final = "POST, OPTIONS"
