@@ -24,7 +24,7 @@ from accord.errors import (
 from accord.keywords import refuse_unknown
 from accord.transports.http.client.auth import Auth, Authorizer, Bearer
 from accord.transports.http.client.sender import HttpClientOptions
-from accord.transports.process import Launch, Process
+from accord.transports.process import Process
 from accord.transports.wire import Wire
 from accord.types import EmptyParams, Implementation, InitializeParams, InitializeResult, RevisionId
 from accord.version import __version__
@@ -173,15 +173,13 @@ async def _wire(target: Target, settings: ClientSettings) -> Wire:
     if isinstance(target, str) and target[:8].lower().startswith(("http://", "https://")):
         return http_wire(target, settings)
     return Process(
-        Launch(
-            command=_command(target),
-            env=settings.env,
-            cwd=settings.cwd,
-            stderr=settings.stderr,
-            exit_grace=settings.exit_grace,
-            terminate_grace=settings.terminate_grace,
-            line_limit=settings.limits.message_bytes,
-        )
+        _command(target),
+        env=settings.env,
+        cwd=settings.cwd,
+        stderr=settings.stderr,
+        exit_grace=settings.exit_grace,
+        terminate_grace=settings.terminate_grace,
+        line_limit=settings.limits.message_bytes,
     )
 
 

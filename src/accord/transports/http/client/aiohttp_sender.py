@@ -48,13 +48,7 @@ def open_session(
 ) -> aiohttp.ClientSession:
     """Open a session without limits, cookies and proxies of the environment.
 
-    Args:
-        connect: seconds to make a connection.
-        verify: whether certificates are checked, or what checks them.
-        idle: seconds that a connection is kept for the next request.
-        is_raw: whether requests have the headers that are given and no others.
-        decompress: whether bodies are decompressed.
-        resolver: finds the addresses of hosts.
+    The arguments mean what they mean for `AiohttpSender`.
     """
     # Unlimited: a limit on connections would let calls starve the answers to questions that their
     # server asks. The wire limits the number of requests under way.
@@ -120,7 +114,6 @@ class AiohttpSender:
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
     ) -> "AiohttpResponse":
-        """Send a request and wait for the head of its response."""
         headers = self._with_cookies(url, headers)
         proxy = self._proxy_for(url) or None
         # As a file, aiohttp writes a large body piece by piece.
@@ -200,22 +193,18 @@ class AiohttpResponse:
         self.headers = response.headers
 
     def header(self, name: str) -> str | None:
-        """Return a header by its name in any case."""
         return self.headers.get(name)
 
     def headers_named(self, name: str) -> list[str]:
-        """Return all headers of a name."""
         return self.headers.getall(name, [])
 
     async def chunk(self) -> bytes:
-        """Return the next bytes of the body as they arrive; empty at its end."""
         try:
             return await self._content.readany()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ConnectionCut(_reason(error)) from None
 
     def close(self) -> None:
-        """Let go of the response."""
         if self._content.at_eof():
             self._response.release()
         else:

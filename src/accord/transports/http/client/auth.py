@@ -88,12 +88,10 @@ class Bearer:
         self._token = text
 
     async def token(self, resource_url: str) -> str | None:
-        """Return the token."""
         return self._token
 
     async def challenged(self, challenge: Challenge) -> bool:
-        """Return false: there is no other token."""
-        return False
+        return False  # there is no other token
 
 
 class Denied(NotSent):

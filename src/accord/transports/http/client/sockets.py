@@ -39,11 +39,7 @@ _DEFLATED: Final = (b"gzip", b"x-gzip", b"deflate")
 
 
 class SocketSender:
-    """Sends requests over connections of its own; to be made and closed on the loop it is used on.
-
-    Args:
-        options: how requests are sent.
-    """
+    """Sends requests over connections of its own; made, used and closed on one loop."""
 
     def __init__(self, options: HttpClientOptions) -> None:
         self._connect_within = options.connect

@@ -92,11 +92,9 @@ class HttpWire:
 
     @property
     def place(self) -> str:
-        """Where the server is, for messages to users."""
         return self.target.place
 
     def report_to(self, listener: WireListener) -> None:
-        """Report to this listener."""
         self._listener = listener
 
     # -- life
@@ -160,7 +158,6 @@ class HttpWire:
             await asyncio.wait(tasks)
 
     def abort(self) -> None:
-        """Let go of everything at once."""
         self._is_open = False
         sender, self._own_sender = self._own_sender, None
         if sender is None:
@@ -213,7 +210,6 @@ class HttpWire:
         return len(self._messages) >= _UNDER_WAY
 
     async def writable(self) -> None:
-        """Wait until fewer messages are under way, or the wire is closed."""
         while self.is_congested and self._is_open:
             if self._room is None or self._room.done():
                 self._room = self._loop.create_future()
@@ -222,7 +218,6 @@ class HttpWire:
     # -- sending
 
     def write(self, data: bytes, exchange: Exchange | None = None) -> None:
-        """Send one message."""
         if not self._is_open:
             return
         head = _REPLIES if data.startswith(b"[") else _read_head(data)

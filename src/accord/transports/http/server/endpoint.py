@@ -322,7 +322,7 @@ class TwoEndpointForm:
             return await exchange.refuse(session)
         stream = session.only_stream = Stream(on_overflow=partial(sessions.end, session))
         url = f"{self._base_path(exchange.scope)}{MESSAGES}?session_id={session.id}"
-        stream.put_first(sse.encode(url.encode(), name="endpoint"))  # sse.connect.endpoint-event
+        stream.put(sse.encode(url.encode(), name="endpoint"))  # sse.connect.endpoint-event
         sessions.keep(session)
         reader = Reader(stream, exchange.send, exchange.stream_head(), state.readers)
         # The session lasts as long as its stream; each message with a later token extends it.

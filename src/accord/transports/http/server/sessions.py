@@ -177,7 +177,6 @@ class HttpSessions:
         return None
 
     def end(self, session: HttpSession) -> None:
-        """End a session."""
         self._found.pop(session.id.encode(), None)
         caller = self._callers.get(session.caller)
         if caller is not None:
@@ -196,6 +195,5 @@ class HttpSessions:
                 self.end(session)
 
     def close(self) -> None:
-        """End all of them."""
         for session in self:
             self.end(session)

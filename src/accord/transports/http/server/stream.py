@@ -108,14 +108,14 @@ class Stream:
     def append(self, data: bytes) -> None:
         """Send a message on this stream."""
         if self._store is None:
-            self._put(sse.encode(data, name="message"))
+            self.put(sse.encode(data, name="message"))
         else:
-            self._put(self._store_event(data, name="message"))
+            self.put(self._store_event(data, name="message"))
 
     def prime(self) -> None:
         """Give the client something to resume from before there is any message."""
         if self._store is not None:  # http.sse.priming-event
-            self._put(self._store_event(b""))
+            self.put(self._store_event(b""))
 
     def _store_event(self, data: bytes, name: str | None = None) -> bytes:
         assert self._store is not None
@@ -138,11 +138,8 @@ class Stream:
         if self._is_behind and self.reader is not None:
             self.reader.let_go()
 
-    def put_first(self, event: bytes) -> None:
-        """Put an event on a stream that has none yet."""
-        self._put(event)
-
-    def _put(self, event: bytes) -> None:
+    def put(self, event: bytes) -> None:
+        """Put an event on this stream, as it is."""
         if not self._is_behind:
             self._unread.append(event)
             self.unread += len(event)
@@ -231,7 +228,6 @@ class Stream:
                 self._first = middle
 
     def take_all(self) -> bytes:
-        """Return everything unread."""
         return b"".join(iter(self.take, b""))
 
     def attach(self, reader: "Reader") -> None:
@@ -345,7 +341,6 @@ class Reader:
         among.add(self)
 
     def wake(self) -> None:
-        """Begin to write."""
         if self._task is None and not self.is_done:
             self._task = self._loop.create_task(self._write())
 
@@ -466,5 +461,4 @@ class RetiredStreams:
         forget(name)
 
     def clear(self) -> None:
-        """Let go of all of them."""
         self._streams.clear()
