@@ -8,9 +8,9 @@ import asyncio
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator
 from functools import update_wrapper
-from typing import Concatenate, Final, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 from accord.client.client import Client as AsyncClient
 from accord.client.connect import Target
@@ -19,7 +19,6 @@ from accord.client.options import CallOptions, ConnectOptions
 from accord.client.results import PageGuard
 from accord.errors import ConnectionClosed
 from accord.types import (
-    CallToolResult,
     Implementation,
     Prompt,
     Resource,
@@ -34,7 +33,6 @@ __all__ = ["Client", "connect"]
 
 Params = ParamSpec("Params")
 Value = TypeVar("Value")
-Output = TypeVar("Output")
 Entry = TypeVar("Entry", Tool, Prompt, Resource, ResourceTemplate)
 Page = TypeVar("Page", bound=PageResult)
 
@@ -255,39 +253,7 @@ class BlockingClient:
 
     # -- the rest
 
-    @overload
-    def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, object] | None = None,
-        *,
-        result_type: None = None,
-        **how: Unpack[CallOptions],
-    ) -> CallToolResult: ...
-
-    @overload
-    def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, object] | None = None,
-        *,
-        result_type: type[Output],
-        **how: Unpack[CallOptions],
-    ) -> Output: ...
-
-    def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, object] | None = None,
-        *,
-        result_type: type[Output] | None = None,
-        **how: Unpack[CallOptions],
-    ) -> CallToolResult | Output:
-        """Call a tool; see `accord.Client.call_tool`."""
-        if result_type is None:
-            return self._run(self._client.call_tool(name, arguments, **how))
-        return self._run(self._client.call_tool(name, arguments, result_type=result_type, **how))
-
+    call_tool = _blocking(AsyncClient.call_tool)
     read_resource = _blocking(AsyncClient.read_resource)
     subscribe = _blocking(AsyncClient.subscribe)
     unsubscribe = _blocking(AsyncClient.unsubscribe)

@@ -282,11 +282,14 @@ def _counter_offer(
     error: RequestError, offered: Sequence[RevisionId], asked: RevisionId
 ) -> RevisionId | None:
     """Find a revision that an error names as supported, and that we speak too."""
-    data = error.data if isinstance(error.data, dict) else {}
-    supported = data.get("supported")
+    supported = _supported(error)
     if not isinstance(supported, list):
         return None
     return next((each for each in offered if each in supported and each != asked), None)
+
+
+def _supported(error: RequestError) -> object:
+    return error.data.get("supported") if isinstance(error.data, dict) else None
 
 
 # -- describing failures
@@ -302,13 +305,10 @@ def _explain(error: AccordError, link: Link) -> AccordError:
         reason = str(error) if process is None else process.child.state
         return _failure(f"{reason} before it answered initialize", link)
     if isinstance(error, RequestError):
-        return _failure(f"refused initialize: {error}{_describe_supported(error)}", link)
+        supported = _supported(error)
+        more = f"; it supports {str(supported)[:80]}" if supported else ""
+        return _failure(f"refused initialize: {error}{more}", link)
     return _failure(f"answered initialize wrongly: {error}", link)
-
-
-def _describe_supported(error: RequestError) -> str:
-    supported = error.data.get("supported") if isinstance(error.data, dict) else None
-    return f"; it supports {str(supported)[:80]}" if supported else ""
 
 
 def _failure(what: str, link: Link) -> ConnectFailed:

@@ -88,7 +88,7 @@ def decode_output(name: str, result: CallToolResult, type_: type[Output]) -> Out
         RemoteProtocolError: nothing in the result fits the type.
     """
     if result.is_error:
-        raise ToolError(_text(result) or f"{name} failed without saying why")
+        raise ToolError("\n".join(_texts(result)) or f"{name} failed without saying why")
     try:
         if result.structured_content is not UNSET:
             return _from_structured(result.structured_content, type_)
@@ -114,7 +114,7 @@ def _from_structured(value: object, type_: type[Output]) -> Output:
 
 
 def _from_text(result: CallToolResult, type_: type[Output]) -> Output:
-    texts = [block.text for block in result.content if isinstance(block, TextContent)]
+    texts = _texts(result)
     if type_ is str:
         return "\n".join(texts)  # type: ignore[return-value]  # the type is str
     if not texts:
@@ -151,8 +151,8 @@ def _convert_model(type_: type[Any], value: object) -> object:
     return validate(value)
 
 
-def _text(result: CallToolResult) -> str:
-    return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+def _texts(result: CallToolResult) -> list[str]:
+    return [block.text for block in result.content if isinstance(block, TextContent)]
 
 
 class PageGuard:

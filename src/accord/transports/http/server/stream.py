@@ -101,7 +101,7 @@ class Stream:
         # next in the store.
         self._first = 0
         self._is_behind = is_lossy and store is not None
-        self._room: list[asyncio.Future[None]] | None = None
+        self._room: asyncio.Event | None = None
 
     # -- writing
 
@@ -279,16 +279,13 @@ class Stream:
         """Wait until the client has read enough, or is gone."""
         while self.is_congested and self.reader is not None:
             if self._room is None:
-                self._room = []
-            waiter = asyncio.get_running_loop().create_future()
-            self._room.append(waiter)
-            await waiter
+                self._room = asyncio.Event()
+            await self._room.wait()
 
     def _make_room(self) -> None:
-        waiting, self._room = self._room or (), None
-        for waiter in waiting:
-            if not waiter.done():
-                waiter.set_result(None)
+        room, self._room = self._room, None
+        if room is not None:
+            room.set()
 
 
 class Reader:
