@@ -13,18 +13,16 @@ from functools import update_wrapper
 from typing import Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 from accord.client.client import Client as AsyncClient
+from accord.client.client import ConnectionFacts
 from accord.client.connect import Target
 from accord.client.connect import connect as connect_async
 from accord.client.options import CallOptions, ConnectOptions
 from accord.client.results import PageGuard
 from accord.errors import ConnectionClosed
 from accord.types import (
-    Implementation,
     Prompt,
     Resource,
     ResourceTemplate,
-    RevisionId,
-    ServerCapabilities,
     Tool,
 )
 from accord.types.messages import PageResult
@@ -146,7 +144,7 @@ def _blocking(
     return wait
 
 
-class BlockingClient:
+class BlockingClient(ConnectionFacts):
     """A connected client whose methods wait for their results.
 
     The methods, their options and their errors are those of `accord.Client`; lists are plain
@@ -155,6 +153,8 @@ class BlockingClient:
 
     def __init__(self, client: AsyncClient, thread: _LoopThread) -> None:
         self._client = client
+        self._link = client._link
+        self._opening = client._opening
         self._thread = thread
         self._shut_down = weakref.finalize(self, _shut_down, client, thread)
 
@@ -166,35 +166,6 @@ class BlockingClient:
             work.close()
             raise ConnectionClosed("the client is closed")
         return self._thread.run(work)
-
-    # -- facts from the opening
-
-    @property
-    def server_info(self) -> Implementation:
-        """Name and version of the server."""
-        return self._client.server_info
-
-    @property
-    def instructions(self) -> str | None:
-        """How the server wants to be used, in its own words."""
-        return self._client.instructions
-
-    @property
-    def capabilities(self) -> ServerCapabilities:
-        """The capabilities that the server declared."""
-        return self._client.capabilities
-
-    @property
-    def revision(self) -> RevisionId:
-        """The negotiated revision."""
-        return self._client.revision
-
-    # -- ending
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the connection is gone."""
-        return self._client.is_closed
 
     def close(self) -> None:
         """End the connection; may be repeated."""
@@ -240,7 +211,7 @@ class BlockingClient:
         entries: Callable[[Page], list[Entry]],
         how: CallOptions,
     ) -> Iterator[Entry]:
-        pages = PageGuard(method, self._client._link.settings.empty_pages)
+        pages = PageGuard(method, self._link.settings.empty_pages)
         cursor = None
         while True:
             page = fetch(cursor, **how)

@@ -56,7 +56,39 @@ _NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Client:
+class ConnectionFacts:
+    """What clients know about their connection."""
+
+    _link: Link
+    _opening: InitializeResult
+
+    @property
+    def server_info(self) -> Implementation:
+        """Name and version of the server."""
+        return self._opening.server_info
+
+    @property
+    def instructions(self) -> str | None:
+        """How the server wants to be used, in its own words."""
+        return self._opening.instructions
+
+    @property
+    def capabilities(self) -> ServerCapabilities:
+        """The capabilities that the server declared."""
+        return self._opening.capabilities
+
+    @property
+    def revision(self) -> RevisionId:
+        """The negotiated revision."""
+        return self._link.endpoint.revision.id
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection is gone, ended by us or by the server."""
+        return self._link.is_closed
+
+
+class Client(ConnectionFacts):
     """A connected client, as `connect` returns it.
 
     Every operation takes the options of `CallOptions` as keywords: `timeout`, `cap`, `on_progress`,
@@ -91,34 +123,7 @@ class Client:
         state = "closed" if self.is_closed else self.revision
         return f"<Client of {info.name} {info.version}, {state}>"
 
-    # -- facts from the opening
-
-    @property
-    def server_info(self) -> Implementation:
-        """Name and version of the server."""
-        return self._opening.server_info
-
-    @property
-    def instructions(self) -> str | None:
-        """How the server wants to be used, in its own words."""
-        return self._opening.instructions
-
-    @property
-    def capabilities(self) -> ServerCapabilities:
-        """The capabilities that the server declared."""
-        return self._opening.capabilities
-
-    @property
-    def revision(self) -> RevisionId:
-        """The negotiated revision."""
-        return self._link.endpoint.revision.id
-
     # -- ending
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the connection is gone, ended by us or by the server."""
-        return self._link.is_closed
 
     async def close(self) -> None:
         """End the connection, and the server with all its children where we launched it.

@@ -54,10 +54,6 @@ class FormRefused(Exception):
         self.body = body
 
 
-class _Unresumable(Exception):
-    """A stream cannot be resumed."""
-
-
 class Streamable:
     """The newer form: everything goes to one URL."""
 
@@ -195,10 +191,10 @@ class Streamable:
                 backoff.succeed()
             if events.last_id is None:
                 return carrier.fail_unanswered(message, f"{end}, with no event to resume from")
-            try:
-                response = await self._resume(session, events, backoff)
-            except _Unresumable as error:
-                return carrier.fail_unanswered(message, f"{end}, and {error}")
+            resumed = await self._resume(session, events, backoff)
+            if isinstance(resumed, str):
+                return carrier.fail_unanswered(message, f"{end}, and {resumed}")
+            response = resumed
             events.begin()
 
     async def _read(self, message: Message, events: EventReader, response: SenderResponse) -> str:
@@ -219,8 +215,8 @@ class Streamable:
 
     async def _resume(
         self, session: HttpClientSession, events: EventReader, backoff: Backoff
-    ) -> SenderResponse:
-        """Resume a stream after the last complete event."""
+    ) -> SenderResponse | str:
+        """Resume a stream after the last complete event; return the reason if that fails."""
         waited, patience = 0.0, self._carrier.target.options.patience
         while True:
             delay = backoff.fail(events.retry)
@@ -230,13 +226,13 @@ class Streamable:
                 response = await self._carrier.get(session, events.last_id)
             except (NotSent, ConnectionCut) as error:
                 if waited > patience:
-                    raise _Unresumable(f"resuming failed: {error}") from None
+                    return f"resuming failed: {error}"
                 continue
             if is_stream(response):
                 return response
             response.close()
             if response.status not in TRANSIENT_STATUSES or waited > patience:
-                raise _Unresumable(f"resuming was answered with HTTP {response.status}")
+                return f"resuming was answered with HTTP {response.status}"
 
     # -- the stream that belongs to no request
 

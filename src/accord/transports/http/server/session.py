@@ -293,7 +293,6 @@ class PostResponse:
             (self.stream or self.open_stream()).append(data)
 
     def answer(self, data: bytes) -> None:
-        """Send the answer."""
         self.is_over = True
         self.reply = data
         if self.stream is not None:
@@ -331,22 +330,18 @@ class PostResponse:
 
     @property
     def backlog(self) -> int:
-        """How many bytes are unread."""
         return 0 if self.stream is None else self.stream.unread
 
     @property
     def is_congested(self) -> bool:
-        """Whether so much is unread that handlers have to wait."""
         return self.stream is not None and self.stream.unread > CONGESTED
 
     async def writable(self) -> None:
-        """Wait until the client has read enough, or is gone."""
         if self.stream is not None:
             await self.stream.writable()
 
     @property
     def principal(self) -> Hashable:
-        """The caller."""
         return self.exchange.principal
 
     @property
