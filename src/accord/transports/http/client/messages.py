@@ -10,6 +10,7 @@ import msgspec
 
 from accord.bindings import headers as names
 from accord.bindings.sse import Decoder, Event
+from accord.protocol.revision import Revision
 from accord.transports.http.client.sender import SenderResponse
 from accord.types._base import RequestId
 
@@ -65,14 +66,17 @@ class HttpClientSession:
 
     __slots__ = ("headers", "id", "url")
 
-    def __init__(self, url: str, id: str | None = None, version: str | None = None) -> None:
+    def __init__(self, url: str, id: str | None = None) -> None:
         self.url = url
         self.id = id
         self.headers = {"Accept": names.ACCEPT_BOTH, "Content-Type": "application/json"}
         if id is not None:
             self.headers["Mcp-Session-Id"] = id
-        if version is not None:
-            self.headers["MCP-Protocol-Version"] = version
+
+    def set_revision(self, revision: Revision) -> None:
+        """Send the negotiated revision from now on."""
+        if revision.version_header:
+            self.headers["MCP-Protocol-Version"] = revision.id
 
 
 class PendingAnswers:

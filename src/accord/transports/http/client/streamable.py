@@ -92,12 +92,6 @@ class Streamable:
             self.session = HttpClientSession(blank.url, id)
             return await self._take(message, response)
 
-    def set_revision(self) -> None:
-        """Send the negotiated revision from now on."""
-        revision = self._carrier.listener.revision
-        version = revision.id if revision.version_header else None
-        self.session = HttpClientSession(self.session.url, self.session.id, version)
-
     def start_listening(self) -> None:
         """Listen to what the server says by itself, now that the opening is over."""
         if self._listener is not None:

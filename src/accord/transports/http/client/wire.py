@@ -264,7 +264,7 @@ class HttpWire:
         return None
 
     async def _end_opening(self, message: Message) -> None:
-        self._form.set_revision()
+        self._form.session.set_revision(self._listener.revision)
         try:
             await self._carrier.notify(self._form.session, message)
         except ConnectionClosed as error:
@@ -330,7 +330,7 @@ class HttpWire:
         try:
             async with asyncio.timeout(self.target.options.patience) as self._carrier.deadline:
                 await self._initialize_again(first)
-                self._form.set_revision()
+                self._form.session.set_revision(self._listener.revision)
                 await self._carrier.notify(
                     self._form.session, Message(second.data, name=second.name)
                 )

@@ -125,17 +125,11 @@ class Bodies:
     """
 
     def __init__(self, state: AppState, sessions: Container[bytes | None]) -> None:
-        options = state.options
         self._state = state
         self._sessions = sessions
-        self._is_stateless = options.stateless
-        self._message_bytes = state.server.limits.message_bytes
-        self._opening_bytes = options.opening_bytes
-        self._silence = options.body_timeout
-        self._rate = options.body_rate
+        self._options = options = state.options
         self._patience = _LENIENCY * options.body_timeout
-        self._most = options.bodies_bytes
-        why = f"bodies of {self._most} bytes are being read (bodies_bytes)"
+        why = f"bodies of {options.bodies_bytes} bytes are being read (bodies_bytes)"
         self._full = http.HttpRefusal(503, why, -32000, (("retry-after", "1"),))
         self._under_way: dict[asyncio.Task[object], Body] = {}
         self.size = 0
@@ -154,7 +148,7 @@ class Bodies:
         if length is not None and length.isdigit() and int(length[:20]) > _BRIEF:
             limit, setting = self._limit(exchange)
             if int(length[:20]) > limit:
-                return _refuse(exchange, limit, setting)
+                return exchange.refuse(_too_large(limit, setting), close=True)
         waiting = exchange.receive()
         if type(waiting) is not CoroutineType:
             return self._wait(exchange, waiting)
@@ -170,13 +164,13 @@ class Bodies:
         if len(body) > _BRIEF:
             limit, setting = self._limit(exchange)
             if len(body) > limit:
-                return _refuse(exchange, limit, setting)
+                return exchange.refuse(_too_large(limit, setting), close=True)
         return body
 
     def _limit(self, exchange: HttpExchange) -> tuple[int, str]:
         """Return how many bytes the body may have, and the setting that limits it."""
-        limit, least = self._message_bytes, self._opening_bytes
-        has_session = exchange.has_session or self._is_stateless
+        limit, least = self._state.server.limits.message_bytes, self._options.opening_bytes
+        has_session = exchange.has_session or self._options.stateless
         if has_session or limit <= least or exchange.headers.get(SESSION) in self._sessions:
             return limit, "message_bytes"
         return least, "opening_bytes, before there is a session"
@@ -188,7 +182,10 @@ class Bodies:
         message: Message | None = None,
     ) -> bytes | None:
         """Wait for a body within the limits: for its first message, or for what follows that."""
-        body = self._begin()
+        task = asyncio.current_task()
+        assert task is not None
+        now = self._state.now()
+        body = self._under_way[task] = Body(task, now, now + self._patience)
         try:
             if waiting is not None:
                 message = await waiting
@@ -214,9 +211,7 @@ class Bodies:
             chunks.append(chunk)
             refusal = self._add(body, len(chunk))
             if body.size > limit:
-                chunks.clear()
-                await _refuse(exchange, limit, setting)
-                return None
+                refusal = _too_large(limit, setting)
             if refusal is not None:
                 chunks.clear()
                 await exchange.refuse(refusal, close=True)
@@ -228,21 +223,14 @@ class Bodies:
 
     # -- limits
 
-    def _begin(self) -> Body:
-        task = asyncio.current_task()
-        assert task is not None
-        now = self._state.now()
-        body = self._under_way[task] = Body(task, now, now + self._patience)
-        return body
-
     def _add(self, body: Body, size: int) -> http.HttpRefusal | None:
         """Count bytes that have arrived; return the refusal if they are too many."""
         now = self._state.now()
         body.last_arrival = now
         body.size += size
-        body.deadline = min(body.deadline + size / self._rate, now + self._patience)
+        body.deadline = min(body.deadline + size / self._options.body_rate, now + self._patience)
         self.size += size
-        while self.size > self._most:
+        while self.size > self._options.bodies_bytes:
             others = (each for each in self._under_way.values() if each.size and each is not body)
             stuck = min(others, key=lambda each: each.last_arrival, default=None)
             if stuck is None or now - stuck.last_arrival < _STUCK:
@@ -258,7 +246,7 @@ class Bodies:
     def tick(self, now: float) -> None:
         """Refuse bodies that take too long."""
         for body in list(self._under_way.values()):
-            if now - body.last_arrival >= self._silence:
+            if now - body.last_arrival >= self._options.body_timeout:
                 self._give_up(body, _SILENT)
             elif now >= body.deadline:
                 self._give_up(body, _SLOW)
@@ -274,9 +262,8 @@ class Bodies:
         body.task.cancel()
 
 
-async def _refuse(exchange: HttpExchange, limit: int, setting: str) -> None:
-    why = f"body exceeds {limit} bytes ({setting})"
-    await exchange.refuse(http.HttpRefusal(413, why), close=True)
+def _too_large(limit: int, setting: str) -> http.HttpRefusal:
+    return http.HttpRefusal(413, f"body exceeds {limit} bytes ({setting})")
 
 
 class _Resumed:
