@@ -88,11 +88,7 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
 
 
 def _refuse_several(target: object) -> None:
-    """Refuse the configuration of a host, which names several servers.
-
-    Raises:
-        TypeError: the target is one.
-    """
+    """Refuse the configuration of a host, which names several servers."""
     if isinstance(target, Mapping):
         servers = target.get("mcpServers")
         named = f" ({', '.join(map(str, servers))})"[:100] if isinstance(servers, Mapping) else ""

@@ -12,7 +12,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 
 from accord.bindings.http_responses import explain
-from accord.transports.http.client.heads import CookieJar
+from accord.transports.http.client.heads import CookieJar, parse_address
 from accord.transports.http.client.sender import (
     IDLE,
     ConnectionCut,
@@ -114,7 +114,6 @@ class AiohttpSender:
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
     ) -> "AiohttpResponse":
-        headers = self._with_cookies(url, headers)
         proxy = self._proxy_for(url) or None
         # As a file, aiohttp writes a large body piece by piece.
         data = io.BytesIO(body) if body is not None and len(body) > _LARGE else body
@@ -122,7 +121,7 @@ class AiohttpSender:
             response = await self._session.request(
                 method,
                 url,
-                headers=headers,
+                headers=self._with_cookies(url, headers),
                 data=data,
                 timeout=self._timeout,
                 allow_redirects=False,
@@ -131,9 +130,9 @@ class AiohttpSender:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise _failure(error, proxy) from None
         if self._cookies is not None and "Set-Cookie" in response.headers:
-            host, path, is_safe = _cookie_place(url)
-            for text in response.headers.getall("Set-Cookie"):
-                self._cookies.note(text, host=host, path=path, is_safe=is_safe)
+            with contextlib.suppress(ValueError):  # a host that IDNA does not know
+                for text in response.headers.getall("Set-Cookie"):
+                    self._cookies.note(text, parse_address(url))
         if method == "GET" and response.connection is not None:
             transport = response.connection.transport
             enable_keepalive(None if transport is None else transport.get_extra_info("socket"))
@@ -142,8 +141,7 @@ class AiohttpSender:
     def _with_cookies(self, url: str, headers: Mapping[str, str]) -> Mapping[str, str]:
         if self._cookies is None or self._cookies.is_empty:
             return headers
-        host, path, is_safe = _cookie_place(url)
-        cookies = self._cookies.header(host=host, path=path, is_safe=is_safe)
+        cookies = self._cookies.header(parse_address(url))
         return {"Cookie": cookies, **headers} if cookies else headers
 
     def _proxy_for(self, url: str) -> str:
@@ -251,11 +249,6 @@ class _CheckedResolver(AbstractResolver):
 
     async def close(self) -> None:
         return None
-
-
-def _cookie_place(url: str) -> tuple[str, str, bool]:
-    parts = urlsplit(url)
-    return parts.hostname or "", parts.path or "/", parts.scheme == "https"
 
 
 # -- failures in words

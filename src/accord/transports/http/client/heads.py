@@ -97,7 +97,6 @@ class CookieJar:
         self._now = now
         # By host, path and name, the oldest first.
         self._cookies: dict[tuple[str, str, str], _Cookie] = {}
-        self._bytes = 0
         # When the first of them expires.
         self.expires = inf
 
@@ -106,47 +105,44 @@ class CookieJar:
         """Whether no cookie is kept."""
         return not self._cookies
 
-    def note(self, text: str, *, host: str, path: str, is_safe: bool) -> bool:
-        """Take a Set-Cookie header of a response; false when it changes nothing.
-
-        Args:
-            text: the header.
-            host: the host that was asked.
-            path: the path that was asked for, without its query.
-            is_safe: whether the connection used TLS.
-        """
+    def note(self, text: str, address: HttpAddress) -> bool:
+        """Take a Set-Cookie header in a response from an address; false when it changes nothing."""
         pair, _, rest = text.partition(";")
         name, equals, value = pair.strip().partition("=")
-        if not name or not equals or len(pair) > _MOST_BYTES or not _is_plain(pair):
+        is_plain = pair.isascii() and pair.isprintable()
+        if not name or not equals or len(pair) > _MOST_BYTES or not is_plain:
             return False
+        host = address.host
         attributes = _attributes(rest)
         is_secure = "secure" in attributes
         domain = attributes.get("domain", "").lstrip(".").lower()
         is_foreign = domain and host != domain and not host.endswith(f".{domain}")
-        if is_foreign or (is_secure and not is_safe):
+        if is_foreign or (is_secure and not address.is_safe):
             return False
         where = attributes.get("path", "")
-        where = where if where.startswith("/") else _default_path(path)
+        where = where if where.startswith("/") else _default_path(address.path)
         if len(where) > _MOST_BYTES:
             return False
         key = (host, where, name.strip())
         expires = self._expiry(attributes)
-        changed = self._drop(key)
+        known = self._cookies.pop(key, None)
         if expires > self._now():
             self._cookies[key] = _Cookie(value.strip(), is_secure, expires)
-            self._bytes += _size(key, self._cookies[key])
-            changed = True
-        self._make_room()
-        self.expires = min((each.expires for each in self._cookies.values()), default=inf)
-        return changed
+            self._make_room()
+        elif known is None:
+            return False
+        self._note_expiry()
+        return True
 
-    def header(self, *, host: str, path: str, is_safe: bool) -> str:
-        """Return the Cookie header of a request; empty when no cookie fits."""
+    def header(self, address: HttpAddress) -> str:
+        """Return the Cookie header of a request to an address; empty when no cookie fits."""
         self.expire()
         fitting = [
             (len(where), f"{name}={cookie.value}")
             for (owner, where, name), cookie in self._cookies.items()
-            if owner == host and _covers(where, path) and (is_safe or not cookie.is_secure)
+            if owner == address.host
+            and _covers(where, address.path)
+            and (address.is_safe or not cookie.is_secure)
         ]
         # Longer paths first, then older cookies (RFC 6265, section 5.4); sorting is stable.
         fitting.sort(key=lambda each: -each[0])
@@ -157,10 +153,12 @@ class CookieJar:
         now = self._now()
         if now < self.expires:
             return False
-        for key in [key for key, cookie in self._cookies.items() if cookie.expires <= now]:
-            self._drop(key)
-        self.expires = min((each.expires for each in self._cookies.values()), default=inf)
+        self._cookies = {key: each for key, each in self._cookies.items() if each.expires > now}
+        self._note_expiry()
         return True
+
+    def _note_expiry(self) -> None:
+        self.expires = min((each.expires for each in self._cookies.values()), default=inf)
 
     def _expiry(self, attributes: dict[str, str]) -> float:
         age = attributes.get("max-age", "")
@@ -175,15 +173,11 @@ class CookieJar:
         except (ValueError, OverflowError, IndexError):
             return inf
 
-    def _drop(self, key: tuple[str, str, str]) -> bool:
-        cookie = self._cookies.pop(key, None)
-        if cookie is not None:
-            self._bytes -= _size(key, cookie)
-        return cookie is not None
-
     def _make_room(self) -> None:
-        while len(self._cookies) > _MOST or self._bytes > _MOST_BYTES_IN_ALL:
-            self._drop(next(iter(self._cookies)))
+        sizes = {key: sum(map(len, key)) + len(each.value) for key, each in self._cookies.items()}
+        while len(sizes) > _MOST or sum(sizes.values()) > _MOST_BYTES_IN_ALL:
+            oldest = next(iter(sizes))
+            del sizes[oldest], self._cookies[oldest]
 
 
 def _attributes(text: str) -> dict[str, str]:
@@ -203,12 +197,3 @@ def _covers(where: str, path: str) -> bool:
     if not path.startswith(where):
         return False
     return where.endswith("/") or path[len(where) : len(where) + 1] in ("", "/")
-
-
-def _size(key: tuple[str, str, str], cookie: _Cookie) -> int:
-    return sum(map(len, key)) + len(cookie.value)
-
-
-def _is_plain(text: str) -> bool:
-    """Return whether a text can be put into a header as it is."""
-    return text.isascii() and text.isprintable()

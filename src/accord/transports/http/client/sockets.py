@@ -74,8 +74,7 @@ class SocketSender:
         key = (method, place.url, *headers.items())
         head = self._heads.get(key)
         if head is None:
-            cookies = self._cookies.header(host=place.host, path=place.path, is_safe=place.is_safe)
-            head = write_head(method, place, headers, cookies)
+            head = write_head(method, place, headers, self._cookies.header(place))
             if len(self._heads) >= _REMEMBERED:
                 self._heads.clear()
             self._heads[key] = head
@@ -83,7 +82,7 @@ class SocketSender:
 
     def note_cookie(self, text: str, place: HttpAddress) -> None:
         """Keep a cookie: balancers find a session's server by it."""
-        if self._cookies.note(text, host=place.host, path=place.path, is_safe=place.is_safe):
+        if self._cookies.note(text, place):
             self._heads.clear()
 
     # -- connections
