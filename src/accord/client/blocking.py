@@ -132,7 +132,7 @@ def _shut_down(client: AsyncClient, thread: _LoopThread) -> None:
         thread.stop()
 
 
-def _blocking(
+def _wait_for(
     method: Callable[Concatenate[AsyncClient, Params], Coroutine[object, object, Value]],
 ) -> "Callable[Concatenate[BlockingClient, Params], Value]":
     """Return a method with the signature of an async one, which waits for its result."""
@@ -180,10 +180,10 @@ class BlockingClient(ConnectionFacts):
 
     # -- lists
 
-    list_tools = _blocking(AsyncClient.list_tools)
-    list_resources = _blocking(AsyncClient.list_resources)
-    list_resource_templates = _blocking(AsyncClient.list_resource_templates)
-    list_prompts = _blocking(AsyncClient.list_prompts)
+    list_tools = _wait_for(AsyncClient.list_tools)
+    list_resources = _wait_for(AsyncClient.list_resources)
+    list_resource_templates = _wait_for(AsyncClient.list_resource_templates)
+    list_prompts = _wait_for(AsyncClient.list_prompts)
 
     def tools(self, **how: Unpack[CallOptions]) -> Iterator[Tool]:
         """Iterate over all tools, fetching pages as needed."""
@@ -224,16 +224,16 @@ class BlockingClient(ConnectionFacts):
 
     # -- the rest
 
-    call_tool = _blocking(AsyncClient.call_tool)
-    read_resource = _blocking(AsyncClient.read_resource)
-    subscribe = _blocking(AsyncClient.subscribe)
-    unsubscribe = _blocking(AsyncClient.unsubscribe)
-    get_prompt = _blocking(AsyncClient.get_prompt)
-    complete = _blocking(AsyncClient.complete)
-    ping = _blocking(AsyncClient.ping)
-    set_log_level = _blocking(AsyncClient.set_log_level)
-    roots_changed = _blocking(AsyncClient.roots_changed)
-    report_progress = _blocking(AsyncClient.report_progress)
+    call_tool = _wait_for(AsyncClient.call_tool)
+    read_resource = _wait_for(AsyncClient.read_resource)
+    subscribe = _wait_for(AsyncClient.subscribe)
+    unsubscribe = _wait_for(AsyncClient.unsubscribe)
+    get_prompt = _wait_for(AsyncClient.get_prompt)
+    complete = _wait_for(AsyncClient.complete)
+    ping = _wait_for(AsyncClient.ping)
+    set_log_level = _wait_for(AsyncClient.set_log_level)
+    roots_changed = _wait_for(AsyncClient.roots_changed)
+    report_progress = _wait_for(AsyncClient.report_progress)
 
 
 Client = BlockingClient

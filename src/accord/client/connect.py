@@ -278,13 +278,13 @@ def _counter_offer(
     error: RequestError, offered: Sequence[RevisionId], asked: RevisionId
 ) -> RevisionId | None:
     """Find a revision that an error names as supported, and that we speak too."""
-    supported = _supported(error)
+    supported = _supported_revisions(error)
     if not isinstance(supported, list):
         return None
     return next((each for each in offered if each in supported and each != asked), None)
 
 
-def _supported(error: RequestError) -> object:
+def _supported_revisions(error: RequestError) -> object:
     return error.data.get("supported") if isinstance(error.data, dict) else None
 
 
@@ -301,7 +301,7 @@ def _explain(error: AccordError, link: Link) -> AccordError:
         reason = str(error) if process is None else process.child.state
         return _failure(f"{reason} before it answered initialize", link)
     if isinstance(error, RequestError):
-        supported = _supported(error)
+        supported = _supported_revisions(error)
         more = f"; it supports {str(supported)[:80]}" if supported else ""
         return _failure(f"refused initialize: {error}{more}", link)
     return _failure(f"answered initialize wrongly: {error}", link)
