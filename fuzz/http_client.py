@@ -35,7 +35,7 @@ import msgspec
 from accord.client import connect
 from accord.errors import AccordError
 from accord.protocol.codec import Limits
-from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.sender import HttpClientOptions
 
 # A call gives up after this; a case takes several times as long, however busy the machine is.
 CALL_SECONDS = 0.5

@@ -32,8 +32,7 @@ import msgspec
 import uvicorn
 
 from accord import Context, Server
-from accord.transports.http.server.uvicorn_protocol import BoundedProtocol
-from accord.transports.http.server.uvicorn_server import BoundedServer, listen
+from accord.transports.http.server.uvicorn_server import BoundedProtocol, BoundedServer, listen
 
 # Nothing that is awaited takes longer, however busy the machine.
 PATIENCE: Final = 30.0

@@ -8,8 +8,13 @@ import pytest
 from aiohttp import web
 
 from accord.bindings.addresses import address_kind, is_loopback
-from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
-from accord.transports.http.client.requests import HttpRequest, HttpResponse, NoResponse
+from accord.transports.http.client.guarded import (
+    AddressPolicy,
+    GuardedSender,
+    HttpRequest,
+    HttpResponse,
+    NoResponse,
+)
 from support.certificates import self_signed, serving_with
 from support.waiting import run
 

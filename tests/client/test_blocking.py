@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import inspect
 import json
 import subprocess
 import sys
@@ -50,6 +51,15 @@ def test_every_operation_waits_for_its_result(wayward):
         assert client.call_tool("echo", {"a": 1}).structured_content == {"a": 1}
         assert client.call_tool("echo", {"a": 1}, result_type=dict[str, int]) == {"a": 1}
         assert "blocking Client of wayward" in repr(client)
+
+
+def test_its_methods_have_the_signatures_and_texts_of_the_async_ones():
+    for name, method in vars(AsyncClient).items():
+        if inspect.iscoroutinefunction(method) and not name.startswith("_") and name != "close":
+            blocking = getattr(Client, name)
+            assert inspect.signature(blocking) == inspect.signature(method), name
+            assert blocking.__doc__ == method.__doc__
+            assert not inspect.iscoroutinefunction(blocking)
 
 
 def test_it_may_be_used_without_a_block_and_closed_twice(wayward):

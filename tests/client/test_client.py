@@ -74,7 +74,7 @@ def test_the_first_page_is_fetched_with_an_empty_object_and_the_next_by_the_curs
 
 @pytest.mark.parametrize("kind", ["same", "counting"])
 def test_a_list_without_end_is_given_up(kind, wayward, run, monkeypatch):
-    monkeypatch.setattr("accord.client.pages.MOST_PAGES", 20)
+    monkeypatch.setattr("accord.client.results.MOST_PAGES", 20)
 
     async def main():
         async with connect(wayward(endless=kind)) as client:

@@ -1,11 +1,12 @@
 """Lists of hostile servers: what does not end is given up, with the reason."""
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
 
 from accord.client import blocking, connect
-from accord.client.pages import MOST_PAGES, PageGuard
+from accord.client.results import MOST_PAGES, PageGuard
 from accord.errors import RemoteProtocolError
 from support.raw_http import RawServer
 from support.waiting import run
@@ -45,17 +46,18 @@ def test_pages_without_a_new_entry_are_given_up(entries, options, most):
 
 
 def test_the_blocking_client_gives_up_too():
-    from accord import Server
+    def read(url):
+        with (
+            blocking.connect(url, empty_pages=3) as client,
+            pytest.raises(RemoteProtocolError, match="3 pages in a row"),
+        ):
+            list(client.tools())
 
-    server = Server("one")
-    server.tool(lambda: 1, name="one")
-    with blocking.connect(server, empty_pages=3) as client:
-        assert [each.name for each in client.tools()] == ["one"]
-        pages = client._pages("tools/list")
-        pages.check([], "1")
-        pages.check([], "2")
-        with pytest.raises(RemoteProtocolError, match="3 pages in a row"):
-            pages.check([], "3")
+    async def main():
+        async with Endless(lambda number: []) as server:
+            await asyncio.to_thread(read, server.url)
+
+    run(main())
 
 
 def test_a_page_with_a_new_entry_lets_the_count_begin_anew():

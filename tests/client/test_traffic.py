@@ -9,7 +9,7 @@ from accord.client import connect
 from accord.errors import RequestTimeout
 from accord.protocol.monitor import Monitor
 from accord.trace import Record
-from accord.transports.process import Launch, Process
+from accord.transports.process import Process
 from accord.types import CreateMessageResult, PromptReference, TextContent
 
 FORM = {"message": "name?", "requestedSchema": {"type": "object", "properties": {}}}
@@ -25,7 +25,7 @@ class Tapped:
     is_congested = False
 
     def __init__(self, command):
-        self.inner = Process(Launch(command=command))
+        self.inner = Process(command)
         self.monitor = Monitor()
         self.violations = []
         self.sent = []

@@ -7,8 +7,7 @@ from typing import Any
 
 import uvicorn
 
-from accord.transports.http.server.uvicorn_protocol import BoundedProtocol
-from accord.transports.http.server.uvicorn_server import BoundedServer, listen
+from accord.transports.http.server.uvicorn_server import BoundedProtocol, BoundedServer, listen
 from support.waiting import LONG, until_sync
 
 

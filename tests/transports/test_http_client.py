@@ -10,7 +10,7 @@ import pytest
 from accord.client import connect
 from accord.errors import ConnectFailed, RequestError, RequestTimeout
 from accord.protocol.revisions import REVISIONS
-from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.sender import HttpClientOptions
 from support.raw_http import OlderServer, RawServer
 from support.waiting import run, until
 

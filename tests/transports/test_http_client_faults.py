@@ -12,8 +12,7 @@ import pytest
 from accord.client import blocking, connect
 from accord.errors import ConnectFailed, ConnectionClosed, InternalError, RequestError
 from accord.protocol.codec import Limits
-from accord.transports.http.client.options import HttpClientOptions
-from accord.transports.http.client.sender import sender_for
+from accord.transports.http.client.sender import HttpClientOptions, sender_for
 from support.raw_http import RawServer
 from support.waiting import run, until, until_sync
 

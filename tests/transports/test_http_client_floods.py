@@ -7,9 +7,8 @@ import pytest
 
 from accord.client import connect
 from accord.errors import ConnectionClosed
-from accord.transports.http.client.events import EventReader
-from accord.transports.http.client.messages import PendingAnswers
-from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.messages import EventReader, PendingAnswers
+from accord.transports.http.client.sender import HttpClientOptions
 from support.raw_http import OlderServer, RawServer
 from support.waiting import run, until
 

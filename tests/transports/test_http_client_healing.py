@@ -8,7 +8,7 @@ import pytest
 
 from accord.client import connect
 from accord.errors import ConnectionClosed, RequestError
-from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.sender import HttpClientOptions
 from support.raw_http import OlderServer, RawServer
 from support.waiting import run, until
 
@@ -90,7 +90,7 @@ class Replaying(RawServer):
 @pytest.mark.parametrize("repeats", [0, 2], ids=["exact", "a server that repeats itself"])
 def test_a_stream_cut_at_any_byte_loses_and_doubles_nothing(repeats, monkeypatch):
     # Some 400 streams are taken up again here.
-    monkeypatch.setattr("accord.transports.http.client.backoff._LEAST_ASKED", 0.001)
+    monkeypatch.setattr("accord.transports.http.client.messages._LEAST_ASKED", 0.001)
 
     async def main():
         async with Replaying() as server, connect(server.url, http=QUICK) as client:

@@ -12,7 +12,7 @@ import uvloop
 from accord import Context, Server
 from accord.client import connect
 from accord.protocol.revisions import REVISIONS
-from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.sender import HttpClientOptions
 from accord.transports.http.server.app import HttpApp
 from accord.transports.http.server.options import HttpOptions
 from accord.types import TextContent

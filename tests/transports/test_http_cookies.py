@@ -2,20 +2,22 @@
 
 import pytest
 
-from accord.transports.http.client.cookies import CookieJar
+from accord.transports.http.client.heads import CookieJar, parse_address
 
-HERE = {"host": "a.example", "path": "/app/mcp", "is_safe": False}
+
+def at(host="a.example", path="/app/mcp", is_safe=False):
+    return parse_address(f"http{'s' * is_safe}://{host}{path}")
 
 
 def jar(*texts, now=lambda: 1_000.0, **where):
     kept = CookieJar(now)
     for text in texts:
-        kept.note(text, **(HERE | where))
+        kept.note(text, at(**where))
     return kept
 
 
 def sent(kept, **where):
-    return kept.header(**(HERE | where))
+    return kept.header(at(**where))
 
 
 def test_a_cookie_is_sent_back():
@@ -104,7 +106,7 @@ def test_a_cookie_that_cannot_stand_in_a_header_is_refused(text):
 
 
 def test_a_cookie_with_an_endless_path_is_refused():
-    assert not CookieJar().note("a=1; Path=/" + "x" * 5_000, **HERE)
+    assert not CookieJar().note("a=1; Path=/" + "x" * 5_000, at())
 
 
 def test_cookies_are_bounded_in_number_the_oldest_make_room():

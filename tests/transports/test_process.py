@@ -11,7 +11,7 @@ import pytest
 from accord.errors import ConnectFailed
 from accord.transports import child as child_module
 from accord.transports.pipes import HIGH_WATER, PolledPipes, ThreadedPipes
-from accord.transports.process import INHERITED, Launch, Process, environment
+from accord.transports.process import INHERITED, Process, environment
 from support.leftovers import Leftovers
 from support.waiting import LONG, until
 
@@ -47,7 +47,7 @@ class Peer:
         self.lines = []
         self.ends = []
         self.news = asyncio.Event()
-        self.wire = Process(Launch(command=[sys.executable, "-c", program, *args], **launch))
+        self.wire = Process([sys.executable, "-c", program, *args], **launch)
 
     async def __aenter__(self):
         await self.wire.open(self._receive, self._lost)
@@ -356,7 +356,7 @@ time.sleep(60)
 
 def test_closing_what_was_never_opened_does_nothing():
     async def main():
-        wire = Process(Launch(command=["never-run"]))
+        wire = Process(["never-run"])
         await wire.close()
         wire.abort()
         wire.write(b"lost")
@@ -374,7 +374,7 @@ def test_closing_what_was_never_opened_does_nothing():
 def test_a_program_that_cannot_be_started_leaves_nothing(program, why):
     async def main():
         left = Leftovers()
-        wire = Process(Launch(command=[program]))
+        wire = Process([program])
         with pytest.raises(ConnectFailed, match=why):
             await wire.open(print, print)
         await wire.close()
@@ -391,7 +391,7 @@ def test_a_process_that_cannot_be_spoken_to_is_not_left(monkeypatch):
 
     async def main():
         left = Leftovers()
-        wire = Process(Launch(command=[sys.executable, "-c", ECHO]))
+        wire = Process([sys.executable, "-c", ECHO])
         with pytest.raises(OSError, match="too many open files"):
             await wire.open(print, print)
         assert wire.child.exit_code is not None

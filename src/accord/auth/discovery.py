@@ -22,7 +22,7 @@ from accord.auth.urls import (
 from accord.bindings.http_responses import quote_text, quote_url
 from accord.errors import FlowFailed
 from accord.protocol.revisions import SPOKEN, newest
-from accord.transports.http.client.requests import Flow, HttpRequest, HttpResponse, NoResponse
+from accord.transports.http.client.guarded import Flow, HttpRequest, HttpResponse, NoResponse
 
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
 _OPENID: Final = "/.well-known/openid-configuration"

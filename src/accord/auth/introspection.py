@@ -19,7 +19,7 @@ from accord.auth.verifiers import REQUEST_SOURCE, TokenMemory, token_digest
 from accord.bindings.http_responses import quote_url
 from accord.errors import AuthError
 from accord.principal import Principal
-from accord.transports.http.client.requests import HttpResponse, NoResponse, Send, form_request
+from accord.transports.http.client.guarded import HttpResponse, NoResponse, Send, form_request
 
 log = logging.getLogger("accord.auth")
 

@@ -11,7 +11,7 @@ import msgspec
 from accord.auth.discovery import metadata_urls
 from accord.bindings.http_responses import quote_url
 from accord.errors import AuthError, MissingExtra
-from accord.transports.http.client.requests import Flow, HttpRequest, NoResponse, Send, run_flow
+from accord.transports.http.client.guarded import Flow, HttpRequest, NoResponse, Send, run_flow
 
 log = logging.getLogger("accord.auth")
 

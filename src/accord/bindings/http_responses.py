@@ -119,6 +119,13 @@ def endpoint_url(base: str, named: str) -> str | None:
         return None
 
 
+def is_same_origin(base: str, url: str) -> bool:
+    """Whether two URLs have one origin, or the second has the same over TLS."""
+    here, there = _origin(base), _origin(url)
+    is_upgraded = here[::2] == ("http", 80) and there == ("https", here[1], 443)
+    return is_upgraded or here == there
+
+
 def redirect_url(base: str, location: str | None) -> str | None:
     """Resolve a redirect; None where it leads to another origin, but for the same one over TLS.
 
@@ -129,16 +136,14 @@ def redirect_url(base: str, location: str | None) -> str | None:
         return None
     try:
         url = urljoin(base, location)
-        scheme, host, port = here = _origin(base)
-        over_tls = ("https", host, 443) if (scheme, port) == ("http", 80) else here
-        if _origin(url) not in (here, over_tls):
+        if not is_same_origin(base, url):
             return None
     except ValueError:
         return None
-    user, at, _ = urlsplit(base).netloc.rpartition("@")
-    target = urlsplit(url)
-    if at and "@" not in target.netloc:
-        return target._replace(netloc=f"{user}@{target.netloc}").geturl()
+    here, there = urlsplit(base), urlsplit(url)
+    user, at, _ = here.netloc.rpartition("@")
+    if at and "@" not in there.netloc:
+        return there._replace(netloc=f"{user}@{there.netloc}").geturl()
     return url
 
 

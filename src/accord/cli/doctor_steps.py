@@ -32,10 +32,8 @@ from accord.client import connect
 from accord.errors import AccordError, FlowFailed
 from accord.protocol.revisions import in_order
 from accord.transports.http.client.auth import Auth, Bearer
-from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
-from accord.transports.http.client.options import HttpClientOptions
-from accord.transports.http.client.requests import NoResponse
-from accord.transports.http.client.sender import ConnectionCut, NotSent, Sender
+from accord.transports.http.client.guarded import AddressPolicy, GuardedSender, NoResponse
+from accord.transports.http.client.sender import ConnectionCut, HttpClientOptions, NotSent, Sender
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy

@@ -10,7 +10,7 @@ from accord.client.options import (
     OnSample,
     Roots,
 )
-from accord.transports.http.client.options import HttpClientOptions, HttpHeaders
+from accord.transports.http.client.sender import HttpClientOptions, HttpHeaders
 
 __all__ = [
     "CallOptions",

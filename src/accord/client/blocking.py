@@ -8,44 +8,29 @@ import asyncio
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterator, Mapping
-from types import TracebackType
-from typing import Final, Self, TypeVar, Unpack, overload
+from collections.abc import Callable, Coroutine, Iterator
+from functools import update_wrapper
+from typing import Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 from accord.client.client import Client as AsyncClient
+from accord.client.client import ConnectionFacts
 from accord.client.connect import Target
 from accord.client.connect import connect as connect_async
-from accord.client.options import CallOptions, ConnectOptions, Roots
-from accord.client.pages import PageGuard
+from accord.client.options import CallOptions, ConnectOptions
+from accord.client.results import PageGuard
 from accord.errors import ConnectionClosed
 from accord.types import (
-    CallToolResult,
-    Completion,
-    CreateMessageParams,
-    ElicitParams,
-    GetPromptResult,
-    Implementation,
-    ListPromptsResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    ListToolsResult,
-    LoggingLevel,
     Prompt,
-    PromptReference,
-    ReadResourceResult,
     Resource,
     ResourceTemplate,
-    ResourceTemplateReference,
-    RevisionId,
-    ServerCapabilities,
     Tool,
 )
 from accord.types._base import PageResult
 
 __all__ = ["Client", "connect"]
 
+Params = ParamSpec("Params")
 Value = TypeVar("Value")
-Output = TypeVar("Output")
 Entry = TypeVar("Entry", Tool, Prompt, Resource, ResourceTemplate)
 Page = TypeVar("Page", bound=PageResult)
 
@@ -147,7 +132,19 @@ def _shut_down(client: AsyncClient, thread: _LoopThread) -> None:
         thread.stop()
 
 
-class BlockingClient:
+def _wait_for(
+    method: Callable[Concatenate[AsyncClient, Params], Coroutine[object, object, Value]],
+) -> "Callable[Concatenate[BlockingClient, Params], Value]":
+    """Return a method with the signature of an async one, which waits for its result."""
+
+    def wait(self: "BlockingClient", /, *args: Params.args, **how: Params.kwargs) -> Value:
+        return self._run(method(self._client, *args, **how))
+
+    update_wrapper(wait, method)
+    return wait
+
+
+class BlockingClient(ConnectionFacts):
     """A connected client whose methods wait for their results.
 
     The methods, their options and their errors are those of `accord.Client`; lists are plain
@@ -156,6 +153,8 @@ class BlockingClient:
 
     def __init__(self, client: AsyncClient, thread: _LoopThread) -> None:
         self._client = client
+        self._link = client._link
+        self._opening = client._opening
         self._thread = thread
         self._shut_down = weakref.finalize(self, _shut_down, client, thread)
 
@@ -168,35 +167,6 @@ class BlockingClient:
             raise ConnectionClosed("the client is closed")
         return self._thread.run(work)
 
-    # -- facts from the opening
-
-    @property
-    def server_info(self) -> Implementation:
-        """Name and version of the server."""
-        return self._client.server_info
-
-    @property
-    def instructions(self) -> str | None:
-        """How the server wants to be used, in its own words."""
-        return self._client.instructions
-
-    @property
-    def capabilities(self) -> ServerCapabilities:
-        """The capabilities that the server declared."""
-        return self._client.capabilities
-
-    @property
-    def revision(self) -> RevisionId:
-        """The negotiated revision."""
-        return self._client.revision
-
-    # -- ending
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the connection is gone."""
-        return self._client.is_closed
-
     def close(self) -> None:
         """End the connection; may be repeated."""
         _refuse_on_a_loop()
@@ -205,179 +175,65 @@ class BlockingClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _pages(self, method: str) -> PageGuard:
-        return PageGuard(method, self._client._link.settings.empty_pages)
+    # -- lists
 
-    # -- tools
-
-    def list_tools(self, cursor: str | None = None, **how: Unpack[CallOptions]) -> ListToolsResult:
-        """Fetch one page of tools."""
-        return self._run(self._client.list_tools(cursor, **how))
+    list_tools = _wait_for(AsyncClient.list_tools)
+    list_resources = _wait_for(AsyncClient.list_resources)
+    list_resource_templates = _wait_for(AsyncClient.list_resource_templates)
+    list_prompts = _wait_for(AsyncClient.list_prompts)
 
     def tools(self, **how: Unpack[CallOptions]) -> Iterator[Tool]:
         """Iterate over all tools, fetching pages as needed."""
-        return _all(
-            self._pages("tools/list"),
-            lambda at: self.list_tools(at, **how),
-            lambda page: page.tools,
-        )
-
-    @overload
-    def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, object] | None = None,
-        *,
-        result_type: None = None,
-        **how: Unpack[CallOptions],
-    ) -> CallToolResult: ...
-
-    @overload
-    def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, object] | None = None,
-        *,
-        result_type: type[Output],
-        **how: Unpack[CallOptions],
-    ) -> Output: ...
-
-    def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, object] | None = None,
-        *,
-        result_type: type[Output] | None = None,
-        **how: Unpack[CallOptions],
-    ) -> CallToolResult | Output:
-        """Call a tool; see `accord.Client.call_tool`."""
-        if result_type is None:
-            return self._run(self._client.call_tool(name, arguments, **how))
-        return self._run(self._client.call_tool(name, arguments, result_type=result_type, **how))
-
-    # -- resources
-
-    def list_resources(
-        self, cursor: str | None = None, **how: Unpack[CallOptions]
-    ) -> ListResourcesResult:
-        """Fetch one page of resources."""
-        return self._run(self._client.list_resources(cursor, **how))
+        return self._all("tools/list", self.list_tools, lambda page: page.tools, how)
 
     def resources(self, **how: Unpack[CallOptions]) -> Iterator[Resource]:
         """Iterate over all resources, fetching pages as needed."""
-        return _all(
-            self._pages("resources/list"),
-            lambda at: self.list_resources(at, **how),
-            lambda page: page.resources,
-        )
-
-    def list_resource_templates(
-        self, cursor: str | None = None, **how: Unpack[CallOptions]
-    ) -> ListResourceTemplatesResult:
-        """Fetch one page of resource templates."""
-        return self._run(self._client.list_resource_templates(cursor, **how))
+        return self._all("resources/list", self.list_resources, lambda page: page.resources, how)
 
     def resource_templates(self, **how: Unpack[CallOptions]) -> Iterator[ResourceTemplate]:
         """Iterate over all resource templates, fetching pages as needed."""
-        return _all(
-            self._pages("resources/templates/list"),
-            lambda at: self.list_resource_templates(at, **how),
-            lambda page: page.resource_templates,
+        fetch = self.list_resource_templates
+        return self._all(
+            "resources/templates/list", fetch, lambda page: page.resource_templates, how
         )
-
-    def read_resource(self, uri: str, **how: Unpack[CallOptions]) -> ReadResourceResult:
-        """Read a resource."""
-        return self._run(self._client.read_resource(uri, **how))
-
-    def subscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
-        """Ask to hear of changes of a resource."""
-        self._run(self._client.subscribe(uri, **how))
-
-    def unsubscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
-        """Ask to hear no more of a resource."""
-        self._run(self._client.unsubscribe(uri, **how))
-
-    # -- prompts, completion
-
-    def list_prompts(
-        self, cursor: str | None = None, **how: Unpack[CallOptions]
-    ) -> ListPromptsResult:
-        """Fetch one page of prompts."""
-        return self._run(self._client.list_prompts(cursor, **how))
 
     def prompts(self, **how: Unpack[CallOptions]) -> Iterator[Prompt]:
         """Iterate over all prompts, fetching pages as needed."""
-        return _all(
-            self._pages("prompts/list"),
-            lambda at: self.list_prompts(at, **how),
-            lambda page: page.prompts,
-        )
+        return self._all("prompts/list", self.list_prompts, lambda page: page.prompts, how)
 
-    def get_prompt(
-        self, name: str, arguments: Mapping[str, str] | None = None, **how: Unpack[CallOptions]
-    ) -> GetPromptResult:
-        """Fill in a prompt."""
-        return self._run(self._client.get_prompt(name, arguments, **how))
-
-    def complete(
+    def _all(
         self,
-        ref: PromptReference | ResourceTemplateReference | str,
-        argument: str,
-        value: str,
-        *,
-        context: Mapping[str, str] | None = None,
-        **how: Unpack[CallOptions],
-    ) -> Completion:
-        """Ask for suggestions while a user types an argument."""
-        return self._run(self._client.complete(ref, argument, value, context=context, **how))
+        method: str,
+        fetch: Callable[..., Page],
+        entries: Callable[[Page], list[Entry]],
+        how: CallOptions,
+    ) -> Iterator[Entry]:
+        pages = PageGuard(method, self._link.settings.empty_pages)
+        cursor = None
+        while True:
+            page = fetch(cursor, **how)
+            found = entries(page)
+            yield from found
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+            pages.check(found, cursor)
 
     # -- the rest
 
-    def ping(self, **how: Unpack[CallOptions]) -> None:
-        """Make sure that the server still answers."""
-        self._run(self._client.ping(**how))
-
-    def set_log_level(self, level: LoggingLevel, **how: Unpack[CallOptions]) -> None:
-        """Choose the least level of log messages."""
-        self._run(self._client.set_log_level(level, **how))
-
-    def roots_changed(self, roots: Roots | None = None) -> None:
-        """Tell the server that the roots changed."""
-        self._run(self._client.roots_changed(roots))
-
-    def report_progress(
-        self,
-        asked: CreateMessageParams | ElicitParams,
-        progress: float,
-        total: float | None = None,
-        *,
-        message: str | None = None,
-    ) -> None:
-        """Tell the server how far the answer to its question has come."""
-        self._run(self._client.report_progress(asked, progress, total, message=message))
-
-
-def _all(
-    pages: PageGuard,
-    fetch: Callable[[str | None], Page],
-    entries: Callable[[Page], list[Entry]],
-) -> Iterator[Entry]:
-    page = fetch(None)
-    while True:
-        found = entries(page)
-        yield from found
-        if page.next_cursor is None:
-            return
-        pages.check(found, page.next_cursor)
-        page = fetch(page.next_cursor)
+    call_tool = _wait_for(AsyncClient.call_tool)
+    read_resource = _wait_for(AsyncClient.read_resource)
+    subscribe = _wait_for(AsyncClient.subscribe)
+    unsubscribe = _wait_for(AsyncClient.unsubscribe)
+    get_prompt = _wait_for(AsyncClient.get_prompt)
+    complete = _wait_for(AsyncClient.complete)
+    ping = _wait_for(AsyncClient.ping)
+    set_log_level = _wait_for(AsyncClient.set_log_level)
+    roots_changed = _wait_for(AsyncClient.roots_changed)
+    report_progress = _wait_for(AsyncClient.report_progress)
 
 
 Client = BlockingClient

@@ -2,7 +2,6 @@
 
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from types import TracebackType
 from typing import Final, Self, TypeVar, Unpack, get_args, overload
 
 import msgspec
@@ -10,8 +9,7 @@ import msgspec
 from accord.client.callbacks import to_roots
 from accord.client.link import Link
 from accord.client.options import CallOptions, Roots
-from accord.client.pages import PageGuard
-from accord.client.results import OutputSchema, decode_output
+from accord.client.results import OutputSchema, PageGuard, decode_output
 from accord.protocol import shape
 from accord.types import (
     CallToolParams,
@@ -58,7 +56,39 @@ _NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Client:
+class ConnectionFacts:
+    """What clients know about their connection."""
+
+    _link: Link
+    _opening: InitializeResult
+
+    @property
+    def server_info(self) -> Implementation:
+        """Name and version of the server."""
+        return self._opening.server_info
+
+    @property
+    def instructions(self) -> str | None:
+        """How the server wants to be used, in its own words."""
+        return self._opening.instructions
+
+    @property
+    def capabilities(self) -> ServerCapabilities:
+        """The capabilities that the server declared."""
+        return self._opening.capabilities
+
+    @property
+    def revision(self) -> RevisionId:
+        """The negotiated revision."""
+        return self._link.endpoint.revision.id
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the connection is gone, ended by us or by the server."""
+        return self._link.is_closed
+
+
+class Client(ConnectionFacts):
     """A connected client, as `connect` returns it.
 
     Every operation takes the options of `CallOptions` as keywords: `timeout`, `cap`, `on_progress`,
@@ -93,34 +123,7 @@ class Client:
         state = "closed" if self.is_closed else self.revision
         return f"<Client of {info.name} {info.version}, {state}>"
 
-    # -- facts from the opening
-
-    @property
-    def server_info(self) -> Implementation:
-        """Name and version of the server."""
-        return self._opening.server_info
-
-    @property
-    def instructions(self) -> str | None:
-        """How the server wants to be used, in its own words."""
-        return self._opening.instructions
-
-    @property
-    def capabilities(self) -> ServerCapabilities:
-        """The capabilities that the server declared."""
-        return self._opening.capabilities
-
-    @property
-    def revision(self) -> RevisionId:
-        """The negotiated revision."""
-        return self._link.endpoint.revision.id
-
     # -- ending
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether the connection is gone, ended by us or by the server."""
-        return self._link.is_closed
 
     async def close(self) -> None:
         """End the connection, and the server with all its children where we launched it.
@@ -133,16 +136,27 @@ class Client:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _pages(self, method: str) -> PageGuard:
-        return PageGuard(method, self._link.settings.empty_pages)
+    async def _all(
+        self,
+        method: str,
+        fetch: Callable[..., Awaitable[Page]],
+        entries: Callable[[Page], list[Entry]],
+        how: CallOptions,
+    ) -> AsyncIterator[Entry]:
+        pages = PageGuard(method, self._link.settings.empty_pages)
+        cursor = None
+        while True:
+            page = await fetch(cursor, **how)
+            found = entries(page)
+            for entry in found:
+                yield entry
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+            pages.check(found, cursor)
 
     # -- tools
 
@@ -163,11 +177,7 @@ class Client:
 
     def tools(self, **how: Unpack[CallOptions]) -> AsyncIterator[Tool]:
         """Iterate over all tools, fetching pages as needed."""
-        return _all(
-            self._pages("tools/list"),
-            lambda at: self.list_tools(at, **how),
-            lambda page: page.tools,
-        )
+        return self._all("tools/list", self.list_tools, lambda page: page.tools, how)
 
     @overload
     async def call_tool(
@@ -231,11 +241,7 @@ class Client:
 
     def resources(self, **how: Unpack[CallOptions]) -> AsyncIterator[Resource]:
         """Iterate over all resources, fetching pages as needed."""
-        return _all(
-            self._pages("resources/list"),
-            lambda at: self.list_resources(at, **how),
-            lambda page: page.resources,
-        )
+        return self._all("resources/list", self.list_resources, lambda page: page.resources, how)
 
     async def list_resource_templates(
         self, cursor: str | None = None, **how: Unpack[CallOptions]
@@ -248,10 +254,9 @@ class Client:
 
     def resource_templates(self, **how: Unpack[CallOptions]) -> AsyncIterator[ResourceTemplate]:
         """Iterate over all resource templates, fetching pages as needed."""
-        return _all(
-            self._pages("resources/templates/list"),
-            lambda at: self.list_resource_templates(at, **how),
-            lambda page: page.resource_templates,
+        fetch = self.list_resource_templates
+        return self._all(
+            "resources/templates/list", fetch, lambda page: page.resource_templates, how
         )
 
     async def read_resource(self, uri: str, **how: Unpack[CallOptions]) -> ReadResourceResult:
@@ -282,11 +287,7 @@ class Client:
 
     def prompts(self, **how: Unpack[CallOptions]) -> AsyncIterator[Prompt]:
         """Iterate over all prompts, fetching pages as needed."""
-        return _all(
-            self._pages("prompts/list"),
-            lambda at: self.list_prompts(at, **how),
-            lambda page: page.prompts,
-        )
+        return self._all("prompts/list", self.list_prompts, lambda page: page.prompts, how)
 
     async def get_prompt(
         self,
@@ -403,19 +404,3 @@ def _encode_arguments(arguments: Mapping[str, object] | None) -> msgspec.Raw:
     if arguments.__class__ is not dict and not isinstance(arguments, Mapping):
         raise TypeError(f"arguments are a mapping by name, not a {type(arguments).__name__}")
     return msgspec.Raw(_encode(arguments))
-
-
-async def _all(
-    pages: PageGuard,
-    fetch: Callable[[str | None], Awaitable[Page]],
-    entries: Callable[[Page], list[Entry]],
-) -> AsyncIterator[Entry]:
-    page = await fetch(None)
-    while True:
-        found = entries(page)
-        for entry in found:
-            yield entry
-        if page.next_cursor is None:
-            return
-        pages.check(found, page.next_cursor)
-        page = await fetch(page.next_cursor)

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Generator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
 
 from accord.client.client import Client
@@ -24,8 +23,8 @@ from accord.errors import (
 )
 from accord.keywords import refuse_unknown
 from accord.transports.http.client.auth import Auth, Authorizer, Bearer
-from accord.transports.http.client.options import HttpClientOptions
-from accord.transports.process import Launch, Process
+from accord.transports.http.client.sender import HttpClientOptions
+from accord.transports.process import Process
 from accord.transports.wire import Wire
 from accord.types import EmptyParams, Implementation, InitializeParams, InitializeResult, RevisionId
 from accord.version import __version__
@@ -89,11 +88,7 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
 
 
 def _refuse_several(target: object) -> None:
-    """Refuse the configuration of a host, which names several servers.
-
-    Raises:
-        TypeError: the target is one.
-    """
+    """Refuse the configuration of a host, which names several servers."""
     if isinstance(target, Mapping):
         servers = target.get("mcpServers")
         named = f" ({', '.join(map(str, servers))})"[:100] if isinstance(servers, Mapping) else ""
@@ -135,12 +130,7 @@ class Connecting:
         self._client = await self
         return self._client
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         client, self._client = self._client, None
         if client is not None:
             await client.close()
@@ -179,15 +169,13 @@ async def _wire(target: Target, settings: ClientSettings) -> Wire:
     if isinstance(target, str) and target[:8].lower().startswith(("http://", "https://")):
         return http_wire(target, settings)
     return Process(
-        Launch(
-            command=_command(target),
-            env=settings.env,
-            cwd=settings.cwd,
-            stderr=settings.stderr,
-            exit_grace=settings.exit_grace,
-            terminate_grace=settings.terminate_grace,
-            line_limit=settings.limits.message_bytes,
-        )
+        _command(target),
+        env=settings.env,
+        cwd=settings.cwd,
+        stderr=settings.stderr,
+        exit_grace=settings.exit_grace,
+        terminate_grace=settings.terminate_grace,
+        line_limit=settings.limits.message_bytes,
     )
 
 
@@ -290,11 +278,14 @@ def _counter_offer(
     error: RequestError, offered: Sequence[RevisionId], asked: RevisionId
 ) -> RevisionId | None:
     """Find a revision that an error names as supported, and that we speak too."""
-    data = error.data if isinstance(error.data, dict) else {}
-    supported = data.get("supported")
+    supported = _supported_revisions(error)
     if not isinstance(supported, list):
         return None
     return next((each for each in offered if each in supported and each != asked), None)
+
+
+def _supported_revisions(error: RequestError) -> object:
+    return error.data.get("supported") if isinstance(error.data, dict) else None
 
 
 # -- describing failures
@@ -310,13 +301,10 @@ def _explain(error: AccordError, link: Link) -> AccordError:
         reason = str(error) if process is None else process.child.state
         return _failure(f"{reason} before it answered initialize", link)
     if isinstance(error, RequestError):
-        return _failure(f"refused initialize: {error}{_describe_supported(error)}", link)
+        supported = _supported_revisions(error)
+        more = f"; it supports {str(supported)[:80]}" if supported else ""
+        return _failure(f"refused initialize: {error}{more}", link)
     return _failure(f"answered initialize wrongly: {error}", link)
-
-
-def _describe_supported(error: RequestError) -> str:
-    supported = error.data.get("supported") if isinstance(error.data, dict) else None
-    return f"; it supports {str(supported)[:80]}" if supported else ""
 
 
 def _failure(what: str, link: Link) -> ConnectFailed:

@@ -200,26 +200,21 @@ class Link:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the connection is gone, by us or by the server."""
         return self.dispatcher.closed is not None
 
     # -- for wires on which each message travels by itself (`WireListener`)
 
     @property
     def revision(self) -> Revision:
-        """The revision agreed on."""
         return self.endpoint.revision
 
     def pending_requests(self) -> "Iterable[RequestId]":
-        """The requests that wait for an answer."""
         return self.endpoint.conversation.parties[CLIENT].open
 
     def is_waiting(self, id: "RequestId") -> bool:
-        """Whether a request waits for its answer."""
         return id in self.endpoint.conversation.parties[CLIENT].open
 
     def request_failed(self, id: "RequestId", error: AccordError) -> None:
-        """Give up a request that will not be answered."""
         self.dispatcher.give_up(id, error)
 
     def message_dropped(self, line: LineTooLong) -> None:
@@ -244,7 +239,6 @@ class Link:
 
     @contextlib.contextmanager
     def pause_timeouts(self) -> Iterator[None]:
-        """Stop all deadlines while a user is asked to authorize us."""
         self.dispatcher.pauses += 1
         try:
             with pause_deadline(self.deadline, self.settings.connect_timeout):
@@ -307,7 +301,6 @@ class Link:
             CALL_HEADERS.reset(unset)
 
     def notify(self, name: str, params: Any) -> None:
-        """Send a notification."""
         if self.dispatcher.closed is not None:
             raise ConnectionClosed(str(self.dispatcher.closed))
         self.dispatcher.notify(name, params)

@@ -3,13 +3,13 @@
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias, TypedDict
+from typing import Literal, TypeAlias, TypedDict
 
 from accord.protocol.codec import Limits
 from accord.protocol.revisions import REVISIONS, SPOKEN, in_order
 from accord.transports.child import StderrSink
 from accord.transports.http.client.auth import Auth
-from accord.transports.http.client.options import HttpClientOptions, HttpHeaders
+from accord.transports.http.client.sender import HttpClientOptions, HttpHeaders
 from accord.types import (
     CreateMessageParams,
     CreateMessageResult,
@@ -42,13 +42,6 @@ OnLog: TypeAlias = Callable[[LogMessageParams], object]
 OnProgress: TypeAlias = Callable[[ProgressParams], object]
 OnChange: TypeAlias = Callable[[], object]
 OnUpdate: TypeAlias = Callable[[str], object]
-
-# Seconds without an answer or progress, and seconds in all.
-TIMEOUT: Final = 60.0
-CAP: Final = 3_600.0
-CONNECT_TIMEOUT: Final = 30.0
-# Servers that filter a page after they have cut it may send a few without an entry.
-EMPTY_PAGES: Final = 100
 
 
 class CallOptions(TypedDict, total=False):
@@ -124,9 +117,9 @@ class ClientSettings:
     on_resources_changed: OnChange | None = None
     on_prompts_changed: OnChange | None = None
     on_resource_updated: OnUpdate | None = None
-    timeout: float = TIMEOUT
-    cap: float = CAP
-    connect_timeout: float = CONNECT_TIMEOUT
+    timeout: float = 60.0
+    cap: float = 3_600.0
+    connect_timeout: float = 30.0
     env: Mapping[str, str] | None = None
     cwd: str | os.PathLike[str] | None = None
     stderr: StderrSink = "keep"
@@ -138,7 +131,8 @@ class ClientSettings:
     http: HttpClientOptions | None = None
     on_renewed: OnChange | None = None
     limits: Limits = field(default_factory=Limits)
-    empty_pages: int = EMPTY_PAGES
+    # Servers that filter a page after they have cut it may send a few without an entry.
+    empty_pages: int = 100
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():

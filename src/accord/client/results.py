@@ -1,6 +1,7 @@
-"""Results of tools: validated against their schema, decoded into the type a caller wants."""
+"""What servers return: results of tools, checked and decoded, and lists that may not end."""
 
-from typing import Any, TypeVar, get_args
+from collections.abc import Sequence
+from typing import Any, Final, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET
@@ -8,9 +9,21 @@ from msgspec import UNSET
 from accord.errors import MissingExtra, RemoteProtocolError, ToolError
 from accord.json_schema.validation import UNDECIDED, Validate, compile_schema
 from accord.protocol.violation import SERVER, Violation
-from accord.types import CallToolResult, JsonObject, TextContent
+from accord.types import (
+    CallToolResult,
+    JsonObject,
+    Prompt,
+    Resource,
+    ResourceTemplate,
+    TextContent,
+    Tool,
+)
 
 Output = TypeVar("Output")
+Entry: TypeAlias = Tool | Prompt | Resource | ResourceTemplate
+
+# At ten entries a page this is a list of 100,000.
+MOST_PAGES: Final = 10_000
 
 
 class OutputSchema:
@@ -75,7 +88,7 @@ def decode_output(name: str, result: CallToolResult, type_: type[Output]) -> Out
         RemoteProtocolError: nothing in the result fits the type.
     """
     if result.is_error:
-        raise ToolError(_text(result) or f"{name} failed without saying why")
+        raise ToolError("\n".join(_texts(result)) or f"{name} failed without saying why")
     try:
         if result.structured_content is not UNSET:
             return _from_structured(result.structured_content, type_)
@@ -101,7 +114,7 @@ def _from_structured(value: object, type_: type[Output]) -> Output:
 
 
 def _from_text(result: CallToolResult, type_: type[Output]) -> Output:
-    texts = [block.text for block in result.content if isinstance(block, TextContent)]
+    texts = _texts(result)
     if type_ is str:
         return "\n".join(texts)  # type: ignore[return-value]  # the type is str
     if not texts:
@@ -138,5 +151,54 @@ def _convert_model(type_: type[Any], value: object) -> object:
     return validate(value)
 
 
-def _text(result: CallToolResult) -> str:
-    return "\n".join(block.text for block in result.content if isinstance(block, TextContent))
+def _texts(result: CallToolResult) -> list[str]:
+    return [block.text for block in result.content if isinstance(block, TextContent)]
+
+
+class PageGuard:
+    """Counts the pages of one list and refuses a list that does not end.
+
+    Cursors and pages are remembered by their hashes: a cursor may be as long as a message.
+
+    Args:
+        method: the list.
+        empty_pages: how many pages in a row may have no new entry.
+    """
+
+    def __init__(self, method: str, empty_pages: int) -> None:
+        self._method = method
+        self._empty_pages = empty_pages
+        self._cursors: set[int] = set()
+        self._contents: set[int] = set()
+        self._empty = 0
+
+    def check(self, entries: Sequence[Entry], cursor: str) -> None:
+        """Count a page and remember the cursor to the next one.
+
+        Raises:
+            RemoteProtocolError: the cursor was seen before, or the list does not end.
+        """
+        if hash(cursor) in self._cursors:
+            raise RemoteProtocolError(
+                f"{self._method}: the server repeats cursor {cursor[:40]!r}, the list has no end"
+            )
+        self._cursors.add(hash(cursor))
+        self._count_empty(entries)
+        if len(self._cursors) >= MOST_PAGES:
+            raise RemoteProtocolError(
+                f"{self._method}: no end after {MOST_PAGES} pages; "
+                "fetch further ones by their cursors"
+            )
+
+    def _count_empty(self, entries: Sequence[Entry]) -> None:
+        content = hash(tuple(getattr(each, "uri", None) or each.name for each in entries))
+        if entries and content not in self._contents:
+            self._contents.add(content)
+            self._empty = 0
+            return
+        self._empty += 1
+        if self._empty >= self._empty_pages:
+            raise RemoteProtocolError(
+                f"{self._method}: the server sent {self._empty} pages in a row without a new "
+                "entry, each with a cursor to another one; connect(..., empty_pages=...) reads more"
+            )

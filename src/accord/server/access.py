@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from accord.server.registry import Registry, Snapshot
     from accord.server.server import Server
     from accord.server.session import Session
-    from accord.transports.memory import MemoryWire
+    from accord.transports.wire import MemoryWire
 
 
 class ScopedEntry(Protocol):
@@ -127,6 +127,6 @@ class ActingServer:
 
     async def connect_memory(self) -> "MemoryWire":
         """Return the client's end of a connection."""
-        from accord.transports.memory import MemoryWire
+        from accord.transports.wire import MemoryWire
 
         return MemoryWire(self)

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from accord.server.files import DirectoryResource
     from accord.server.stateless import StatelessSessions
     from accord.transports.http.server.app import HttpApp
-    from accord.transports.memory import MemoryWire
+    from accord.transports.wire import MemoryWire
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -408,7 +408,7 @@ class Server(Generic[State]):
 
     async def connect_memory(self) -> "MemoryWire":
         """Return the client's end of a connection within this process."""
-        from accord.transports.memory import MemoryWire
+        from accord.transports.wire import MemoryWire
 
         return MemoryWire(self)
 

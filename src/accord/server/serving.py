@@ -128,7 +128,7 @@ def _announce(server: "Server[Any]", app: "HttpApp", address: tuple[Any, ...]) -
     """Print the server's URL; warn if it listens for other machines but refuses them."""
     from ipaddress import ip_address
 
-    from accord.transports.http.server.two_endpoints import STREAM
+    from accord.transports.http.server.endpoint import STREAM
 
     host, port = address[:2]
     bracketed = f"[{host}]" if ":" in host else host

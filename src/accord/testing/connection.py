@@ -15,9 +15,8 @@ from accord.client.options import ClientSettings
 from accord.protocol.exchange import Exchange
 from accord.testing.recording import ProtocolBroken, Recording
 from accord.transports.http.server.app import HttpApp
-from accord.transports.memory import MemoryWire
-from accord.transports.process import Launch, Process
-from accord.transports.wire import Lost, Receive, Wire, WireListener
+from accord.transports.process import Process
+from accord.transports.wire import Lost, MemoryWire, Receive, Wire, WireListener
 
 TransportName: TypeAlias = Literal["memory", "stdio", "http", "http-stream", "sse"]
 TRANSPORTS: Final[tuple[TransportName, ...]] = get_args(TransportName)
@@ -224,7 +223,7 @@ class _Tapped:
         }
         command, more = _command(self._target)
         variables = {**environment, **more, **(options.get("env") or {})}
-        return Process(Launch(command=command, env=variables, **launch))
+        return Process(command, env=variables, **launch)
 
 
 def _server(target: ServerUnderTest, where: str = "in memory") -> AnyServer:

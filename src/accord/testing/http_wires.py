@@ -18,7 +18,7 @@ from accord.testing.recording import Recording
 from accord.trace import HttpFacts
 from accord.transports.http.client.sender import NotSent, Sender, SenderResponse
 from accord.transports.http.server.app import HttpApp
-from accord.transports.http.server.two_endpoints import STREAM
+from accord.transports.http.server.endpoint import STREAM
 from accord.transports.wire import Lost, Receive, WireListener
 
 if TYPE_CHECKING:
@@ -123,8 +123,7 @@ class _Served:
         try:
             import uvicorn
 
-            from accord.transports.http.server.uvicorn_protocol import BoundedProtocol
-            from accord.transports.http.server.uvicorn_server import listen
+            from accord.transports.http.server.uvicorn_server import BoundedProtocol, listen
         except ImportError:
             raise MissingExtra("http", needed_for="testing over HTTP") from None
         self.app = app

@@ -17,6 +17,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import IO, Final, Literal, TypeAlias
 
@@ -175,7 +176,6 @@ class StderrTail:
         self._reader = LineReader(_KEPT_LINE_LENGTH * 64)
 
     def feed(self, chunk: bytes) -> None:
-        """Take what was read."""
         for line in self._reader.feed(chunk):
             self._take(b"[a very long line]" if isinstance(line, LineTooLong) else line)
 
@@ -241,11 +241,16 @@ class Child:
         self.command = tuple(os.fspath(part) for part in command)
         self.pipes: Pipes | None = None
         self.stderr = StderrTail(stderr)
-        self._env = env
-        self._cwd = cwd
+        self._spawn = partial(
+            spawn,
+            self.command,
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL if on_output is None else subprocess.PIPE,
+        )
         self._on_output = on_output
         self._on_end = on_end
-        self._has_input = has_input
         self._exit_expected = exit_expected
         self._popen: subprocess.Popen[bytes] | None = None
         self._closed = "output"
@@ -285,10 +290,7 @@ class Child:
         self._loop = asyncio.get_running_loop()
         self._exited = self._loop.create_future()
         self._read = self._loop.create_future()
-        stdin = subprocess.PIPE if self._has_input else subprocess.DEVNULL
-        stdout = subprocess.DEVNULL if self._on_output is None else subprocess.PIPE
-        popen = spawn(self.command, env=self._env, cwd=self._cwd, stdin=stdin, stdout=stdout)
-        self._popen = popen
+        self._popen = popen = self._spawn()
         try:
             outputs: dict[IO[bytes], OnChunk] = {}
             if popen.stdout is not None and self._on_output is not None:
@@ -370,11 +372,6 @@ class Child:
         return self.exit_code
 
     # -- writing
-
-    @property
-    def is_congested(self) -> bool:
-        """Whether it is slow to read; `writable` waits until it has caught up."""
-        return self.pipes is not None and self.pipes.unsent > HIGH_WATER
 
     @property
     def has_open_input(self) -> bool:

@@ -8,9 +8,10 @@ import asyncio
 import contextlib
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from queue import SimpleQueue
-from typing import IO, Final, Protocol, TypeAlias
+from typing import IO, Final, TypeAlias
 
 OnChunk: TypeAlias = Callable[[bytes], None]
 """Takes bytes that were read; never called with none."""
@@ -27,86 +28,20 @@ HIGH_WATER: Final = 1024 * 1024
 LAST_READS: Final = 64
 
 
-class Pipes(Protocol):
+class Pipes(ABC):
     """The pipes of a child, seen from the parent.
+
+    Args:
+        loop: calls the functions below.
+        stdin: the input of the child; None when it has none.
+        outputs: with a function for the bytes of each.
+        on_output_end: called when an output has ended.
+        on_broken_input: called when the child no longer reads its input.
 
     Attributes:
         unsent: bytes that wait for the child.
         is_open: whether the child still reads its input.
     """
-
-    unsent: int
-    is_open: bool
-
-    def write(self, data: bytes) -> None:
-        """Queue bytes for the child; all that is queued in one turn of the loop leaves together."""
-
-    async def writable(self, most: int = HIGH_WATER) -> None:
-        """Wait until at most this many bytes are queued, or the input is closed."""
-
-    def end_input(self) -> None:
-        """Let the child read the end, after what is queued and fits."""
-
-    def pause(self, output: IO[bytes]) -> None:
-        """Read nothing more from one of the outputs for now."""
-
-    def resume(self, output: IO[bytes]) -> None:
-        """Read from it again."""
-
-    def read_rest(self) -> None:
-        """Read what is left after the exit of the child."""
-
-    def release(self) -> None:
-        """Let go of all file descriptors; on the loop, or after its end."""
-
-
-def attach(
-    stdin: IO[bytes] | None,
-    outputs: Mapping[IO[bytes], OnChunk],
-    on_output_end: OnEnd,
-    on_broken_input: Callable[[], None],
-) -> Pipes:
-    """Start reading the outputs of a child.
-
-    Args:
-        stdin: its input; None when it has none.
-        outputs: with a function for the bytes of each.
-        on_output_end: called when an output has ended.
-        on_broken_input: called when the child no longer reads its input.
-    """
-    loop = asyncio.get_running_loop()
-    try:
-        return PolledPipes(loop, stdin, outputs, on_output_end, on_broken_input)
-    except NotImplementedError:
-        return ThreadedPipes(loop, stdin, outputs, on_output_end, on_broken_input)
-
-
-class _Waiters:
-    """Callers that wait until the queue is short again."""
-
-    def __init__(self) -> None:
-        self._waiting: list[asyncio.Future[None]] = []
-        self._lowest = 0
-
-    async def wait(self, most: int) -> None:
-        """Wait until the queue has shrunk well below this size."""
-        future = asyncio.get_running_loop().create_future()
-        low = most // 4
-        self._lowest = min(self._lowest, low) if self._waiting else low
-        self._waiting.append(future)
-        await future
-
-    def wake(self, unsent: int = 0) -> None:
-        """Wake all callers if the queue is short enough for each of them."""
-        if self._waiting and unsent <= self._lowest:
-            waiting, self._waiting = self._waiting, []
-            for future in waiting:
-                if not future.done():
-                    future.set_result(None)
-
-
-class PolledPipes:
-    """Pipes that the loop watches."""
 
     def __init__(
         self,
@@ -119,17 +54,85 @@ class PolledPipes:
         self.unsent = 0
         self.is_open = stdin is not None
         self._loop = loop
-        self._stdin = stdin
-        self._outputs = dict(outputs)
         self._on_output_end = on_output_end
         self._on_broken_input = on_broken_input
+        # Callers that wait until the queue is short again, and how short.
+        self._waiting: list[asyncio.Future[None]] = []
+        self._lowest = 0
+        self._begin(stdin, outputs)
+
+    @abstractmethod
+    def _begin(self, stdin: IO[bytes] | None, outputs: Mapping[IO[bytes], OnChunk]) -> None:
+        """Start reading the outputs."""
+
+    @abstractmethod
+    def write(self, data: bytes) -> None:
+        """Queue bytes for the child; all that is queued in one turn of the loop leaves together."""
+
+    async def writable(self, most: int = HIGH_WATER) -> None:
+        """Wait until at most this many bytes are queued, or the input is closed."""
+        while self.is_open and self.unsent > most:
+            future = self._loop.create_future()
+            low = most // 4
+            self._lowest = min(self._lowest, low) if self._waiting else low
+            self._waiting.append(future)
+            await future
+
+    def _wake(self) -> None:
+        """Wake all callers if the queue is short enough for each of them."""
+        if self._waiting and (self.unsent <= self._lowest or not self.is_open):
+            waiting, self._waiting = self._waiting, []
+            for future in waiting:
+                if not future.done():
+                    future.set_result(None)
+
+    @abstractmethod
+    def end_input(self) -> None:
+        """Let the child read the end, after what is queued and fits."""
+
+    @abstractmethod
+    def pause(self, output: IO[bytes]) -> None:
+        """Read nothing more from one of the outputs for now."""
+
+    @abstractmethod
+    def resume(self, output: IO[bytes]) -> None:
+        """Read from it again."""
+
+    @abstractmethod
+    def read_rest(self) -> None:
+        """Read what is left after the exit of the child."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Let go of all file descriptors; on the loop, or after its end."""
+
+
+def attach(
+    stdin: IO[bytes] | None,
+    outputs: Mapping[IO[bytes], OnChunk],
+    on_output_end: OnEnd,
+    on_broken_input: Callable[[], None],
+) -> Pipes:
+    """Start reading the outputs of a child, in the way that the running loop allows."""
+    loop = asyncio.get_running_loop()
+    try:
+        return PolledPipes(loop, stdin, outputs, on_output_end, on_broken_input)
+    except NotImplementedError:
+        return ThreadedPipes(loop, stdin, outputs, on_output_end, on_broken_input)
+
+
+class PolledPipes(Pipes):
+    """Pipes that the loop watches."""
+
+    def _begin(self, stdin: IO[bytes] | None, outputs: Mapping[IO[bytes], OnChunk]) -> None:
+        self._stdin = stdin
+        self._outputs = dict(outputs)
         self._queue: list[bytes] = []
         self._rest: memoryview | None = None
         self._scheduled = False
         self._prompt = True
-        self._waiters = _Waiters()
         for pipe in outputs:
-            loop.add_reader(pipe.fileno(), self._read, pipe)
+            self._loop.add_reader(pipe.fileno(), self._read, pipe)
         for pipe in outputs:
             os.set_blocking(pipe.fileno(), False)
         if stdin is not None:
@@ -223,11 +226,7 @@ class PolledPipes:
                 self._loop.remove_writer(fd)
                 if self._queue and not self._scheduled:
                     self._schedule()
-        self._waiters.wake(self.unsent)
-
-    async def writable(self, most: int = HIGH_WATER) -> None:
-        while self._stdin is not None and self.unsent > most:
-            await self._waiters.wait(most)
+        self._wake()
 
     def end_input(self) -> None:
         if self._rest is None:
@@ -245,7 +244,7 @@ class PolledPipes:
         self._queue.clear()
         self._rest = None
         self.unsent = 0
-        self._waiters.wake()
+        self._wake()
 
     def release(self) -> None:
         self._discard()
@@ -256,24 +255,11 @@ class PolledPipes:
             pipe.close()
 
 
-class ThreadedPipes:
+class ThreadedPipes(Pipes):
     """Pipes that threads wait on, for loops that cannot watch file descriptors."""
 
-    def __init__(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        stdin: IO[bytes] | None,
-        outputs: Mapping[IO[bytes], OnChunk],
-        on_output_end: OnEnd,
-        on_broken_input: Callable[[], None],
-    ) -> None:
-        self.unsent = 0
-        self.is_open = stdin is not None
-        self._loop = loop
-        self._on_output_end = on_output_end
-        self._on_broken_input = on_broken_input
+    def _begin(self, stdin: IO[bytes] | None, outputs: Mapping[IO[bytes], OnChunk]) -> None:
         self._queue: SimpleQueue[bytes | None] = SimpleQueue()
-        self._waiters = _Waiters()
         self._open = {output: threading.Event() for output in outputs}
         for gate in self._open.values():
             gate.set()
@@ -330,27 +316,23 @@ class ThreadedPipes:
 
     def _break_input(self) -> None:
         self.is_open = False
-        self._waiters.wake()
+        self._wake()
         self._on_broken_input()
 
     def _count_sent(self, size: int) -> None:
         self.unsent -= size
-        self._waiters.wake(self.unsent)
+        self._wake()
 
     def write(self, data: bytes) -> None:
         if self.is_open:
             self.unsent += len(data)
             self._queue.put(data)
 
-    async def writable(self, most: int = HIGH_WATER) -> None:
-        while self.is_open and self.unsent > most:
-            await self._waiters.wait(most)
-
     def end_input(self) -> None:
         if self.is_open:
             self.is_open = False
             self._queue.put(None)
-            self._waiters.wake()
+            self._wake()
 
     def pause(self, output: IO[bytes]) -> None:
         self._open[output].clear()

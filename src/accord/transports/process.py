@@ -5,7 +5,6 @@ import logging
 import os
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from accord.bindings.lines import LINE_LIMIT, LineReader, LineTooLong
@@ -17,43 +16,12 @@ from accord.transports.wire import Lost, Receive, WireListener
 log = logging.getLogger("accord.client")
 
 INHERITED: Final = frozenset(
-    {
-        "APPDATA",
-        "COMSPEC",
-        "HOME",
-        "HOMEDRIVE",
-        "HOMEPATH",
-        "LANG",
-        "LANGUAGE",
-        "LC_ALL",
-        "LC_CTYPE",
-        "LOCALAPPDATA",
-        "LOGNAME",
-        "NUMBER_OF_PROCESSORS",
-        "PATH",
-        "PATHEXT",
-        "PROCESSOR_ARCHITECTURE",
-        "PROGRAMDATA",
-        "PROGRAMFILES",
-        "SHELL",
-        "SSL_CERT_DIR",
-        "SSL_CERT_FILE",
-        "SYSTEMDRIVE",
-        "SYSTEMROOT",
-        "TEMP",
-        "TERM",
-        "TMP",
-        "TMPDIR",
-        "TZ",
-        "USER",
-        "USERNAME",
-        "USERPROFILE",
-        "VIRTUAL_ENV",
-        "WINDIR",
-        "XDG_CACHE_HOME",
-        "XDG_CONFIG_HOME",
-        "XDG_DATA_HOME",
-    }
+    """
+    APPDATA COMSPEC HOME HOMEDRIVE HOMEPATH LANG LANGUAGE LC_ALL LC_CTYPE LOCALAPPDATA LOGNAME
+    NUMBER_OF_PROCESSORS PATH PATHEXT PROCESSOR_ARCHITECTURE PROGRAMDATA PROGRAMFILES SHELL
+    SSL_CERT_DIR SSL_CERT_FILE SYSTEMDRIVE SYSTEMROOT TEMP TERM TMP TMPDIR TZ USER USERNAME
+    USERPROFILE VIRTUAL_ENV WINDIR XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME
+    """.split()  # noqa: SIM905  # one name a line would fill a page
 )
 """The variables a server inherits: where things are and how to talk, no keys and no tokens."""
 
@@ -62,30 +30,6 @@ _QUOTED: Final = 200
 # A server that asks without reading the answers is not read from beyond this. It is far more than
 # what makes an honest server stop reading, so that the two never wait for each other.
 ANSWERS_MOST: Final = 16 * 1024 * 1024
-
-
-@dataclass(frozen=True, kw_only=True)
-class Launch:
-    """How a server is started and stopped.
-
-    Args:
-        command: program and arguments.
-        env: variables in addition to the inherited ones (`INHERITED`), which they override.
-        cwd: the folder it runs in.
-        stderr: what happens to its lines on stderr: kept for error messages alone, forwarded to
-            our own stderr as well, or passed to a function.
-        exit_grace: seconds to exit by itself after its input has ended.
-        terminate_grace: seconds from SIGTERM to SIGKILL.
-        line_limit: the longest message in bytes.
-    """
-
-    command: Sequence[str]
-    env: Mapping[str, str] | None = None
-    cwd: str | os.PathLike[str] | None = None
-    stderr: StderrSink = "keep"
-    exit_grace: float = 2.0
-    terminate_grace: float = 2.0
-    line_limit: int = LINE_LIMIT
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -102,23 +46,44 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 class Process:
     """The wire to a server that runs as a child process.
 
+    Args:
+        command: program and arguments.
+        env: variables in addition to the inherited ones (`INHERITED`), which they override.
+        cwd: the folder it runs in.
+        stderr: what happens to its lines on stderr: kept for error messages alone, forwarded to
+            our own stderr as well, or passed to a function.
+        exit_grace: seconds to exit by itself after its input has ended.
+        terminate_grace: seconds from SIGTERM to SIGKILL.
+        line_limit: the longest message in bytes.
+
     Attributes:
         child: the process.
         has_spoken: whether it has written anything to stdout.
     """
 
-    def __init__(self, launch: Launch) -> None:
-        self.launch = launch
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: str | os.PathLike[str] | None = None,
+        stderr: StderrSink = "keep",
+        exit_grace: float = 2.0,
+        terminate_grace: float = 2.0,
+        line_limit: int = LINE_LIMIT,
+    ) -> None:
         self.has_spoken = False
         self.child = Child(
-            launch.command,
-            env=environment(launch.env),
-            cwd=launch.cwd,
+            command,
+            env=environment(env),
+            cwd=cwd,
             on_output=self._on_output,
             on_end=self._on_end,
-            stderr=launch.stderr,
+            stderr=stderr,
         )
-        self._lines = LineReader(launch.line_limit)
+        self._exit_grace = exit_grace
+        self._terminate_grace = terminate_grace
+        self._lines = LineReader(line_limit)
         self._pipes: Pipes | None = None
         self._receive: Receive
         self._lost: Lost
@@ -130,15 +95,9 @@ class Process:
         self._resuming: asyncio.Task[None] | None = None
 
     def report_to(self, listener: WireListener) -> None:
-        """Report to this listener."""
         self._listener = listener
 
     async def open(self, receive: Receive, lost: Lost) -> None:
-        """Start the server.
-
-        Raises:
-            ConnectFailed: it cannot be started.
-        """
         self._receive, self._lost = receive, lost
         self.child.start()
         self._pipes = self.child.pipes
@@ -170,7 +129,6 @@ class Process:
 
     @property
     def is_congested(self) -> bool:
-        """Whether the server is slow to read."""
         pipes = self._pipes
         return pipes is not None and pipes.unsent > HIGH_WATER
 
@@ -207,22 +165,19 @@ class Process:
         self._resuming = None
 
     async def writable(self) -> None:
-        """Wait until the server has read most of what was sent."""
         await self.child.writable()
 
     # -- ending
 
     async def close(self) -> None:
         """End the input, wait, then terminate, then kill; all children are gone afterwards."""
-        launch = self.launch
         try:
             await self.child.stop(
-                exit_grace=launch.exit_grace, terminate_grace=launch.terminate_grace
+                exit_grace=self._exit_grace, terminate_grace=self._terminate_grace
             )
         finally:
             self._pipes = None
 
     def abort(self) -> None:
-        """Kill what is left and let go of everything, from any thread."""
         self._pipes = None
         self.child.abort()

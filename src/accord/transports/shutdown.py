@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 from typing import Any, Final
 
@@ -48,11 +48,9 @@ class Stop:
         """How many seconds of the grace period are left."""
         return max(0.0, min(self._grace, self._end - time.monotonic()))
 
-    @contextmanager
-    def signals(self) -> Iterator[None]:
+    def signals(self) -> AbstractContextManager[None]:
         """Handle the signals within a block."""
-        with take_signals(self._on_signal):
-            yield
+        return take_signals(self._on_signal)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self._signalled:
@@ -69,11 +67,7 @@ class Stop:
             exit_later(self._grace, self._grace + _SLACK)
 
     def look_for_end(self, descriptor: int) -> None:
-        """Look for the end of the input on behalf of a blocked loop; called in a thread.
-
-        Args:
-            descriptor: the input.
-        """
+        """Look for the end of the input on behalf of a blocked loop; called in a thread."""
         now = time.monotonic()
         if self._seen_at == math.inf and (os.getppid() != self._parent or _has_hung_up(descriptor)):
             self._seen_at = now
@@ -83,7 +77,10 @@ class Stop:
 
     async def wait(self, input_ended: asyncio.Event) -> bool:
         """Wait for a reason to stop; return whether it is only that the input ended."""
-        stopped = self._begin()
+        self._stopped = stopped = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        if self._signalled:
+            stopped.set()
         waits = [asyncio.ensure_future(each.wait()) for each in (input_ended, stopped)]
         while not (input_ended.is_set() or stopped.is_set()):
             if os.getppid() != self._parent:
@@ -93,13 +90,6 @@ class Stop:
             each.cancel()
         self._arm()
         return not stopped.is_set()
-
-    def _begin(self) -> asyncio.Event:
-        self._stopped = stopped = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        if self._signalled:
-            stopped.set()
-        return stopped
 
     async def wait_unless_signalled(
         self, work: Coroutine[object, object, object], seconds: float
@@ -196,7 +186,7 @@ def leave_threads(seconds: float) -> None:
         time.sleep(seconds)
         exit_at_once(0)
 
-    if threading.current_thread() is threading.main_thread():
+    if _is_main():
         threading.Thread(target=reap, name="accord-reaper", daemon=True).start()
 
 

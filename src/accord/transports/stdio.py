@@ -88,7 +88,7 @@ class _Writer:
         self._size = 0
         self._queue: deque[memoryview] = deque()
         self._scheduled = False
-        self._waiting: list[asyncio.Future[None]] = []
+        self._room = asyncio.Event()
         self._is_broken = False
         self.backlog = 0
         if _is_pipe(descriptor):
@@ -162,7 +162,7 @@ class _Writer:
             self._loop.remove_writer(self._descriptor)
         self._on_backlog(self.backlog)
         if self.backlog < _BACKLOG_LOW:
-            self._wake()
+            self._room.set()
 
     def _break(self) -> None:
         """Drop all messages: the reader is gone."""
@@ -176,20 +176,13 @@ class _Writer:
         self._queue.clear()
         self._pending.clear()
         self.backlog = 0
-        self._wake()
-
-    def _wake(self) -> None:
-        for future in self._waiting:
-            if not future.done():
-                future.set_result(None)
-        self._waiting.clear()
+        self._room.set()
 
     async def writable(self) -> None:
         """Wait until most has been read, or the reader is gone."""
         while self.backlog > _BACKLOG_HIGH:
-            future = self._loop.create_future()
-            self._waiting.append(future)
-            await future
+            self._room.clear()
+            await self._room.wait()
 
     def finish(self, seconds: float) -> None:
         """Write pending messages for at most some seconds: the process is about to end."""
@@ -324,6 +317,11 @@ class StdioConnection:
         receive: called with each message.
         refuse: called for a line that is too long, and dropped.
         limit: the longest line in bytes.
+
+    Attributes:
+        write: sends one message.
+        writable: waits until the client has read most of what was sent, or is gone.
+        ended: set when the input has ended.
     """
 
     def __init__(
@@ -339,11 +337,9 @@ class StdioConnection:
             writing, lambda backlog: self._reader.hold(backlog), lambda: self.ended.set()
         )
         self._reader = _Reader(limit, receive, refuse, self._writer)
+        self.write = self._writer.write
+        self.writable = self._writer.writable
         self.ended = self._reader.ended
-
-    def write(self, message: bytes) -> None:
-        """Send one message."""
-        self._writer.write(message)
 
     @property
     def backlog(self) -> int:
@@ -354,10 +350,6 @@ class StdioConnection:
     def is_congested(self) -> bool:
         """Whether the client is slow to read; `writable` waits until it has caught up."""
         return self._writer.backlog > _BACKLOG_HIGH
-
-    async def writable(self) -> None:
-        """Wait until the client has read most of what was sent, or is gone."""
-        await self._writer.writable()
 
     async def start(self) -> None:
         """Begin to read."""

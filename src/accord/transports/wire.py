@@ -1,12 +1,16 @@
-"""The interface of client transports: whole messages in, whole messages out, an end with a reason.
+"""The interface of client transports, and the transport within one process.
+
+Whole messages go in, whole messages come out, and an end has a reason.
 
 A wire knows nothing of the protocol. It is driven by one event loop, the one it was opened on.
 """
 
+import asyncio
+import logging
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, AsyncExitStack
 from contextvars import ContextVar
-from typing import Final, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from accord.bindings.lines import LineTooLong
 from accord.errors import AccordError
@@ -19,6 +23,12 @@ Receive: TypeAlias = Callable[[bytes], None]
 
 Lost: TypeAlias = Callable[[str], None]
 """Called once, with the reason, when the connection is lost; not for our own closing."""
+log = logging.getLogger("accord.server")
+
+# How long handlers may take to clean up once they are cancelled.
+_GRACE: Final = 2.0
+# How many messages may be sent before others get a turn of the loop.
+_AT_ONCE: Final = 16
 
 
 class Wire(Protocol):
@@ -56,7 +66,8 @@ class WireListener(Protocol):
     """Takes reports of a wire on which each message travels by itself.
 
     There a single request may fail while the connection goes on, and the connection may be renewed
-    while the conversation goes on.
+    while the conversation goes on. Such a wire has a method `report_to`, to be called with the
+    listener before the wire is opened.
     """
 
     @property
@@ -82,8 +93,46 @@ class WireListener(Protocol):
         """Stop all deadlines while a user is asked to authorize us."""
 
 
-class ReportingWire(Wire, Protocol):
-    """A wire that reports to a listener."""
+class MemoryWire:
+    """The client's end of a connection to a server in the same process.
 
-    def report_to(self, listener: WireListener) -> None:
-        """Report to this listener; to be called before the wire is opened."""
+    The server is anything with `run_lifespan()` (an async context manager that yields its state)
+    and `session(write, state)`.
+    """
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+        self._session: Any = None
+        self._stack = AsyncExitStack()
+        self._written = 0
+
+    @property
+    def is_congested(self) -> bool:
+        """Whether it is time to let others run: requests may be answered without any wait."""
+        return self._written >= _AT_ONCE
+
+    async def open(self, receive: Receive, lost: Lost) -> None:
+        state = await self._stack.enter_async_context(self._server.run_lifespan())
+        self._session = self._server.session(lambda data, _: receive(data), state)
+
+    def write(self, data: bytes, exchange: Exchange | None = None) -> None:
+        self._written += 1
+        if self._session is not None:
+            self._session.dispatcher.receive(data)
+
+    async def writable(self) -> None:
+        self._written = 0
+        await asyncio.sleep(0)
+
+    async def close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+            if not await session.dispatcher.drain(_GRACE):
+                log.warning("handlers did not stop although they were cancelled")
+        await self._stack.aclose()
+
+    def abort(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()

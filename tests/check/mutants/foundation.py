@@ -21,7 +21,7 @@ from accord.check.scenarios.server import SCENARIOS
 from accord.check.server_check import ServerPlan, check_server
 from accord.protocol.catalogue import catalogue
 from accord.testing import run_in_virtual_time
-from accord.transports.memory import MemoryWire
+from accord.transports.wire import MemoryWire
 from check.mutants.everything import server as everything
 
 Message: TypeAlias = dict[str, Any]

@@ -18,8 +18,12 @@ from accord.check.probing.raw_connection import RawConnection
 from accord.errors import ConnectFailed
 from accord.protocol.revisions import REVISIONS
 from accord.trace import HttpFacts
-from accord.transports.http.client.options import HttpClientOptions
-from accord.transports.http.client.sender import ConnectionCut, NotSent, require_aiohttp
+from accord.transports.http.client.sender import (
+    ConnectionCut,
+    HttpClientOptions,
+    NotSent,
+    require_aiohttp,
+)
 
 if TYPE_CHECKING:
     from accord.transports.http.client.aiohttp_sender import AiohttpResponse, AiohttpSender

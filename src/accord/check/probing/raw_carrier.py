@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, Protocol
 
 from accord.errors import AccordError
-from accord.transports.memory import MemoryWire
+from accord.transports.wire import MemoryWire
 
 if TYPE_CHECKING:
     from accord.check.probing.raw_connection import RawConnection

@@ -13,8 +13,13 @@ from accord.check.probing.exchange import RawResponse, exchange, post_message
 from accord.check.probing.raw_connection import CLIENT_INFO, RawConnection, next_id
 from accord.errors import AccordError
 from accord.trace import HttpFacts
-from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
-from accord.transports.http.client.requests import HttpRequest, HttpResponse, NoResponse
+from accord.transports.http.client.guarded import (
+    AddressPolicy,
+    GuardedSender,
+    HttpRequest,
+    HttpResponse,
+    NoResponse,
+)
 from accord.types import JsonObject
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from accord.check.scenarios.server._http_requests import (
 )
 from accord.check.verdicts import NO_PROBE
 from accord.protocol.catalogue import catalogue
-from accord.transports.http.client.guarded import GuardedSender
-from accord.transports.http.client.requests import HttpRequest, NoResponse
+from accord.transports.http.client.guarded import GuardedSender, HttpRequest, NoResponse
 from accord.types import JsonObject
 
 if TYPE_CHECKING:

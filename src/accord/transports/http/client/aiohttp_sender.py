@@ -12,10 +12,11 @@ import aiohttp
 from aiohttp.abc import AbstractResolver
 
 from accord.bindings.http_responses import explain
-from accord.transports.http.client.cookies import CookieJar
-from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.heads import CookieJar, parse_address
 from accord.transports.http.client.sender import (
+    IDLE,
     ConnectionCut,
+    HttpClientOptions,
     NotSent,
     describe_os_error,
     enable_keepalive,
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
     from aiohttp.abc import ResolveResult
 
-# Servers close idle connections after 5 s (uvicorn, Node.js) or later. Below it, a request is not
-# written to a connection that is being closed at the same moment.
-IDLE: Final = 4.0
 _LARGE: Final = 256 * 1024
 # Sent unless the caller says otherwise. Proxies that compress delay what should flow.
 _USUAL_HEADERS: Final = {"Accept-Encoding": "identity", "User-Agent": "accord"}
@@ -50,13 +48,7 @@ def open_session(
 ) -> aiohttp.ClientSession:
     """Open a session without limits, cookies and proxies of the environment.
 
-    Args:
-        connect: seconds to make a connection.
-        verify: whether certificates are checked, or what checks them.
-        idle: seconds that a connection is kept for the next request.
-        is_raw: whether requests have the headers that are given and no others.
-        decompress: whether bodies are decompressed.
-        resolver: finds the addresses of hosts.
+    The arguments mean what they mean for `AiohttpSender`.
     """
     # Unlimited: a limit on connections would let calls starve the answers to questions that their
     # server asks. The wire limits the number of requests under way.
@@ -122,8 +114,6 @@ class AiohttpSender:
     async def send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
     ) -> "AiohttpResponse":
-        """Send a request and wait for the head of its response."""
-        headers = self._with_cookies(url, headers)
         proxy = self._proxy_for(url) or None
         # As a file, aiohttp writes a large body piece by piece.
         data = io.BytesIO(body) if body is not None and len(body) > _LARGE else body
@@ -131,7 +121,7 @@ class AiohttpSender:
             response = await self._session.request(
                 method,
                 url,
-                headers=headers,
+                headers=self._with_cookies(url, headers),
                 data=data,
                 timeout=self._timeout,
                 allow_redirects=False,
@@ -140,9 +130,9 @@ class AiohttpSender:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             raise _failure(error, proxy) from None
         if self._cookies is not None and "Set-Cookie" in response.headers:
-            host, path, is_safe = _cookie_place(url)
-            for text in response.headers.getall("Set-Cookie"):
-                self._cookies.note(text, host=host, path=path, is_safe=is_safe)
+            with contextlib.suppress(ValueError):  # a host that IDNA does not know
+                for text in response.headers.getall("Set-Cookie"):
+                    self._cookies.note(text, parse_address(url))
         if method == "GET" and response.connection is not None:
             transport = response.connection.transport
             enable_keepalive(None if transport is None else transport.get_extra_info("socket"))
@@ -151,8 +141,7 @@ class AiohttpSender:
     def _with_cookies(self, url: str, headers: Mapping[str, str]) -> Mapping[str, str]:
         if self._cookies is None or self._cookies.is_empty:
             return headers
-        host, path, is_safe = _cookie_place(url)
-        cookies = self._cookies.header(host=host, path=path, is_safe=is_safe)
+        cookies = self._cookies.header(parse_address(url))
         return {"Cookie": cookies, **headers} if cookies else headers
 
     def _proxy_for(self, url: str) -> str:
@@ -202,22 +191,18 @@ class AiohttpResponse:
         self.headers = response.headers
 
     def header(self, name: str) -> str | None:
-        """Return a header by its name in any case."""
         return self.headers.get(name)
 
     def headers_named(self, name: str) -> list[str]:
-        """Return all headers of a name."""
         return self.headers.getall(name, [])
 
     async def chunk(self) -> bytes:
-        """Return the next bytes of the body as they arrive; empty at its end."""
         try:
             return await self._content.readany()
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise ConnectionCut(_reason(error)) from None
 
     def close(self) -> None:
-        """Let go of the response."""
         if self._content.at_eof():
             self._response.release()
         else:
@@ -264,11 +249,6 @@ class _CheckedResolver(AbstractResolver):
 
     async def close(self) -> None:
         return None
-
-
-def _cookie_place(url: str) -> tuple[str, str, bool]:
-    parts = urlsplit(url)
-    return parts.hostname or "", parts.path or "/", parts.scheme == "https"
 
 
 # -- failures in words

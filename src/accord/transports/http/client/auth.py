@@ -9,16 +9,12 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, Protocol, TypeAlias
-from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.bindings.http_responses import (
-    AuthChallenge,
-    bearer_challenge,
-    parse_challenges,
-    quote_text,
-)
+from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
+from accord.bindings.http_responses import is_same_origin
+from accord.bindings.quoting import quote_text
 from accord.errors import AccordError, AuthError, FlowFailed, Forbidden, Unauthorized
 from accord.transports.http.client.sender import NotSent, SenderResponse
 
@@ -92,12 +88,10 @@ class Bearer:
         self._token = text
 
     async def token(self, resource_url: str) -> str | None:
-        """Return the token."""
         return self._token
 
     async def challenged(self, challenge: Challenge) -> bool:
-        """Return false: there is no other token."""
-        return False
+        return False  # there is no other token
 
 
 class Denied(NotSent):
@@ -122,7 +116,7 @@ class RequestAuthorization:
         Raises:
             Denied: the token could not be obtained.
         """
-        if not _is_same_origin(self._url, url):
+        if not is_same_origin(self._url, url):
             return None
         try:
             return await self._authorizer.token(self._url)
@@ -141,7 +135,7 @@ class RequestAuthorization:
         challenge = Challenge(
             url=self._url, status=response.status, values=values, token=token, repeats=repeats
         )
-        if not _is_same_origin(self._url, url):
+        if not is_same_origin(self._url, url):
             return False
         if response.status == 403 and challenge.bearer.error != "insufficient_scope":
             return False
@@ -230,19 +224,3 @@ def _describe_challenge(challenge: AuthChallenge | None) -> str:
     }
     text = ", ".join(f"{name} {quote_text(value)}" for name, value in facts.items() if value)
     return f"; it says: {text}" if text else ""
-
-
-def _is_same_origin(home: str, url: str) -> bool:
-    """Whether a token for one URL may go to another: the same origin, or the same with TLS."""
-    here, there = urlsplit(home), urlsplit(url)
-    if here.hostname != there.hostname:
-        return False
-    if here.scheme == there.scheme:
-        return _port(home) == _port(url)
-    is_upgraded = (here.scheme, there.scheme) == ("http", "https")
-    return is_upgraded and (here.port, there.port) in ((None, None), (80, None), (None, 443))
-
-
-def _port(url: str) -> int | None:
-    parts = urlsplit(url)
-    return parts.port or {"http": 80, "https": 443}.get(parts.scheme)

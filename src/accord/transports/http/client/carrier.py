@@ -39,11 +39,21 @@ from accord.transports.http.client.auth import (
     pause_deadline,
     with_token,
 )
-from accord.transports.http.client.backoff import Backoff
-from accord.transports.http.client.events import EventReader
-from accord.transports.http.client.messages import HttpClientSession, Message, PendingAnswers
-from accord.transports.http.client.options import HttpClientOptions, HttpHeaders
-from accord.transports.http.client.sender import ConnectionCut, NotSent, Sender, SenderResponse
+from accord.transports.http.client.messages import (
+    Backoff,
+    EventReader,
+    HttpClientSession,
+    Message,
+    PendingAnswers,
+)
+from accord.transports.http.client.sender import (
+    ConnectionCut,
+    HttpClientOptions,
+    HttpHeaders,
+    NotSent,
+    Sender,
+    SenderResponse,
+)
 from accord.transports.wire import Receive, WireListener
 
 log = logging.getLogger("accord.http")
@@ -188,32 +198,29 @@ class RequestCarrier:
         message.is_postponed = not why.is_lasting
         if isinstance(why, Denied):
             self.fail(message, why.error)
-        elif message.is_initialize:
-            text = f"{self.place}: no connection: {why}"
-            self.fail(message, ConnectFailed(text[:_MOST_TEXT], phase="starting"))
         else:
             text = f"{message.name or 'answer'}: not sent, no connection to {self.place}: {why}"
-            self.fail(message, ConnectionClosed(text[:_MOST_TEXT]))
+            self._fail_by_phase(message, "starting", f"no connection: {why}", text)
 
     def fail_unanswered(self, message: Message, why: str) -> None:
         """Fail a message that the server may have seen, but did not answer."""
         message.is_postponed = True
-        if message.is_initialize:
-            text = f"{self.place}: no answer to initialize: {why}"
-            self.fail(message, ConnectFailed(text[:_MOST_TEXT], phase="initialize"))
-        else:
-            text = f"{message.name}: {why}; whether the server carried it out is unknown"
-            self.fail(message, ConnectionClosed(text[:_MOST_TEXT]))
+        text = f"{message.name}: {why}; whether the server carried it out is unknown"
+        self._fail_by_phase(message, "initialize", f"no answer to initialize: {why}", text)
 
     def fail_too_large(self, message: Message) -> None:
         """Fail a message whose answer is larger than a message may be."""
+        most = self.target.limits.message_bytes
         more = "connect(..., limits=Limits(message_bytes=...)) takes larger ones"
-        text = (
-            f"the answer exceeds {self.target.limits.message_bytes} bytes (message_bytes); {more}"
-        )
+        why = f"the answer exceeds {most} bytes (message_bytes); {more}"
+        self._fail_by_phase(message, "initialize", why, f"{message.name}: {why}")
+
+    def _fail_by_phase(self, message: Message, phase: str, why_unconnected: str, text: str) -> None:
         if message.is_initialize:
-            return self.fail(message, ConnectFailed(f"{self.place}: {text}", phase="initialize"))
-        return self.fail(message, ConnectionClosed(f"{message.name}: {text}"))
+            unconnected = f"{self.place}: {why_unconnected}"
+            self.fail(message, ConnectFailed(unconnected[:_MOST_TEXT], phase=phase))
+        else:
+            self.fail(message, ConnectionClosed(text[:_MOST_TEXT]))
 
     def fail_refused(self, message: Message, response: SenderResponse, body: bytes) -> None:
         """Fail a message that was answered by a status or a body that is not an answer."""
@@ -241,14 +248,11 @@ class RequestCarrier:
         """Return the error for a request that was refused; None for any other response."""
         if response.status not in _DENIALS:
             return None
-        why = explain(response.status, names.media_type(response.header("content-type")), body)
         has_auth = self._authorization is not None
-        return auth_error(self.place, response, why, has_auth=has_auth)
+        return auth_error(self.place, response, explain_response(response, body), has_auth=has_auth)
 
     def _refuse_plainly(self, message: Message, response: SenderResponse, body: bytes) -> None:
-        content_type = names.media_type(response.header("content-type"))
-        retry_after = response.header("retry-after")
-        why = explain(response.status, content_type, body, retry_after=retry_after)
+        why = explain_response(response, body, retry_after=response.header("retry-after"))
         if message.is_initialize:
             text = f"{self.place}: {why}"
             self.fail(message, ConnectFailed(text[:_MOST_TEXT], phase="initialize"))
@@ -295,8 +299,7 @@ class RequestCarrier:
         body = await self.read_error(response)
         response.close()
         if response.status not in SUCCESS_STATUSES:
-            content_type = names.media_type(response.header("content-type"))
-            why = explain(response.status, content_type, body)
+            why = explain_response(response, body)
             raise ConnectionClosed(f"{message.name} was answered with {why}")
 
     async def get(
@@ -314,68 +317,53 @@ class RequestCarrier:
         del headers["Content-Type"]
         if last_event:
             headers["Last-Event-ID"] = last_event
-        return await self._send("GET", session, headers, None, is_patient=is_patient)
+        return await self._send("GET", session, headers, is_patient=is_patient)
 
     async def delete(self, session: HttpClientSession) -> None:
         """End a session; the answer of the server does not matter."""
         headers = await self._headers(session, None)
-        response = await self._send("DELETE", session, headers, None, is_patient=False)
-        response.close()
+        (await self._send("DELETE", session, headers)).close()
 
     async def _send(
         self,
         method: str,
         session: HttpClientSession,
         headers: Mapping[str, str],
-        message: Message | None,
+        message: Message | None = None,
         *,
-        is_patient: bool,
+        is_patient: bool = False,
     ) -> SenderResponse:
-        authorization, repeats = self._authorization, 0
-        while True:
-            response, token = await self._follow(
-                method, session, headers, message, is_patient=is_patient
-            )
-            # The user is not asked to sign in only to end a session.
-            is_denied = response.status in _DENIALS and method != "DELETE"
-            if authorization is None or not is_denied or repeats >= CHALLENGES:
-                return response
-            if not await authorization.answer(session.url, response, token, repeats):
-                return response
-            repeats += 1
-            response.close()
-
-    async def _follow(
-        self,
-        method: str,
-        session: HttpClientSession,
-        headers: Mapping[str, str],
-        message: Message | None,
-        *,
-        is_patient: bool,
-    ) -> tuple[SenderResponse, str | None]:
-        """Send a request, following redirects; return the response and the token that was sent."""
+        """Send a request, following redirects and answering challenges."""
         authorization, token, sent = self._authorization, None, headers
-        redirects = 0
+        redirects = repeats = 0
         while True:
             if authorization is not None:
                 token = await authorization.token(session.url)  # auth.every-request
                 sent = with_token(headers, token)
             response = await self._reach(method, session.url, sent, message, is_patient=is_patient)
-            if response.status not in range(300, 400):
-                return response, token
-            location = response.header("location")
-            if location:
-                self._led_to = quote_url(location, session.url)
-            if response.status not in _REDIRECTED:
-                return response, token
-            url = redirect_url(session.url, location)
-            if url is None or redirects >= _REDIRECTS:
-                return response, token
-            # The request was not carried out; from now on everything goes to the new URL.
-            redirects += 1
+            if response.status in range(300, 400):
+                url = self._redirection(session.url, response)
+                if url is None or redirects >= _REDIRECTS:
+                    return response
+                # The request was not carried out; from now on everything goes to the new URL.
+                redirects += 1
+                session.url = url
+            else:
+                # The user is not asked to sign in only to end a session.
+                is_denied = response.status in _DENIALS and method != "DELETE"
+                if authorization is None or not is_denied or repeats >= CHALLENGES:
+                    return response
+                if not await authorization.answer(session.url, response, token, repeats):
+                    return response
+                repeats += 1
             response.close()
-            session.url = url
+
+    def _redirection(self, url: str, response: SenderResponse) -> str | None:
+        """Return where a redirect leads; None when it is not followed."""
+        location = response.header("location")
+        if location:
+            self._led_to = quote_url(location, url)
+        return redirect_url(url, location) if response.status in _REDIRECTED else None
 
     async def _reach(
         self,
@@ -450,6 +438,14 @@ class RequestCarrier:
                 while len(found) < _ERROR_BODY and (chunk := await response.chunk()):
                     found += chunk
         return found[:_ERROR_BODY]
+
+
+def explain_response(
+    response: SenderResponse, body: bytes, *, retry_after: str | None = None
+) -> str:
+    """Return in words what a response says that is not an answer."""
+    content_type = names.media_type(response.header("content-type"))
+    return explain(response.status, content_type, body, retry_after=retry_after)
 
 
 def _merge_headers(*several: Mapping[str, str]) -> dict[str, str]:

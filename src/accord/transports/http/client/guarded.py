@@ -1,17 +1,22 @@
 """Requests to URLs that strangers wrote, under a policy about where they may go.
 
+Requests and responses are data. A flow is a generator that yields requests, gets their responses
+and returns a value, so that any HTTP library can carry it and tests need none.
+
 Metadata of authorization names URLs that the client then requests, so a hostile server could make
 it request places only the client can reach. Every address is therefore checked as it was resolved,
 just before the connection is made: a name that resolves differently the second time gains nothing.
 """
 
 import asyncio
+import contextlib
 import re
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self, TypeVar
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, TypeVar
+from urllib.parse import quote_plus, urlencode, urlsplit
+
+import msgspec
 
 from accord.bindings.addresses import (
     AddressKind,
@@ -21,16 +26,14 @@ from accord.bindings.addresses import (
     is_loopback,
     literal_address_kind,
 )
-from accord.bindings.http_responses import quote_text, quote_url, redirect_url
-from accord.transports.http.client.options import HttpClientOptions
-from accord.transports.http.client.requests import (
-    Flow,
-    HttpRequest,
-    HttpResponse,
-    NoResponse,
-    run_flow,
+from accord.bindings.http_responses import redirect_url
+from accord.bindings.quoting import quote_text, quote_url
+from accord.transports.http.client.sender import (
+    ConnectionCut,
+    HttpClientOptions,
+    NotSent,
+    require_aiohttp,
 )
-from accord.transports.http.client.sender import ConnectionCut, NotSent, require_aiohttp
 
 if TYPE_CHECKING:
     import ssl
@@ -45,6 +48,116 @@ _REDIRECTED: Final = frozenset({301, 302, 303, 307, 308})
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _TRUST_HINT: Final = "name its origin in trust=[...] if it is meant to be asked"
 _TLS_HINT: Final = "OAuth(tls=...) sets which certificates are trusted"
+_FORM: Final = "application/x-www-form-urlencoded"
+
+
+class HttpRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request to be sent.
+
+    `repr` shows neither headers nor body: both may be secret.
+    """
+
+    method: str
+    url: str
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    body: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"HttpRequest({self.summary!r})"
+
+    @property
+    def summary(self) -> str:
+        """Method and URL for messages to users: no query, no secrets."""
+        return f"{self.method} {quote_url(self.url)}"
+
+
+class HttpResponse(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole response: header names are lower case, `url` is the one that answered."""
+
+    status: int
+    headers: Mapping[str, str] = msgspec.field(default_factory=dict)
+    body: bytes = b""
+    url: str = ""
+
+    def __repr__(self) -> str:
+        return f"HttpResponse({self.status}, {quote_url(self.url)!r}, {len(self.body)} bytes)"
+
+    @property
+    def is_ok(self) -> bool:
+        """Whether the status says that it succeeded."""
+        return 200 <= self.status < 300
+
+    def object(self) -> dict[str, Any] | None:
+        """Return the body if it is a JSON object, else None."""
+        try:
+            found = msgspec.json.decode(self.body)
+        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    @property
+    def summary(self) -> str:
+        """The status, and the text of an OAuth error, for messages to users."""
+        said = self.object() or {}
+        error, about = said.get("error"), said.get("error_description")
+        if isinstance(error, str):
+            text = error if not isinstance(about, str) else f"{error}: {about}"
+            return f"HTTP {self.status} {quote_text(text)}"
+        return f"HTTP {self.status}{_kind(self)}"
+
+
+Send: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
+"""Sends a request, or raises `NoResponse`."""
+
+Flow: TypeAlias = Generator[HttpRequest, HttpResponse, Value]
+"""A flow: yields requests, gets responses (or has `NoResponse` raised), returns a value."""
+
+
+class NoResponse(Exception):
+    """A request got no response, or was not sent: raised into the flow that yielded it.
+
+    `is_refused` says that our own policy refused it; `hint` says what to change.
+    """
+
+    def __init__(self, reason: str, *, is_refused: bool = False, hint: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.is_refused = is_refused
+        self.hint = hint
+
+
+def form_request(
+    url: str, fields: Mapping[str, str], headers: Mapping[str, str] | None = None
+) -> HttpRequest:
+    """Return the POST of a form, as OAuth endpoints take it."""
+    usual = {"Content-Type": _FORM, "Accept": "application/json"}
+    body = urlencode(fields, quote_via=quote_plus).encode()
+    return HttpRequest(method="POST", url=url, headers={**usual, **(headers or {})}, body=body)
+
+
+def _kind(response: HttpResponse) -> str:
+    kind = response.headers.get("content-type", "").partition(";")[0].strip()
+    if not response.body:
+        return " with an empty body"
+    return f" with {quote_text(kind)}" if kind else ""
+
+
+async def run_flow(flow: Flow[Value], send: Send) -> Value:
+    """Carry a flow to its end."""
+    try:
+        request = next(flow)
+        while True:
+            try:
+                response = await send(request)
+            except NoResponse as error:
+                request = flow.throw(error)
+            else:
+                request = flow.send(response)
+    except StopIteration as end:
+        value: Value = end.value
+        return value
+    finally:
+        flow.close()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,12 +283,7 @@ class GuardedSender:
         self._sender = self._open()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         sender, self._sender = self._sender, None
         if sender is not None:
             await sender.close()
@@ -194,13 +302,8 @@ class GuardedSender:
         Raises:
             NoResponse: a request got no response, and the flow did not know a way around it.
         """
-        kept = self._sender
-        sender = kept or self._open()
-        try:
+        async with self._borrow() as sender:
             return await run_flow(flow, lambda request: self._send_in_time(request, sender))
-        finally:
-            if kept is None:
-                await sender.close()
 
     async def send(self, request: HttpRequest) -> HttpResponse:
         """Send one request.
@@ -208,13 +311,19 @@ class GuardedSender:
         Raises:
             NoResponse: the policy does not allow it, or the response is late or too large.
         """
-        kept = self._sender
-        sender = kept or self._open()
-        try:
+        async with self._borrow() as sender:
             return await self._send_in_time(request, sender)
+
+    @contextlib.asynccontextmanager
+    async def _borrow(self) -> "AsyncIterator[AiohttpSender]":
+        if self._sender is not None:
+            yield self._sender
+            return
+        sender = self._open()
+        try:
+            yield sender
         finally:
-            if kept is None:
-                await sender.close()
+            await sender.close()
 
     async def _send_in_time(self, request: HttpRequest, sender: "AiohttpSender") -> HttpResponse:
         try:

@@ -1,4 +1,4 @@
-"""The seam to HTTP libraries: one method that sends a request and returns its response.
+"""The seam to HTTP libraries: settings, and a method that sends a request and returns its response.
 
 Everything above it knows no HTTP library. Failures differ by one question: can the server have
 received the request?
@@ -8,15 +8,18 @@ import contextlib
 import logging
 import os
 import socket
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from urllib.parse import urlsplit
+
+import msgspec
 
 from accord.bindings.addresses import is_loopback
 from accord.errors import MissingExtra
-from accord.transports.http.client.options import PROXY_SCHEMES, HttpClientOptions
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from accord.transports.http.client.aiohttp_sender import AiohttpSender
     from accord.transports.http.client.sockets import SocketSender
 
@@ -29,6 +32,45 @@ _NOT_TLS: Final = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE
 _TRUST_HINT: Final = "HttpClientOptions(verify=...) sets which certificates are trusted"
 # A peer that is silent for a minute is gone, on streams that may be quiet for hours.
 _PROBE_AFTER, _PROBE_EVERY, _PROBES = 30, 10, 3
+# Servers close idle connections after 5 s (uvicorn, Node.js) or later. Below it, a request is not
+# written to a connection that is being closed at the same moment.
+IDLE: Final = 4.0
+PROXY_SCHEMES: Final = ("http://", "https://")
+
+HttpHeaders: TypeAlias = (
+    Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+)
+"""Headers of every request, or a function that returns them, called for each one."""
+
+
+class HttpClientOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How requests are sent.
+
+    Attributes:
+        session: an `aiohttp.ClientSession` to use, with its connector, cookies and TLS settings;
+            it stays yours to close. It must not limit connections: a call whose server asks back
+            needs two.
+        sender: anything with a method `send` as `Sender` has, in place of ours.
+        proxy: the URL of a proxy; by default the one that the environment names, "" for none.
+        verify: whether certificates are checked; or an `ssl.SSLContext` with the certificates to
+            trust and, if the server asks for one, our own.
+        connect: seconds to make a connection.
+        listen: whether to keep a stream open for messages that belong to no request.
+        patience: seconds to keep trying while the server cannot be reached.
+    """
+
+    session: Any = None
+    sender: Any = None
+    proxy: str | None = None
+    verify: "bool | SSLContext" = True
+    connect: float = 10.0
+    listen: bool = True
+    patience: float = 15.0
+
+    def __post_init__(self) -> None:
+        if self.proxy and not self.proxy.startswith(PROXY_SCHEMES):
+            scheme = self.proxy.partition("://")[0][:20]  # the rest may have a password in it
+            raise ValueError(f"proxy begins with {scheme!r}, expected http://host:port")
 
 
 class NotSent(Exception):

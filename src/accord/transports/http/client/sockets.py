@@ -12,22 +12,20 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any, Final, cast
 
+import msgspec
 from httptools import HttpResponseParser
 
-from accord.transports.http.client.cookies import CookieJar
-from accord.transports.http.client.heads import HttpAddress, parse_address, write_head
-from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.heads import CookieJar, HttpAddress, parse_address, write_head
 from accord.transports.http.client.sender import (
+    IDLE,
     ConnectionCut,
+    HttpClientOptions,
     NotSent,
     describe_os_error,
     enable_keepalive,
     tls_failure,
 )
 
-# Servers close idle connections after 5 s (uvicorn, Node.js) or later. Below it, a request is not
-# written to a connection that is being closed at the same moment.
-_IDLE: Final = 4.0
 # asyncio would allocate four times as much for each read.
 _READ: Final = 64 * 1024
 # Bytes that are read before the reader asks for them.
@@ -41,11 +39,7 @@ _DEFLATED: Final = (b"gzip", b"x-gzip", b"deflate")
 
 
 class SocketSender:
-    """Sends requests over connections of its own; to be made and closed on the loop it is used on.
-
-    Args:
-        options: how requests are sent.
-    """
+    """Sends requests over connections of its own; made, used and closed on one loop."""
 
     def __init__(self, options: HttpClientOptions) -> None:
         self._connect_within = options.connect
@@ -80,8 +74,7 @@ class SocketSender:
         key = (method, place.url, *headers.items())
         head = self._heads.get(key)
         if head is None:
-            cookies = self._cookies.header(host=place.host, path=place.path, is_safe=place.is_safe)
-            head = write_head(method, place, headers, cookies)
+            head = write_head(method, place, headers, self._cookies.header(place))
             if len(self._heads) >= _REMEMBERED:
                 self._heads.clear()
             self._heads[key] = head
@@ -89,7 +82,7 @@ class SocketSender:
 
     def note_cookie(self, text: str, place: HttpAddress) -> None:
         """Keep a cookie: balancers find a session's server by it."""
-        if self._cookies.note(text, host=place.host, path=place.path, is_safe=place.is_safe):
+        if self._cookies.note(text, place):
             self._heads.clear()
 
     # -- connections
@@ -98,7 +91,7 @@ class SocketSender:
         spare = self._spare.get(place[:3])
         while spare:
             connection = spare.pop()
-            is_fresh = self._loop.time() - connection.used < _IDLE
+            is_fresh = self._loop.time() - connection.used < IDLE
             if is_fresh and not connection.is_lost and not connection.has_news():
                 return connection
             connection.abort()
@@ -288,7 +281,8 @@ class _Connection(asyncio.Protocol):
 
     async def exchange(self, head: bytes, body: bytes | None) -> "_Response":
         """Send a request and wait for the head of its response."""
-        response = self._response = _Response(self)
+        head_read = asyncio.get_running_loop().create_future()
+        response = self._response = _Response(self, head_read)
         self._head_size = 0
         if body is None:
             self.transport.write(head + b"\r\n")
@@ -327,40 +321,23 @@ class _Connection(asyncio.Protocol):
         self.transport.abort()
 
 
-class _Response:
+class _Response(msgspec.Struct, eq=False):
     """A response while it arrives."""
 
-    __slots__ = (
-        "_chunks",
-        "_connection",
-        "_error",
-        "_headers",
-        "_inflate",
-        "_is_over",
-        "_is_paused",
-        "_size",
-        "_unreadable",
-        "_waiter",
-        "ends_with_connection",
-        "head",
-        "is_kept",
-        "status",
-    )
-
-    def __init__(self, connection: _Connection) -> None:
-        self._connection: _Connection | None = connection
-        self.head: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.status = 0
-        self.is_kept = False
-        self.ends_with_connection = False
-        self._headers: dict[bytes, bytes] = {}
-        self._chunks: list[bytes] = []
-        self._size = 0
-        self._is_over = self._is_paused = False
-        self._error: str | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._inflate: Any = None
-        self._unreadable: str | None = None
+    _connection: _Connection | None
+    head: "asyncio.Future[None]"
+    status: int = 0
+    is_kept: bool = False
+    ends_with_connection: bool = False
+    _headers: dict[bytes, bytes] = {}
+    _chunks: list[bytes] = []
+    _size: int = 0
+    _is_over: bool = False
+    _is_paused: bool = False
+    _error: str | None = None
+    _waiter: "asyncio.Future[None] | None" = None
+    _inflate: Any = None
+    _unreadable: str | None = None
 
     # -- called by the connection
 

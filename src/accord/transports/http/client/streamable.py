@@ -15,14 +15,12 @@ from accord.bindings import headers as names
 from accord.bindings.sse import CONTENT_TYPE, EventIdTooLong, EventTooLong
 from accord.errors import ConnectionClosed, InvalidParams
 from accord.transports.http.client.auth import Denied
-from accord.transports.http.client.backoff import Backoff
 from accord.transports.http.client.carrier import (
     SUCCESS_STATUSES,
     TRANSIENT_STATUSES,
     RequestCarrier,
 )
-from accord.transports.http.client.events import EventReader
-from accord.transports.http.client.messages import HttpClientSession, Message
+from accord.transports.http.client.messages import Backoff, EventReader, HttpClientSession, Message
 from accord.transports.http.client.sender import ConnectionCut, NotSent, SenderResponse
 from accord.transports.wire import CALL_HEADERS
 
@@ -54,10 +52,6 @@ class FormRefused(Exception):
         super().__init__(response.status)
         self.response = response
         self.body = body
-
-
-class _Unresumable(Exception):
-    """A stream cannot be resumed."""
 
 
 class Streamable:
@@ -97,12 +91,6 @@ class Streamable:
                 )
             self.session = HttpClientSession(blank.url, id)
             return await self._take(message, response)
-
-    def set_revision(self) -> None:
-        """Send the negotiated revision from now on."""
-        revision = self._carrier.listener.revision
-        version = revision.id if revision.version_header else None
-        self.session = HttpClientSession(self.session.url, self.session.id, version)
 
     def start_listening(self) -> None:
         """Listen to what the server says by itself, now that the opening is over."""
@@ -197,10 +185,10 @@ class Streamable:
                 backoff.succeed()
             if events.last_id is None:
                 return carrier.fail_unanswered(message, f"{end}, with no event to resume from")
-            try:
-                response = await self._resume(session, events, backoff)
-            except _Unresumable as error:
-                return carrier.fail_unanswered(message, f"{end}, and {error}")
+            resumed = await self._resume(session, events, backoff)
+            if isinstance(resumed, str):
+                return carrier.fail_unanswered(message, f"{end}, and {resumed}")
+            response = resumed
             events.begin()
 
     async def _read(self, message: Message, events: EventReader, response: SenderResponse) -> str:
@@ -221,8 +209,8 @@ class Streamable:
 
     async def _resume(
         self, session: HttpClientSession, events: EventReader, backoff: Backoff
-    ) -> SenderResponse:
-        """Resume a stream after the last complete event."""
+    ) -> SenderResponse | str:
+        """Resume a stream after the last complete event; return the reason if that fails."""
         waited, patience = 0.0, self._carrier.target.options.patience
         while True:
             delay = backoff.fail(events.retry)
@@ -232,13 +220,13 @@ class Streamable:
                 response = await self._carrier.get(session, events.last_id)
             except (NotSent, ConnectionCut) as error:
                 if waited > patience:
-                    raise _Unresumable(f"resuming failed: {error}") from None
+                    return f"resuming failed: {error}"
                 continue
             if is_stream(response):
                 return response
             response.close()
             if response.status not in TRANSIENT_STATUSES or waited > patience:
-                raise _Unresumable(f"resuming was answered with HTTP {response.status}")
+                return f"resuming was answered with HTTP {response.status}"
 
     # -- the stream that belongs to no request
 

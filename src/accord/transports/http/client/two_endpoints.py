@@ -9,15 +9,12 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Final
 
-from accord.bindings import headers as names
-from accord.bindings.http_responses import endpoint_url, explain
+from accord.bindings.http_responses import endpoint_url
 from accord.bindings.sse import EventTooLong
 from accord.errors import AuthError, ConnectFailed, ConnectionClosed
 from accord.transports.http.client.auth import Denied
-from accord.transports.http.client.backoff import Backoff
-from accord.transports.http.client.carrier import SUCCESS_STATUSES, RequestCarrier
-from accord.transports.http.client.events import EventReader
-from accord.transports.http.client.messages import HttpClientSession, Message
+from accord.transports.http.client.carrier import SUCCESS_STATUSES, RequestCarrier, explain_response
+from accord.transports.http.client.messages import Backoff, EventReader, HttpClientSession, Message
 from accord.transports.http.client.sender import ConnectionCut, NotSent, SenderResponse
 from accord.transports.http.client.streamable import Renew, Spawn, is_stream, renew_and_resend
 from accord.transports.wire import Lost
@@ -44,7 +41,7 @@ class TwoEndpoints:
         self._lost = lost
         self.session = HttpClientSession(carrier.target.url)
         self._reader: asyncio.Task[None] | None = None
-        self._posting: set[RequestId] = set()
+        self._posting: set[RequestId | None] = set()
         self._opening: Message | None = None
         self._backoff = Backoff()
         self._broken: HttpClientSession | None = None
@@ -84,14 +81,12 @@ class TwoEndpoints:
     ) -> HttpClientSession:
         carrier = self._carrier
         if not is_stream(response):
-            kind = names.media_type(response.header("content-type"))
-            body = (
-                b"" if response.status in SUCCESS_STATUSES else await carrier.read_error(response)
-            )
+            is_success = response.status in SUCCESS_STATUSES
+            body = b"" if is_success else await carrier.read_error(response)
             denied = carrier.auth_error(response, body)
             if denied is not None:
                 raise denied
-            why = explain(response.status, kind, body)
+            why = explain_response(response, body)
             raise ConnectFailed(f"{carrier.place}: {why}"[:300], phase="starting")
         why = "the stream does not name an endpoint"
         try:
@@ -130,12 +125,6 @@ class TwoEndpoints:
             self._opening = None
         return None
 
-    def set_revision(self) -> None:
-        """Send the negotiated revision from now on."""
-        revision = self._carrier.listener.revision
-        if revision.version_header:
-            self.session.headers["MCP-Protocol-Version"] = revision.id
-
     def start_listening(self) -> None:
         """Do nothing: the stream is open."""
 
@@ -146,12 +135,9 @@ class TwoEndpoints:
 
     async def post(self, message: Message) -> None:
         """Send a message; its answer arrives on the stream."""
-        is_answer = message.name is None
-        if not (is_answer and self.session is self._broken):  # the question ended with its session
-            await self._post(message)
-
-    async def _post(self, message: Message) -> None:
         carrier = self._carrier
+        if message.name is None and self.session is self._broken:
+            return None  # the question ended with its session
         while True:
             session = self.session
             if session is self._broken and not message.is_initialize:
@@ -161,8 +147,7 @@ class TwoEndpoints:
                 except ConnectionClosed as error:
                     return carrier.fail(message, ConnectionClosed(f"{message.name}: {error}"))
                 continue
-            if message.id is not None:
-                self._posting.add(message.id)
+            self._posting.add(message.id)
             try:
                 response = await carrier.post(session, message)
             except NotSent as error:
@@ -170,8 +155,7 @@ class TwoEndpoints:
             except ConnectionCut as error:
                 return carrier.fail_unanswered(message, str(error))
             finally:
-                if message.id is not None:
-                    self._posting.discard(message.id)
+                self._posting.discard(message.id)
             with contextlib.closing(response):
                 body = await carrier.read_error(response)
             if response.status in SUCCESS_STATUSES:

@@ -17,9 +17,8 @@ from accord.errors import (
     InternalError,
 )
 from accord.protocol.exchange import Exchange
-from accord.transports.http.client.backoff import Backoff
 from accord.transports.http.client.carrier import LONGEST_PAUSE, HttpTarget, RequestCarrier
-from accord.transports.http.client.messages import HttpClientSession, Message
+from accord.transports.http.client.messages import Backoff, HttpClientSession, Message
 from accord.transports.http.client.sender import (
     OwnSender,
     Sender,
@@ -93,11 +92,9 @@ class HttpWire:
 
     @property
     def place(self) -> str:
-        """Where the server is, for messages to users."""
         return self.target.place
 
     def report_to(self, listener: WireListener) -> None:
-        """Report to this listener."""
         self._listener = listener
 
     # -- life
@@ -161,7 +158,6 @@ class HttpWire:
             await asyncio.wait(tasks)
 
     def abort(self) -> None:
-        """Let go of everything at once."""
         self._is_open = False
         sender, self._own_sender = self._own_sender, None
         if sender is None:
@@ -214,7 +210,6 @@ class HttpWire:
         return len(self._messages) >= _UNDER_WAY
 
     async def writable(self) -> None:
-        """Wait until fewer messages are under way, or the wire is closed."""
         while self.is_congested and self._is_open:
             if self._room is None or self._room.done():
                 self._room = self._loop.create_future()
@@ -223,7 +218,6 @@ class HttpWire:
     # -- sending
 
     def write(self, data: bytes, exchange: Exchange | None = None) -> None:
-        """Send one message."""
         if not self._is_open:
             return
         head = _REPLIES if data.startswith(b"[") else _read_head(data)
@@ -270,7 +264,7 @@ class HttpWire:
         return None
 
     async def _end_opening(self, message: Message) -> None:
-        self._form.set_revision()
+        self._form.session.set_revision(self._listener.revision)
         try:
             await self._carrier.notify(self._form.session, message)
         except ConnectionClosed as error:
@@ -336,7 +330,7 @@ class HttpWire:
         try:
             async with asyncio.timeout(self.target.options.patience) as self._carrier.deadline:
                 await self._initialize_again(first)
-                self._form.set_revision()
+                self._form.session.set_revision(self._listener.revision)
                 await self._carrier.notify(
                     self._form.session, Message(second.data, name=second.name)
                 )

@@ -12,19 +12,26 @@ from typing import Final, TypeAlias
 
 from accord.bindings import http
 from accord.bindings.http import Gate, HeadVerdict
-from accord.transports.http.server.asgi import Headers, Receive, Scope, Send
-from accord.transports.http.server.bodies import Bodies
-from accord.transports.http.server.endpoint import DRAINING, HttpEndpoint
+from accord.transports.http.server.endpoint import (
+    DRAINING,
+    MESSAGES,
+    STREAM,
+    HttpEndpoint,
+    TwoEndpointForm,
+)
 from accord.transports.http.server.exchange import (
     HEADER_BYTES_MOST,
     HEADERS_MOST,
+    Headers,
     HttpExchange,
+    Receive,
+    Scope,
+    Send,
     cors_headers,
 )
 from accord.transports.http.server.options import HttpOptions
 from accord.transports.http.server.sessions import HttpSessions
-from accord.transports.http.server.state import AppState, ServedServer
-from accord.transports.http.server.two_endpoints import MESSAGES, STREAM, TwoEndpointForm
+from accord.transports.http.server.state import AppState, Bodies, ServedServer
 from accord.transports.shutdown import is_host_stopping
 
 log = logging.getLogger("accord.http")

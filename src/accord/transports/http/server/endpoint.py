@@ -1,18 +1,18 @@
-"""Streamable HTTP: the one endpoint with POST, GET and DELETE."""
+"""The endpoints of an app: the one of Streamable HTTP, and the two of the older form."""
 
 from collections.abc import Awaitable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Final
+from urllib.parse import parse_qs, quote, urlsplit
 
 import msgspec
 
-from accord.bindings import http
-from accord.protocol.exchange import Event, Refused, RequestReceived
-from accord.transports.http.server.bodies import Bodies
-from accord.transports.http.server.exchange import LAST_EVENT, SESSION, HttpExchange
-from accord.transports.http.server.post import PostResponse
-from accord.transports.http.server.session import HttpSession
+from accord.bindings import http, sse
+from accord.protocol.events import Event, Refused, RequestReceived
+from accord.transports.http.server.exchange import LAST_EVENT, SESSION, HttpExchange, Scope
+from accord.transports.http.server.session import HttpSession, PostResponse
 from accord.transports.http.server.sessions import HttpSessions
-from accord.transports.http.server.state import AppState
+from accord.transports.http.server.state import AppState, Bodies
 from accord.transports.http.server.stream import Reader, Stream, parse_event_id
 
 _STATELESS: Final = "POST, OPTIONS"
@@ -21,62 +21,60 @@ _LONG: Final = 1.0
 
 # A request that has not begun can be sent to another server, or later.
 DRAINING: Final = http.HttpRefusal(503, "the server is stopping", -32000, (("retry-after", "1"),))
+STREAM: Final = "/sse"
+MESSAGES: Final = "/messages"
 
 
-class _Peek(msgspec.Struct):
+class _Head(msgspec.Struct):
     method: str | None = None
     id: int | str | None = None
 
 
-_peek: Final = msgspec.json.Decoder(_Peek).decode
+_decode_head: Final = msgspec.json.Decoder(_Head).decode
 
 
 class _Fault(msgspec.Struct):
     code: int
 
 
-class ErrorReply(msgspec.Struct):
+class _ErrorReply(msgspec.Struct):
     """An error as far as its meaning for the response goes."""
 
     error: _Fault
     id: int | str | None = None
 
 
-_read_errors: Final = msgspec.json.Decoder(ErrorReply | list[ErrorReply]).decode
+_decode_errors: Final = msgspec.json.Decoder(_ErrorReply | list[_ErrorReply]).decode
 # The codes of errors for messages that are malformed, or not allowed at this point.
 _MALFORMED: Final = (-32700, -32600)
 
 
-def read_errors(replies: Iterable[bytes]) -> Iterator[ErrorReply]:
+def _read_errors(replies: Iterable[bytes]) -> Iterator[_ErrorReply]:
     """Return the errors in replies; a reply to a batch has several."""
     for reply in replies:
-        found = _read_errors(reply)
+        found = _decode_errors(reply)
         yield from found if isinstance(found, list) else (found,)
 
 
-def _answers_request(error: ErrorReply) -> bool:
+def _answers_request(error: _ErrorReply) -> bool:
     """Whether an error answers a request that could be read."""
     return error.id is not None and error.error.code not in _MALFORMED
 
 
-def _is_initialize(body: bytes) -> bool | None:
-    """Whether a message is `initialize`; None if it cannot be read."""
+def _read_head(body: bytes) -> _Head | None:
+    """Return the head of a message; None if it cannot be read, as that of a batch."""
     try:
-        return _peek(body).method == "initialize"
+        return _decode_head(body)
     except (ValueError, RecursionError):
         return None
 
 
-def is_request(body: bytes) -> bool:
-    """Whether a message is a request that can be read."""
-    try:
-        peek = _peek(body)
-    except (ValueError, RecursionError):
-        return False
-    return peek.method is not None and peek.id is not None
+def _is_request(body: bytes) -> bool:
+    head = _read_head(body)
+    return head is not None and head.method is not None and head.id is not None
 
 
-def refusal_reason(events: Sequence[Event]) -> str | None:
+def _refusal_reason(events: Sequence[Event]) -> str | None:
     """Return why every message of a body was refused; None if one was accepted."""
     reasons = [each.why for each in events if isinstance(each, Refused) and not each.is_ignored]
     return reasons[0] if reasons and len(reasons) == len(events) else None
@@ -84,11 +82,6 @@ def refusal_reason(events: Sequence[Event]) -> str | None:
 
 class HttpEndpoint:
     """The endpoint of Streamable HTTP.
-
-    Args:
-        state: of the app.
-        sessions: those of the app.
-        bodies: reads the bodies of requests.
 
     Attributes:
         waiting: the responses that wait for their answer, and when a tick first saw them.
@@ -174,23 +167,25 @@ class HttpEndpoint:
     ) -> HttpSession | http.HttpRefusal:
         """Find the session of a request, or begin one for `initialize`."""
         state, revision = self._state, verdict.revision
-        if state.is_draining and is_request(body):
+        if state.is_draining and _is_request(body):
             return DRAINING
         key = None if self._is_stateless else exchange.headers.get(SESSION)
         if key is not None:
             if type(revision) is http.HttpRefusal:
                 return revision
             return self._sessions.find(key, exchange)
-        opens = _is_initialize(body)
+        head = _read_head(body)
+        opens = head is not None and head.method == "initialize"
         if opens and not self._is_stateless:
             # `initialize` negotiates the revision; the header is ignored.
             return self._sessions.begin(exchange)
+        is_other = head is not None and not opens
         if isinstance(revision, http.HttpRefusal):
-            if opens is False:
+            if is_other:
                 return revision
         elif self._is_stateless and not opens:
             return HttpSession(state, revision=revision.id)
-        elif opens is False:  # session.id.missing-400
+        elif is_other:  # session.id.missing-400
             return http.HttpRefusal(400, "Mcp-Session-Id is missing; only initialize goes without")
         # `initialize` without sessions, or an unreadable message: a session of one message
         # answers it.
@@ -202,12 +197,12 @@ class HttpEndpoint:
         if not post.owner.is_kept:
             post.owner.let_go()
         if post.refusals:
-            if not any(map(_answers_request, read_errors(post.refusals))):
+            if not any(map(_answers_request, _read_errors(post.refusals))):
                 return await exchange.json(post.refusal, status=400)
             # Clients take an error status for a failure of the transport, and read no further.
             post.reply = post.refusal
             return await self._answer(post)
-        why = refusal_reason(events)
+        why = _refusal_reason(events)
         if why is not None and not self._is_stateless:  # http.post.refused-status
             return await exchange.refuse(http.HttpRefusal(400, why))
         return await exchange.empty(202)  # http.post.accepted-202
@@ -303,3 +298,101 @@ class HttpEndpoint:
         if key is None:
             return http.HttpRefusal(400, "Mcp-Session-Id is missing")
         return self._sessions.find(key, exchange)
+
+
+class TwoEndpointForm:
+    """Serves the form that has an endpoint for the stream and one for messages."""
+
+    def __init__(self, state: AppState, sessions: HttpSessions, bodies: Bodies) -> None:
+        self._state = state
+        self._sessions = sessions
+        self._bodies = bodies
+
+    async def serve_stream(self, exchange: HttpExchange, verdict: http.HeadVerdict) -> None:
+        """Serve the endpoint that a client connects to."""
+        if exchange.method == "OPTIONS":
+            return await exchange.preflight("GET, OPTIONS")
+        if exchange.method != "GET":
+            return await exchange.refuse(_not_allowed("connect with GET", "GET, OPTIONS"))
+        if verdict.refusal is not None:
+            return await exchange.refuse(verdict.refusal)
+        state, sessions = self._state, self._sessions
+        session = sessions.begin(exchange)
+        if isinstance(session, http.HttpRefusal):
+            return await exchange.refuse(session)
+        stream = session.only_stream = Stream(on_overflow=partial(sessions.end, session))
+        url = f"{self._base_path(exchange.scope)}{MESSAGES}?session_id={session.id}"
+        stream.put(sse.encode(url.encode(), name="endpoint"))  # sse.connect.endpoint-event
+        sessions.keep(session)
+        reader = Reader(stream, exchange.send, exchange.stream_head(), state.readers)
+        # The session lasts as long as its stream; each message with a later token extends it.
+        session.ends_at = exchange.expiry(state.now())
+        session.admits = exchange.is_admitted
+        reader.is_due = session.is_due
+        reader.is_admitted = session.is_admitted
+        stream.attach(reader)
+        state.listening += 1
+        try:
+            await reader.follow(exchange.receive)
+        finally:
+            state.listening -= 1
+            sessions.end(session)
+        return None
+
+    def _base_path(self, scope: Scope) -> str:
+        """Return the path before ours, as clients see it.
+
+        Clients append the path in the first event to their origin; some of them cannot resolve a
+        relative one.
+        """
+        options = self._state.options
+        public = urlsplit(options.public_url or "").path.rstrip("/")
+        path = options.path.rstrip("/")
+        if options.public_url is not None and public.endswith(path):
+            return public.removesuffix(path)
+        root: str = quote(scope.get("root_path", "").rstrip("/"))
+        raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+        above = raw.decode("latin-1").partition("?")[0].rstrip("/").removesuffix(STREAM)
+        # Some ASGI servers give the whole path, others the part below the mount or the proxy.
+        return above if above.startswith(root) else f"{root}{above}"
+
+    async def serve_messages(self, exchange: HttpExchange, verdict: http.HeadVerdict) -> None:
+        """Serve the endpoint that takes messages."""
+        if exchange.method == "OPTIONS":
+            return await exchange.preflight("POST, OPTIONS")
+        if exchange.method != "POST":
+            return await exchange.refuse(_not_allowed("send with POST", "POST, OPTIONS"))
+        if verdict.refusal is not None and verdict.refusal.status == 415:
+            return await exchange.refuse(verdict.refusal)
+        query = parse_qs(exchange.scope.get("query_string", b"")[:1_000].decode("latin-1"))
+        id = (query.get("session_id") or [""])[0]
+        session = self._sessions.find(id.encode(), exchange)
+        if isinstance(session, http.HttpRefusal):
+            return await exchange.refuse(session)
+        if session.only_stream is None:
+            return await exchange.refuse(http.HttpRefusal(404, "the session is of the other form"))
+        session.ends_at = max(session.ends_at, exchange.expiry(self._state.now()))
+        session.admits = exchange.is_admitted
+        exchange.has_session = True
+        read = self._bodies.read(exchange)
+        body = read if isinstance(read, bytes) else await read
+        if body is None:
+            return None
+        if self._state.is_draining and _is_request(body):
+            return await exchange.refuse(DRAINING)
+        post = PostResponse(exchange, session, "stream")
+        why = _refusal_reason(session.session.dispatcher.receive(body, post))
+        if post.refusals:
+            if all(error.id is None for error in _read_errors(post.refusals)):
+                return await exchange.json(post.refusal, status=400)
+            # The client waits for the answer to its request on the stream, and looks nowhere else.
+            for reply in post.refusals:
+                session.only_stream.append(reply)
+            return await exchange.empty(202)
+        if why is not None:
+            return await exchange.refuse(http.HttpRefusal(400, why))
+        return await exchange.empty(202)
+
+
+def _not_allowed(why: str, allowed: str) -> http.HttpRefusal:
+    return http.HttpRefusal(405, why, headers=(("allow", allowed),))

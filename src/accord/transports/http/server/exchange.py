@@ -1,15 +1,14 @@
 """One HTTP request and its response, on the ASGI interface."""
 
 import time
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, MutableMapping
 from math import inf
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 from accord.bindings import headers as names
 from accord.bindings import http
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorBody
-from accord.transports.http.server.asgi import Headers, Message, Receive, Scope, Send
 from accord.transports.http.server.options import HttpOptions
 
 SESSION: Final = names.SESSION.encode()
@@ -32,6 +31,12 @@ HEADERS_MOST: Final = 200
 HEADER_BYTES_MOST: Final = 64 * 1024
 # Verifiers accept tokens for about this long after they expire; streams last as long then.
 _LEEWAY: Final = 60.0
+
+Scope: TypeAlias = MutableMapping[str, Any]
+Message: TypeAlias = MutableMapping[str, Any]
+Receive: TypeAlias = Callable[[], Awaitable[Message]]
+Send: TypeAlias = Callable[[Message], Awaitable[None]]
+Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 
 class HttpExchange:

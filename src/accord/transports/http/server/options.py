@@ -87,27 +87,13 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.cors not in (True, False):  # in other frameworks it is a list of origins
             why = "expected True or False; list the origins in allowed_origins"
             raise ValueError(f"cors is {self.cors!r}, {why}")
-        for name in _POSITIVE:
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} is {getattr(self, name)!r}, expected more than 0")
-        for name in ("retry", "grace"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)!r}, expected 0 or more")
+        for name in _NUMBERS:
+            value, may_be_zero = getattr(self, name), name in ("retry", "grace")
+            if not (value >= 0 if may_be_zero else value > 0):
+                expected = "0 or more" if may_be_zero else "more than 0"
+                raise ValueError(f"{name} is {value!r}, expected {expected}")
         if self.sse and self.stateless:
             raise ValueError("sse needs sessions, which stateless turns off")
 
 
-_POSITIVE = (
-    "sessions",
-    "sessions_per_caller",
-    "session_idle",
-    "connections",
-    "listeners",
-    "keep_alive",
-    "body_timeout",
-    "body_rate",
-    "bodies_bytes",
-    "opening_bytes",
-    "write_timeout",
-    "unread_bytes",
-)
+_NUMBERS = [name for name, kind in HttpOptions.__annotations__.items() if kind in (int, float)]

@@ -1,11 +1,14 @@
-"""The sessions of an app: opened, found, ended; a limited number of them."""
+"""The sessions of an app: opened, found, ended; a limited number of them, also for each caller."""
 
 import secrets
-from collections.abc import Hashable, Iterator
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator, Sequence
+from heapq import nlargest
+from ipaddress import IPv6Address, ip_address
+from math import inf
 from typing import Final
 
 from accord.bindings import http
-from accord.transports.http.server.callers import Callers, caller_key
 from accord.transports.http.server.exchange import HttpExchange
 from accord.transports.http.server.session import HttpSession
 from accord.transports.http.server.state import AppState
@@ -16,20 +19,82 @@ _UNOPENED_MOST: Final = 60.0
 _RECENT: Final = 10.0
 _BUSY: Final = (("retry-after", "5"),)
 _UNKNOWN: Final = http.HttpRefusal(404, "the session is unknown or has ended; initialize anew")
+# How many sessions of a caller are searched for an idle one; more would take too long.
+_SEARCHED: Final = 1_000
+# How many of the callers with most sessions are searched for an idle one.
+_LARGEST: Final = 8
+# Providers give each customer at least a /64 network (RFC 6177).
+_NETWORK_BITS: Final = 64
+
+
+def caller_key(principal: Hashable, peer: Sequence[object] | None) -> Hashable:
+    """Return the key of the quota that a session counts in.
+
+    Args:
+        principal: the caller, if it is known.
+        peer: the address and port of the client, as in the ASGI scope.
+    """
+    if principal is not None:
+        try:
+            hash(principal)
+        except TypeError:
+            pass
+        else:
+            return principal
+    host = None if peer is None else str(peer[0])
+    try:
+        address = ip_address(host or "")
+    except ValueError:
+        return ("peer", host)
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
+        return ("peer", int(address) >> _NETWORK_BITS)
+    return ("peer", host)
+
+
+class _Caller:
+    """The sessions of one caller: those never used after `initialize`, and the others.
+
+    Both are in the order in which sessions were added. A session that was used since then is moved
+    to the end when a search finds it, so that using a session costs nothing.
+    """
+
+    __slots__ = ("unused", "used")
+
+    def __init__(self) -> None:
+        self.unused: dict[HttpSession, None] = {}
+        self.used: OrderedDict[HttpSession, float] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self.unused) + len(self.used)
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """The order in which callers make room: most sessions first, then longest idle."""
+        oldest = next(iter(self.unused), None) or next(iter(self.used), None)
+        return len(self), 0.0 if oldest is None else -oldest.used
+
+    def find_idle(self) -> HttpSession | None:
+        """Return the session to end first; None if all are in use."""
+        for session in self.unused:
+            if session.is_idle(inf):
+                return session
+        for _ in range(min(len(self.used) + 1, _SEARCHED) if self.used else 0):
+            session, placed = next(iter(self.used.items()))
+            if session.used <= placed and session.is_idle(inf):
+                return session
+            self.used[session] = session.used
+            self.used.move_to_end(session)
+        return None
 
 
 class HttpSessions:
-    """The sessions of an app.
-
-    Args:
-        state: of the app.
-    """
+    """The sessions of an app, in all and by caller."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
         # By the bytes of the header, so that it need not be decoded.
         self._found: dict[bytes, HttpSession] = {}
-        self._callers = Callers()
+        self._callers: dict[Hashable, _Caller] = {}
 
     def __len__(self) -> int:
         return len(self._found)
@@ -51,7 +116,9 @@ class HttpSessions:
         session.used = self._state.now()
         if not session.is_opened:
             session.is_opened = True
-            self._callers.open(session)
+            caller = self._callers[session.caller]
+            del caller.unused[session]
+            caller.used[session] = session.used
         return session
 
     def begin(self, exchange: HttpExchange) -> HttpSession | http.HttpRefusal:
@@ -71,33 +138,52 @@ class HttpSessions:
         self._make_room(session.caller)  # others may have been kept since it began
         self._found[session.id.encode()] = session
         session.is_opened = session.only_stream is not None
-        self._callers.add(session)
+        caller = self._callers.setdefault(session.caller, _Caller())
+        if session.is_opened:
+            caller.used[session] = session.used
+        else:
+            caller.unused[session] = None
 
     def _make_room(self, caller: Hashable) -> str | None:
         """End an idle session if there are too many; return the reason if none is idle.
 
         A caller loses its own sessions first, the longest idle before others.
         """
-        options, callers = self._state.options, self._callers
-        if callers.count(caller) >= options.sessions_per_caller:
-            idle = callers.find_idle(caller)
+        options = self._state.options
+        own = self._callers.get(caller) or _Caller()
+        if len(own) >= options.sessions_per_caller:
+            idle = own.find_idle()
             if idle is None:
                 each = options.sessions_per_caller
                 return f"{each} sessions of one caller are in use (sessions_per_caller)"
             self.end(idle)
         if len(self._found) >= options.sessions:
-            idle = callers.find_idle(caller)
-            if idle is None:
-                idle = callers.find_idle_of_others(caller, self._state.now() - _RECENT)
+            idle = own.find_idle() or self._find_idle_of_others(len(own))
             if idle is None:
                 return f"{options.sessions} sessions are open (sessions)"
             self.end(idle)
         return None
 
+    def _find_idle_of_others(self, own: int) -> HttpSession | None:
+        """Return a session of another caller to end, for a caller whose own are all in use.
+
+        Callers with more sessions lose any idle one; others only one that was not just used.
+        """
+        before = self._state.now() - _RECENT
+        for each in nlargest(_LARGEST, self._callers.values(), key=lambda each: each.rank):
+            session = each.find_idle()
+            if session is not None and (len(each) > own + 1 or session.used < before):
+                return session
+        return None
+
     def end(self, session: HttpSession) -> None:
-        """End a session."""
         self._found.pop(session.id.encode(), None)
-        self._callers.remove(session)
+        caller = self._callers.get(session.caller)
+        if caller is not None:
+            caller.unused.pop(session, None)
+            caller.used.pop(session, None)
+            if not caller:
+                del self._callers[session.caller]
         session.close()
 
     def sweep(self, now: float) -> None:
@@ -109,6 +195,5 @@ class HttpSessions:
                 self.end(session)
 
     def close(self) -> None:
-        """End all of them."""
         for session in self:
             self.end(session)

@@ -1,18 +1,33 @@
-"""What all requests to one app share, and what the app needs of the server behind it."""
+"""What all requests to one app share: the server behind it, its streams, the bodies being read."""
 
+import asyncio
 from asyncio import AbstractEventLoop
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Container, Generator
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from types import CoroutineType
+from typing import Any, Final, Protocol
 
+import msgspec
+
+from accord.bindings import http
 from accord.protocol.codec import Limits
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.party import PartyState
 from accord.runtime.dispatcher import Dispatcher, Write
-from accord.stores import EventStore, MemoryEventStore
+from accord.stores.events import EventStore, MemoryEventStore
+from accord.transports.http.server.exchange import LENGTH, SESSION, HttpExchange, Message
 from accord.transports.http.server.options import HttpOptions
 from accord.transports.http.server.stream import Reader, RetiredStreams
 from accord.types import RevisionId
+
+# A body that has received nothing for this long makes room for one that still receives.
+_STUCK: Final = 1.0
+# How many times `body_timeout` a body may stay below `body_rate`: the speed of connections varies.
+_LENIENCY: Final = 3
+# Shorter bodies are within any sensible limit.
+_BRIEF: Final = 4096
+_SILENT: Final = http.HttpRefusal(408, "the body did not arrive in time (body_timeout)")
+_SLOW: Final = http.HttpRefusal(408, "the body arrives too slowly (body_rate)")
 
 
 class ServedSession(Protocol):
@@ -66,11 +81,6 @@ class ServedServer(Protocol):
 class AppState:
     """What all requests to one app share while it runs on one event loop.
 
-    Args:
-        server: the server behind the app.
-        options: how it is reached.
-        now: the clock.
-
     Attributes:
         lifespan: what the server's lifespan yielded.
         events: keeps what was sent on resumable streams.
@@ -94,3 +104,187 @@ class AppState:
         self.listening = 0
         self.is_stopping = False
         self.is_draining = False
+
+
+class Body(msgspec.Struct, eq=False):
+    """A body that is being read."""
+
+    task: asyncio.Task[object]
+    last_arrival: float
+    deadline: float
+    size: int = 0
+    refusal: http.HttpRefusal | None = None
+
+
+class Bodies:
+    """Reads bodies, and limits those that are being read.
+
+    Reading stops when no byte has arrived for `body_timeout`, or when bytes arrive more slowly than
+    `body_rate` for longer than three times that. All bodies together hold no more than
+    `bodies_bytes`: above that, those that are stuck make room, or else the newest is refused.
+    """
+
+    def __init__(self, state: AppState, sessions: Container[bytes | None]) -> None:
+        self._state = state
+        self._sessions = sessions
+        self._options = options = state.options
+        self._patience = _LENIENCY * options.body_timeout
+        why = f"bodies of {options.bodies_bytes} bytes are being read (bodies_bytes)"
+        self._full = http.HttpRefusal(503, why, -32000, (("retry-after", "1"),))
+        self._under_way: dict[asyncio.Task[object], Body] = {}
+        self.size = 0
+
+    def __len__(self) -> int:
+        return len(self._under_way)
+
+    # -- reading
+
+    def read(self, exchange: HttpExchange) -> bytes | Awaitable[bytes | None]:
+        """Return the body if it is there, as small ones are; else what to await.
+
+        That returns None when the request was refused or its client is gone.
+        """
+        length = exchange.headers.get(LENGTH)
+        if length is not None and length.isdigit() and int(length[:20]) > _BRIEF:
+            limit, setting = self._limit(exchange)
+            if int(length[:20]) > limit:
+                return exchange.refuse(_too_large(limit, setting), close=True)
+        waiting = exchange.receive()
+        if type(waiting) is not CoroutineType:
+            return self._wait(exchange, waiting)
+        try:
+            first = waiting.send(None)
+        except StopIteration as done:
+            message: Message = done.value
+        else:
+            return self._wait(exchange, _Resumed(waiting, first))
+        if message["type"] != "http.request" or message.get("more_body"):
+            return self._wait(exchange, None, message)
+        body = bytes(message.get("body", b""))
+        if len(body) > _BRIEF:
+            limit, setting = self._limit(exchange)
+            if len(body) > limit:
+                return exchange.refuse(_too_large(limit, setting), close=True)
+        return body
+
+    def _limit(self, exchange: HttpExchange) -> tuple[int, str]:
+        """Return how many bytes the body may have, and the setting that limits it."""
+        limit, least = self._state.server.limits.message_bytes, self._options.opening_bytes
+        has_session = exchange.has_session or self._options.stateless
+        if has_session or limit <= least or exchange.headers.get(SESSION) in self._sessions:
+            return limit, "message_bytes"
+        return least, "opening_bytes, before there is a session"
+
+    async def _wait(
+        self,
+        exchange: HttpExchange,
+        waiting: Awaitable[Message] | None,
+        message: Message | None = None,
+    ) -> bytes | None:
+        """Wait for a body within the limits: for its first message, or for what follows that."""
+        task = asyncio.current_task()
+        assert task is not None
+        now = self._state.now()
+        body = self._under_way[task] = Body(task, now, now + self._patience)
+        try:
+            if waiting is not None:
+                message = await waiting
+            if message is None or message["type"] != "http.request":
+                return None
+            limit, setting = self._limit(exchange)
+            return await self._read_rest(exchange, message, body, limit, setting)
+        except asyncio.CancelledError:
+            if body.refusal is None:
+                raise
+            body.task.uncancel()
+            await exchange.refuse(body.refusal, close=True)
+            return None
+        finally:
+            self._end(body)
+
+    async def _read_rest(
+        self, exchange: HttpExchange, message: Message, body: Body, limit: int, setting: str
+    ) -> bytes | None:
+        chunks: list[bytes] = []
+        while message["type"] == "http.request":
+            chunk = message.get("body", b"")
+            chunks.append(chunk)
+            refusal = self._add(body, len(chunk))
+            if body.size > limit:
+                refusal = _too_large(limit, setting)
+            if refusal is not None:
+                chunks.clear()
+                await exchange.refuse(refusal, close=True)
+                return None
+            if not message.get("more_body"):
+                return b"".join(chunks)
+            message = await exchange.receive()
+        return None
+
+    # -- limits
+
+    def _add(self, body: Body, size: int) -> http.HttpRefusal | None:
+        """Count bytes that have arrived; return the refusal if they are too many."""
+        now = self._state.now()
+        body.last_arrival = now
+        body.size += size
+        body.deadline = min(body.deadline + size / self._options.body_rate, now + self._patience)
+        self.size += size
+        while self.size > self._options.bodies_bytes:
+            others = (each for each in self._under_way.values() if each.size and each is not body)
+            stuck = min(others, key=lambda each: each.last_arrival, default=None)
+            if stuck is None or now - stuck.last_arrival < _STUCK:
+                return self._full
+            self._give_up(stuck, self._full)
+        return None
+
+    def _end(self, body: Body) -> None:
+        self._under_way.pop(body.task, None)
+        self.size -= body.size
+        body.size = 0
+
+    def tick(self, now: float) -> None:
+        """Refuse bodies that take too long."""
+        for body in list(self._under_way.values()):
+            if now - body.last_arrival >= self._options.body_timeout:
+                self._give_up(body, _SILENT)
+            elif now >= body.deadline:
+                self._give_up(body, _SLOW)
+
+    def stop(self, refusal: http.HttpRefusal) -> None:
+        """Refuse all of them."""
+        for body in list(self._under_way.values()):
+            self._give_up(body, refusal)
+
+    def _give_up(self, body: Body, refusal: http.HttpRefusal) -> None:
+        self._end(body)
+        body.refusal = refusal
+        body.task.cancel()
+
+
+def _too_large(limit: int, setting: str) -> http.HttpRefusal:
+    return http.HttpRefusal(413, f"body exceeds {limit} bytes ({setting})")
+
+
+class _Resumed:
+    """A coroutine that was started by hand, to be awaited from where it waits."""
+
+    __slots__ = ("_first", "_work")
+
+    def __init__(self, work: "CoroutineType[object, object, Message]", first: object) -> None:
+        self._work = work
+        self._first = first
+
+    def __await__(self) -> Generator[Any, Any, Message]:
+        waits_for = self._first
+        try:
+            while True:
+                try:
+                    outcome = yield waits_for
+                except BaseException as error:
+                    waits_for = self._work.throw(error)
+                else:
+                    waits_for = self._work.send(outcome)
+        except StopIteration as done:
+            message: Message = done.value
+            return message

@@ -17,8 +17,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from accord.bindings import sse
-from accord.stores import EventStore
-from accord.transports.http.server.asgi import Message, Receive, Send
+from accord.stores.events import EventStore
+from accord.transports.http.server.exchange import Message, Receive, Send
 
 log = logging.getLogger("accord.http")
 
@@ -101,21 +101,21 @@ class Stream:
         # next in the store.
         self._first = 0
         self._is_behind = is_lossy and store is not None
-        self._room: list[asyncio.Future[None]] | None = None
+        self._room: asyncio.Event | None = None
 
     # -- writing
 
     def append(self, data: bytes) -> None:
         """Send a message on this stream."""
         if self._store is None:
-            self._put(sse.encode(data, name="message"))
+            self.put(sse.encode(data, name="message"))
         else:
-            self._put(self._store_event(data, name="message"))
+            self.put(self._store_event(data, name="message"))
 
     def prime(self) -> None:
         """Give the client something to resume from before there is any message."""
         if self._store is not None:  # http.sse.priming-event
-            self._put(self._store_event(b""))
+            self.put(self._store_event(b""))
 
     def _store_event(self, data: bytes, name: str | None = None) -> bytes:
         assert self._store is not None
@@ -138,11 +138,8 @@ class Stream:
         if self._is_behind and self.reader is not None:
             self.reader.let_go()
 
-    def put_first(self, event: bytes) -> None:
-        """Put an event on a stream that has none yet."""
-        self._put(event)
-
-    def _put(self, event: bytes) -> None:
+    def put(self, event: bytes) -> None:
+        """Put an event on this stream, as it is."""
         if not self._is_behind:
             self._unread.append(event)
             self.unread += len(event)
@@ -231,7 +228,6 @@ class Stream:
                 self._first = middle
 
     def take_all(self) -> bytes:
-        """Return everything unread."""
         return b"".join(iter(self.take, b""))
 
     def attach(self, reader: "Reader") -> None:
@@ -283,16 +279,13 @@ class Stream:
         """Wait until the client has read enough, or is gone."""
         while self.is_congested and self.reader is not None:
             if self._room is None:
-                self._room = []
-            waiter = asyncio.get_running_loop().create_future()
-            self._room.append(waiter)
-            await waiter
+                self._room = asyncio.Event()
+            await self._room.wait()
 
     def _make_room(self) -> None:
-        waiting, self._room = self._room or (), None
-        for waiter in waiting:
-            if not waiter.done():
-                waiter.set_result(None)
+        room, self._room = self._room, None
+        if room is not None:
+            room.set()
 
 
 class Reader:
@@ -345,7 +338,6 @@ class Reader:
         among.add(self)
 
     def wake(self) -> None:
-        """Begin to write."""
         if self._task is None and not self.is_done:
             self._task = self._loop.create_task(self._write())
 
@@ -466,5 +458,4 @@ class RetiredStreams:
         forget(name)
 
     def clear(self) -> None:
-        """Let go of all of them."""
         self._streams.clear()
