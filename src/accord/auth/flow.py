@@ -16,7 +16,7 @@ from accord.auth.discovery import DiscoveryResult, ServerMetadata, send_request
 from accord.auth.tokens import TokenGrant
 from accord.bindings.http_responses import quote_text, quote_url
 from accord.errors import FlowFailed
-from accord.transports.http.client.requests import Flow, HttpRequest, HttpResponse
+from accord.transports.http.client.guarded import Flow, HttpRequest, HttpResponse
 
 STEP_AUTHORIZATION: Final = "authorization"
 STEP_EXCHANGE: Final = "token"

@@ -28,7 +28,7 @@ from accord.auth.verifiers import (
 from accord.bindings.addresses import LOOPBACK_HOSTS, client_network
 from accord.errors import AuthError
 from accord.principal import Principal
-from accord.transports.http.server.asgi import Headers, Receive, Scope, Send
+from accord.transports.http.server.exchange import Headers, Receive, Scope, Send
 
 log = logging.getLogger("accord.auth")
 

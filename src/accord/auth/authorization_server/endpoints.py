@@ -39,7 +39,7 @@ from accord.auth.urls import (
     is_same_resource,
 )
 from accord.bindings.addresses import LOOPBACK_HOSTS, client_network
-from accord.transports.http.server.asgi import Scope
+from accord.transports.http.server.exchange import Scope
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -33,7 +33,7 @@ from accord.auth.guard import App, Guard, Protected, respond
 from accord.auth.jwks import require_jwt
 from accord.auth.urls import is_loopback_url
 from accord.errors import AuthError
-from accord.transports.http.server.asgi import Receive, Scope, Send
+from accord.transports.http.server.exchange import Receive, Scope, Send
 
 log = logging.getLogger("accord.auth")
 

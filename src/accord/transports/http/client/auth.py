@@ -12,9 +12,13 @@ from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
-from accord.bindings.http_responses import is_same_origin
-from accord.bindings.quoting import quote_text
+from accord.bindings.http_responses import (
+    AuthChallenge,
+    bearer_challenge,
+    is_same_origin,
+    parse_challenges,
+    quote_text,
+)
 from accord.errors import AccordError, AuthError, FlowFailed, Forbidden, Unauthorized
 from accord.transports.http.client.sender import NotSent, SenderResponse
 

@@ -26,8 +26,7 @@ from accord.bindings.addresses import (
     is_loopback,
     literal_address_kind,
 )
-from accord.bindings.http_responses import redirect_url
-from accord.bindings.quoting import quote_text, quote_url
+from accord.bindings.http_responses import quote_text, quote_url, redirect_url
 from accord.transports.http.client.sender import (
     ConnectionCut,
     HttpClientOptions,

@@ -10,7 +10,7 @@ import msgspec
 
 from accord.bindings import headers as names
 from accord.bindings.sse import Decoder, Event
-from accord.protocol.revision import Revision
+from accord.protocol.revisions import Revision
 from accord.transports.http.client.sender import SenderResponse
 from accord.types._base import RequestId
 

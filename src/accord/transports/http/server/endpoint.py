@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 import msgspec
 
 from accord.bindings import http, sse
-from accord.protocol.events import Event, Refused, RequestReceived
+from accord.protocol.exchange import Event, Refused, RequestReceived
 from accord.transports.http.server.exchange import LAST_EVENT, SESSION, HttpExchange, Scope
 from accord.transports.http.server.session import HttpSession, PostResponse
 from accord.transports.http.server.sessions import HttpSessions

@@ -14,7 +14,7 @@ from accord.protocol.codec import Limits
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.party import PartyState
 from accord.runtime.dispatcher import Dispatcher, Write
-from accord.stores.events import EventStore, MemoryEventStore
+from accord.stores import EventStore, MemoryEventStore
 from accord.transports.http.server.exchange import LENGTH, SESSION, HttpExchange, Message
 from accord.transports.http.server.options import HttpOptions
 from accord.transports.http.server.stream import Reader, RetiredStreams

@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from accord.bindings import sse
-from accord.stores.events import EventStore
+from accord.stores import EventStore
 from accord.transports.http.server.exchange import Message, Receive, Send
 
 log = logging.getLogger("accord.http")
