@@ -5,7 +5,6 @@ References are resolved within the schema alone; nothing is fetched.
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
-from urllib.parse import unquote, urljoin
 
 from accord.types import JsonObject
 
@@ -33,7 +32,7 @@ def resolve(schema: object, root: Mapping[str, object]) -> JsonObject:
 
 def find_by_pointer(document: object, fragment: str) -> object:
     """Return the value that a JSON Pointer in a URI fragment leads to; None if it leads nowhere."""
-    fragment = unquote(fragment)
+    fragment = _unquote(fragment)
     if not fragment:
         return document
     if not fragment.startswith("/"):
@@ -200,13 +199,23 @@ class Document:
         base = _join_uri(base, resource) if resource else base
         if key == "$recursiveRef":
             return [*self._resources.values()]
-        found: object = self._anchors.get((base, unquote(fragment)))
+        found: object = self._anchors.get((base, _unquote(fragment)))
         found = found or find_by_pointer(self._resources.get(base), fragment)
         several = self._dynamic.get(fragment, []) if key == "$dynamicRef" else []
         return [*several, *([found] if isinstance(found, dict) and found not in several else [])]
 
 
+def _unquote(fragment: str) -> str:
+    if "%" not in fragment:
+        return fragment
+    from urllib.parse import unquote  # every server loads this module, and few need that one
+
+    return unquote(fragment)
+
+
 def _join_uri(base: str, reference: str) -> str:
+    from urllib.parse import urljoin
+
     try:
         return urljoin(base, reference)
     except ValueError:  # the validator refuses an invalid URI

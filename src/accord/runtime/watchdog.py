@@ -11,7 +11,6 @@ import selectors
 import sys
 import threading
 import time
-from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
@@ -23,9 +22,9 @@ log = logging.getLogger("accord")
 # Long enough for honest work between two awaits, short enough that a person would notice.
 THRESHOLD: Final = 0.25
 # Whose code it is that blocks: ours, the loop's, that of Python, or the author's.
-_OURS: Final = f"{Path(__file__).parents[1]}{os.sep}"
-_LOOP: Final = f"{Path(asyncio.__file__).parent}{os.sep}"
-_LIBRARY: Final = f"{Path(os.__file__).parent}{os.sep}"
+_OURS: Final = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_LOOP: Final = os.path.dirname(asyncio.__file__) + os.sep
+_LIBRARY: Final = os.path.dirname(os.__file__) + os.sep
 _PACKAGES: Final = f"{os.sep}site-packages{os.sep}"
 # The methods of the dispatcher that call handlers: what lies outside of them is not to blame.
 _SERVING: Final = frozenset({"_run", "_serve"})
