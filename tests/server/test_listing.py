@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.errors import InvalidParams
-from accord.server import listing as module
-from accord.server.listing import PAGE_BYTES, PAGE_SIZE, Listing
-from accord.server.registry import Registry
+from accord.server import registry as module
+from accord.server.registry import PAGE_BYTES, PAGE_SIZE, Listing, Registry
 from accord.types import (
     REVISION_IDS,
     ListPromptsResult,
@@ -309,7 +308,7 @@ def test_old_cursors_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(module, "_MOST_PAGES", 4)
     _, listing = filled(20, page_size=1)
     assert len(walk(listing)) == 20
-    assert len(listing._cache.pages) <= 5
+    assert len(listing._cache[1]) <= 5
 
 
 def test_each_revision_gets_its_own_shape() -> None:
@@ -395,9 +394,3 @@ def test_filtered_and_whole_pages_are_not_mixed_up() -> None:
 def test_a_page_that_ends_before_hidden_entries_only_is_the_last() -> None:
     _, listing = filled(6, page_size=2)
     assert read(listing, visible=lambda entry: entry.key in {"tool0", "tool1"})[1] is None
-
-
-def test_entries_are_found_by_key() -> None:
-    registry, listing = filled(1)
-    assert listing.get("tool0") is registry.get("tool0")
-    assert listing.get("tool1") is None

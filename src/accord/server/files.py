@@ -404,6 +404,7 @@ class DirectoryResource:
             return self.read(path)
 
         return ResourceEntry(
+            key=item.uri,
             function=read,
             signature=signature.inspect(read),
             mime_type=item.mime_type,

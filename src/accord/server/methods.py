@@ -34,7 +34,7 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
-    from accord.server.listing import Listing
+    from accord.server.registry import Listing
     from accord.server.schema.signature import BoundArguments
     from accord.server.session import Session
 

@@ -28,9 +28,8 @@ from accord.runtime.watchdog import Watchdog
 from accord.server.access import Access, ActingServer, parse_scopes
 from accord.server.completion import Completions, Source
 from accord.server.context import Context, State
-from accord.server.listing import PAGE_SIZE, Listing
 from accord.server.prompts import PromptDetails, PromptEntry, build_prompt
-from accord.server.registry import Registry, source_location
+from accord.server.registry import PAGE_SIZE, Listing, Registry, source_location
 from accord.server.resources import (
     ResourceDetails,
     ResourceEntry,
@@ -196,7 +195,17 @@ class Server(Generic[State]):
         if timeout is not None and timeout <= 0:
             raise RegistrationError(f"tool {name!r}: timeout is {timeout:g}, expected more than 0")
         scopes = parse_scopes(details.get("scopes", ()))
-        entry = ToolEntry(tool, function, found, returns, inline, timeout, scopes)
+        entry = ToolEntry(
+            key=name,
+            function=function,
+            signature=found,
+            item=tool,
+            scopes=scopes,
+            returns=returns,
+            label=f"tool {name}",
+            inline=inline,
+            timeout=timeout,
+        )
         self.tool_entries.add(entry, replace=details.get("replace", False))
         warn_about_tool(name, description)
         return entry

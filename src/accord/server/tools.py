@@ -4,7 +4,7 @@ import asyncio
 import contextvars
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -13,8 +13,9 @@ from msgspec import UNSET, UnsetType
 from accord.errors import MissingCapability, RequestError, ToolError, UrlElicitationRequired
 from accord.protocol.exchange import Exchange
 from accord.server.context import Context, current
+from accord.server.registry import RegistryEntry
 from accord.server.schema.results import ResultError, ReturnType
-from accord.server.schema.signature import BoundArguments, Signature
+from accord.server.schema.signature import BoundArguments
 from accord.server.threads import OutOfTime, run_in_thread
 from accord.types import CallToolResult, TextContent, Tool
 
@@ -27,30 +28,14 @@ log = logging.getLogger("accord.server")
 _STOPS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
 
 
-class ToolEntry(msgspec.Struct):
-    """A registered tool."""
+class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
+    """A registered tool; `label` names it in messages about running calls."""
 
-    tool: Tool
-    function: Callable[..., object]
-    signature: Signature
+    item: Tool
     returns: ReturnType
+    label: str
     inline: bool = False
     timeout: float | None = None
-    scopes: frozenset[str] = frozenset()
-    label: str = ""
-
-    def __post_init__(self) -> None:
-        self.label = f"tool {self.tool.name}"
-
-    @property
-    def key(self) -> str:
-        """The name of the tool."""
-        return self.tool.name
-
-    @property
-    def item(self) -> Tool:
-        """The description that clients see."""
-        return self.tool
 
     def call(
         self, session: "Session", exchange: Exchange, arguments: msgspec.Raw | bytes | UnsetType
