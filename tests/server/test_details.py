@@ -47,7 +47,7 @@ def test_a_wrong_value_for_a_tool_is_refused_and_named(given: Any, reported: str
 def test_annotations_may_be_a_dictionary_or_none() -> None:
     annotations: Any = {"readOnlyHint": True}
     nothing: Any = None
-    tool = Server("desk").add_tool(add, annotations=annotations, title=nothing).tool
+    tool = Server("desk").add_tool(add, annotations=annotations, title=nothing).item
     assert tool.annotations == ToolAnnotations(read_only_hint=True)
     assert tool.title is None
 

@@ -4,7 +4,6 @@ Each function gets the session, the exchange and the decoded params. It returns 
 of one, or a coroutine for one.
 """
 
-import contextvars
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +14,6 @@ from accord.protocol.peer import peer_from_initialize
 from accord.protocol.revisions import negotiate
 from accord.server import completion, prompts, resources
 from accord.server.context import current
-from accord.server.threads import run_in_thread
 from accord.types import (
     CallToolParams,
     CompleteParams,
@@ -82,7 +80,7 @@ def list_resource_templates(session: "Session", exchange: Exchange, params: Page
 
 
 def _find_resource(session: "Session", exchange: Exchange, uri: str) -> resources.ResourceMatch:
-    found = session.server.find_resource(uri)
+    found = session.server.resource_entries.find(uri)
     if found is None or not session.server.access.admits(session, exchange, found[0]):
         raise resources.not_found(uri)
     return found
@@ -140,15 +138,10 @@ async def complete(
     completer = session.server.completions.find(params.ref, params.argument.name)
     exchange.state = f"completion of {entry.key}"
     resolved = (params.context.arguments if params.context else None) or {}
-    context = session.context(exchange)
-    current.set(context)
-    variables = contextvars.copy_context()
+    current.set(session.context(exchange))
     # In a thread, since an author's completer may well ask a database.
-    value = await run_in_thread(
-        session.server.threads,
-        lambda: variables.run(completer, params.argument.value, resolved),
-        name=exchange.state,
-        flow=session.flow if exchange.origin is None else None,
+    value = await session.run_in_thread(
+        exchange, lambda: completer(params.argument.value, resolved)
     )
     if isinstance(value, Awaitable):
         value = await value
@@ -177,13 +170,9 @@ async def call_user(
     try:
         if signature.is_async:
             return convert(await signature.call(function, bound, context))
-        variables = contextvars.copy_context()
         session.track(exchange, context)
-        return await run_in_thread(
-            session.server.threads,
-            lambda: variables.run(lambda: convert(signature.call(function, bound, context))),
-            name=exchange.state,
-            flow=session.flow if exchange.origin is None else None,
+        return await session.run_in_thread(
+            exchange, lambda: convert(signature.call(function, bound, context))
         )
     except ToolError as error:
         # No tool, but its author means the same: the caller should read the text.

@@ -4,7 +4,7 @@ import asyncio
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from typing import (
     TYPE_CHECKING,
@@ -33,14 +33,12 @@ from accord.server.registry import PAGE_SIZE, Listing, Registry, source_location
 from accord.server.resources import (
     ResourceDetails,
     ResourceEntry,
-    ResourceMatch,
     Resources,
     TemplateEntry,
     build_resource,
 )
 from accord.server.schema import results, signature
-from accord.server.serving import HttpSettings
-from accord.server.session import Session
+from accord.server.session import Session, StatelessSessions
 from accord.server.settings import (
     ServerSettings,
     ToolDetails,
@@ -69,7 +67,7 @@ from accord.types._base import RevisionId
 
 if TYPE_CHECKING:
     from accord.server.files import DirectoryResource
-    from accord.server.stateless import StatelessSessions
+    from accord.server.serving import HttpSettings
     from accord.transports.http.server.app import HttpApp
     from accord.transports.memory import MemoryWire
 
@@ -125,11 +123,11 @@ class Server(Generic[State]):
         self._thread_count = settings.get("threads", THREADS)
         self._thread_wait = settings.get("thread_wait", THREAD_WAIT)
 
-        self.tool_entries: Registry[ToolEntry] = Registry("tool", changed=self._tools_changed)
-        self.prompt_entries: Registry[PromptEntry] = Registry(
-            "prompt", changed=self._prompts_changed
-        )
-        self.resource_entries = Resources(changed=self._resources_changed)
+        tools_changed = partial(self._announce, "tools")
+        self.tool_entries: Registry[ToolEntry] = Registry("tool", changed=tools_changed)
+        prompts_changed = partial(self._announce, "prompts")
+        self.prompt_entries: Registry[PromptEntry] = Registry("prompt", changed=prompts_changed)
+        self.resource_entries = Resources(changed=partial(self._announce, "resources"))
         self.completions = Completions(self.prompt_entries, self.resource_entries)
         size = settings.get("page_size", PAGE_SIZE)
         self.tools = Listing(self.tool_entries, ListToolsResult, page_size=size)
@@ -154,11 +152,7 @@ class Server(Generic[State]):
         self, function: Function | None = None, /, **details: Unpack[ToolDetails]
     ) -> Function | Callable[[Function], Function]:
         """Offer a function as a tool: as a decorator, with or without details, or as a call."""
-
-        def register(function: Function) -> Function:
-            self.add_tool(function, **details)
-            return function
-
+        register = _decorator(self.add_tool, **details)
         return register if function is None else register(function)
 
     def add_tool(
@@ -216,12 +210,7 @@ class Server(Generic[State]):
         """Offer the value of a function as a resource; a URI with `{variables}` is a template."""
         if callable(uri):
             raise RegistrationError("resource needs a URI: write @server.resource('note://today')")
-
-        def register(function: Function) -> Function:
-            self.add_resource(uri, function, **details)
-            return function
-
-        return register
+        return _decorator(self.add_resource, uri, **details)
 
     def add_resource(
         self, uri: str, function: Callable[..., object], **details: Unpack[ResourceDetails]
@@ -246,11 +235,7 @@ class Server(Generic[State]):
         self, function: Function | None = None, /, **details: Unpack[PromptDetails]
     ) -> Function | Callable[[Function], Function]:
         """Offer a function as a prompt: as a decorator, with or without details, or as a call."""
-
-        def register(function: Function) -> Function:
-            self.add_prompt(function, **details)
-            return function
-
+        register = _decorator(self.add_prompt, **details)
         return register if function is None else register(function)
 
     def add_prompt(
@@ -299,12 +284,7 @@ class Server(Generic[State]):
             of: the name of the prompt, or the template as it was registered.
             argument: the name of the argument or variable.
         """
-
-        def register(function: Function) -> Function:
-            self.add_completion(of, argument, function)
-            return function
-
-        return register
+        return _decorator(self.add_completion, of, argument)
 
     def add_completion(self, of: str, argument: str, source: Source) -> None:
         """Complete an argument by a function, or by values: texts, an Enum or a Literal."""
@@ -314,10 +294,6 @@ class Server(Generic[State]):
             self.completions.for_prompt(of, argument, source)
 
     # -- looking up
-
-    def find_resource(self, uri: str) -> ResourceMatch | None:
-        """Find the entry of a URI, and the values of the variables in it."""
-        return self.resource_entries.find(uri)
 
     def capabilities(self, *, is_lasting: bool = True) -> ServerCapabilities:
         """Return the capabilities of the server, by the kinds of entries it has.
@@ -338,10 +314,8 @@ class Server(Generic[State]):
         )
 
     @cached_property
-    def stateless_sessions(self) -> "StatelessSessions":
+    def stateless_sessions(self) -> StatelessSessions:
         """The sessions of messages without a handshake."""
-        from accord.server.stateless import StatelessSessions
-
         return StatelessSessions(self)
 
     @cached_property
@@ -361,15 +335,6 @@ class Server(Generic[State]):
         return found
 
     # -- notifying
-
-    def _tools_changed(self) -> None:
-        self._announce("tools")
-
-    def _prompts_changed(self) -> None:
-        self._announce("prompts")
-
-    def _resources_changed(self) -> None:
-        self._announce("resources")
 
     def _announce(self, kind: str) -> None:
         for session in list(self.sessions):
@@ -425,7 +390,7 @@ class Server(Generic[State]):
         """Return the server as a principal sees it, to connect to within this process."""
         return ActingServer(self, principal)
 
-    def asgi(self, *, grace: float = 5.0, **options: Unpack[HttpSettings]) -> "HttpApp":
+    def asgi(self, *, grace: float = 5.0, **options: "Unpack[HttpSettings]") -> "HttpApp":
         """Return the server as an ASGI app; see `HttpOptions` for the settings."""
         from accord.transports.http.server.app import HttpApp
         from accord.transports.http.server.options import HttpOptions
@@ -449,7 +414,7 @@ class Server(Generic[State]):
         grace: float = 1.5,
         host: str = "127.0.0.1",
         port: int = 8000,
-        **options: Unpack[HttpSettings],
+        **options: "Unpack[HttpSettings]",
     ) -> None: ...
     def run(
         self,
@@ -458,7 +423,7 @@ class Server(Generic[State]):
         grace: float = 1.5,
         host: str = "127.0.0.1",
         port: int = 8000,
-        **options: Unpack[HttpSettings],
+        **options: "Unpack[HttpSettings]",
     ) -> None:
         """Serve until the input ends or a signal arrives.
 
@@ -480,17 +445,23 @@ class Server(Generic[State]):
             )
         if transport not in ("stdio", "http"):
             raise ValueError(f"transport is {transport!r}, expected 'stdio' or 'http'")
-        from accord.server.logs import log_in_background
+        from accord.server.serving import log_in_background, run_http, run_stdio
 
         with log_in_background():
             if transport == "stdio":
-                from accord.server.serving import run_stdio
-
                 run_stdio(self, grace=grace)
             else:
-                from accord.server.serving import run_http
-
                 run_http(self, self.asgi(grace=grace, **options), host=host, port=port)
+
+
+def _decorator(
+    add: Callable[..., object], *given: object, **details: object
+) -> Callable[[Function], Function]:
+    def register(function: Function) -> Function:
+        add(*given, function, **details)
+        return function
+
+    return register
 
 
 _SERVED: Final = tuple(SPOKEN)

@@ -6,6 +6,7 @@ a while with an error that names the functions.
 """
 
 import asyncio
+import contextvars
 import logging
 import threading
 import time
@@ -47,15 +48,19 @@ class OutOfTime(TimeoutError):
     """The time limit of the work passed, as opposed to a time-out within the work."""
 
 
-class FlowControl(Protocol):
-    """How fast the client reads that the work is done for."""
+class ClientFlow(Protocol):
+    """How fast a client reads; of transports that can measure it."""
+
+    @property
+    def backlog(self) -> int:
+        """How many bytes the client has yet to read."""
 
     @property
     def is_congested(self) -> bool:
-        """Whether much is waiting to be read."""
+        """Whether the backlog is above the high-water mark."""
 
     async def writable(self) -> None:
-        """Wait until it has caught up, or is gone."""
+        """Wait until the client has caught up or disconnected."""
 
 
 class _StopWork(BaseException):
@@ -73,7 +78,7 @@ def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
 class _Job:
     """Work to do in a thread."""
 
-    def __init__(self, work: Callable[[], object], name: str, flow: FlowControl | None) -> None:
+    def __init__(self, work: Callable[[], object], name: str, flow: ClientFlow | None) -> None:
         self.name = name
         self.flow = flow
         self.state = _QUEUED
@@ -83,6 +88,7 @@ class _Job:
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
         self._work = work
+        self._context = contextvars.copy_context()
         self._generation = forks.generation
         self._lock = threading.Lock()
         self._thread: int | None = None
@@ -107,7 +113,7 @@ class _Job:
         _running.add(self)
         try:
             try:
-                return self._work()
+                return self._context.run(self._work)
             finally:
                 self._leave()
         except _StopWork:
@@ -360,9 +366,9 @@ async def run_in_thread(
     *,
     timeout: float | None = None,
     name: str = "a function",
-    flow: FlowControl | None = None,
+    flow: ClientFlow | None = None,
 ) -> Value:
-    """Run work in a thread and wait for it.
+    """Run work in a thread, with the context variables of the caller, and wait for it.
 
     Args:
         workers: the threads.

@@ -1,7 +1,6 @@
 """Tools: from a request to a call of the function, and back to a result."""
 
 import asyncio
-import contextvars
 import logging
 import os
 from collections.abc import Awaitable
@@ -16,7 +15,7 @@ from accord.server.context import Context, current
 from accord.server.registry import RegistryEntry
 from accord.server.schema.results import ResultError, ReturnType
 from accord.server.schema.signature import BoundArguments
-from accord.server.threads import OutOfTime, run_in_thread
+from accord.server.threads import OutOfTime
 from accord.types import CallToolResult, TextContent, Tool
 
 if TYPE_CHECKING:
@@ -88,7 +87,6 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         bound: BoundArguments,
     ) -> CallToolResult:
         current.set(context)
-        variables = contextvars.copy_context()
         session.track(exchange, context)
 
         def work() -> CallToolResult | Awaitable[object]:
@@ -97,13 +95,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
             return value if isinstance(value, Awaitable) else self.returns.convert(value)
 
         try:
-            value = await run_in_thread(
-                session.server.threads,
-                lambda: variables.run(work),
-                timeout=self.timeout,
-                name=self.label,
-                flow=session.flow if exchange.origin is None else None,
-            )
+            value = await session.run_in_thread(exchange, work, timeout=self.timeout)
             if not isinstance(value, Awaitable):
                 return value
             # A plain function may return a coroutine.
