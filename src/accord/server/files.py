@@ -6,7 +6,6 @@ elsewhere. A refused path gets the error of a file that does not exist. Hard lin
 files.
 """
 
-import base64
 import os
 import re
 import stat
@@ -23,7 +22,7 @@ import msgspec
 from accord.errors import InternalError, RegistrationError
 from accord.protocol import uri_template
 from accord.server.access import parse_scopes
-from accord.server.media import BINARY, PLAIN, guess_mime_type, is_textual
+from accord.server.media import BINARY, PLAIN, encode_base64, guess_mime_type, is_textual
 from accord.server.resources import (
     ResourceDetails,
     ResourceEntry,
@@ -175,7 +174,7 @@ def _contents(uri: str, data: bytes, mime_type: str | None) -> ResourceContents:
     if (mime_type is None or is_textual(mime_type)) and b"\0" not in data:
         with suppress(UnicodeDecodeError):
             return ResourceContents(uri=uri, mime_type=mime_type or PLAIN, text=data.decode())
-    blob = base64.b64encode(data).decode()
+    blob = encode_base64(data)
     return ResourceContents(uri=uri, mime_type=mime_type or BINARY, blob=blob)
 
 

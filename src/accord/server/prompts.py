@@ -7,27 +7,21 @@ import msgspec
 
 from accord.errors import InvalidParams, ToolError
 from accord.server.access import parse_scopes
-from accord.server.media import Audio, Image
+from accord.server.media import content_block
 from accord.server.registry import RegistryEntry, source_location
 from accord.server.schema.signature import BoundArguments, Signature
 from accord.server.settings import EntryDetails, check_details, check_name
 from accord.types import (
-    AudioContent,
     ContentBlock,
-    EmbeddedResource,
     GetPromptResult,
-    ImageContent,
     JsonObject,
     Prompt,
     PromptArgument,
     PromptMessage,
-    ResourceContents,
-    ResourceLink,
     Role,
     TextContent,
 )
 
-_BLOCKS: Final = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 _ROLES: Final = get_args(Role)
 _SHOWN: Final = 100
 
@@ -169,14 +163,9 @@ def _from_mapping(value: Mapping[str, object]) -> PromptMessage:
 
 
 def _block(value: object) -> ContentBlock:
-    if isinstance(value, str):
-        return TextContent(value)
-    if isinstance(value, _BLOCKS):
-        return value
-    if isinstance(value, Image | Audio):
-        return value.content()
-    if isinstance(value, ResourceContents):
-        return EmbeddedResource(value)
+    block = content_block(value)
+    if block is not None:
+        return block
     raise TypeError(
         f"a message cannot be made of a {type(value).__name__}; expected text, a content block, "
         "PromptMessage, a pair of role ('user' or 'assistant') and content, or a list of these"

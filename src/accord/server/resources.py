@@ -3,7 +3,6 @@
 The functions that read them are checked against the URI here, and called by `methods`.
 """
 
-import base64
 import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias, Unpack
@@ -16,7 +15,16 @@ from accord.protocol import uri_template
 from accord.protocol.syntax import is_mime_type, is_uri
 from accord.protocol.uri_template import UriTemplate
 from accord.server.access import parse_scopes
-from accord.server.media import BINARY, JSON, PLAIN, Audio, Image, guess_mime_type, is_textual
+from accord.server.media import (
+    BINARY,
+    JSON,
+    PLAIN,
+    Audio,
+    Image,
+    encode_base64,
+    guess_mime_type,
+    is_textual,
+)
 from accord.server.registry import Registry, RegistryEntry, Snapshot, source_location
 from accord.server.schema import conversion
 from accord.server.schema.signature import BoundArguments, Parameter, Signature
@@ -409,10 +417,10 @@ def _content(entry: ResourceEntry | TemplateEntry, uri: str, value: object) -> R
             return ResourceContents(uri=uri, mime_type=mime_type, text=value)
         case bytes() | bytearray() | memoryview():
             mime_type = _mime_type(entry, uri, text=False)
-            blob = base64.b64encode(value).decode()
+            blob = encode_base64(value)
             return ResourceContents(uri=uri, mime_type=mime_type, blob=blob)
         case Image() | Audio():
-            blob = base64.b64encode(value.data).decode()
+            blob = encode_base64(value.data)
             mime_type = entry.mime_type or value.mime_type
             return ResourceContents(uri=uri, mime_type=mime_type, blob=blob)
         case _:
