@@ -17,7 +17,7 @@ from accord.protocol.capabilities import elicitation_modes
 from accord.protocol.exchange import Exchange
 from accord.protocol.peer import Peer
 from accord.protocol.shape import narrow
-from accord.server.schema.choices import Choices
+from accord.server.schema.annotations import Choices
 from accord.server.schema.forms import form_of
 from accord.types import (
     CreateMessageParams,

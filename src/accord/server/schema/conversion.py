@@ -6,8 +6,9 @@ types that msgspec decodes.
 """
 
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from enum import Enum
+from typing import Any, Final, Literal, Protocol, get_args, get_origin
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -16,7 +17,7 @@ from accord.errors import RegistrationError
 from accord.json_schema.inlining import inline
 from accord.json_schema.mismatch import Mismatch
 from accord.json_schema.reader import resolve
-from accord.server.schema.choices import restore_order
+from accord.server.schema.annotations import fields_of, is_structured, key_of
 from accord.types import JsonObject
 
 
@@ -195,8 +196,8 @@ class Collector:
                 types, schema_hook=self._hook, ref_template=f"#/$defs/{prefix}{{name}}"
             )
         except (TypeError, NameError) as error:
-            raise RegistrationError(_first_line(error)) from error
-        restore_order([*schemas, *components.values()], types)
+            raise RegistrationError(first_line(error)) from error
+        _restore_order([*schemas, *components.values()], types)
         self.add({prefix + name: component for name, component in components.items()})
         return list(schemas)
 
@@ -226,6 +227,62 @@ class Collector:
             name = self._names[type_] = self.unique(getattr(type_, "__name__", "value"))
             self.components[name] = adapter.schema(self)
         return {"$ref": f"#/$defs/{name}"}
+
+
+def _restore_order(schemas: list[JsonObject], types: Iterable[object]) -> None:
+    """Give the choices within schemas the order of their author; msgspec sorts them."""
+    unordered = list(_schemas_with_enum(schemas))
+    if not unordered:
+        return
+    authored: dict[Hashable, list[object]] = {}
+    seen: set[Hashable] = set()
+    for type_ in types:
+        for values in _choices_in(type_, seen):
+            authored.setdefault(_key_of_values(values), values)
+    for schema in unordered:
+        schema["enum"] = authored.get(_key_of_values(schema["enum"]), schema["enum"])
+
+
+def _key_of_values(values: Iterable[object]) -> Hashable:
+    # By text: True equals 1, and a default may look like choices and hold anything.
+    return frozenset(map(repr, values))
+
+
+def _schemas_with_enum(node: object) -> Iterator[JsonObject]:
+    """Find the schemas that list choices, at any depth."""
+    if isinstance(node, dict):
+        if isinstance(node.get("enum"), list):
+            yield node
+        node = list(node.values())
+    if isinstance(node, list):
+        for each in node:
+            yield from _schemas_with_enum(each)
+
+
+def _choices_in(type_: object, seen: set[Hashable]) -> Iterator[list[object]]:
+    """Find choices in a type, in its members and in the fields of classes."""
+    if (key := key_of(type_)) in seen:
+        return
+    seen.add(key)
+    origin = get_origin(type_)
+    if origin is Literal:
+        yield list(get_args(type_))
+    elif isinstance(type_, type) and issubclass(type_, Enum):
+        yield [member.value for member in type_]
+    else:
+        for each in _inner_types(type_, origin):
+            yield from _choices_in(each, seen)
+
+
+def _inner_types(type_: object, origin: object) -> list[object]:
+    if hasattr(type_, "__value__"):  # an alias
+        return [type_.__value__, *get_args(type_)]
+    if not is_structured(origin or type_):
+        return list(get_args(type_))
+    try:
+        return [field.type for field in fields_of(type_, {})]
+    except (NameError, TypeError):  # it refers to names that are not visible here
+        return []
 
 
 def schema_of(type_: object, *, output: bool = False) -> JsonObject:
@@ -260,5 +317,6 @@ def _named_tuples_as_objects(value: object) -> object:
     return value
 
 
-def _first_line(error: object) -> str:
+def first_line(error: object) -> str:
+    """Return the first line of an error of another library; the rest is for its users."""
     return str(error).strip().split("\n", 1)[0]
