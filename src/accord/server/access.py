@@ -5,8 +5,8 @@ denies are neither listed nor found. A caller that lacks nothing but scopes gets
 them, unless that is switched off, so that a client can ask for them.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from accord.errors import InvalidParams
@@ -101,11 +101,9 @@ class ActingServer:
         self._server = server
         self._principal = principal
 
-    @asynccontextmanager
-    async def run_lifespan(self) -> AsyncIterator[object]:
+    def run_lifespan(self) -> AbstractAsyncContextManager[object]:
         """Run the server's lifespan."""
-        async with self._server.run_lifespan() as state:
-            yield state
+        return self._server.run_lifespan()
 
     def session(self, write: Write, state: object = None) -> "Session":
         """Open a session of the principal."""

@@ -18,7 +18,6 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.peer import Peer
 from accord.protocol.shape import narrow
 from accord.server.schema.annotations import Choices
-from accord.server.schema.forms import form_of
 from accord.types import (
     CreateMessageParams,
     CreateMessageResult,
@@ -318,6 +317,8 @@ class Context(Generic[State]):
             MissingCapability: the client did not declare elicitation by form, or its revision has
                 no form for a choice of several.
         """
+        from accord.server.schema.forms import form_of
+
         schema, read = form_of(form)
         params = ElicitParams(message=message, requested_schema=schema)
         self._refuse_later_forms(params)

@@ -164,9 +164,9 @@ def _leave(server: "Server[Any]", log: logging.Logger, *, grace: float, seconds:
     if is_working():
         log.warning("sync work did not stop within %g s and is left behind", grace)
         exit_at_once(0)
-    executor = vars(server).pop("threads", None)
-    if executor is not None:
-        executor.shutdown(wait=False, cancel_futures=True)
+    workers = vars(server).pop("threads", None)
+    if workers is not None:
+        workers.shutdown()
     leave_threads(seconds)
 
 

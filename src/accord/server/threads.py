@@ -67,14 +67,6 @@ class _StopWork(BaseException):
     """Raised in a thread to stop its work."""
 
 
-def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
-    """Raise in another thread, or withdraw an exception that was not raised yet."""
-    import ctypes  # takes 2 ms, and few tools ever run out of time
-
-    raised = None if exception is None else ctypes.py_object(exception)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
-
-
 class _Job:
     """Work to do in a thread."""
 
@@ -134,10 +126,13 @@ class _Job:
 
     def stop(self) -> None:
         """Raise in the thread at its next bytecode; a call into C is left only when it returns."""
+        import ctypes  # takes 2 ms, and few tools ever run out of time
+
         with self._lock:
             self._stopped = True
             if self._thread is not None:
-                _raise_in(self._thread, _StopWork)
+                thread, raised = ctypes.c_ulong(self._thread), ctypes.py_object(_StopWork)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, raised)
 
 
 def _settle(future: asyncio.Future[object], value: object, failure: BaseException | None) -> None:
@@ -295,42 +290,28 @@ class Workers:
         with self._lock:
             before = self._threads
             is_served = self._ensure_thread()
-            extra = self._threads - max(self.size, before)
-            held = self._describe_holders() if extra > 0 else ""
+            is_replaced = self._threads > max(self.size, before)
             stalled = time.monotonic() - max(self._moved_at, job.queued_at)
-        if extra > 0:
+            is_stuck = not is_served and stalled >= min(_REPORT_AFTER, self.wait)
+            # Logged once.
+            is_reported = is_stuck and self._reported != self._moved_at
+            if is_reported:
+                self._reported = self._moved_at
+            held = self._describe_holders() if is_replaced or is_stuck else ""
+            waiting, threads = self._queued, self._threads
+        if is_replaced:
             log.warning("a thread is added for each that a cancelled call still holds: %s", held)
-        if is_served:
-            return
-        if stalled >= min(_REPORT_AFTER, self.wait):
-            self._report()
-        if stalled >= self.wait:
+        if is_reported:
+            log.warning(
+                "%d calls wait because all %d threads are held by %s (threads=%d)",
+                *(waiting, threads, held, self.size),
+            )
+        if is_stuck and stalled >= self.wait:
             self.give_up(job)
-            raise self._refusal()
-
-    def _report(self) -> None:
-        """Log once which functions hold all threads."""
-        with self._lock:
-            if self._reported == self._moved_at:
-                return
-            self._reported = self._moved_at
-            held, waiting, threads = self._describe_holders(), self._queued, self._threads
-        log.warning(
-            "%d calls wait because all %d threads are held by %s (threads=%d)",
-            waiting,
-            threads,
-            held,
-            self.size,
-        )
-
-    def _refusal(self) -> InternalError:
-        """Return the error of a call that got no thread."""
-        with self._lock:
-            held = self._describe_holders()
-        return InternalError(
-            f"no thread came free within {self.wait:g} s (thread_wait): all {self.size} (threads) "
-            f"are held by {held}"
-        )
+            raise InternalError(
+                f"no thread came free within {self.wait:g} s (thread_wait): all {self.size} "
+                f"(threads) are held by {held}"
+            )
 
     def _describe_holders(self) -> str:
         # Sorted, since threads start in any order.
@@ -343,7 +324,7 @@ class Workers:
         more = len(counts) - len(parts)
         return ", ".join(parts) + (f" and {more} more" if more else "")
 
-    def shutdown(self, *, wait: bool = False, cancel_futures: bool = True) -> None:
+    def shutdown(self) -> None:
         """Let the threads end; queued jobs never begin, and running ones are not waited for."""
         self._is_shut = True
         self._queue.put(None)
