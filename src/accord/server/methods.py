@@ -6,6 +6,7 @@ of one, or a coroutine for one.
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.errors import InternalError, InvalidParams, ResourceNotFound, ToolError
@@ -34,6 +35,7 @@ from accord.types import (
 if TYPE_CHECKING:
     from accord.server.registry import Listing
     from accord.server.schema.signature import BoundArguments
+    from accord.server.server import Server
     from accord.server.session import Session
 
 Handler = Callable[["Session", Exchange, Any], Any]
@@ -53,15 +55,13 @@ def ping(session: "Session", exchange: Exchange, params: object) -> EmptyResult:
     return EmptyResult()
 
 
-def _page(
-    session: "Session", exchange: Exchange, listing: "Listing[Any]", params: PageParams
-) -> bytes:
-    visible = session.server.access.view(session, exchange, listing.registry)
-    return listing.page(exchange.revision.id, params.cursor, visible=visible)
+def _lists(listing_of: "Callable[[Server[Any]], Listing[Any]]") -> Handler:
+    def page(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
+        listing = listing_of(session.server)
+        visible = session.server.access.view(session, exchange, listing.registry)
+        return listing.page(exchange.revision.id, params.cursor, visible=visible)
 
-
-def list_tools(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
-    return _page(session, exchange, session.server.tools, params)
+    return page
 
 
 def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) -> Any:
@@ -69,14 +69,6 @@ def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) ->
     if entry is None or not session.server.access.admits(session, exchange, entry):
         raise InvalidParams(f"unknown tool {params.name!r}", data={"name": params.name})
     return entry.call(session, exchange, params.arguments)
-
-
-def list_resources(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
-    return _page(session, exchange, session.server.resources, params)
-
-
-def list_resource_templates(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
-    return _page(session, exchange, session.server.resource_templates, params)
 
 
 def _find_resource(session: "Session", exchange: Exchange, uri: str) -> resources.ResourceMatch:
@@ -113,10 +105,6 @@ def unsubscribe(session: "Session", exchange: Exchange, params: UnsubscribeParam
     return EmptyResult()
 
 
-def list_prompts(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
-    return _page(session, exchange, session.server.prompts, params)
-
-
 async def get_prompt(
     session: "Session", exchange: Exchange, params: GetPromptParams
 ) -> GetPromptResult:
@@ -135,7 +123,7 @@ async def complete(
     entry = session.server.completions.entry_of(params.ref)
     if not session.server.access.admits(session, exchange, entry):
         raise completion.unknown_reference(params.ref)
-    completer = session.server.completions.find(params.ref, params.argument.name)
+    completer = session.server.completions.find(entry, params.argument.name)
     exchange.state = f"completion of {entry.key}"
     resolved = (params.context.arguments if params.context else None) or {}
     current.set(session.context(exchange))
@@ -184,14 +172,14 @@ async def call_user(
 METHODS: Final[dict[str, Handler]] = {
     "initialize": initialize,
     "ping": ping,
-    "tools/list": list_tools,
+    "tools/list": _lists(attrgetter("tools")),
     "tools/call": call_tool,
-    "resources/list": list_resources,
-    "resources/templates/list": list_resource_templates,
+    "resources/list": _lists(attrgetter("resources")),
+    "resources/templates/list": _lists(attrgetter("resource_templates")),
     "resources/read": read_resource,
     "resources/subscribe": subscribe,
     "resources/unsubscribe": unsubscribe,
-    "prompts/list": list_prompts,
+    "prompts/list": _lists(attrgetter("prompts")),
     "prompts/get": get_prompt,
     "completion/complete": complete,
     "logging/setLevel": set_level,

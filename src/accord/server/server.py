@@ -288,10 +288,7 @@ class Server(Generic[State]):
 
     def add_completion(self, of: str, argument: str, source: Source) -> None:
         """Complete an argument by a function, or by values: texts, an Enum or a Literal."""
-        if "{" in of:
-            self.completions.for_template(of, argument, source)
-        else:
-            self.completions.for_prompt(of, argument, source)
+        self.completions.add(of, argument, source)
 
     # -- looking up
 

@@ -64,9 +64,9 @@ class TappedHttpWire:
         self._loop: asyncio.AbstractEventLoop
         self._listener: WireListener
 
-    def report_to(self, watcher: WireListener) -> None:
-        """Serve this party."""
-        self._listener = watcher
+    def report_to(self, listener: WireListener) -> None:
+        """Report to this listener."""
+        self._listener = listener
 
     @property
     def is_congested(self) -> bool:

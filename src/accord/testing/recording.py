@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from itertools import chain, count
 from os import PathLike
@@ -103,7 +103,7 @@ class Recording:
             message
             for record in self.records
             if record.message is not None and sender in (None, record.sender)
-            for message in _split_batch(msgspec.json.decode(record.message))
+            for message in _as_batch(msgspec.json.decode(record.message))
             if method is None or (isinstance(message, dict) and message.get("method") == method)
         ]
 
@@ -148,11 +148,8 @@ def _as_json(data: bytes) -> tuple[msgspec.Raw | None, str | None]:
     return msgspec.Raw(data), None
 
 
-def _split_batch(message: object) -> Iterator[object]:
-    if isinstance(message, list):
-        yield from message
-    else:
-        yield message
+def _as_batch(message: object) -> list[object]:
+    return message if isinstance(message, list) else [message]
 
 
 def _report(violations: tuple[Violation, ...]) -> str:
