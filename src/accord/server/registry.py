@@ -11,7 +11,6 @@ import os
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from operator import itemgetter
 from typing import Final, Generic, TypeAlias, TypeVar
 
@@ -260,9 +259,6 @@ class Listing(Generic[Entry]):
         registry: what is listed.
         result_type: the result of the list method, such as `types.ListToolsResult`.
         page_size: how many entries stand on one page at most.
-        key: seals cursors. Processes that serve the same clients need the same one; by default
-            every listing has its own.
-        meta: the `_meta` of each result in revisions without handshake.
         ttl_ms: for how many milliseconds clients may keep a page, where the revision has such
             hints.
         cache_scope: "public" if caches may share a page; pages for one caller are always private.
@@ -274,8 +270,6 @@ class Listing(Generic[Entry]):
         result_type: type[PageResult],
         *,
         page_size: int = PAGE_SIZE,
-        key: bytes | None = None,
-        meta: JsonObject | None = None,
         ttl_ms: int | None = None,
         cache_scope: CacheScope | None = None,
     ) -> None:
@@ -283,12 +277,11 @@ class Listing(Generic[Entry]):
             raise ValueError(f"page_size is {page_size}, expected at least 1")
         self.registry = registry
         self.page_size = page_size
-        self.meta = meta
         self.ttl_ms = ttl_ms
         self.cache_scope: CacheScope | None = cache_scope
         self._result_type = result_type
         self._member = _member_of(result_type)
-        self._key = key or os.urandom(32)
+        self._key = os.urandom(32)
         self._cache: tuple[Snapshot[Entry], _Pages] = ((), {})
 
     def page(
@@ -341,12 +334,10 @@ class Listing(Generic[Entry]):
             items.append(msgspec.Raw(item))
             last = number
         members: JsonObject = {self._member: items}
-        row = REVISIONS[revision_id]
         page = self._result_type(
             **members,
             next_cursor=next_cursor,
-            meta=None if row.handshake else self.meta,
-            ttl_ms=self.ttl_ms if row.cache_hints else None,
+            ttl_ms=self.ttl_ms if REVISIONS[revision_id].cache_hints else None,
             cache_scope=self.cache_scope if shown is None else "private",
         )
         return _encode(shape.narrow(page, revision_id))
@@ -375,17 +366,11 @@ class Listing(Generic[Entry]):
 
     # Most lists are one page; only longer ones import what seals a cursor.
 
-    @cached_property
-    def _seal_key(self) -> bytes:
-        from hashlib import sha256
-
-        return sha256(b"accord cursor\0" + self._member.encode() + b"\0" + self._key).digest()
-
     def _cursor(self, number: int) -> str:
         from hashlib import blake2b
 
         position = number.to_bytes(_NUMBER_BYTES)
-        seal = blake2b(position, key=self._seal_key, digest_size=_SEAL_BYTES).digest()
+        seal = blake2b(position, key=self._key, digest_size=_SEAL_BYTES).digest()
         return base64.urlsafe_b64encode(position + seal).decode().rstrip("=")
 
     def _number(self, cursor: str) -> int:

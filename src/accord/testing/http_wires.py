@@ -257,11 +257,9 @@ class _Tapped:
         return getattr(self._inner, name)  # all other members of a response
 
     def header(self, name: str) -> str | None:
-        """Return a header by its name in any case."""
         return self._inner.header(name)
 
     def close(self) -> None:
-        """Close the response."""
         self._inner.close()
 
 
@@ -275,7 +273,6 @@ class _TappedBody(_Tapped):
         self._is_observed = False
 
     async def chunk(self) -> bytes:
-        """Return the next bytes of the body."""
         data = await self._inner.chunk()
         if data:
             self._chunks.append(data)
@@ -284,7 +281,6 @@ class _TappedBody(_Tapped):
         return data
 
     def close(self) -> None:
-        """Close the response."""
         self._observe(b"")
         super().close()
 
@@ -304,7 +300,6 @@ class _TappedStream(_Tapped):
         self._decoder = Decoder()
 
     async def chunk(self) -> bytes:
-        """Return the next bytes of the stream."""
         data = await self._inner.chunk()
         with suppress(EventTooLong):  # the client raises it, too
             for event in self._decoder.feed(data):

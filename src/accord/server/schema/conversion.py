@@ -40,9 +40,9 @@ class Adapter(Protocol):
 class TextAdapter:
     """A class that is made from a string and written by `str`."""
 
-    def __init__(self, type_: Callable[[str], object], schema: JsonObject) -> None:
+    def __init__(self, type_: Callable[[str], object], format_: str | None) -> None:
         self._type = type_
-        self._schema = {"type": "string", **schema}
+        self._schema = {"type": "string"} | ({"format": format_} if format_ else {})
 
     def schema(self, collector: "Collector") -> JsonObject:
         """Return the schema of a string of this kind."""
@@ -55,22 +55,17 @@ class TextAdapter:
         return self._type(value)
 
 
-# By module, so that none of them is loaded for a server that does not use it.
-_TEXT_FORMATS: Final[dict[str, JsonObject]] = {
-    "pathlib": {"format": "path"},
-    "pathlib._local": {"format": "path"},
-    "ipaddress": {},
-}
+# By name, so that none of them is loaded for a server that does not use it.
+_TEXT_MODULES: Final = ("pathlib", "pathlib._local", "ipaddress")
 _IP_FORMATS: Final = {"IPv4Address": "ipv4", "IPv6Address": "ipv6"}
 _ADAPTERS: Final[WeakKeyDictionary[type, Adapter]] = WeakKeyDictionary()
 
 
 def _text_adapter(type_: type) -> Adapter | None:
-    schema = _TEXT_FORMATS.get(type_.__module__)
-    if schema is None:
+    if type_.__module__ not in _TEXT_MODULES:
         return None
-    ip_format = _IP_FORMATS.get(type_.__name__)
-    return TextAdapter(type_, {"format": ip_format} if ip_format else schema)
+    is_path = type_.__module__ != "ipaddress"
+    return TextAdapter(type_, "path" if is_path else _IP_FORMATS.get(type_.__name__))
 
 
 class _FitsAll(type):
@@ -129,7 +124,7 @@ def dec_hook(type_: object, value: object) -> object:
 
 def enc_hook(value: object) -> object:
     """Encode a value of a type that msgspec does not know."""
-    if type(value).__module__ in _TEXT_FORMATS:
+    if type(value).__module__ in _TEXT_MODULES:
         return str(value)
     if "pydantic" in sys.modules:
         from accord.server.schema import pydantic_types
@@ -157,7 +152,7 @@ def convert(value: object, type_: object, *, strict: bool = True) -> Any:
 
 # Most parameters are one of these; asking msgspec costs ten times as much. A tuple, because
 # types may be unhashable.
-_SIMPLE: Final = (str, int, bool, float, Any)
+SIMPLE: Final = (str, int, bool, float, Any)
 _SCHEMAS: Final[tuple[JsonObject, ...]] = (
     {"type": "string"},
     {"type": "integer"},
@@ -188,8 +183,8 @@ class Collector:
             RegistrationError: a type has no JSON form.
         """
         types = tuple(types)
-        if all(type_ in _SIMPLE for type_ in types):
-            return [dict(_SCHEMAS[_SIMPLE.index(type_)]) for type_ in types]
+        if all(type_ in SIMPLE for type_ in types):
+            return [dict(_SCHEMAS[SIMPLE.index(type_)]) for type_ in types]
         prefix = self.unique("")
         try:
             schemas, components = msgspec.json.schema_components(

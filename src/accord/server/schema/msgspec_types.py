@@ -33,6 +33,7 @@ from accord.server.schema.annotations import (
 )
 from accord.server.schema.conversion import (
     LIMITS,
+    SIMPLE,
     Collector,
     adapter_of,
     convert,
@@ -44,7 +45,6 @@ from accord.server.schema.conversion import (
 )
 from accord.types import JsonObject
 
-_SIMPLE: Final = (Any, str, int, float, bool)
 # msgspec does not decode these.
 _ITERABLES: Final = (Iterable, Reversible)
 _WRAPPERS: Final = (typing.Required, typing.NotRequired, typing.Final, typing.ClassVar)
@@ -63,7 +63,7 @@ def to_msgspec_type(
     Raises:
         RegistrationError: the type has no JSON form.
     """
-    if annotation in _SIMPLE:
+    if annotation in SIMPLE:
         return annotation
     try:
         made = _Rewriter(names or {}, output=output).rewrite(annotation)

@@ -111,13 +111,11 @@ def metas(field: object) -> list[Meta]:
         return []
     # One each: msgspec takes limits of numbers and of strings together only in separate objects.
     limits = [Meta(**limit) for metadata in field.metadata if (limit := _limits(metadata))]
-    said: JsonObject = {}
-    if field.title is not None:
-        said["title"] = field.title
-    if field.description is not None:
-        said["description"] = field.description
-    if field.examples is not None:
-        said["examples"] = list(field.examples)
+    said: JsonObject = {
+        name: value
+        for name in ("title", "description", "examples")
+        if (value := getattr(field, name)) is not None
+    }
     if isinstance(field.json_schema_extra, dict):
         said["extra_json_schema"] = dict(field.json_schema_extra)
     return [*limits, Meta(**said)] if said else limits
