@@ -68,6 +68,7 @@ def test_misspelt_keywords_of_prompts_resources_and_servers_are_refused() -> Non
     ("settings", "reported"),
     [
         pytest.param({"page_size": "3"}, "page_size is '3'", id="page size"),
+        pytest.param({"page_size": 0}, "page_size is 0", id="page size below one"),
         pytest.param({"threads": 0}, "threads is 0", id="threads"),
         pytest.param({"in_flight": True}, "in_flight is True", id="a boolean"),
         pytest.param({"log_level": "loud"}, "log_level is 'loud', expected one of debug", id="log"),

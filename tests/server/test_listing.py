@@ -139,11 +139,6 @@ def test_an_entry_too_large_for_a_page_is_a_page() -> None:
     assert walk(Listing(registry, ListToolsResult)) == ["tool0", "tool1"]
 
 
-def test_a_page_size_below_one_is_refused() -> None:
-    with pytest.raises(ValueError, match="page_size is 0"):
-        filled(1, page_size=0)
-
-
 def test_only_results_of_list_methods_are_taken() -> None:
     with pytest.raises(TypeError, match="Result is not the result of a list method"):
         Listing(Registry("tool"), Result)  # type: ignore[type-var,arg-type]

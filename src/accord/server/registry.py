@@ -273,8 +273,6 @@ class Listing(Generic[Entry]):
         ttl_ms: int | None = None,
         cache_scope: CacheScope | None = None,
     ) -> None:
-        if page_size < 1:
-            raise ValueError(f"page_size is {page_size}, expected at least 1")
         self.registry = registry
         self.page_size = page_size
         self.ttl_ms = ttl_ms

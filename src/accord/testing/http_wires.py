@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.bindings.headers import media_type
+from accord.bindings.headers import LAST_EVENT, media_type
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
 from accord.client.connect import http_wire
 from accord.client.options import ClientSettings
@@ -200,7 +200,7 @@ class TappedSender:
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
     ) -> SenderResponse:
         """Send a request and wait for the head of its response."""
-        last = next((text for name, text in headers.items() if _is_last_event(name)), None)
+        last = next((text for name, text in headers.items() if name.lower() == LAST_EVENT), None)
         stream = self._streams.get(last or "") or f"{method.lower()}-{next(self._numbers)}"
         self._observe_request(HttpFacts(method, None, headers, stream), body)
         try:
@@ -212,7 +212,7 @@ class TappedSender:
             self._mark_rejected(body)
         said = {name: text for name in _RESPONSE_HEADERS if (text := response.header(name))}
         if last is not None:
-            said["last-event-id"] = last  # replayed events may belong to any request
+            said[LAST_EVENT] = last  # replayed events may belong to any request
         facts = HttpFacts(method, response.status, said, stream)
         if response.status == 200 and media_type(response.header("content-type")) == CONTENT_TYPE:
             self._recording.observe("server", None, http=facts)
@@ -312,10 +312,6 @@ def _is_message(body: bytes, facts: HttpFacts) -> bool:
     if not body.strip() or media_type(facts.header("content-type")) not in ("application/json", ""):
         return False
     return b'"jsonrpc"' in body if facts.is_refusal else True
-
-
-def _is_last_event(name: str) -> bool:
-    return name.lower() == "last-event-id"
 
 
 def _method_of(body: bytes) -> str | None:

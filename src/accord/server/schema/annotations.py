@@ -319,7 +319,11 @@ def _field_types(type_: object, cls: type, names: Mapping[str, object]) -> dict[
     if not arguments:
         return hints
     # A variable may stand for one type in a class and for another in its base.
-    owners = {name: each for each in reversed(cls.__mro__) for name in _annotated_in(each)}
+    owners = {
+        name: each
+        for each in reversed(cls.__mro__)
+        for name in vars(each).get("__annotations__", ())
+    }
     return {
         name: substitute(hint, arguments.get(owners.get(name, cls), {}))
         for name, hint in hints.items()
@@ -339,11 +343,6 @@ def _collect_arguments(
     for base in getattr(cls, "__orig_bases__", ()):
         if get_origin(base) is not typing.Generic:
             _collect_arguments(base, arguments, found)
-
-
-def _annotated_in(cls: type) -> Iterable[str]:
-    annotations: dict[str, object] = vars(cls).get("__annotations__", {})
-    return annotations
 
 
 def substitute(hint: object, arguments: Mapping[object, object]) -> object:

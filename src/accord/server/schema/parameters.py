@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from types import NoneType
-from typing import Annotated, Final, NamedTuple, TypeAlias, get_args, get_origin
+from typing import Annotated, Final, NamedTuple, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -135,7 +135,7 @@ def _parse(
             default = EMPTY if default is UNSET else default
         key = pydantic_types.alias_of(annotation) or key
     type_ = to_msgspec_type(annotation, names=names)
-    if default is None and not _takes_none(type_):
+    if default is None and not _fits(None, type_):
         type_ = to_msgspec_type(union_of([annotation, None]), names=names)
     return ParsedParameter(parameter.name, key, type_, default, factory)
 
@@ -145,19 +145,13 @@ def _default_fits(parsed: ParsedParameter) -> bool:
     if parsed.default is EMPTY or parsed.default is None or type(parsed.default) is parsed.type:
         return True
     shown = json_default(parsed.default)
-    if shown is UNSET:
-        return True
+    return shown is UNSET or _fits(shown, parsed.type)
+
+
+def _fits(value: object, type_: object) -> bool:
     try:
-        convert(shown, parsed.type)
+        convert(value, type_)
     except (msgspec.ValidationError, ValueError):
-        return False
-    return True
-
-
-def _takes_none(type_: object) -> bool:
-    try:
-        convert(None, type_)
-    except msgspec.ValidationError:
         return False
     return True
 
@@ -239,8 +233,6 @@ _SPHINX_IGNORED: Final = frozenset(
     | {"cvar", "vartype", "yields", "yield", "ytype", "meta"}
 )
 
-_ReadEntries: TypeAlias = Callable[[list[str]], dict[str, str]]
-
 
 class Docstring(NamedTuple):
     """A parsed docstring: prose without the sections, and the text about each parameter."""
@@ -277,11 +269,11 @@ class _DocstringParser:
             return after
         if (section := _numpy_heading(lines, position)) is not None:
             block, after = _until_heading(lines, position + 2)
-            self._add_section(section, block, lines[position : position + 2], _numpy_entries)
+            self._add_section(section, block, lines[position : position + 2], _NUMPY_ENTRY)
             return after
         if (section := _google_heading(lines, position)) is not None:
             block, after = _indented_block(lines, position + 1, _indent(line) + 1)
-            self._add_section(section, block, [line], _google_entries)
+            self._add_section(section, block, [line], _GOOGLE_ENTRY)
             return after
         self.prose.append(line)
         return position + 1
@@ -293,10 +285,10 @@ class _DocstringParser:
             self.parameters[subject.rsplit(maxsplit=1)[-1].lstrip("*\\")] = text
 
     def _add_section(
-        self, name: str, block: list[str], heading: list[str], entries: _ReadEntries
+        self, name: str, block: list[str], heading: list[str], entry: re.Pattern[str]
     ) -> None:
         if name in _PARAMETERS:
-            self.parameters |= entries(block)
+            self.parameters |= _entries(block, entry)
         elif name in _KEPT:
             self.prose += [*heading, *block]
 
@@ -346,18 +338,6 @@ def _until_heading(lines: list[str], position: int) -> tuple[list[str], int]:
     return lines[position:end], end
 
 
-def _google_entries(block: list[str]) -> dict[str, str]:
-    return _entries(block, _GOOGLE_ENTRY)
-
-
-def _numpy_entries(block: list[str]) -> dict[str, str]:
-    entries: dict[str, str] = {}
-    for names, text in _entries(block, _NUMPY_ENTRY).items():
-        for name in names.split(","):
-            entries[name.strip().lstrip("*")] = text
-    return entries
-
-
 def _entries(block: list[str], pattern: re.Pattern[str]) -> dict[str, str]:
     """Split a section at the lines of its smallest indent that name a parameter."""
     indent = min((_indent(line) for line in block if line.strip()), default=0)
@@ -370,7 +350,12 @@ def _entries(block: list[str], pattern: re.Pattern[str]) -> dict[str, str]:
             current += match.groups()[1:]
         else:
             current.append(line)
-    return {name: text for name, lines in found.items() if (text := _join_lines(lines))}
+    return {
+        name.strip().lstrip("*"): text
+        for names, lines in found.items()
+        if (text := _join_lines(lines))
+        for name in names.split(",")
+    }
 
 
 def _join_lines(lines: list[str]) -> str:
