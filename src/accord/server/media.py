@@ -23,7 +23,8 @@ PLAIN: Final = "text/plain"
 BINARY: Final = "application/octet-stream"
 JSON: Final = "application/json"
 
-_TEXTUAL: Final = re.compile(
+# Compiled at the first use, since most servers have tools alone.
+_TEXTUAL: Final = (
     r"text/.+|[^/]+/(?:.+\+)?(?:json|xml|yaml|toml)"
     r"|application/(?:(?:x-)?javascript|ecmascript|x-sh|sql|graphql|x-ndjson|jsonl|x-tex|x-httpd-php)"
 )
@@ -75,7 +76,7 @@ def is_textual(mime_type: str) -> bool:
     >>> is_textual("text/css"), is_textual("image/svg+xml"), is_textual("image/png")
     (True, True, False)
     """
-    return _TEXTUAL.fullmatch(mime_type.partition(";")[0].strip().lower()) is not None
+    return re.fullmatch(_TEXTUAL, mime_type.partition(";")[0].strip().lower()) is not None
 
 
 def encode_base64(data: bytes | bytearray | memoryview) -> str:

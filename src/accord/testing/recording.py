@@ -16,19 +16,13 @@ import msgspec
 from accord import trace
 from accord.protocol.catalogue import catalogue
 from accord.protocol.monitor import Monitor
-from accord.protocol.verdict import Verdict, VerdictName
+from accord.protocol.verdict import Verdict
 from accord.protocol.violation import Violation
 from accord.testing.masking import Masks
 from accord.trace import HttpFacts, Party, Record, Transport
 
-_WEIGHT: Final[dict[VerdictName, int]] = {
-    "not-applicable": 0,
-    "not-exercised": 1,
-    "pass": 2,
-    "warn": 3,
-    "fail": 4,
-}
-
+# The verdict on several conversations is the last of theirs in this order.
+_RISING: Final = ("not-applicable", "not-exercised", "pass", "warn", "fail")
 
 _PRIVATE: Final = 0o600
 # Without it Windows translates line ends.
@@ -111,8 +105,8 @@ class Recording:
         """Return the verdict on each requirement of the revision, for the session so far."""
         worst: dict[str, Verdict] = {}
         for verdict in chain(self._monitor.verdicts(), *self._earlier):
-            known = worst.get(verdict.id)
-            if known is None or _WEIGHT[verdict.verdict] > _WEIGHT[known.verdict]:
+            known = worst.setdefault(verdict.id, verdict)
+            if _RISING.index(verdict.verdict) > _RISING.index(known.verdict):
                 worst[verdict.id] = verdict
         return list(worst.values())
 
