@@ -126,10 +126,9 @@ async def complete(
     completer = session.server.completions.find(entry, params.argument.name)
     exchange.state = f"completion of {entry.key}"
     resolved = (params.context.arguments if params.context else None) or {}
-    current.set(session.context(exchange))
     # In a thread, since an author's completer may well ask a database.
     value = await session.run_in_thread(
-        exchange, lambda: completer(params.argument.value, resolved)
+        session.context(exchange), lambda: completer(params.argument.value, resolved)
     )
     if isinstance(value, Awaitable):
         value = await value
@@ -153,20 +152,17 @@ async def call_user(
     What it returns is converted in the same place: a large value takes its time.
     """
     context = session.context(exchange)
-    current.set(context)
     function, signature = entry.function, entry.signature
     try:
         if signature.is_async:
+            current.set(context)
             return convert(await signature.call(function, bound, context))
-        session.track(exchange, context)
         return await session.run_in_thread(
-            exchange, lambda: convert(signature.call(function, bound, context))
+            context, lambda: convert(signature.call(function, bound, context))
         )
     except ToolError as error:
         # No tool, but its author means the same: the caller should read the text.
         raise InternalError(str(error)) from error
-    finally:
-        session.untrack(exchange)
 
 
 METHODS: Final[dict[str, Handler]] = {

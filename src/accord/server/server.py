@@ -33,6 +33,7 @@ from accord.server.registry import PAGE_SIZE, Listing, Registry, source_location
 from accord.server.resources import (
     ResourceDetails,
     ResourceEntry,
+    ResourceMatch,
     Resources,
     TemplateEntry,
     build_resource,
@@ -291,6 +292,10 @@ class Server(Generic[State]):
         self.completions.add(of, argument, source)
 
     # -- looking up
+
+    def find_resource(self, uri: str) -> ResourceMatch | None:
+        """Find the entry of a URI, and the values of the variables in it."""
+        return self.resource_entries.find(uri)
 
     def capabilities(self, *, is_lasting: bool = True) -> ServerCapabilities:
         """Return the capabilities of the server, by the kinds of entries it has.

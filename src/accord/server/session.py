@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
@@ -156,24 +156,27 @@ class Session:
                 return context
         return Context(self, exchange)
 
-    def track(self, exchange: Exchange, context: Context[Any]) -> None:
-        """Let a cancellation reach work in a thread."""
+    async def run_in_thread(
+        self, context: Context[Any], work: Callable[[], Value], *, timeout: float | None = None
+    ) -> Value:
+        """Run work of a request in a thread, where cancellation reaches its context.
+
+        Raises:
+            OutOfTime: the time ran out.
+            InternalError: no thread came free in time.
+        """
+        current.set(context)
+        exchange, threads = context._exchange, self.server.threads
+        flow = self.flow if exchange.origin is None else None
         if self._contexts is None:
             self._contexts = {}
         self._contexts[exchange.id] = context
-
-    def untrack(self, exchange: Exchange) -> None:
-        """Forget a context that is no longer at work."""
-        if self._contexts is not None:
+        try:
+            return await run_in_thread(
+                threads, work, timeout=timeout, name=exchange.state, flow=flow
+            )
+        finally:
             self._contexts.pop(exchange.id, None)
-
-    def run_in_thread(
-        self, exchange: Exchange, work: Callable[[], Value], *, timeout: float | None = None
-    ) -> Coroutine[object, object, Value]:
-        """Run work of a request in a thread; as `threads.run_in_thread`."""
-        flow = self.flow if exchange.origin is None else None
-        threads = self.server.threads
-        return run_in_thread(threads, work, timeout=timeout, name=exchange.state, flow=flow)
 
     # -- sending
 

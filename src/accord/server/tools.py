@@ -49,7 +49,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         if self.signature.is_async:
             return self._call_async(context, bound)
         if not self.inline:
-            return self._call_in_thread(session, exchange, context, bound)
+            return self._call_in_thread(session, context, bound)
         token = current.set(context)
         try:
             return self.returns.convert(self.signature.call(self.function, bound, context))
@@ -80,22 +80,15 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
             raise
 
     async def _call_in_thread(
-        self,
-        session: "Session",
-        exchange: Exchange,
-        context: Context[object],
-        bound: BoundArguments,
+        self, session: "Session", context: Context[object], bound: BoundArguments
     ) -> CallToolResult:
-        current.set(context)
-        session.track(exchange, context)
-
         def work() -> CallToolResult | Awaitable[object]:
             value = self.signature.call(self.function, bound, context)
             # In the thread, since converting a large result would block the loop.
             return value if isinstance(value, Awaitable) else self.returns.convert(value)
 
         try:
-            value = await session.run_in_thread(exchange, work, timeout=self.timeout)
+            value = await session.run_in_thread(context, work, timeout=self.timeout)
             if not isinstance(value, Awaitable):
                 return value
             # A plain function may return a coroutine.
@@ -104,8 +97,6 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
             if isinstance(error, OutOfTime):
                 context._cancel()
             return self._failure_of(error, context)
-        finally:
-            session.untrack(exchange)
 
     def _failure_of(self, error: BaseException, context: Context[object]) -> CallToolResult:
         if isinstance(error, _STOPS):
