@@ -57,7 +57,7 @@ def completions() -> Completions:
 def ask(
     completions: Completions, argument: str, typed: str = "", known: Mapping[str, str] = {}
 ) -> Any:
-    return completions.find(PromptReference("order"), argument)(typed, known)
+    return completions.find(completions.entry_of(PromptReference("order")), argument)(typed, known)
 
 
 def test_the_examples_in_the_docstrings_hold() -> None:
@@ -93,13 +93,13 @@ def test_arguments_with_few_values_need_no_completer(
 
 def test_variables_with_few_values_need_no_completer(completions: Completions) -> None:
     ref = ResourceTemplateReference("db://{table}/{id}")
-    assert completions.find(ref, "table")("o", {}) == ["orders"]
-    assert completions.find(ref, "id")("", {}) == []
+    assert completions.find(completions.entry_of(ref), "table")("o", {}) == ["orders"]
+    assert completions.find(completions.entry_of(ref), "id")("", {}) == []
 
 
 def test_a_template_may_be_named_by_a_uri_that_it_makes(completions: Completions) -> None:
     ref = ResourceTemplateReference("db://users/1")
-    assert completions.find(ref, "table")("u", {}) == ["users"]
+    assert completions.find(completions.entry_of(ref), "table")("u", {}) == ["users"]
 
 
 @pytest.mark.requirement("completion.server.care")
@@ -147,18 +147,17 @@ class Named:
 def test_a_source_is_a_function_or_the_values(
     completions: Completions, source: Any, expected: list[str]
 ) -> None:
-    completions.for_prompt("order", "dish", source)
+    completions.add("order", "dish", source)
     assert ask(completions, "dish", "t", {"a": "known"}) == expected
-    assert len(completions) == 1
 
 
 def test_an_enum_suggests_its_values(completions: Completions) -> None:
-    completions.for_prompt("order", "dish", Level)
+    completions.add("order", "dish", Level)
     assert ask(completions, "dish", "") == ["1", "2"]
 
 
 def test_a_registered_completer_takes_precedence_over_the_type(completions: Completions) -> None:
-    completions.for_prompt("order", "size", ["huge"])
+    completions.add("order", "size", ["huge"])
     assert ask(completions, "size", "") == ["huge"]
 
 
@@ -170,31 +169,31 @@ def test_an_async_completer_returns_an_awaitable(completions: Completions) -> No
         return [typed]
 
     for function in (both, one):
-        completions.for_prompt("order", "dish", function)
+        completions.add("order", "dish", function)
         waiting = ask(completions, "dish", "t")
         assert asyncio.iscoroutine(waiting)
         assert asyncio.run(waiting) == ["t"]
 
 
 def test_variables_of_templates_have_sources_of_their_own(completions: Completions) -> None:
-    completions.for_template("db://{table}/{id}", "id", ["1", "2"])
+    completions.add("db://{table}/{id}", "id", ["1", "2"])
     ref = ResourceTemplateReference("db://{table}/{id}")
-    assert completions.find(ref, "id")("", {}) == ["1", "2"]
-    assert completions.find(ref, "table")("", {}) == ["users", "orders"]
+    assert completions.find(completions.entry_of(ref), "id")("", {}) == ["1", "2"]
+    assert completions.find(completions.entry_of(ref), "table")("", {}) == ["users", "orders"]
 
 
 @pytest.mark.parametrize(
     ("register", "why"),
     [
-        (lambda c: c.for_prompt("gone", "a", []), "prompt 'gone' .* not registered yet"),
-        (lambda c: c.for_template("x://{gone}", "gone", []), "template .* not registered yet"),
-        (lambda c: c.for_template("db://all", "a", []), "not registered yet"),
-        (lambda c: c.for_prompt("order", "sauce", []), "has no argument 'sauce' .* has 'dish',"),
-        (lambda c: c.for_template("db://{table}/{id}", "x", []), "no argument 'x'"),
-        (lambda c: c.for_prompt("order", "dish", "soup"), "expected a list of texts"),
-        (lambda c: c.for_prompt("order", "dish", [1, 2]), "expected a list of texts"),
-        (lambda c: c.for_prompt("order", "dish", lambda: ["a"]), "cannot be called with"),
-        (lambda c: c.for_prompt("order", "dish", lambda a, b, c: []), "cannot be called with"),
+        (lambda c: c.add("gone", "a", []), "prompt 'gone' .* not registered yet"),
+        (lambda c: c.add("x://{gone}", "gone", []), "template .* not registered yet"),
+        (lambda c: c.add("db://all", "a", []), "not registered yet"),
+        (lambda c: c.add("order", "sauce", []), "has no argument 'sauce' .* has 'dish',"),
+        (lambda c: c.add("db://{table}/{id}", "x", []), "no argument 'x'"),
+        (lambda c: c.add("order", "dish", "soup"), "expected a list of texts"),
+        (lambda c: c.add("order", "dish", [1, 2]), "expected a list of texts"),
+        (lambda c: c.add("order", "dish", lambda: ["a"]), "cannot be called with"),
+        (lambda c: c.add("order", "dish", lambda a, b, c: []), "cannot be called with"),
     ],
 )
 def test_mistakes_are_reported_at_registration(
@@ -207,7 +206,7 @@ def test_mistakes_are_reported_at_registration(
 def test_a_built_in_function_without_a_signature_is_accepted(
     completions: Completions,
 ) -> None:
-    completions.for_prompt("order", "dish", max)
+    completions.add("order", "dish", max)
     assert ask(completions, "dish", "b", "a") == "b"  # type: ignore[arg-type]
 
 
@@ -232,16 +231,16 @@ def test_an_unknown_reference_is_invalid(
     completions: Completions, ref: PromptReference | ResourceTemplateReference, argument: str
 ) -> None:
     with pytest.raises(InvalidParams) as caught:
-        completions.find(ref, argument)
+        completions.find(completions.entry_of(ref), argument)
     assert caught.value.code == -32602
 
 
 def test_a_disabled_prompt_is_not_completed(completions: Completions) -> None:
-    completions.for_prompt("order", "dish", ["soup"])
+    completions.add("order", "dish", ["soup"])
     completions._prompts.disable("order")
     with pytest.raises(InvalidParams):
         ask(completions, "dish")
-    completions.for_prompt("order", "dish", ["cake"])
+    completions.add("order", "dish", ["cake"])
     completions._prompts.enable("order")
     assert ask(completions, "dish") == ["cake"]
 

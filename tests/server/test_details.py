@@ -47,7 +47,7 @@ def test_a_wrong_value_for_a_tool_is_refused_and_named(given: Any, reported: str
 def test_annotations_may_be_a_dictionary_or_none() -> None:
     annotations: Any = {"readOnlyHint": True}
     nothing: Any = None
-    tool = Server("desk").add_tool(add, annotations=annotations, title=nothing).tool
+    tool = Server("desk").add_tool(add, annotations=annotations, title=nothing).item
     assert tool.annotations == ToolAnnotations(read_only_hint=True)
     assert tool.title is None
 
@@ -68,6 +68,7 @@ def test_misspelt_keywords_of_prompts_resources_and_servers_are_refused() -> Non
     ("settings", "reported"),
     [
         pytest.param({"page_size": "3"}, "page_size is '3'", id="page size"),
+        pytest.param({"page_size": 0}, "page_size is 0", id="page size below one"),
         pytest.param({"threads": 0}, "threads is 0", id="threads"),
         pytest.param({"in_flight": True}, "in_flight is True", id="a boolean"),
         pytest.param({"log_level": "loud"}, "log_level is 'loud', expected one of debug", id="log"),

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accord.server.schema.docstrings import parse
+from accord.server.schema.parameters import parse_docstring as parse
 
 GOOGLE = """Find things.
 
@@ -71,7 +71,7 @@ def test_all_styles_say_the_same(text):
     assert found.summary.startswith("Find things.\n\nLooks everywhere.")
     assert found.parameters["query"] == "What to look for, in plain words."
     assert found.parameters["limit"] == "How many: at most."
-    assert found.returns == "The names found."
+    assert "names found" not in found.summary
     assert "never" not in found.summary
     assert "limit" not in found.summary
 
@@ -90,7 +90,7 @@ def test_starred_parameters_lose_their_stars():
 
 
 def test_an_empty_docstring_has_no_parts():
-    assert parse(None) == parse("") == ("", {}, None)
+    assert parse(None) == parse("") == ("", {})
 
 
 @pytest.mark.parametrize(
@@ -103,24 +103,16 @@ def test_an_empty_docstring_has_no_parts():
     ids=["colon", "no rule", "short rule"],
 )
 def test_prose_that_looks_like_a_heading_is_prose(text):
-    assert parse(text) == (text, {}, None)
+    assert parse(text) == (text, {})
 
 
 def test_fields_without_text_are_left_out():
     found = parse("X.\n\n:param: what?\n:param a: One.\n:returns: Two.\n:returns:")
-    assert found == ("X.", {"a": "One."}, "Two.")
+    assert found == ("X.", {"a": "One."})
 
 
 def test_unknown_fields_are_prose():
     assert parse(":custom thing: text").summary == ":custom thing: text"
-
-
-def test_a_google_return_without_a_type_is_taken_whole():
-    assert parse("X.\n\nReturns:\n    What came out of it.").returns == "What came out of it."
-
-
-def test_a_numpy_return_without_a_description_is_taken_whole():
-    assert parse("X.\n\nReturns\n-------\nint").returns == "int"
 
 
 def test_paragraphs_of_a_description_stay_apart():
@@ -130,7 +122,7 @@ def test_paragraphs_of_a_description_stay_apart():
 
 def test_text_after_a_section_is_prose_again():
     found = parse("X.\n\nArgs:\n    a: One.\n\nMore.")
-    assert found == ("X.\n\nMore.", {"a": "One."}, None)
+    assert found == ("X.\n\nMore.", {"a": "One."})
 
 
 def test_lines_before_the_first_entry_of_a_section_are_left_out():

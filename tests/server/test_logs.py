@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from accord.server.logs import log_in_background
+from accord.server.serving import log_in_background
 from support.waiting import LONG, until_sync
 
 log = logging.getLogger("accord.test")

@@ -9,6 +9,7 @@ import jsonschema_rs
 import msgspec
 import pytest
 from msgspec import json
+from msgspec.structs import astuple
 from pydantic import (
     AfterValidator,
     AnyUrl,
@@ -76,7 +77,7 @@ def taking(annotation: Any, *default: Any) -> Signature:
 
 
 def bound(annotation: Any, value: Any) -> Any:
-    return taking(annotation).bind(json.encode({"value": value})).args[0]
+    return astuple(taking(annotation).bind(json.encode({"value": value})))[0]
 
 
 def refusal(annotation: Any, value: Any) -> str:
@@ -255,8 +256,8 @@ def test_a_field_may_be_the_default():
         "required": ["c"],
     }
     assert [parameter.name for parameter in signature.parameters] == ["a", "b", "c", "from"]
-    assert signature.bind(b'{"c":"x","from":1}').args == (3, [], "x", 1)
-    first, second = (signature.bind(b'{"c":"x"}').args[1] for _ in range(2))
+    assert astuple(signature.bind(b'{"c":"x","from":1}')) == (3, [], "x", 1)
+    first, second = (astuple(signature.bind(b'{"c":"x"}'))[1] for _ in range(2))
     assert first is not second
 
 
@@ -336,7 +337,9 @@ def test_a_value_that_pydantic_refuses_is_refused_with_its_reason():
 
 
 def test_strings_are_converted_for_pydantic_too():
-    assert taking(Annotated[int, AfterValidator(even)]).bind_strings({"value": "4"}).args == (4,)
+    assert astuple(taking(Annotated[int, AfterValidator(even)]).bind_strings({"value": "4"})) == (
+        4,
+    )
 
 
 # Results

@@ -59,7 +59,7 @@ def test_a_name_can_be_registered_once() -> None:
 
 def test_a_tool_without_docstring_is_described_by_its_name() -> None:
     entry = Server("desk").add_tool(lambda: "x", name="quiet")
-    assert entry.tool.description == "quiet"
+    assert entry.item.description == "quiet"
 
 
 def test_capabilities_name_only_the_kinds_that_have_entries() -> None:

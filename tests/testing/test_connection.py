@@ -8,7 +8,8 @@ import pytest
 
 from accord import Server
 from accord.errors import ConnectFailed
-from accord.testing import ProtocolBroken, Recording, connected
+from accord.testing import ProtocolBroken, Recording, TappedWire, connected
+from accord.transports.process import Launch, Process
 from support import testing_servers as servers
 from support.waiting import run
 
@@ -159,3 +160,10 @@ def test_both_kinds_of_clients_can_be_used_at_once() -> None:
             await asyncio.gather(one.ping(), two.ping())
 
     run(main())
+
+
+def test_a_recorded_process_reports_to_the_listener_of_the_client() -> None:
+    process = Process(Launch(command=[sys.executable]))
+    listener: Any = object()
+    TappedWire(process, Recording()).report_to(listener)
+    assert process._listener is listener

@@ -2,10 +2,9 @@
 
 from accord.bindings.headers import RequestFacts
 from accord.server.access import Policy
-from accord.server.context import Context
-from accord.server.logs import ClientLogHandler
+from accord.server.context import ClientLogHandler, Context
 from accord.server.media import Audio, Image
-from accord.server.schema.choices import Choices
+from accord.server.schema.annotations import Choices
 from accord.server.server import Lifespan, Middleware, Proceed, Server
 
 __all__ = [

@@ -5,9 +5,9 @@ denies are neither listed nor found. A caller that lacks nothing but scopes gets
 them, unless that is switched off, so that a client can ask for them.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from accord.errors import InvalidParams
 from accord.principal import Principal
@@ -15,22 +15,10 @@ from accord.protocol.exchange import Exchange
 from accord.runtime.dispatcher import Write
 
 if TYPE_CHECKING:
-    from accord.server.registry import Registry, Snapshot
+    from accord.server.registry import Registry, RegistryEntry, Snapshot
     from accord.server.server import Server
     from accord.server.session import Session
     from accord.transports.wire import MemoryWire
-
-
-class ScopedEntry(Protocol):
-    """A registered tool, resource, template or prompt, as a policy sees it."""
-
-    @property
-    def key(self) -> str:
-        """Its name or URI."""
-
-    @property
-    def scopes(self) -> frozenset[str]:
-        """The scopes that a token must have."""
 
 
 Policy: TypeAlias = Callable[[Principal | None, Any], bool]
@@ -50,14 +38,14 @@ class Access:
         self.step_up = step_up
         self._needs_scopes: dict[str, tuple[Snapshot[Any], bool]] = {}
 
-    def allows(self, principal: Principal | None, entry: ScopedEntry) -> bool:
+    def allows(self, principal: Principal | None, entry: "RegistryEntry") -> bool:
         """Whether a principal may use an entry."""
         return not _missing_scopes(principal, entry) and self._policy_allows(principal, entry)
 
-    def _policy_allows(self, principal: Principal | None, entry: ScopedEntry) -> bool:
+    def _policy_allows(self, principal: Principal | None, entry: "RegistryEntry") -> bool:
         return self.policy is None or bool(self.policy(principal, entry))
 
-    def admits(self, session: "Session", exchange: Exchange, entry: ScopedEntry) -> bool:
+    def admits(self, session: "Session", exchange: Exchange, entry: "RegistryEntry") -> bool:
         """Whether a request may use an entry.
 
         Raises:
@@ -92,12 +80,12 @@ class Access:
         snapshot = registry.snapshot()
         known = self._needs_scopes.get(registry.kind)
         if known is None or known[0] is not snapshot:
-            found = any(entry.scopes for _, entry in snapshot.entries)
+            found = any(entry.scopes for _, entry in snapshot)
             self._needs_scopes[registry.kind] = known = (snapshot, found)
         return known[1]
 
 
-def _missing_scopes(principal: Principal | None, entry: ScopedEntry) -> frozenset[str]:
+def _missing_scopes(principal: Principal | None, entry: "RegistryEntry") -> frozenset[str]:
     return entry.scopes if principal is None else entry.scopes - principal.scopes
 
 
@@ -113,11 +101,9 @@ class ActingServer:
         self._server = server
         self._principal = principal
 
-    @asynccontextmanager
-    async def run_lifespan(self) -> AsyncIterator[object]:
+    def run_lifespan(self) -> AbstractAsyncContextManager[object]:
         """Run the server's lifespan."""
-        async with self._server.run_lifespan() as state:
-            yield state
+        return self._server.run_lifespan()
 
     def session(self, write: Write, state: object = None) -> "Session":
         """Open a session of the principal."""

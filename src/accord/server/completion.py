@@ -9,8 +9,7 @@ from enum import Enum
 from typing import Final, Literal, TypeAlias, get_args, get_origin
 
 from accord.errors import InvalidParams, RegistrationError
-from accord.server import prompts
-from accord.server.prompts import PromptEntry
+from accord.server.prompts import PromptEntry, unknown_prompt
 from accord.server.registry import Registry, source_location
 from accord.server.resources import Resources, TemplateEntry
 from accord.server.schema.signature import Signature
@@ -23,6 +22,7 @@ Completer: TypeAlias = Callable[[str, Mapping[str, str]], object]
 Source: TypeAlias = Callable[..., object] | Iterable[str] | type[Enum]
 """Where suggestions come from: a completer, a function of the typed text alone, or the values."""
 
+Reference: TypeAlias = PromptReference | ResourceTemplateReference
 _Entry: TypeAlias = PromptEntry | TemplateEntry
 
 _MOST_VALUES: Final = 100
@@ -37,51 +37,39 @@ class Completions:
         self._resources = resources
         self._completers: dict[tuple[type[_Entry], str, str], Completer] = {}
 
-    def __len__(self) -> int:
-        return len(self._completers)
-
-    def for_prompt(self, name: str, argument: str, source: Source) -> None:
-        """Complete an argument of a prompt.
+    def add(self, of: str, argument: str, source: Source) -> None:
+        """Complete an argument of a prompt, or a variable of a resource template.
 
         Args:
-            name: the prompt, which must be registered.
-            argument: one of its arguments.
+            of: the prompt or the template, which must be registered.
+            argument: one of its arguments or variables.
             source: a function of the typed text and, if it takes two parameters, of the arguments
                 filled in so far; or the values themselves: texts, an `Enum` or a `Literal`.
 
         Raises:
             RegistrationError: the prompt or the argument does not exist, or the source is invalid.
         """
-        if name not in self._prompts:
-            raise RegistrationError(f"prompt {name!r} has no completion: it is not registered yet")
-        self._register(PromptEntry, self._prompts.get(name), name, argument, source)
-
-    def for_template(self, template: str, variable: str, source: Source) -> None:
-        """Complete a variable of a resource template; as `for_prompt`."""
-        if template not in self._resources.templates:
+        is_template = "{" in of
+        registry = self._resources.templates if is_template else self._prompts
+        if of not in registry:
             raise RegistrationError(
-                f"resource template {template!r} has no completion: it is not registered yet"
+                f"{registry.kind} {of!r} has no completion: it is not registered yet"
             )
-        entry = self._resources.templates.get(template)
-        self._register(TemplateEntry, entry, template, variable, source)
-
-    def _register(
-        self, kind: type[_Entry], entry: _Entry | None, key: str, argument: str, source: Source
-    ) -> None:
+        entry = registry.get(of)
         if entry is not None and argument not in _arguments(entry):
             known = ", ".join(map(repr, _arguments(entry))) or "none"
             raise RegistrationError(
-                f"{key!r} has no argument {argument!r} to complete; it has {known}"
+                f"{of!r} has no argument {argument!r} to complete; it has {known}"
             )
-        self._completers[kind, key, argument] = _completer(source)
+        kind = TemplateEntry if is_template else PromptEntry
+        self._completers[kind, of, argument] = _completer(source)
 
-    def find(self, ref: PromptReference | ResourceTemplateReference, argument: str) -> Completer:
+    def find(self, entry: _Entry, argument: str) -> Completer:
         """Return the completer of an argument; an argument without one gets no suggestions.
 
         Raises:
-            InvalidParams: the reference or the argument does not exist.
+            InvalidParams: the argument does not exist.
         """
-        entry = self.entry_of(ref)
         if argument not in _arguments(entry):  # completion.errors.codes
             raise InvalidParams(
                 f"{entry.key!r} has no argument {argument[:_SHOWN]!r}",
@@ -90,42 +78,34 @@ class Completions:
         registered = self._completers.get((type(entry), entry.key, argument))
         return registered or _static(_choices(entry.signature, argument))
 
-    def entry_of(self, ref: PromptReference | ResourceTemplateReference) -> _Entry:
+    def entry_of(self, ref: Reference) -> _Entry:
         """Return the prompt or template that a reference names.
 
         Raises:
             InvalidParams: it does not exist.
         """
-        return (
-            self._prompt(ref.name) if isinstance(ref, PromptReference) else self._template(ref.uri)
-        )
-
-    def _prompt(self, name: str) -> PromptEntry:
-        entry = self._prompts.get(name)
+        if isinstance(ref, PromptReference):
+            entry: _Entry | None = self._prompts.get(ref.name)
+        else:
+            entry = self._template(ref.uri)
         if entry is None:
-            raise prompts.unknown_prompt(name)
+            raise unknown_reference(ref)
         return entry
 
-    def _template(self, uri: str) -> TemplateEntry:
+    def _template(self, uri: str) -> TemplateEntry | None:
         entry = self._resources.templates.get(uri)
         if entry is not None:
             return entry
         # Some clients name the template by a URI that it makes.
         found = self._resources.find(uri)
-        if found is None or not isinstance(found[0], TemplateEntry):
-            raise _unknown_template(uri)
-        return found[0]
+        return found[0] if found is not None and isinstance(found[0], TemplateEntry) else None
 
 
-def unknown_reference(ref: PromptReference | ResourceTemplateReference) -> InvalidParams:
+def unknown_reference(ref: Reference) -> InvalidParams:
     """Return the error for a reference to a prompt or template that does not exist."""
     if isinstance(ref, PromptReference):
-        return prompts.unknown_prompt(ref.name)
-    return _unknown_template(ref.uri)
-
-
-def _unknown_template(uri: str) -> InvalidParams:
-    return InvalidParams(f"unknown resource template {uri[:_SHOWN]!r}", data={"uri": uri})
+        return unknown_prompt(ref.name)
+    return InvalidParams(f"unknown resource template {ref.uri[:_SHOWN]!r}", data={"uri": ref.uri})
 
 
 def _arguments(entry: _Entry) -> list[str]:

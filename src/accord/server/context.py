@@ -1,6 +1,7 @@
 """The context of one request: what its handler can know and do."""
 
 import asyncio
+import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextvars import ContextVar
@@ -15,8 +16,7 @@ from accord.principal import Principal
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import Peer, elicitation_modes
 from accord.protocol.shape import narrow
-from accord.server.schema.choices import Choices
-from accord.server.schema.forms import form_of
+from accord.server.schema.annotations import Choices
 from accord.types import (
     CreateMessageParams,
     CreateMessageResult,
@@ -83,6 +83,12 @@ class Turn(Done):
 
 DONE: Final = Done()
 TURN: Final = Turn()
+_LEVELS: Final[tuple[tuple[int, LoggingLevel], ...]] = (
+    (logging.CRITICAL, "critical"),
+    (logging.ERROR, "error"),
+    (logging.WARNING, "warning"),
+    (logging.INFO, "info"),
+)
 # So many messages a handler may send before others get a turn, cancellations among them.
 _AT_ONCE: Final = 16
 
@@ -310,6 +316,8 @@ class Context(Generic[State]):
             MissingCapability: the client did not declare elicitation by form, or its revision has
                 no form for a choice of several.
         """
+        from accord.server.schema.forms import form_of
+
         schema, read = form_of(form)
         params = ElicitParams(message=message, requested_schema=schema)
         self._refuse_later_forms(params)
@@ -387,6 +395,29 @@ class Context(Generic[State]):
 
     def __repr__(self) -> str:
         return f"Context({self.method!r}, id={self.request_id!r})"
+
+
+class ClientLogHandler(logging.Handler):
+    """Sends log records to the client whose request is being handled where they are made.
+
+    Add it to the loggers that clients may read: `logging.getLogger("desk").addHandler(...)`. The
+    client chooses the level; what is logged outside of requests, and what accord logs itself, is
+    left out. Exceptions are left out too: they may name files, hosts or secrets.
+    """
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send one record, if a request is being handled."""
+        context = current.get(None)
+        if context is None or record.name.partition(".")[0] == "accord":
+            return
+        try:
+            context.log(_level(record.levelno), record.getMessage(), logger=record.name)
+        except Exception:
+            self.handleError(record)
+
+
+def _level(number: int) -> LoggingLevel:
+    return next((name for floor, name in _LEVELS if number >= floor), "debug")
 
 
 def _as_json(data: object) -> msgspec.Raw:

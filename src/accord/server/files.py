@@ -6,7 +6,6 @@ elsewhere. A refused path gets the error of a file that does not exist. Hard lin
 files.
 """
 
-import base64
 import os
 import re
 import stat
@@ -23,7 +22,7 @@ import msgspec
 from accord.errors import InternalError, RegistrationError
 from accord.protocol import uri_template
 from accord.server.access import parse_scopes
-from accord.server.media import BINARY, PLAIN, guess_mime_type, is_textual
+from accord.server.media import BINARY, PLAIN, encode_base64, guess_mime_type, is_textual
 from accord.server.resources import (
     ResourceDetails,
     ResourceEntry,
@@ -150,6 +149,27 @@ class _Root(msgspec.Struct, frozen=True):
         os.close(file)
         return None
 
+    def read(
+        self, names: list[str] | None, uri: str, mime_type: str | None, max_bytes: int
+    ) -> ResourceContents:
+        """Read a file: as text if its type is textual, or unknown and the data is UTF-8.
+
+        Raises:
+            ResourceNotFound: it does not exist, or it is outside.
+            InternalError: it is too large.
+        """
+        file = None if names is None else self.open(names)
+        if file is None:
+            raise not_found(uri)
+        with open(file, "rb") as stream:
+            data = stream.read(max_bytes + 1)
+        if len(data) > max_bytes:
+            raise InternalError(f"resource {uri!r} is larger than {max_bytes} bytes")
+        if (mime_type is None or is_textual(mime_type)) and b"\0" not in data:
+            with suppress(UnicodeDecodeError):
+                return ResourceContents(uri=uri, mime_type=mime_type or PLAIN, text=data.decode())
+        return ResourceContents(uri=uri, mime_type=mime_type or BINARY, blob=encode_base64(data))
+
 
 def _root(path: str | os.PathLike[str], *, hidden: bool) -> _Root:
     try:
@@ -159,24 +179,6 @@ def _root(path: str | os.PathLike[str], *, hidden: bool) -> _Root:
     if not os.path.isdir(real):
         raise RegistrationError(f"{os.fspath(path)!r} is not a folder")
     return _Root(real, hidden)
-
-
-def _read(file: int, uri: str, max_bytes: int) -> bytes:
-    """Read an open file to its end, and close it."""
-    with open(file, "rb") as stream:
-        data = stream.read(max_bytes + 1)
-    if len(data) > max_bytes:
-        raise InternalError(f"resource {uri!r} is larger than {max_bytes} bytes")
-    return data
-
-
-def _contents(uri: str, data: bytes, mime_type: str | None) -> ResourceContents:
-    """Return contents with text if the type is textual, or unknown and the data is UTF-8."""
-    if (mime_type is None or is_textual(mime_type)) and b"\0" not in data:
-        with suppress(UnicodeDecodeError):
-            return ResourceContents(uri=uri, mime_type=mime_type or PLAIN, text=data.decode())
-    blob = base64.b64encode(data).decode()
-    return ResourceContents(uri=uri, mime_type=mime_type or BINARY, blob=blob)
 
 
 class FileResource:
@@ -234,13 +236,8 @@ class FileResource:
             InternalError: the file is too large.
         """
         names = self._root.locate(self._names)
-        file = None if names is None else self._root.open(names)
-        if file is None:
-            raise not_found(self.uri)
-        data = _read(file, self.uri, self.max_bytes)
-        return _contents(
-            self.uri, data, self.details.get("mime_type") or guess_mime_type(self.path.name)
-        )
+        mime_type = self.details.get("mime_type") or guess_mime_type(self.path.name)
+        return self._root.read(names, self.uri, mime_type, self.max_bytes)
 
     def entry(self) -> ResourceEntry:
         """Return the entry to register, with the present size."""
@@ -249,11 +246,11 @@ class FileResource:
             details["mime_type"] = mime_type
         with suppress(OSError):
             details["size"] = self.path.stat().st_size
+        details.update(self.details)
 
-        def read() -> ResourceContents:
+        def read() -> ResourceContents:  # without a docstring, which would be listed
             return self.read()
 
-        details.update(self.details)
         entry = build_resource(self.uri, read, signature=signature.inspect(read), **details)
         if not isinstance(entry, ResourceEntry):
             raise RegistrationError(f"file {str(self.path)!r}: {self.uri!r} is a template")
@@ -318,11 +315,7 @@ class DirectoryResource:
             InternalError: the file is too large.
         """
         uri = self._uri_of(path) or self._template.expand({"path": path})
-        names = self._locate(path)
-        file = None if names is None else self._root.open(names)
-        if file is None:
-            raise not_found(uri)
-        return _contents(uri, _read(file, uri, self.max_bytes), self._mime_type(path))
+        return self._root.read(self._locate(path), uri, self._mime_type(path), self.max_bytes)
 
     def _locate(self, path: str) -> list[str] | None:
         names = split_safe_path(path)
@@ -391,7 +384,7 @@ class DirectoryResource:
         details = ResourceDetails(name=os.path.basename(self._root.path), allow_path_escapes=True)
         details.update(self.details)
 
-        def read(path: str) -> ResourceContents:
+        def read(path: str) -> ResourceContents:  # without a docstring, which would be listed
             return self.read(path)
 
         template = build_resource(self.uri, read, signature=signature.inspect(read), **details)
@@ -404,6 +397,7 @@ class DirectoryResource:
             return self.read(path)
 
         return ResourceEntry(
+            key=item.uri,
             function=read,
             signature=signature.inspect(read),
             mime_type=item.mime_type,

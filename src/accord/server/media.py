@@ -1,19 +1,30 @@
-"""Images and sounds, and MIME types: which one a name suggests, and which ones are text."""
+"""Content blocks, images and sounds, and MIME types."""
 
 import base64
 import posixpath
 import re
 from functools import cache
 from os import PathLike, fspath
-from typing import Final
+from typing import Final, Generic, TypeVar, get_args
 
-from accord.types import AudioContent, ImageContent
+from accord.types import (
+    AudioContent,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceContents,
+    TextContent,
+)
+
+Block = TypeVar("Block", ImageContent, AudioContent)
+BLOCKS: Final[tuple[type, ...]] = get_args(ContentBlock)
 
 PLAIN: Final = "text/plain"
 BINARY: Final = "application/octet-stream"
 JSON: Final = "application/json"
 
-_TEXTUAL: Final = re.compile(
+# Compiled at the first use, since most servers have tools alone.
+_TEXTUAL: Final = (
     r"text/.+|[^/]+/(?:.+\+)?(?:json|xml|yaml|toml)"
     r"|application/(?:(?:x-)?javascript|ecmascript|x-sh|sql|graphql|x-ndjson|jsonl|x-tex|x-httpd-php)"
 )
@@ -65,17 +76,18 @@ def is_textual(mime_type: str) -> bool:
     >>> is_textual("text/css"), is_textual("image/svg+xml"), is_textual("image/png")
     (True, True, False)
     """
-    return _TEXTUAL.fullmatch(mime_type.partition(";")[0].strip().lower()) is not None
+    return re.fullmatch(_TEXTUAL, mime_type.partition(";")[0].strip().lower()) is not None
 
 
-def encode_base64(data: bytes) -> str:
+def encode_base64(data: bytes | bytearray | memoryview) -> str:
     """Return bytes as base64 text."""
     return base64.b64encode(data).decode("ascii")
 
 
-class _Media:
+class _Media(Generic[Block]):
     """Bytes with a MIME type: given, or found by the file name or the first bytes."""
 
+    _block: type[Block]
     _fallback: str
     _signatures: tuple[tuple[int, bytes, str], ...]
 
@@ -101,13 +113,18 @@ class _Media:
                 return mime_type
         return self._fallback
 
+    def content(self) -> Block:
+        """Return it as a content block."""
+        return self._block(encode_base64(self.data), self.mime_type)
 
-class Image(_Media):
+
+class Image(_Media[ImageContent]):
     """A picture to return from a tool or put into a prompt: bytes, or a file read at once.
 
     Without `mime_type` it is found by the file name or the first bytes.
     """
 
+    _block = ImageContent
     _fallback = "image/png"
     _signatures = (
         (0, b"\x89PNG", "image/png"),
@@ -118,17 +135,11 @@ class Image(_Media):
         (0, b"BM", "image/bmp"),
     )
 
-    def content(self) -> ImageContent:
-        """Return it as a content block."""
-        return ImageContent(encode_base64(self.data), self.mime_type)
 
+class Audio(_Media[AudioContent]):
+    """A sound to return from a tool or put into a prompt: as `Image`."""
 
-class Audio(_Media):
-    """A sound to return from a tool or put into a prompt: bytes, or a file read at once.
-
-    Without `mime_type` it is found by the file name or the first bytes.
-    """
-
+    _block = AudioContent
     _fallback = "audio/wav"
     _signatures = (
         (8, b"WAVE", "audio/wav"),
@@ -138,6 +149,13 @@ class Audio(_Media):
         (0, b"fLaC", "audio/flac"),
     )
 
-    def content(self) -> AudioContent:
-        """Return it as a content block."""
-        return AudioContent(encode_base64(self.data), self.mime_type)
+
+def content_block(value: object) -> ContentBlock | None:
+    """Return text, a picture, a sound or contents as a content block; None for other values."""
+    if isinstance(value, BLOCKS):
+        return value  # type: ignore[return-value]  # one of the union, by the check
+    if isinstance(value, str):
+        return TextContent(value)
+    if isinstance(value, Image | Audio):
+        return value.content()
+    return EmbeddedResource(value) if isinstance(value, ResourceContents) else None

@@ -4,9 +4,9 @@ Each function gets the session, the exchange and the decoded params. It returns 
 of one, or a coroutine for one.
 """
 
-import contextvars
 from collections.abc import Awaitable, Callable
 from functools import partial
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.errors import InternalError, InvalidParams, ResourceNotFound, ToolError
@@ -15,7 +15,6 @@ from accord.protocol.party import peer_from_initialize
 from accord.protocol.revisions import negotiate
 from accord.server import completion, prompts, resources
 from accord.server.context import current
-from accord.server.threads import run_in_thread
 from accord.types import (
     CallToolParams,
     CompleteParams,
@@ -34,8 +33,9 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
-    from accord.server.listing import Listing
+    from accord.server.registry import Listing
     from accord.server.schema.signature import BoundArguments
+    from accord.server.server import Server
     from accord.server.session import Session
 
 Handler = Callable[["Session", Exchange, Any], Any]
@@ -55,15 +55,13 @@ def ping(session: "Session", exchange: Exchange, params: object) -> EmptyResult:
     return EmptyResult()
 
 
-def _page(
-    session: "Session", exchange: Exchange, listing: "Listing[Any]", params: PageParams
-) -> bytes:
-    visible = session.server.access.view(session, exchange, listing.registry)
-    return listing.page(exchange.revision.id, params.cursor, visible=visible)
+def _lists(listing_of: "Callable[[Server[Any]], Listing[Any]]") -> Handler:
+    def page(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
+        listing = listing_of(session.server)
+        visible = session.server.access.view(session, exchange, listing.registry)
+        return listing.page(exchange.revision.id, params.cursor, visible=visible)
 
-
-def list_tools(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
-    return _page(session, exchange, session.server.tools, params)
+    return page
 
 
 def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) -> Any:
@@ -73,16 +71,8 @@ def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) ->
     return entry.call(session, exchange, params.arguments)
 
 
-def list_resources(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
-    return _page(session, exchange, session.server.resources, params)
-
-
-def list_resource_templates(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
-    return _page(session, exchange, session.server.resource_templates, params)
-
-
 def _find_resource(session: "Session", exchange: Exchange, uri: str) -> resources.ResourceMatch:
-    found = session.server.find_resource(uri)
+    found = session.server.resource_entries.find(uri)
     if found is None or not session.server.access.admits(session, exchange, found[0]):
         raise resources.not_found(uri)
     return found
@@ -115,10 +105,6 @@ def unsubscribe(session: "Session", exchange: Exchange, params: UnsubscribeParam
     return EmptyResult()
 
 
-def list_prompts(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
-    return _page(session, exchange, session.server.prompts, params)
-
-
 async def get_prompt(
     session: "Session", exchange: Exchange, params: GetPromptParams
 ) -> GetPromptResult:
@@ -137,18 +123,12 @@ async def complete(
     entry = session.server.completions.entry_of(params.ref)
     if not session.server.access.admits(session, exchange, entry):
         raise completion.unknown_reference(params.ref)
-    completer = session.server.completions.find(params.ref, params.argument.name)
+    completer = session.server.completions.find(entry, params.argument.name)
     exchange.state = f"completion of {entry.key}"
     resolved = (params.context.arguments if params.context else None) or {}
-    context = session.context(exchange)
-    current.set(context)
-    variables = contextvars.copy_context()
     # In a thread, since an author's completer may well ask a database.
-    value = await run_in_thread(
-        session.server.threads,
-        lambda: variables.run(completer, params.argument.value, resolved),
-        name=exchange.state,
-        flow=session.flow if exchange.origin is None else None,
+    value = await session.run_in_thread(
+        session.context(exchange), lambda: completer(params.argument.value, resolved)
     )
     if isinstance(value, Awaitable):
         value = await value
@@ -172,37 +152,30 @@ async def call_user(
     What it returns is converted in the same place: a large value takes its time.
     """
     context = session.context(exchange)
-    current.set(context)
     function, signature = entry.function, entry.signature
     try:
         if signature.is_async:
+            current.set(context)
             return convert(await signature.call(function, bound, context))
-        variables = contextvars.copy_context()
-        session.track(exchange, context)
-        return await run_in_thread(
-            session.server.threads,
-            lambda: variables.run(lambda: convert(signature.call(function, bound, context))),
-            name=exchange.state,
-            flow=session.flow if exchange.origin is None else None,
+        return await session.run_in_thread(
+            context, lambda: convert(signature.call(function, bound, context))
         )
     except ToolError as error:
         # No tool, but its author means the same: the caller should read the text.
         raise InternalError(str(error)) from error
-    finally:
-        session.untrack(exchange)
 
 
 METHODS: Final[dict[str, Handler]] = {
     "initialize": initialize,
     "ping": ping,
-    "tools/list": list_tools,
+    "tools/list": _lists(attrgetter("tools")),
     "tools/call": call_tool,
-    "resources/list": list_resources,
-    "resources/templates/list": list_resource_templates,
+    "resources/list": _lists(attrgetter("resources")),
+    "resources/templates/list": _lists(attrgetter("resource_templates")),
     "resources/read": read_resource,
     "resources/subscribe": subscribe,
     "resources/unsubscribe": unsubscribe,
-    "prompts/list": list_prompts,
+    "prompts/list": _lists(attrgetter("prompts")),
     "prompts/get": get_prompt,
     "completion/complete": complete,
     "logging/setLevel": set_level,

@@ -1,65 +1,39 @@
 """Prompts: their arguments, and the messages that their functions return."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, TypedDict, Unpack, get_args
+from typing import Final, Unpack, get_args
 
 import msgspec
 
 from accord.errors import InvalidParams, ToolError
 from accord.server.access import parse_scopes
-from accord.server.media import Audio, Image
-from accord.server.registry import source_location
+from accord.server.media import content_block
+from accord.server.registry import RegistryEntry, source_location
 from accord.server.schema.signature import BoundArguments, Signature
-from accord.server.settings import check_details, check_name
+from accord.server.settings import EntryDetails, check_details, check_name
 from accord.types import (
-    AudioContent,
     ContentBlock,
-    EmbeddedResource,
     GetPromptResult,
-    Icon,
-    ImageContent,
     JsonObject,
     Prompt,
     PromptArgument,
     PromptMessage,
-    ResourceContents,
-    ResourceLink,
     Role,
     TextContent,
 )
 
-_BLOCKS: Final = (TextContent, ImageContent, AudioContent, ResourceLink, EmbeddedResource)
 _ROLES: Final = get_args(Role)
 _SHOWN: Final = 100
 
 
-class PromptDetails(TypedDict, total=False):
-    """Details of a prompt; name and description default to the function's.
-
-    With `replace` it replaces a prompt of the same name.
-    """
-
-    name: str
-    title: str
-    description: str
-    icons: list[Icon]
-    meta: JsonObject
-    scopes: Iterable[str]
-    replace: bool
+class PromptDetails(EntryDetails, total=False):
+    """Details of a prompt; name and description default to the function's."""
 
 
-class PromptEntry(msgspec.Struct, frozen=True, kw_only=True):
+class PromptEntry(RegistryEntry, frozen=True, kw_only=True):
     """A registered prompt."""
 
-    function: Callable[..., object]
-    signature: Signature
     item: Prompt
-    scopes: frozenset[str] = frozenset()
-
-    @property
-    def key(self) -> str:
-        """The name of the prompt."""
-        return self.item.name
 
     def bind(self, given: Mapping[str, str]) -> BoundArguments:
         """Convert the texts that a client sent into arguments.
@@ -114,7 +88,7 @@ def build_prompt(
     }
     scopes = parse_scopes(listed.pop("scopes", ()))
     listed.pop("replace", None)
-    check_name(listed["name"], f"the prompt at {source_location(function)}")
+    name = check_name(listed["name"], f"the prompt at {source_location(function)}")
     arguments = [
         PromptArgument(
             name=parameter.name, description=parameter.description, required=parameter.required
@@ -122,7 +96,7 @@ def build_prompt(
         for parameter in signature.parameters
     ]
     item = Prompt(arguments=arguments or None, **listed)
-    return PromptEntry(function=function, signature=signature, item=item, scopes=scopes)
+    return PromptEntry(key=name, function=function, signature=signature, item=item, scopes=scopes)
 
 
 def unknown_prompt(name: str) -> InvalidParams:
@@ -189,14 +163,9 @@ def _from_mapping(value: Mapping[str, object]) -> PromptMessage:
 
 
 def _block(value: object) -> ContentBlock:
-    if isinstance(value, str):
-        return TextContent(value)
-    if isinstance(value, _BLOCKS):
-        return value
-    if isinstance(value, Image | Audio):
-        return value.content()
-    if isinstance(value, ResourceContents):
-        return EmbeddedResource(value)
+    block = content_block(value)
+    if block is not None:
+        return block
     raise TypeError(
         f"a message cannot be made of a {type(value).__name__}; expected text, a content block, "
         "PromptMessage, a pair of role ('user' or 'assistant') and content, or a list of these"

@@ -1,42 +1,64 @@
-"""Registries of tools, resources and prompts by name or URI, which may change at any time.
+"""Registries of tools, resources and prompts, and the pages of their lists.
 
-A registry calls `changed` after each change; the server notifies its clients there.
+A registry may change at any time, and calls `changed` after each change; the server notifies its
+clients there. Pages are encoded once per revision and page. A cursor is the number of the last
+entry sent, with a seal. Numbers are never reused, so entries that are added or removed between two
+pages neither hide nor repeat another entry.
 """
 
+import base64
+import os
 import threading
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from operator import itemgetter
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 
-from accord.errors import RegistrationError
+from accord.errors import InvalidParams, LocalProtocolError, RegistrationError
+from accord.protocol import shape
+from accord.protocol.revisions import REVISIONS
+from accord.server.schema.signature import Signature
+from accord.types import CacheScope, JsonObject, PageResult, RevisionId
+
+# Many clients never ask for a second page, so that lists of usual length are one page.
+PAGE_SIZE: Final = 1000
+# Far enough below the 16 MiB that peers accept as one message, whatever the schemas weigh.
+PAGE_BYTES: Final = 4 * 1024 * 1024
+# Cursors sent before a change stay valid, so that a page may begin at any entry.
+_MOST_PAGES: Final = 256
+
+_NUMBER_BYTES: Final = 8
+_SEAL_BYTES: Final = 13
+_SHOWN: Final = 40
+_number: Final = itemgetter(0)
+_encode: Final = msgspec.json.Encoder().encode
 
 
-class KeyedEntry(Protocol):
-    """An entry with the name or URI by which it is found."""
+class RegistryEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A function that is registered as a tool, resource, resource template or prompt.
 
-    @property
-    def key(self) -> str: ...
+    Attributes:
+        key: the name or URI by which it is found.
+        item: the description that clients see.
+        scopes: what a token must have.
+    """
 
-
-Entry = TypeVar("Entry", bound=KeyedEntry)
-
-
-class NumberedEntry(NamedTuple, Generic[Entry]):
-    """An entry with its number, which no other entry of the registry ever had or gets."""
-
-    number: int
-    entry: Entry
-
-
-class Snapshot(NamedTuple, Generic[Entry]):
-    """The enabled entries at one moment, in order of registration."""
-
-    generation: int
-    entries: tuple[NumberedEntry[Entry], ...]
+    key: str
+    function: Callable[..., object]
+    signature: Signature
+    item: msgspec.Struct
+    scopes: frozenset[str] = frozenset()
 
 
-class _RegisteredEntry(msgspec.Struct, Generic[Entry]):
+Entry = TypeVar("Entry", bound=RegistryEntry)
+Snapshot: TypeAlias = tuple[tuple[int, Entry], ...]
+"""The enabled entries at one moment, each with a number that no other entry ever had or gets."""
+_Pages: TypeAlias = dict[tuple[str, str | None, frozenset[int] | None], bytes]
+
+
+class _Place(msgspec.Struct, Generic[Entry]):
     number: int
     entry: Entry
     enabled: bool = True
@@ -59,10 +81,10 @@ class Registry(Generic[Entry]):
         self.changed = changed
         self.generation = 0
         self._lock = threading.Lock()
-        self._registered: dict[str, _RegisteredEntry[Entry]] = {}
+        self._registered: dict[str, _Place[Entry]] = {}
         self._enabled: dict[str, Entry] = {}
         self._last_number = 0
-        self._snapshot: Snapshot[Entry] | None = Snapshot(0, ())
+        self._snapshot: Snapshot[Entry] | None = ()
 
     # -- reading
 
@@ -85,12 +107,9 @@ class Registry(Generic[Entry]):
         if snapshot is not None:
             return snapshot
         with self._lock:
-            entries = tuple(
-                NumberedEntry(registered.number, registered.entry)
-                for registered in self._registered.values()
-                if registered.enabled
+            self._snapshot = snapshot = tuple(
+                (place.number, place.entry) for place in self._registered.values() if place.enabled
             )
-            self._snapshot = snapshot = Snapshot(self.generation, entries)
         return snapshot
 
     def __contains__(self, key: object) -> bool:
@@ -99,7 +118,7 @@ class Registry(Generic[Entry]):
 
     def __iter__(self) -> Iterator[Entry]:
         """Iterate over the entries that are enabled now; later changes do not matter."""
-        return (entry for _, entry in self.snapshot().entries)
+        return (entry for _, entry in self.snapshot())
 
     def __len__(self) -> int:
         return len(self._enabled)
@@ -119,15 +138,15 @@ class Registry(Generic[Entry]):
         """
         key = entry.key
         with self._lock:
-            registered = self._registered.get(key)
-            if registered is None:
+            place = self._registered.get(key)
+            if place is None:
                 self._last_number += 1
-                self._registered[key] = registered = _RegisteredEntry(self._last_number, entry)
+                self._registered[key] = place = _Place(self._last_number, entry)
             elif replace:
-                registered.entry = entry
+                place.entry = entry
             else:
-                raise RegistrationError(self._conflict(key, entry, registered.entry))
-            if not registered.enabled:
+                raise RegistrationError(self._conflict(key, entry, place.entry))
+            if not place.enabled:
                 return entry
             self._enabled[key] = entry
             self._advance()
@@ -141,14 +160,14 @@ class Registry(Generic[Entry]):
             KeyError: the entry does not exist.
         """
         with self._lock:
-            registered = self._find(key)
+            place = self._find(key)
             del self._registered[key]
-            if not registered.enabled:
-                return registered.entry
+            if not place.enabled:
+                return place.entry
             del self._enabled[key]
             self._advance()
         self._announce()
-        return registered.entry
+        return place.entry
 
     def enable(self, *keys: str) -> None:
         """Let entries be found and listed again, at their old position.
@@ -168,24 +187,20 @@ class Registry(Generic[Entry]):
 
     def _switch(self, keys: tuple[str, ...], *, enabled: bool) -> None:
         with self._lock:
-            found = {key: self._find(key) for key in keys}
-            found = {
-                key: registered
-                for key, registered in found.items()
-                if registered.enabled is not enabled
-            }
-            if not found:
+            places = {key: self._find(key) for key in keys}
+            changed = [key for key, place in places.items() if place.enabled is not enabled]
+            if not changed:
                 return
-            for key, registered in found.items():
-                registered.enabled = enabled
+            for key in changed:
+                places[key].enabled = enabled
                 if enabled:
-                    self._enabled[key] = registered.entry
+                    self._enabled[key] = places[key].entry
                 else:
                     del self._enabled[key]
             self._advance()
         self._announce()
 
-    def _find(self, key: str) -> _RegisteredEntry[Entry]:
+    def _find(self, key: str) -> _Place[Entry]:
         try:
             return self._registered[key]
         except KeyError:
@@ -203,13 +218,9 @@ class Registry(Generic[Entry]):
     def _conflict(self, key: str, new: Entry, old: Entry) -> str:
         noun = "URI" if self.kind.startswith("resource") else "name"
         return (
-            f"{self.kind} {key!r} is registered twice: at {_location(old)} and at "
-            f"{_location(new)}; give one of them another {noun}, or say replace=True"
+            f"{self.kind} {key!r} is registered twice: at {source_location(old.function)} and at "
+            f"{source_location(new.function)}; give one of them another {noun}, or say replace=True"
         )
-
-
-def _location(entry: object) -> str:
-    return source_location(getattr(entry, "function", entry))
 
 
 def source_location(thing: object) -> str:
@@ -236,3 +247,151 @@ def _innermost(thing: object) -> object:
         else:
             break
     return thing
+
+
+# -- lists
+
+
+class Listing(Generic[Entry]):
+    """Answers list requests about the entries of one registry.
+
+    Args:
+        registry: what is listed.
+        result_type: the result of the list method, such as `types.ListToolsResult`.
+        page_size: how many entries stand on one page at most.
+        ttl_ms: for how many milliseconds clients may keep a page, where the revision has such
+            hints.
+        cache_scope: "public" if caches may share a page; pages for one caller are always private.
+    """
+
+    def __init__(
+        self,
+        registry: Registry[Entry],
+        result_type: type[PageResult],
+        *,
+        page_size: int = PAGE_SIZE,
+        ttl_ms: int | None = None,
+        cache_scope: CacheScope | None = None,
+    ) -> None:
+        self.registry = registry
+        self.page_size = page_size
+        self.ttl_ms = ttl_ms
+        self.cache_scope: CacheScope | None = cache_scope
+        self._result_type = result_type
+        self._member = _member_of(result_type)
+        self._key = os.urandom(32)
+        self._cache: tuple[Snapshot[Entry], _Pages] = ((), {})
+
+    def page(
+        self,
+        revision_id: RevisionId,
+        cursor: str | None,
+        *,
+        visible: Callable[[Entry], bool] | None = None,
+    ) -> bytes:
+        """Return the encoded result of a list request.
+
+        Args:
+            revision_id: the revision whose shape the result has.
+            cursor: where the page begins, from the page before; None for the first page.
+            visible: a filter of the entries. Callers that see the same entries get the same
+                bytes.
+
+        Raises:
+            InvalidParams: the cursor is not one of this listing.
+        """
+        snapshot = self.registry.snapshot()
+        shown = None
+        if visible is not None:
+            shown = frozenset(number for number, entry in snapshot if visible(entry))
+        listed, pages = self._cache
+        if listed is not snapshot or len(pages) > _MOST_PAGES:
+            pages = {}
+            self._cache = (snapshot, pages)
+        page = pages.get((revision_id, cursor, shown))
+        if page is None:
+            page = self._build(snapshot, revision_id, cursor, shown)
+            pages[revision_id, cursor, shown] = page
+        return page
+
+    def _build(
+        self,
+        snapshot: Snapshot[Entry],
+        revision_id: RevisionId,
+        cursor: str | None,
+        shown: frozenset[int] | None,
+    ) -> bytes:
+        items: list[msgspec.Raw] = []
+        size = last = 0
+        next_cursor = None
+        for number, item in self._items(snapshot, revision_id, cursor, shown):
+            size += len(item)
+            if items and (len(items) == self.page_size or size > PAGE_BYTES):
+                next_cursor = self._cursor(last)
+                break
+            items.append(msgspec.Raw(item))
+            last = number
+        members: JsonObject = {self._member: items}
+        page = self._result_type(
+            **members,
+            next_cursor=next_cursor,
+            ttl_ms=self.ttl_ms if REVISIONS[revision_id].cache_hints else None,
+            cache_scope=self.cache_scope if shown is None else "private",
+        )
+        return _encode(shape.narrow(page, revision_id))
+
+    def _items(
+        self,
+        snapshot: Snapshot[Entry],
+        revision_id: RevisionId,
+        cursor: str | None,
+        shown: frozenset[int] | None,
+    ) -> Iterator[tuple[int, bytes]]:
+        """Encode the entries after the cursor, except those that the revision cannot express."""
+        start = 0
+        if cursor is not None:
+            start = bisect_right(snapshot, self._number(cursor), key=_number)
+        for number, entry in snapshot[start:]:
+            if shown is not None and number not in shown:
+                continue
+            try:
+                narrowed = shape.narrow(entry.item, revision_id)
+            except LocalProtocolError:
+                continue
+            yield number, _encode(narrowed)
+
+    # -- cursors
+
+    # Most lists are one page; only longer ones import what seals a cursor.
+
+    def _cursor(self, number: int) -> str:
+        from hashlib import blake2b
+
+        position = number.to_bytes(_NUMBER_BYTES)
+        seal = blake2b(position, key=self._key, digest_size=_SEAL_BYTES).digest()
+        return base64.urlsafe_b64encode(position + seal).decode().rstrip("=")
+
+    def _number(self, cursor: str) -> int:
+        from hmac import compare_digest
+
+        padded = cursor + "=" * (-len(cursor) % 4)
+        try:
+            number = int.from_bytes(base64.b64decode(padded, b"-_")[:_NUMBER_BYTES])
+        except ValueError:
+            number = 0
+        # Compared as text, so that each cursor has one spelling only.
+        if not compare_digest(self._cursor(number).encode(), cursor.encode()):
+            shown = cursor if len(cursor) <= _SHOWN else cursor[:_SHOWN] + "..."
+            raise InvalidParams(
+                f"cursor {shown!r} is invalid: expected the nextCursor of an earlier page of this "
+                "list, unchanged"
+            )
+        return number
+
+
+def _member_of(result_type: type[PageResult]) -> str:
+    """Find the member that holds the items: the one that only this result has."""
+    own = set(result_type.__struct_fields__) - set(PageResult.__struct_fields__)
+    if len(own) != 1:
+        raise TypeError(f"{result_type.__name__} is not the result of a list method")
+    return own.pop()

@@ -3,10 +3,9 @@
 The functions that read them are checked against the URI here, and called by `methods`.
 """
 
-import base64
 import re
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias, TypedDict, Unpack
+from typing import TYPE_CHECKING, Final, TypeAlias, Unpack
 
 import msgspec
 
@@ -16,14 +15,22 @@ from accord.protocol import uri_template
 from accord.protocol.syntax import is_mime_type, is_uri
 from accord.protocol.uri_template import UriTemplate
 from accord.server.access import parse_scopes
-from accord.server.media import BINARY, JSON, PLAIN, Audio, Image, guess_mime_type, is_textual
-from accord.server.registry import Registry, Snapshot, source_location
+from accord.server.media import (
+    BINARY,
+    JSON,
+    PLAIN,
+    Audio,
+    Image,
+    encode_base64,
+    guess_mime_type,
+    is_textual,
+)
+from accord.server.registry import Registry, RegistryEntry, Snapshot, source_location
 from accord.server.schema import conversion
 from accord.server.schema.signature import BoundArguments, Parameter, Signature
-from accord.server.settings import check_details
+from accord.server.settings import EntryDetails, check_details
 from accord.types import (
     Annotations,
-    Icon,
     JsonObject,
     ReadResourceResult,
     Resource,
@@ -48,41 +55,24 @@ else:
     _Annotations = Annotations
 
 
-class ResourceDetails(TypedDict, total=False):
+class ResourceDetails(EntryDetails, total=False):
     """Details of a resource; name and description default to the function's.
 
     Attributes:
-        name: its name for programs.
-        title: its name for people.
-        description: what it holds.
         mime_type: of what the function returns; guessed by default.
         size: in bytes.
         annotations: hints such as `audience` and `priority`.
-        icons: pictures for it.
-        meta: the `_meta` member of its entry.
-        scopes: what a token must have for the resource to be listed and read.
         allow_path_escapes: whether values of template variables may lead out of a path.
-        replace: whether it replaces a resource with the same URI.
     """
 
-    name: str
-    title: str
-    description: str
     mime_type: str
     size: int
     annotations: _Annotations
-    icons: list[Icon]
-    meta: JsonObject
-    scopes: Iterable[str]
     allow_path_escapes: bool
-    replace: bool
 
 
-class _Readable(msgspec.Struct, frozen=True, kw_only=True):
-    function: Callable[..., object]
-    signature: Signature
+class _Readable(RegistryEntry, frozen=True, kw_only=True):
     mime_type: str | None = None
-    scopes: frozenset[str] = frozenset()
 
     def bind(self, variables: Mapping[str, str]) -> BoundArguments:
         """Convert the values in a URI to arguments.
@@ -101,11 +91,6 @@ class ResourceEntry(_Readable, frozen=True, kw_only=True):
 
     item: Resource
 
-    @property
-    def key(self) -> str:
-        """The URI."""
-        return self.item.uri
-
 
 class TemplateEntry(_Readable, frozen=True, kw_only=True):
     """A family of resources named by a URI template."""
@@ -114,11 +99,6 @@ class TemplateEntry(_Readable, frozen=True, kw_only=True):
     template: UriTemplate
     prefix: str
     allow_path_escapes: bool = False
-
-    @property
-    def key(self) -> str:
-        """The template."""
-        return self.item.uri_template
 
     def bind(self, variables: Mapping[str, str]) -> BoundArguments:
         """Convert the values in a URI to arguments; a list takes the parts of its value.
@@ -226,6 +206,7 @@ def build_resource(
         _check_fixed(uri, function, signature)
         listed["mime_type"] = mime_type or guess_mime_type(uri)
         return ResourceEntry(
+            key=uri,
             function=function,
             signature=signature,
             mime_type=mime_type,
@@ -237,6 +218,7 @@ def build_resource(
     template = _parse(uri)
     _check_template(template, function, signature)
     return TemplateEntry(
+        key=uri,
         function=function,
         signature=signature,
         mime_type=mime_type,
@@ -377,7 +359,7 @@ class Resources:
         snapshot = self.templates.snapshot()
         ranked = self._ranked
         if ranked is None or ranked[0] is not snapshot:
-            entries = sorted((entry for _, entry in snapshot.entries), key=_generality)
+            entries = sorted((entry for _, entry in snapshot), key=_generality)
             self._ranked = ranked = (snapshot, entries)
         return ranked[1]
 
@@ -435,10 +417,10 @@ def _content(entry: ResourceEntry | TemplateEntry, uri: str, value: object) -> R
             return ResourceContents(uri=uri, mime_type=mime_type, text=value)
         case bytes() | bytearray() | memoryview():
             mime_type = _mime_type(entry, uri, text=False)
-            blob = base64.b64encode(value).decode()
+            blob = encode_base64(value)
             return ResourceContents(uri=uri, mime_type=mime_type, blob=blob)
         case Image() | Audio():
-            blob = base64.b64encode(value.data).decode()
+            blob = encode_base64(value.data)
             mime_type = entry.mime_type or value.mime_type
             return ResourceContents(uri=uri, mime_type=mime_type, blob=blob)
         case _:

@@ -4,7 +4,7 @@ import asyncio
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from os import PathLike
 from typing import (
     TYPE_CHECKING,
@@ -28,9 +28,8 @@ from accord.runtime.watchdog import Watchdog
 from accord.server.access import Access, ActingServer, parse_scopes
 from accord.server.completion import Completions, Source
 from accord.server.context import Context, State
-from accord.server.listing import PAGE_SIZE, Listing
 from accord.server.prompts import PromptDetails, PromptEntry, build_prompt
-from accord.server.registry import Registry, source_location
+from accord.server.registry import PAGE_SIZE, Listing, Registry, source_location
 from accord.server.resources import (
     ResourceDetails,
     ResourceEntry,
@@ -40,8 +39,7 @@ from accord.server.resources import (
     build_resource,
 )
 from accord.server.schema import results, signature
-from accord.server.serving import HttpSettings
-from accord.server.session import Session
+from accord.server.session import Session, StatelessSessions
 from accord.server.settings import (
     ServerSettings,
     ToolDetails,
@@ -70,7 +68,7 @@ from accord.types._base import RevisionId
 
 if TYPE_CHECKING:
     from accord.server.files import DirectoryResource
-    from accord.server.stateless import StatelessSessions
+    from accord.server.serving import HttpSettings
     from accord.transports.http.server.app import HttpApp
     from accord.transports.wire import MemoryWire
 
@@ -126,11 +124,11 @@ class Server(Generic[State]):
         self._thread_count = settings.get("threads", THREADS)
         self._thread_wait = settings.get("thread_wait", THREAD_WAIT)
 
-        self.tool_entries: Registry[ToolEntry] = Registry("tool", changed=self._tools_changed)
-        self.prompt_entries: Registry[PromptEntry] = Registry(
-            "prompt", changed=self._prompts_changed
-        )
-        self.resource_entries = Resources(changed=self._resources_changed)
+        tools_changed = partial(self._announce, "tools")
+        self.tool_entries: Registry[ToolEntry] = Registry("tool", changed=tools_changed)
+        prompts_changed = partial(self._announce, "prompts")
+        self.prompt_entries: Registry[PromptEntry] = Registry("prompt", changed=prompts_changed)
+        self.resource_entries = Resources(changed=partial(self._announce, "resources"))
         self.completions = Completions(self.prompt_entries, self.resource_entries)
         size = settings.get("page_size", PAGE_SIZE)
         self.tools = Listing(self.tool_entries, ListToolsResult, page_size=size)
@@ -155,11 +153,7 @@ class Server(Generic[State]):
         self, function: Function | None = None, /, **details: Unpack[ToolDetails]
     ) -> Function | Callable[[Function], Function]:
         """Offer a function as a tool: as a decorator, with or without details, or as a call."""
-
-        def register(function: Function) -> Function:
-            self.add_tool(function, **details)
-            return function
-
+        register = _decorator(self.add_tool, **details)
         return register if function is None else register(function)
 
     def add_tool(
@@ -196,7 +190,17 @@ class Server(Generic[State]):
         if timeout is not None and timeout <= 0:
             raise RegistrationError(f"tool {name!r}: timeout is {timeout:g}, expected more than 0")
         scopes = parse_scopes(details.get("scopes", ()))
-        entry = ToolEntry(tool, function, found, returns, inline, timeout, scopes)
+        entry = ToolEntry(
+            key=name,
+            function=function,
+            signature=found,
+            item=tool,
+            scopes=scopes,
+            returns=returns,
+            label=f"tool {name}",
+            inline=inline,
+            timeout=timeout,
+        )
         self.tool_entries.add(entry, replace=details.get("replace", False))
         warn_about_tool(name, description)
         return entry
@@ -207,12 +211,7 @@ class Server(Generic[State]):
         """Offer the value of a function as a resource; a URI with `{variables}` is a template."""
         if callable(uri):
             raise RegistrationError("resource needs a URI: write @server.resource('note://today')")
-
-        def register(function: Function) -> Function:
-            self.add_resource(uri, function, **details)
-            return function
-
-        return register
+        return _decorator(self.add_resource, uri, **details)
 
     def add_resource(
         self, uri: str, function: Callable[..., object], **details: Unpack[ResourceDetails]
@@ -237,11 +236,7 @@ class Server(Generic[State]):
         self, function: Function | None = None, /, **details: Unpack[PromptDetails]
     ) -> Function | Callable[[Function], Function]:
         """Offer a function as a prompt: as a decorator, with or without details, or as a call."""
-
-        def register(function: Function) -> Function:
-            self.add_prompt(function, **details)
-            return function
-
+        register = _decorator(self.add_prompt, **details)
         return register if function is None else register(function)
 
     def add_prompt(
@@ -290,19 +285,11 @@ class Server(Generic[State]):
             of: the name of the prompt, or the template as it was registered.
             argument: the name of the argument or variable.
         """
-
-        def register(function: Function) -> Function:
-            self.add_completion(of, argument, function)
-            return function
-
-        return register
+        return _decorator(self.add_completion, of, argument)
 
     def add_completion(self, of: str, argument: str, source: Source) -> None:
         """Complete an argument by a function, or by values: texts, an Enum or a Literal."""
-        if "{" in of:
-            self.completions.for_template(of, argument, source)
-        else:
-            self.completions.for_prompt(of, argument, source)
+        self.completions.add(of, argument, source)
 
     # -- looking up
 
@@ -329,10 +316,8 @@ class Server(Generic[State]):
         )
 
     @cached_property
-    def stateless_sessions(self) -> "StatelessSessions":
+    def stateless_sessions(self) -> StatelessSessions:
         """The sessions of messages without a handshake."""
-        from accord.server.stateless import StatelessSessions
-
         return StatelessSessions(self)
 
     @cached_property
@@ -352,15 +337,6 @@ class Server(Generic[State]):
         return found
 
     # -- notifying
-
-    def _tools_changed(self) -> None:
-        self._announce("tools")
-
-    def _prompts_changed(self) -> None:
-        self._announce("prompts")
-
-    def _resources_changed(self) -> None:
-        self._announce("resources")
 
     def _announce(self, kind: str) -> None:
         for session in list(self.sessions):
@@ -416,7 +392,7 @@ class Server(Generic[State]):
         """Return the server as a principal sees it, to connect to within this process."""
         return ActingServer(self, principal)
 
-    def asgi(self, *, grace: float = 5.0, **options: Unpack[HttpSettings]) -> "HttpApp":
+    def asgi(self, *, grace: float = 5.0, **options: "Unpack[HttpSettings]") -> "HttpApp":
         """Return the server as an ASGI app; see `HttpOptions` for the settings."""
         from accord.transports.http.server.app import HttpApp
         from accord.transports.http.server.options import HttpOptions
@@ -440,7 +416,7 @@ class Server(Generic[State]):
         grace: float = 1.5,
         host: str = "127.0.0.1",
         port: int = 8000,
-        **options: Unpack[HttpSettings],
+        **options: "Unpack[HttpSettings]",
     ) -> None: ...
     def run(
         self,
@@ -449,7 +425,7 @@ class Server(Generic[State]):
         grace: float = 1.5,
         host: str = "127.0.0.1",
         port: int = 8000,
-        **options: Unpack[HttpSettings],
+        **options: "Unpack[HttpSettings]",
     ) -> None:
         """Serve until the input ends or a signal arrives.
 
@@ -471,17 +447,23 @@ class Server(Generic[State]):
             )
         if transport not in ("stdio", "http"):
             raise ValueError(f"transport is {transport!r}, expected 'stdio' or 'http'")
-        from accord.server.logs import log_in_background
+        from accord.server.serving import log_in_background, run_http, run_stdio
 
         with log_in_background():
             if transport == "stdio":
-                from accord.server.serving import run_stdio
-
                 run_stdio(self, grace=grace)
             else:
-                from accord.server.serving import run_http
-
                 run_http(self, self.asgi(grace=grace, **options), host=host, port=port)
+
+
+def _decorator(
+    add: Callable[..., object], *given: object, **details: object
+) -> Callable[[Function], Function]:
+    def register(function: Function) -> Function:
+        add(*given, function, **details)
+        return function
+
+    return register
 
 
 _SERVED: Final = tuple(SPOKEN)

@@ -5,23 +5,29 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from accord.errors import LocalProtocolError, MessageTooLarge, MethodNotFound
 from accord.principal import Principal
+from accord.protocol.capabilities import capability_paths
 from accord.protocol.endpoint import Endpoint
-from accord.protocol.exchange import Exchange, NotificationReceived, Refused
-from accord.protocol.party import PartyState, Peer, peer_from_initialize
-from accord.protocol.revisions import Phase
+from accord.protocol.events import NotificationReceived, Refused
+from accord.protocol.exchange import Exchange
+from accord.protocol.party import PartyState
+from accord.protocol.peer import Peer, peer_from_initialize
+from accord.protocol.revision import Phase
+from accord.protocol.revisions import REVISIONS
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.server.context import DONE, Context, Delayed, Done, current
 from accord.server.methods import METHODS
-from accord.types import LoggingLevel, ResourceUpdatedParams, Root
+from accord.server.threads import ClientFlow, run_in_thread
+from accord.types import LoggingLevel, ResourceUpdatedParams, RevisionId, Root
 
 if TYPE_CHECKING:
     from accord.server.server import Server
 
 log = logging.getLogger("accord.server")
+Value = TypeVar("Value")
 
 _SEVERITY: Final = {level: rank for rank, level in enumerate(get_args(LoggingLevel))}
 # Changes that come within this time are one burst, and one notification.
@@ -32,23 +38,10 @@ _BACKLOG_MOST: Final = 8 * 1024 * 1024
 _IN_TRANSIT_MOST: Final = 16
 # Shared by all sessions: it is held for the time of an addition, and only by threads.
 _TRANSIT: Final = threading.Lock()
+# As many endpoints as are in use at one time under high load.
+_SPARE_MOST: Final = 256
 # Every frozenset() is a new one, of 216 bytes.
 _NONE: Final[frozenset[str]] = frozenset()
-
-
-class ClientFlow(Protocol):
-    """How fast a client reads; of transports that can measure it."""
-
-    @property
-    def backlog(self) -> int:
-        """How many bytes the client has yet to read."""
-
-    @property
-    def is_congested(self) -> bool:
-        """Whether the backlog is above the high-water mark."""
-
-    async def writable(self) -> None:
-        """Wait until the client has caught up or disconnected."""
 
 
 class Session:
@@ -163,15 +156,26 @@ class Session:
                 return context
         return Context(self, exchange)
 
-    def track(self, exchange: Exchange, context: Context[Any]) -> None:
-        """Let a cancellation reach work in a thread."""
+    async def run_in_thread(
+        self, context: Context[Any], work: Callable[[], Value], *, timeout: float | None = None
+    ) -> Value:
+        """Run work of a request in a thread, where cancellation reaches its context.
+
+        Raises:
+            OutOfTime: the time ran out.
+            InternalError: no thread came free in time.
+        """
+        current.set(context)
+        exchange, threads = context._exchange, self.server.threads
+        flow = self.flow if exchange.origin is None else None
         if self._contexts is None:
             self._contexts = {}
         self._contexts[exchange.id] = context
-
-    def untrack(self, exchange: Exchange) -> None:
-        """Forget a context that is no longer at work."""
-        if self._contexts is not None:
+        try:
+            return await run_in_thread(
+                threads, work, timeout=timeout, name=exchange.state, flow=flow
+            )
+        finally:
             self._contexts.pop(exchange.id, None)
 
     # -- sending
@@ -287,3 +291,64 @@ def _around(layer: Any, context: Context[Any], proceed: Any) -> Any:
         return await layer(context, proceed)
 
     return run
+
+
+# -- sessions of one message
+
+
+class StatelessSessions:
+    """Sessions that serve one message, without a handshake. Their endpoints are used again.
+
+    An endpoint keeps nothing of a conversation in which every request is answered, so the next
+    message of the same revision may use it. All that handlers can see of a session is new.
+    """
+
+    def __init__(self, server: "Server[Any]") -> None:
+        self._server = server
+        self._declared: frozenset[str] = frozenset()
+        self._generation = -1
+        self._spare: dict[RevisionId, list[Endpoint]] = {}
+
+    def begin(self, write: Write, state: object, revision: RevisionId) -> Session:
+        """Open a session for one message of this revision."""
+        server = self._server
+        paths = self._paths()
+        spare = self._spare.get(revision)
+        if spare:
+            return Session(server, write, state, spare.pop())
+        session = Session(server, write, state)
+        session.endpoint.conversation.begin(REVISIONS[revision], server=paths)
+        session.peer = Peer(REVISIONS[revision], log_level=server.log_level)
+        return session
+
+    def _paths(self) -> frozenset[str]:
+        """Return the capabilities of the server as paths; they depend on its entries."""
+        server, resources = self._server, self._server.resource_entries
+        # Generations only grow, so that any change makes another sum.
+        generation = (
+            server.tool_entries.generation
+            + server.prompt_entries.generation
+            + resources.fixed.generation
+            + resources.templates.generation
+        )
+        if generation != self._generation:
+            self._declared = capability_paths(server.capabilities(is_lasting=False))
+            self._generation = generation
+            self._spare.clear()
+        return self._declared
+
+    def end(self, session: Session) -> None:
+        """End a session, unless it still works: then it ends by itself."""
+        dispatcher, endpoint = session.dispatcher, session.endpoint
+        if dispatcher.running:
+            return
+        dispatcher.let_go()
+        conversation = endpoint.conversation
+        client, server = conversation.parties.values()
+        # An endpoint that knows a client must not serve the next one.
+        is_reusable = client.capabilities is None and server.capabilities is self._declared
+        is_reusable = is_reusable and session.peer.log_level == self._server.log_level
+        if is_reusable and conversation.revision is not None and conversation.is_blank:
+            spare = self._spare.setdefault(conversation.revision.id, [])
+            if len(spare) < _SPARE_MOST:
+                spare.append(endpoint)

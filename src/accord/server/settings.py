@@ -40,36 +40,44 @@ _HOST_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 Details = TypeVar("Details", bound=Mapping[str, object])
 
 
-class ToolDetails(TypedDict, total=False):
-    """Details of a tool; the rest is read from the function.
+class EntryDetails(TypedDict, total=False):
+    """Details of a tool, resource or prompt.
 
     Attributes:
-        name: its name; that of the function by default.
+        name: its name for programs; that of the function by default.
         title: its name for people.
-        description: what it does; the docstring by default.
-        annotations: hints such as `read_only_hint`.
+        description: what it does or holds; the docstring by default.
         icons: pictures for it.
         meta: the `_meta` member of its entry.
-        input_schema: a JSON Schema of the arguments, listed unchanged and enforced, in place of
-            the one made from the parameters. `**rest` takes arguments without a parameter of their
-            own. Needs the extra `schema`.
-        inline: whether a plain function runs on the event loop rather than in a worker thread.
-        timeout: seconds after which a call fails.
-        scopes: what a token must have for the tool to be listed and called.
-        replace: whether it replaces a tool with the same name.
+        scopes: what a token must have for it to be listed and used.
+        replace: whether it replaces an entry with the same name or URI.
     """
 
     name: str
     title: str
     description: str
-    annotations: Hints
     icons: list[Icon]
     meta: JsonObject
+    scopes: Iterable[str]
+    replace: bool
+
+
+class ToolDetails(EntryDetails, total=False):
+    """Details of a tool; the rest is read from the function.
+
+    Attributes:
+        annotations: hints such as `read_only_hint`.
+        input_schema: a JSON Schema of the arguments, listed unchanged and enforced, in place of
+            the one made from the parameters. `**rest` takes arguments without a parameter of their
+            own. Needs the extra `schema`.
+        inline: whether a plain function runs on the event loop rather than in a worker thread.
+        timeout: seconds after which a call fails.
+    """
+
+    annotations: Hints
     input_schema: JsonObject
     inline: bool
     timeout: float
-    scopes: Iterable[str]
-    replace: bool
 
 
 class ServerProtection(Protocol):

@@ -6,6 +6,7 @@ a while with an error that names the functions.
 """
 
 import asyncio
+import contextvars
 import logging
 import threading
 import time
@@ -47,33 +48,29 @@ class OutOfTime(TimeoutError):
     """The time limit of the work passed, as opposed to a time-out within the work."""
 
 
-class FlowControl(Protocol):
-    """How fast the client reads that the work is done for."""
+class ClientFlow(Protocol):
+    """How fast a client reads; of transports that can measure it."""
+
+    @property
+    def backlog(self) -> int:
+        """How many bytes the client has yet to read."""
 
     @property
     def is_congested(self) -> bool:
-        """Whether much is waiting to be read."""
+        """Whether the backlog is above the high-water mark."""
 
     async def writable(self) -> None:
-        """Wait until it has caught up, or is gone."""
+        """Wait until the client has caught up or disconnected."""
 
 
 class _StopWork(BaseException):
     """Raised in a thread to stop its work."""
 
 
-def _raise_in(thread: int, exception: type[BaseException] | None) -> None:
-    """Raise in another thread, or withdraw an exception that was not raised yet."""
-    import ctypes  # takes 2 ms, and few tools ever run out of time
-
-    raised = None if exception is None else ctypes.py_object(exception)
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), raised)
-
-
 class _Job:
     """Work to do in a thread."""
 
-    def __init__(self, work: Callable[[], object], name: str, flow: FlowControl | None) -> None:
+    def __init__(self, work: Callable[[], object], name: str, flow: ClientFlow | None) -> None:
         self.name = name
         self.flow = flow
         self.state = _QUEUED
@@ -83,6 +80,7 @@ class _Job:
         self.loop = asyncio.get_running_loop()
         self.future: asyncio.Future[Any] = self.loop.create_future()
         self._work = work
+        self._context = contextvars.copy_context()
         self._generation = forks.generation
         self._lock = threading.Lock()
         self._thread: int | None = None
@@ -107,7 +105,7 @@ class _Job:
         _running.add(self)
         try:
             try:
-                return self._work()
+                return self._context.run(self._work)
             finally:
                 self._leave()
         except _StopWork:
@@ -128,10 +126,13 @@ class _Job:
 
     def stop(self) -> None:
         """Raise in the thread at its next bytecode; a call into C is left only when it returns."""
+        import ctypes  # takes 2 ms, and few tools ever run out of time
+
         with self._lock:
             self._stopped = True
             if self._thread is not None:
-                _raise_in(self._thread, _StopWork)
+                thread, raised = ctypes.c_ulong(self._thread), ctypes.py_object(_StopWork)
+                ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, raised)
 
 
 def _settle(future: asyncio.Future[object], value: object, failure: BaseException | None) -> None:
@@ -289,42 +290,28 @@ class Workers:
         with self._lock:
             before = self._threads
             is_served = self._ensure_thread()
-            extra = self._threads - max(self.size, before)
-            held = self._describe_holders() if extra > 0 else ""
+            is_replaced = self._threads > max(self.size, before)
             stalled = time.monotonic() - max(self._moved_at, job.queued_at)
-        if extra > 0:
+            is_stuck = not is_served and stalled >= min(_REPORT_AFTER, self.wait)
+            # Logged once.
+            is_reported = is_stuck and self._reported != self._moved_at
+            if is_reported:
+                self._reported = self._moved_at
+            held = self._describe_holders() if is_replaced or is_stuck else ""
+            waiting, threads = self._queued, self._threads
+        if is_replaced:
             log.warning("a thread is added for each that a cancelled call still holds: %s", held)
-        if is_served:
-            return
-        if stalled >= min(_REPORT_AFTER, self.wait):
-            self._report()
-        if stalled >= self.wait:
+        if is_reported:
+            log.warning(
+                "%d calls wait because all %d threads are held by %s (threads=%d)",
+                *(waiting, threads, held, self.size),
+            )
+        if is_stuck and stalled >= self.wait:
             self.give_up(job)
-            raise self._refusal()
-
-    def _report(self) -> None:
-        """Log once which functions hold all threads."""
-        with self._lock:
-            if self._reported == self._moved_at:
-                return
-            self._reported = self._moved_at
-            held, waiting, threads = self._describe_holders(), self._queued, self._threads
-        log.warning(
-            "%d calls wait because all %d threads are held by %s (threads=%d)",
-            waiting,
-            threads,
-            held,
-            self.size,
-        )
-
-    def _refusal(self) -> InternalError:
-        """Return the error of a call that got no thread."""
-        with self._lock:
-            held = self._describe_holders()
-        return InternalError(
-            f"no thread came free within {self.wait:g} s (thread_wait): all {self.size} (threads) "
-            f"are held by {held}"
-        )
+            raise InternalError(
+                f"no thread came free within {self.wait:g} s (thread_wait): all {self.size} "
+                f"(threads) are held by {held}"
+            )
 
     def _describe_holders(self) -> str:
         # Sorted, since threads start in any order.
@@ -337,7 +324,7 @@ class Workers:
         more = len(counts) - len(parts)
         return ", ".join(parts) + (f" and {more} more" if more else "")
 
-    def shutdown(self, *, wait: bool = False, cancel_futures: bool = True) -> None:
+    def shutdown(self) -> None:
         """Let the threads end; queued jobs never begin, and running ones are not waited for."""
         self._is_shut = True
         self._queue.put(None)
@@ -360,9 +347,9 @@ async def run_in_thread(
     *,
     timeout: float | None = None,
     name: str = "a function",
-    flow: FlowControl | None = None,
+    flow: ClientFlow | None = None,
 ) -> Value:
-    """Run work in a thread and wait for it.
+    """Run work in a thread, with the context variables of the caller, and wait for it.
 
     Args:
         workers: the threads.

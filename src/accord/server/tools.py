@@ -1,10 +1,9 @@
 """Tools: from a request to a call of the function, and back to a result."""
 
 import asyncio
-import contextvars
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -13,9 +12,10 @@ from msgspec import UNSET, UnsetType
 from accord.errors import MissingCapability, RequestError, ToolError, UrlElicitationRequired
 from accord.protocol.exchange import Exchange
 from accord.server.context import Context, current
+from accord.server.registry import RegistryEntry
 from accord.server.schema.results import ResultError, ReturnType
-from accord.server.schema.signature import BoundArguments, Signature
-from accord.server.threads import OutOfTime, run_in_thread
+from accord.server.schema.signature import BoundArguments
+from accord.server.threads import OutOfTime
 from accord.types import CallToolResult, TextContent, Tool
 
 if TYPE_CHECKING:
@@ -27,30 +27,14 @@ log = logging.getLogger("accord.server")
 _STOPS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
 
 
-class ToolEntry(msgspec.Struct):
-    """A registered tool."""
+class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
+    """A registered tool; `label` names it in messages about running calls."""
 
-    tool: Tool
-    function: Callable[..., object]
-    signature: Signature
+    item: Tool
     returns: ReturnType
+    label: str
     inline: bool = False
     timeout: float | None = None
-    scopes: frozenset[str] = frozenset()
-    label: str = ""
-
-    def __post_init__(self) -> None:
-        self.label = f"tool {self.tool.name}"
-
-    @property
-    def key(self) -> str:
-        """The name of the tool."""
-        return self.tool.name
-
-    @property
-    def item(self) -> Tool:
-        """The description that clients see."""
-        return self.tool
 
     def call(
         self, session: "Session", exchange: Exchange, arguments: msgspec.Raw | bytes | UnsetType
@@ -65,7 +49,7 @@ class ToolEntry(msgspec.Struct):
         if self.signature.is_async:
             return self._call_async(context, bound)
         if not self.inline:
-            return self._call_in_thread(session, exchange, context, bound)
+            return self._call_in_thread(session, context, bound)
         token = current.set(context)
         try:
             return self.returns.convert(self.signature.call(self.function, bound, context))
@@ -96,29 +80,15 @@ class ToolEntry(msgspec.Struct):
             raise
 
     async def _call_in_thread(
-        self,
-        session: "Session",
-        exchange: Exchange,
-        context: Context[object],
-        bound: BoundArguments,
+        self, session: "Session", context: Context[object], bound: BoundArguments
     ) -> CallToolResult:
-        current.set(context)
-        variables = contextvars.copy_context()
-        session.track(exchange, context)
-
         def work() -> CallToolResult | Awaitable[object]:
             value = self.signature.call(self.function, bound, context)
             # In the thread, since converting a large result would block the loop.
             return value if isinstance(value, Awaitable) else self.returns.convert(value)
 
         try:
-            value = await run_in_thread(
-                session.server.threads,
-                lambda: variables.run(work),
-                timeout=self.timeout,
-                name=self.label,
-                flow=session.flow if exchange.origin is None else None,
-            )
+            value = await session.run_in_thread(context, work, timeout=self.timeout)
             if not isinstance(value, Awaitable):
                 return value
             # A plain function may return a coroutine.
@@ -127,8 +97,6 @@ class ToolEntry(msgspec.Struct):
             if isinstance(error, OutOfTime):
                 context._cancel()
             return self._failure_of(error, context)
-        finally:
-            session.untrack(exchange)
 
     def _failure_of(self, error: BaseException, context: Context[object]) -> CallToolResult:
         if isinstance(error, _STOPS):

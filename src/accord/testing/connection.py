@@ -3,7 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Final, Literal, TypeAlias, TypeGuard, cast, get_args
@@ -145,10 +145,10 @@ class TappedWire:
         self.inner = inner
         self._recording = recording
 
-    def watch(self, watcher: WireListener) -> None:
-        """Pass the watcher on, if the inner wire takes one."""
-        if hasattr(self.inner, "watch"):
-            self.inner.watch(watcher)
+    def report_to(self, listener: WireListener) -> None:
+        """Pass the listener on, if the inner wire takes one."""
+        if hasattr(self.inner, "report_to"):
+            self.inner.report_to(listener)
 
     @property
     def is_congested(self) -> bool:
@@ -184,44 +184,38 @@ class TappedWire:
         self.inner.abort()
 
 
+@dataclass(frozen=True)
 class _Tapped:
     """A target for `connect` whose wire is recorded."""
 
-    def __init__(
-        self,
-        target: ServerUnderTest,
-        transport: TransportName,
-        options: ConnectOptions,
-        recording: Recording,
-    ) -> None:
-        self._target = target
-        self._transport = transport
-        self._options = options
-        self._recording = recording
+    target: ServerUnderTest
+    transport: TransportName
+    options: ConnectOptions
+    recording: Recording
 
     async def connect_memory(self) -> Wire:
-        if _is_url(self._target) or self._transport not in ("memory", "stdio"):
+        if _is_url(self.target) or self.transport not in ("memory", "stdio"):
             return self._http_wire()
-        return TappedWire(self._wire(), self._recording)
+        return TappedWire(self._wire(), self.recording)
 
     def _http_wire(self) -> Wire:
         from accord.testing.http_wires import TappedHttpWire
 
-        settings = replace(ClientSettings(**self._options), transport=_FORMS.get(self._transport))
-        target = self._target if _is_url(self._target) else _app(self._target, self._transport)
-        return TappedHttpWire(target, self._recording, settings)
+        settings = replace(ClientSettings(**self.options), transport=_FORMS.get(self.transport))
+        target = self.target if _is_url(self.target) else _app(self.target, self.transport)
+        return TappedHttpWire(target, self.recording, settings)
 
     def _wire(self) -> Wire:
-        if self._transport == "memory":
-            return MemoryWire(_server(self._target))
-        options = self._options
+        if self.transport == "memory":
+            return MemoryWire(_server(self.target))
+        options = self.options
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
         launch: dict[str, Any] = {
             name: options[name]
             for name in ("cwd", "stderr", "exit_grace", "terminate_grace")
             if name in options
         }
-        command, more = _command(self._target)
+        command, more = _command(self.target)
         variables = {**environment, **more, **(options.get("env") or {})}
         return Process(command, env=variables, **launch)
 

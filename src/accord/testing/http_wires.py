@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.bindings.headers import media_type
+from accord.bindings.headers import LAST_EVENT, media_type
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
 from accord.client.connect import http_wire
 from accord.client.options import ClientSettings
@@ -64,9 +64,9 @@ class TappedHttpWire:
         self._loop: asyncio.AbstractEventLoop
         self._listener: WireListener
 
-    def report_to(self, watcher: WireListener) -> None:
-        """Serve this party."""
-        self._listener = watcher
+    def report_to(self, listener: WireListener) -> None:
+        """Report to this listener."""
+        self._listener = listener
 
     @property
     def is_congested(self) -> bool:
@@ -199,7 +199,7 @@ class TappedSender:
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
     ) -> SenderResponse:
         """Send a request and wait for the head of its response."""
-        last = next((text for name, text in headers.items() if _is_last_event(name)), None)
+        last = next((text for name, text in headers.items() if name.lower() == LAST_EVENT), None)
         stream = self._streams.get(last or "") or f"{method.lower()}-{next(self._numbers)}"
         self._observe_request(HttpFacts(method, None, headers, stream), body)
         try:
@@ -211,7 +211,7 @@ class TappedSender:
             self._mark_rejected(body)
         said = {name: text for name in _RESPONSE_HEADERS if (text := response.header(name))}
         if last is not None:
-            said["last-event-id"] = last  # replayed events may belong to any request
+            said[LAST_EVENT] = last  # replayed events may belong to any request
         facts = HttpFacts(method, response.status, said, stream)
         if response.status == 200 and media_type(response.header("content-type")) == CONTENT_TYPE:
             self._recording.observe("server", None, http=facts)
@@ -256,11 +256,9 @@ class _Tapped:
         return getattr(self._inner, name)  # all other members of a response
 
     def header(self, name: str) -> str | None:
-        """Return a header by its name in any case."""
         return self._inner.header(name)
 
     def close(self) -> None:
-        """Close the response."""
         self._inner.close()
 
 
@@ -274,7 +272,6 @@ class _TappedBody(_Tapped):
         self._is_observed = False
 
     async def chunk(self) -> bytes:
-        """Return the next bytes of the body."""
         data = await self._inner.chunk()
         if data:
             self._chunks.append(data)
@@ -283,7 +280,6 @@ class _TappedBody(_Tapped):
         return data
 
     def close(self) -> None:
-        """Close the response."""
         self._observe(b"")
         super().close()
 
@@ -303,7 +299,6 @@ class _TappedStream(_Tapped):
         self._decoder = Decoder()
 
     async def chunk(self) -> bytes:
-        """Return the next bytes of the stream."""
         data = await self._inner.chunk()
         with suppress(EventTooLong):  # the client raises it, too
             for event in self._decoder.feed(data):
@@ -316,10 +311,6 @@ def _is_message(body: bytes, facts: HttpFacts) -> bool:
     if not body.strip() or media_type(facts.header("content-type")) not in ("application/json", ""):
         return False
     return b'"jsonrpc"' in body if facts.is_refusal else True
-
-
-def _is_last_event(name: str) -> bool:
-    return name.lower() == "last-event-id"
 
 
 def _method_of(body: bytes) -> str | None:

@@ -154,9 +154,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run tests that use a link once for each transport and revision."""
     if "accord_link" not in metafunc.fixturenames:
         return
+    from accord.protocol.revisions import SPOKEN
+
     node = metafunc.definition
     transports = _choice(node, metafunc.config, "transports")
-    revisions = _choice(node, metafunc.config, "revisions") or _all_revisions()
+    revisions = _choice(node, metafunc.config, "revisions") or list(SPOKEN)
     links = [link for transport in transports for link in _links(transport, revisions)]
     _refuse_unknown(node, links)
     metafunc.parametrize(
@@ -190,12 +192,6 @@ def _refuse_unknown(node: pytest.Item | pytest.Collector, links: list[tuple[str,
         if revision not in REVISIONS:
             known = ", ".join(REVISIONS)
             pytest.fail(f"unknown revision {revision!r}; known: {known}", pytrace=False)
-
-
-def _all_revisions() -> list[str]:
-    from accord.protocol.revisions import SPOKEN
-
-    return list(SPOKEN)
 
 
 def _choice(node: pytest.Item | pytest.Collector, config: pytest.Config, name: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from itertools import chain, count
 from os import PathLike
@@ -16,19 +16,13 @@ import msgspec
 from accord import trace
 from accord.protocol.catalogue import catalogue
 from accord.protocol.monitor import Monitor
-from accord.protocol.verdict import Verdict, VerdictName
+from accord.protocol.verdict import Verdict
 from accord.protocol.violation import Violation
 from accord.testing.masking import Masks
 from accord.trace import HttpFacts, Party, Record, Transport
 
-_WEIGHT: Final[dict[VerdictName, int]] = {
-    "not-applicable": 0,
-    "not-exercised": 1,
-    "pass": 2,
-    "warn": 3,
-    "fail": 4,
-}
-
+# The verdict on several conversations is the last of theirs in this order.
+_RISING: Final = ("not-applicable", "not-exercised", "pass", "warn", "fail")
 
 _PRIVATE: Final = 0o600
 # Without it Windows translates line ends.
@@ -103,7 +97,7 @@ class Recording:
             message
             for record in self.records
             if record.message is not None and sender in (None, record.sender)
-            for message in _split_batch(msgspec.json.decode(record.message))
+            for message in _as_batch(msgspec.json.decode(record.message))
             if method is None or (isinstance(message, dict) and message.get("method") == method)
         ]
 
@@ -111,8 +105,8 @@ class Recording:
         """Return the verdict on each requirement of the revision, for the session so far."""
         worst: dict[str, Verdict] = {}
         for verdict in chain(self._monitor.verdicts(), *self._earlier):
-            known = worst.get(verdict.id)
-            if known is None or _WEIGHT[verdict.verdict] > _WEIGHT[known.verdict]:
+            known = worst.setdefault(verdict.id, verdict)
+            if _RISING.index(verdict.verdict) > _RISING.index(known.verdict):
                 worst[verdict.id] = verdict
         return list(worst.values())
 
@@ -148,11 +142,8 @@ def _as_json(data: bytes) -> tuple[msgspec.Raw | None, str | None]:
     return msgspec.Raw(data), None
 
 
-def _split_batch(message: object) -> Iterator[object]:
-    if isinstance(message, list):
-        yield from message
-    else:
-        yield message
+def _as_batch(message: object) -> list[object]:
+    return message if isinstance(message, list) else [message]
 
 
 def _report(violations: tuple[Violation, ...]) -> str:

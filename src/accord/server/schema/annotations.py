@@ -1,4 +1,4 @@
-"""Annotations of functions and of the fields of classes, as the types they name.
+"""Annotations of functions and of the fields of classes, as the types they name; `Choices` in them.
 
 Annotations may be strings, may name types of an enclosing function, and may stand on a function
 behind partial objects, methods and decorators.
@@ -9,13 +9,17 @@ import inspect
 import sys
 import types
 import typing
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Any, Final, NamedTuple, get_args, get_origin
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args, get_origin
 
 import msgspec
 from msgspec import NODEFAULT, UNSET
 
 from accord.errors import RegistrationError
+from accord.types import JsonObject
+
+if TYPE_CHECKING:
+    from pydantic_core import CoreSchema
 
 ANYTHING: Final[object] = Any
 """The type of a parameter or field without annotation."""
@@ -116,6 +120,81 @@ def _visible_names(core: object) -> dict[str, object]:
     for parameter in getattr(core, "__type_params__", ()):
         names[parameter.__name__] = parameter
     return names
+
+
+# -- choices
+
+
+class Choices:
+    """The values that a person or a model may choose from, each with a title where one is given.
+
+        size: Annotated[str, Choices({"s": "Small", "l": "Large"})]
+        toppings: Annotated[list[str], Choices({"ham": "Ham", "egg": "Fried egg"})]
+        colour = await ctx.elicit("Which colour?", Choices(["red", "green"]))
+        colours = await ctx.elicit("Which colours?", Choices(["red", "green"], several=True))
+
+    Args:
+        options: the values, or a mapping of values to titles.
+        several: whether several may be chosen, where `Choices` itself is asked for; in `Annotated`
+            the type says so.
+    """
+
+    def __init__(
+        self, options: Mapping[str, str] | Iterable[str], *, several: bool = False
+    ) -> None:
+        titles = dict(options) if isinstance(options, Mapping) else {}
+        values = list(titles) if titles else _list_of_texts(options)
+        if not values or not all(isinstance(each, str) for each in (*values, *titles.values())):
+            raise RegistrationError(
+                "Choices takes at least one text, or a mapping of texts to titles"
+            )
+        self.values: tuple[str, ...] = tuple(dict.fromkeys(values))
+        self.titles: dict[str, str] = titles
+        self.several = several
+
+    def schema(self, keyword: str) -> JsonObject:
+        """Return the titles as a schema: options with a constant and a title each.
+
+        Args:
+            keyword: `oneOf` for a choice of one, `anyOf` for the items of a choice of several.
+        """
+        if not self.titles:
+            return {}
+        return {keyword: [{"const": value, "title": self.titles[value]} for value in self.values]}
+
+    def __get_pydantic_core_schema__(
+        self, source: object, handler: "Callable[[object], CoreSchema]"
+    ) -> "CoreSchema":
+        """Let models of pydantic refuse other values."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(self._validate, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: "CoreSchema", handler: "Callable[[CoreSchema], JsonObject]"
+    ) -> JsonObject:
+        """Let models of pydantic show the choices."""
+        described = handler(schema)
+        if described.get("type") == "array":
+            items = {"type": "string", "enum": list(self.values), **self.schema("anyOf")}
+            return {**described, "items": items}
+        return {**described, "enum": list(self.values), **self.schema("oneOf")}
+
+    def _validate(self, value: object) -> object:
+        for each in value if isinstance(value, list) else [value]:
+            if each not in self.values:
+                raise ValueError(f"expected one of {', '.join(self.values)}, got {each!r}")
+        return value
+
+    def __repr__(self) -> str:
+        several = ", several=True" if self.several else ""
+        return f"Choices({self.titles or list(self.values)!r}{several})"
+
+
+def _list_of_texts(options: Iterable[str]) -> list[str]:
+    if isinstance(options, str):
+        raise RegistrationError(f"Choices takes a list of texts, not the text {options!r}")
+    return list(options)
 
 
 # -- fields of classes
@@ -240,7 +319,11 @@ def _field_types(type_: object, cls: type, names: Mapping[str, object]) -> dict[
     if not arguments:
         return hints
     # A variable may stand for one type in a class and for another in its base.
-    owners = {name: each for each in reversed(cls.__mro__) for name in _annotated_in(each)}
+    owners = {
+        name: each
+        for each in reversed(cls.__mro__)
+        for name in vars(each).get("__annotations__", ())
+    }
     return {
         name: substitute(hint, arguments.get(owners.get(name, cls), {}))
         for name, hint in hints.items()
@@ -260,11 +343,6 @@ def _collect_arguments(
     for base in getattr(cls, "__orig_bases__", ()):
         if get_origin(base) is not typing.Generic:
             _collect_arguments(base, arguments, found)
-
-
-def _annotated_in(cls: type) -> Iterable[str]:
-    annotations: dict[str, object] = vars(cls).get("__annotations__", {})
-    return annotations
 
 
 def substitute(hint: object, arguments: Mapping[object, object]) -> object:

@@ -6,8 +6,9 @@ types that msgspec decodes.
 """
 
 import sys
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from enum import Enum
+from typing import Any, Final, Literal, Protocol, get_args, get_origin
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from accord.errors import RegistrationError
 from accord.json_schema.mismatch import Mismatch
 from accord.json_schema.reader import inline, resolve
-from accord.server.schema.choices import restore_order
+from accord.server.schema.annotations import fields_of, is_structured, key_of
 from accord.types import JsonObject
 
 
@@ -38,9 +39,9 @@ class Adapter(Protocol):
 class TextAdapter:
     """A class that is made from a string and written by `str`."""
 
-    def __init__(self, type_: Callable[[str], object], schema: JsonObject) -> None:
+    def __init__(self, type_: Callable[[str], object], format_: str | None) -> None:
         self._type = type_
-        self._schema = {"type": "string", **schema}
+        self._schema = {"type": "string"} | ({"format": format_} if format_ else {})
 
     def schema(self, collector: "Collector") -> JsonObject:
         """Return the schema of a string of this kind."""
@@ -53,22 +54,17 @@ class TextAdapter:
         return self._type(value)
 
 
-# By module, so that none of them is loaded for a server that does not use it.
-_TEXT_FORMATS: Final[dict[str, JsonObject]] = {
-    "pathlib": {"format": "path"},
-    "pathlib._local": {"format": "path"},
-    "ipaddress": {},
-}
+# By name, so that none of them is loaded for a server that does not use it.
+_TEXT_MODULES: Final = ("pathlib", "pathlib._local", "ipaddress")
 _IP_FORMATS: Final = {"IPv4Address": "ipv4", "IPv6Address": "ipv6"}
 _ADAPTERS: Final[WeakKeyDictionary[type, Adapter]] = WeakKeyDictionary()
 
 
 def _text_adapter(type_: type) -> Adapter | None:
-    schema = _TEXT_FORMATS.get(type_.__module__)
-    if schema is None:
+    if type_.__module__ not in _TEXT_MODULES:
         return None
-    ip_format = _IP_FORMATS.get(type_.__name__)
-    return TextAdapter(type_, {"format": ip_format} if ip_format else schema)
+    is_path = type_.__module__ != "ipaddress"
+    return TextAdapter(type_, "path" if is_path else _IP_FORMATS.get(type_.__name__))
 
 
 class _FitsAll(type):
@@ -127,7 +123,7 @@ def dec_hook(type_: object, value: object) -> object:
 
 def enc_hook(value: object) -> object:
     """Encode a value of a type that msgspec does not know."""
-    if type(value).__module__ in _TEXT_FORMATS:
+    if type(value).__module__ in _TEXT_MODULES:
         return str(value)
     if "pydantic" in sys.modules:
         from accord.server.schema import pydantic_types
@@ -155,7 +151,7 @@ def convert(value: object, type_: object, *, strict: bool = True) -> Any:
 
 # Most parameters are one of these; asking msgspec costs ten times as much. A tuple, because
 # types may be unhashable.
-_SIMPLE: Final = (str, int, bool, float, Any)
+SIMPLE: Final = (str, int, bool, float, Any)
 _SCHEMAS: Final[tuple[JsonObject, ...]] = (
     {"type": "string"},
     {"type": "integer"},
@@ -186,16 +182,16 @@ class Collector:
             RegistrationError: a type has no JSON form.
         """
         types = tuple(types)
-        if all(type_ in _SIMPLE for type_ in types):
-            return [dict(_SCHEMAS[_SIMPLE.index(type_)]) for type_ in types]
+        if all(type_ in SIMPLE for type_ in types):
+            return [dict(_SCHEMAS[SIMPLE.index(type_)]) for type_ in types]
         prefix = self.unique("")
         try:
             schemas, components = msgspec.json.schema_components(
                 types, schema_hook=self._hook, ref_template=f"#/$defs/{prefix}{{name}}"
             )
         except (TypeError, NameError) as error:
-            raise RegistrationError(_first_line(error)) from error
-        restore_order([*schemas, *components.values()], types)
+            raise RegistrationError(first_line(error)) from error
+        _restore_order([*schemas, *components.values()], types)
         self.add({prefix + name: component for name, component in components.items()})
         return list(schemas)
 
@@ -225,6 +221,62 @@ class Collector:
             name = self._names[type_] = self.unique(getattr(type_, "__name__", "value"))
             self.components[name] = adapter.schema(self)
         return {"$ref": f"#/$defs/{name}"}
+
+
+def _restore_order(schemas: list[JsonObject], types: Iterable[object]) -> None:
+    """Give the choices within schemas the order of their author; msgspec sorts them."""
+    unordered = list(_schemas_with_enum(schemas))
+    if not unordered:
+        return
+    authored: dict[Hashable, list[object]] = {}
+    seen: set[Hashable] = set()
+    for type_ in types:
+        for values in _choices_in(type_, seen):
+            authored.setdefault(_key_of_values(values), values)
+    for schema in unordered:
+        schema["enum"] = authored.get(_key_of_values(schema["enum"]), schema["enum"])
+
+
+def _key_of_values(values: Iterable[object]) -> Hashable:
+    # By text: True equals 1, and a default may look like choices and hold anything.
+    return frozenset(map(repr, values))
+
+
+def _schemas_with_enum(node: object) -> Iterator[JsonObject]:
+    """Find the schemas that list choices, at any depth."""
+    if isinstance(node, dict):
+        if isinstance(node.get("enum"), list):
+            yield node
+        node = list(node.values())
+    if isinstance(node, list):
+        for each in node:
+            yield from _schemas_with_enum(each)
+
+
+def _choices_in(type_: object, seen: set[Hashable]) -> Iterator[list[object]]:
+    """Find choices in a type, in its members and in the fields of classes."""
+    if (key := key_of(type_)) in seen:
+        return
+    seen.add(key)
+    origin = get_origin(type_)
+    if origin is Literal:
+        yield list(get_args(type_))
+    elif isinstance(type_, type) and issubclass(type_, Enum):
+        yield [member.value for member in type_]
+    else:
+        for each in _inner_types(type_, origin):
+            yield from _choices_in(each, seen)
+
+
+def _inner_types(type_: object, origin: object) -> list[object]:
+    if hasattr(type_, "__value__"):  # an alias
+        return [type_.__value__, *get_args(type_)]
+    if not is_structured(origin or type_):
+        return list(get_args(type_))
+    try:
+        return [field.type for field in fields_of(type_, {})]
+    except (NameError, TypeError):  # it refers to names that are not visible here
+        return []
 
 
 def schema_of(type_: object, *, output: bool = False) -> JsonObject:
@@ -259,5 +311,6 @@ def _named_tuples_as_objects(value: object) -> object:
     return value
 
 
-def _first_line(error: object) -> str:
+def first_line(error: object) -> str:
+    """Return the first line of an error of another library; the rest is for its users."""
     return str(error).strip().split("\n", 1)[0]

@@ -5,7 +5,7 @@ from typing import Annotated, Final
 
 from accord.errors import RegistrationError, ToolError
 from accord.json_schema.mismatch import explain, path_text
-from accord.server.schema.choices import Choices
+from accord.server.schema.annotations import Choices
 from accord.server.schema.conversion import convert, schema_of
 from accord.types._base import JsonObject
 
@@ -13,28 +13,10 @@ from accord.types._base import JsonObject
 _SINGLE: Final = "value"
 _PRIMITIVES: Final = frozenset({"string", "number", "integer", "boolean"})
 _FORMATS: Final = frozenset({"email", "uri", "date", "date-time"})
-_KEYWORDS: Final = (
-    "type",
-    "title",
-    "description",
-    "enum",
-    "default",
-    "format",
-    "minLength",
-    "maxLength",
-    "minimum",
-    "maximum",
-    "oneOf",
-)
-_MULTI_SELECT_KEYWORDS: Final = (
-    "type",
-    "title",
-    "description",
-    "items",
-    "default",
-    "minItems",
-    "maxItems",
-)
+_COMMON: Final = ("type", "title", "description", "default")
+_LIMITS: Final = ("minLength", "maxLength", "minimum", "maximum")
+_KEYWORDS: Final = (*_COMMON, *_LIMITS, "enum", "format", "oneOf")
+_MULTI_SELECT_KEYWORDS: Final = (*_COMMON, "items", "minItems", "maxItems")
 
 
 def form_of(type_: object) -> tuple[JsonObject, Callable[[JsonObject], object]]:
@@ -51,20 +33,22 @@ def form_of(type_: object) -> tuple[JsonObject, Callable[[JsonObject], object]]:
     if isinstance(type_, Choices):
         type_ = Annotated[list[str] if type_.several else str, type_]
     schema = schema_of(type_)
-    called = _type_name(type_)
-    properties = schema.get("properties")
-    if schema.get("type") != "object":
-        return _single_value_form(type_, schema)
+    called = getattr(type_, "__name__", str(type_))
+    is_single = schema.get("type") != "object"
+    properties = {_SINGLE: schema} if is_single else schema.get("properties")
     if not isinstance(properties, dict):
         raise RegistrationError(f"{called} cannot be a form: expected a type with named fields")
-    fields = {name: _field(f"{called}.{name}", field) for name, field in properties.items()}
+    fields = {
+        name: _field(called if is_single else f"{called}.{name}", field)
+        for name, field in properties.items()
+    }
     form: JsonObject = {"type": "object", "properties": fields}
-    if schema.get("required"):
-        form["required"] = schema["required"]
+    if required := [_SINGLE] if is_single else schema.get("required"):
+        form["required"] = required
 
     def read(content: JsonObject) -> object:
         try:
-            answer = convert(content, type_, strict=False)
+            answer = convert(content.get(_SINGLE) if is_single else content, type_, strict=False)
         except ValueError as error:
             raise ToolError(f"the answer does not fit {called}: {error}") from None
         _refuse_other_choices(form, content)
@@ -77,10 +61,6 @@ def form_of(type_: object) -> tuple[JsonObject, Callable[[JsonObject], object]]:
     return form, read
 
 
-def _type_name(type_: object) -> str:
-    return getattr(type_, "__name__", str(type_))
-
-
 def _authored_form(schema: JsonObject) -> tuple[JsonObject, Callable[[JsonObject], JsonObject]]:
     """Use a schema that the author wrote; the answer stays a dictionary."""
     if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
@@ -88,8 +68,7 @@ def _authored_form(schema: JsonObject) -> tuple[JsonObject, Callable[[JsonObject
 
     def read(content: JsonObject) -> JsonObject:
         if (wrong := explain(schema, content)) is not None:
-            place = path_text(wrong.path)
-            raise ToolError(f"the answer does not fit the form: {place}: {wrong.reason}")
+            raise _answer_error(wrong.path, wrong.reason)
         return content
 
     return schema, read
@@ -100,27 +79,11 @@ def _refuse_other_choices(form: JsonObject, content: JsonObject) -> None:
     for name, field in form["properties"].items():
         is_choice = "oneOf" in field or "enum" in field or "items" in field
         if is_choice and name in content and (wrong := explain(field, content[name])):
-            place = path_text((name, *wrong.path))
-            raise ToolError(f"the answer does not fit the form: {place}: {wrong.reason}")
+            raise _answer_error((name, *wrong.path), wrong.reason)
 
 
-def _single_value_form(
-    type_: object, schema: JsonObject
-) -> tuple[JsonObject, Callable[[JsonObject], object]]:
-    """Make a form with one field, for a single value."""
-    called = _type_name(type_)
-    field = _field(called, schema)
-    form: JsonObject = {"type": "object", "properties": {_SINGLE: field}, "required": [_SINGLE]}
-
-    def read(content: JsonObject) -> object:
-        try:
-            answer = convert(content.get(_SINGLE), type_, strict=False)
-        except ValueError as error:
-            raise ToolError(f"the answer does not fit {called}: {error}") from None
-        _refuse_other_choices(form, content)
-        return answer
-
-    return form, read
+def _answer_error(path: tuple[str | int, ...], reason: str) -> ToolError:
+    return ToolError(f"the answer does not fit the form: {path_text(path)}: {reason}")
 
 
 def _field(what: str, schema: object) -> JsonObject:

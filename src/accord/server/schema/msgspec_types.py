@@ -21,6 +21,7 @@ from accord.errors import RegistrationError
 from accord.json_schema.mismatch import Mismatch
 from accord.json_schema.reader import properties_of
 from accord.server.schema.annotations import (
+    Choices,
     Field,
     authored_doc,
     class_of,
@@ -30,20 +31,20 @@ from accord.server.schema.annotations import (
     key_of,
     substitute,
 )
-from accord.server.schema.choices import Choices
 from accord.server.schema.conversion import (
     LIMITS,
+    SIMPLE,
     Collector,
     adapter_of,
     convert,
     dec_hook,
+    first_line,
     json_default,
     limits_of,
     stand_in,
 )
 from accord.types import JsonObject
 
-_SIMPLE: Final = (Any, str, int, float, bool)
 # msgspec does not decode these.
 _ITERABLES: Final = (Iterable, Reversible)
 _WRAPPERS: Final = (typing.Required, typing.NotRequired, typing.Final, typing.ClassVar)
@@ -62,13 +63,13 @@ def to_msgspec_type(
     Raises:
         RegistrationError: the type has no JSON form.
     """
-    if annotation in _SIMPLE:
+    if annotation in SIMPLE:
         return annotation
     try:
         made = _Rewriter(names or {}, output=output).rewrite(annotation)
         msgspec.json.Decoder(made, dec_hook=dec_hook)
     except (TypeError, NameError, ValueError, RecursionError) as error:
-        raise RegistrationError(str(error).strip().split("\n", 1)[0]) from error
+        raise RegistrationError(first_line(error)) from error
     return made
 
 

@@ -14,8 +14,8 @@ from pydantic.fields import FieldInfo
 
 from accord.errors import RegistrationError
 from accord.json_schema.mismatch import Mismatch
-from accord.server.schema.choices import Choices
-from accord.server.schema.conversion import Collector, limits_of
+from accord.server.schema.annotations import Choices
+from accord.server.schema.conversion import Collector, first_line, limits_of
 from accord.types import JsonObject
 
 
@@ -26,7 +26,7 @@ class PydanticAdapter:
         try:
             self._adapter: pydantic.TypeAdapter[object] = pydantic.TypeAdapter(type_)
         except (pydantic.errors.PydanticUserError, NameError) as error:
-            raise RegistrationError(str(error).strip().split("\n", 1)[0]) from error
+            raise RegistrationError(first_line(error)) from error
 
     def schema(self, collector: Collector) -> JsonObject:
         """Return pydantic's schema, as read or as written."""
@@ -38,7 +38,7 @@ class PydanticAdapter:
                 mode="serialization" if collector.output else "validation",
             )
         except pydantic.errors.PydanticInvalidForJsonSchema as error:
-            raise RegistrationError(str(error).strip().split("\n", 1)[0]) from error
+            raise RegistrationError(first_line(error)) from error
         definitions = schema.pop("$defs", {})
         collector.add({prefix + name: definition for name, definition in definitions.items()})
         return schema
@@ -111,13 +111,11 @@ def metas(field: object) -> list[Meta]:
         return []
     # One each: msgspec takes limits of numbers and of strings together only in separate objects.
     limits = [Meta(**limit) for metadata in field.metadata if (limit := _limits(metadata))]
-    said: JsonObject = {}
-    if field.title is not None:
-        said["title"] = field.title
-    if field.description is not None:
-        said["description"] = field.description
-    if field.examples is not None:
-        said["examples"] = list(field.examples)
+    said: JsonObject = {
+        name: value
+        for name in ("title", "description", "examples")
+        if (value := getattr(field, name)) is not None
+    }
     if isinstance(field.json_schema_extra, dict):
         said["extra_json_schema"] = dict(field.json_schema_extra)
     return [*limits, Meta(**said)] if said else limits

@@ -18,7 +18,7 @@ from msgspec import UNSET
 from accord.errors import AccordError, RegistrationError
 from accord.json_schema.mismatch import Mismatch, explain, path_text
 from accord.json_schema.reader import inline
-from accord.server.media import Audio, Image, encode_base64
+from accord.server.media import BINARY, BLOCKS, Audio, Image, content_block, encode_base64
 from accord.server.schema.annotations import (
     ANYTHING,
     AnnotationResolver,
@@ -47,8 +47,7 @@ class ResultError(AccordError):
     """A function returned something that its own return type does not allow."""
 
 
-_BLOCKS: Final[tuple[type, ...]] = get_args(ContentBlock)
-_CONTENT: Final = (*_BLOCKS, Image, Audio, ResourceContents)
+_CONTENT: Final = (*BLOCKS, Image, Audio, ResourceContents)
 _BYTES: Final = (bytes, bytearray, memoryview)
 _UNTYPED: Final = (str, *_BYTES, _types.NoneType, *_CONTENT, CallToolResult)
 _NO_VALUE: Final = (typing.NoReturn, typing.Never)
@@ -69,19 +68,12 @@ def content_of(value: object) -> list[ContentBlock]:
 
 
 def _block(value: object) -> ContentBlock:
-    if isinstance(value, _BLOCKS):
-        return value  # type: ignore[return-value]  # one of the union, by the check
-    if isinstance(value, str):
-        return TextContent(value)
-    if isinstance(value, Image | Audio):
-        return value.content()
-    if isinstance(value, ResourceContents):
-        return EmbeddedResource(value)
+    block = content_block(value)
+    if block is not None:
+        return block
     if isinstance(value, _BYTES):
-        blob = encode_base64(bytes(value))
-        return EmbeddedResource(
-            ResourceContents(_BYTES_URI, mime_type="application/octet-stream", blob=blob)
-        )
+        blob = encode_base64(value)
+        return EmbeddedResource(ResourceContents(_BYTES_URI, mime_type=BINARY, blob=blob))
     return TextContent(_to_json(value).decode())
 
 
@@ -145,8 +137,9 @@ class ReturnType:
         if collector.has_foreign:
             # Other libraries may encode a value in a form that they do not decode.
             self._check = self._check_by_schema
-        quicken = _EXACT.get(annotation) if isinstance(annotation, type) else None
-        self.convert = quicken(self._convert_typed) if quicken else self._convert_typed
+        self.convert = self._convert_typed
+        if isinstance(annotation, type) and (text_of := _TEXTS.get(annotation)) is not None:
+            self.convert = _quicken(self._convert_typed, annotation, text_of)
 
     # -- without a schema
 
@@ -233,40 +226,25 @@ def _return_annotation(function: Callable[..., object]) -> object:
 # Fast paths for values that need no check beyond their type.
 
 
-def _for_int(general: Convert) -> Convert:
+def _quicken(general: Convert, type_: object, text_of: Callable[[Any], str]) -> Convert:
     def convert(value: object) -> CallToolResult:
-        if type(value) is not int:
+        if type(value) is not type_:
             return general(value)
-        return CallToolResult([TextContent(str(value))], structured_content={"result": value})
+        return CallToolResult([TextContent(text_of(value))], structured_content={"result": value})
 
     return convert
 
 
-def _for_bool(general: Convert) -> Convert:
-    def convert(value: object) -> CallToolResult:
-        if type(value) is not bool:
-            return general(value)
-        text = "true" if value else "false"
-        return CallToolResult([TextContent(text)], structured_content={"result": value})
-
-    return convert
+def _float_text(value: float) -> str:
+    if not isfinite(value):
+        raise ResultError(f"the result: expected a number that JSON can carry, got {value}")
+    return repr(value)
 
 
-def _for_float(general: Convert) -> Convert:
-    def convert(value: object) -> CallToolResult:
-        if type(value) is not float:
-            return general(value)
-        if not isfinite(value):
-            raise ResultError(f"the result: expected a number that JSON can carry, got {value}")
-        return CallToolResult([TextContent(repr(value))], structured_content={"result": value})
-
-    return convert
-
-
-_EXACT: Final[dict[type, Callable[[Convert], Convert]]] = {
-    int: _for_int,
-    bool: _for_bool,
-    float: _for_float,
+_TEXTS: Final[dict[object, Callable[[Any], str]]] = {
+    int: str,
+    bool: {True: "true", False: "false"}.__getitem__,
+    float: _float_text,
 }
 
 

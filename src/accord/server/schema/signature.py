@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from types import NoneType, UnionType
-from typing import Any, ClassVar, Final, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -17,7 +17,6 @@ from msgspec import UNSET, UnsetType
 from accord.errors import RegistrationError, ToolError
 from accord.json_schema.mismatch import Mismatch, explain, path_text
 from accord.json_schema.reader import admits, inline
-from accord.server.schema import docstrings
 from accord.server.schema.annotations import callable_name
 from accord.server.schema.conversion import Collector, convert, dec_hook, encode, json_default
 from accord.server.schema.parameters import (
@@ -26,8 +25,12 @@ from accord.server.schema.parameters import (
     ParsedParameters,
     doc_of,
     is_async,
+    parse_docstring,
 )
 from accord.types import JsonObject
+
+if TYPE_CHECKING:
+    from accord.json_schema.validation import Validate
 
 log = logging.getLogger("accord.server")
 
@@ -52,33 +55,20 @@ class Parameter(NamedTuple):
 class BoundArguments(msgspec.Struct, gc=False):
     """Arguments, decoded and in order; the context is not among them."""
 
-    positional: ClassVar[int] = 0
-    keywords: ClassVar[tuple[str, ...]] = ()
-
-    @property
-    def args(self) -> tuple[object, ...]:
-        """The arguments that are passed by position."""
-        return msgspec.structs.astuple(self)[: self.positional]
-
-    @property
-    def kwargs(self) -> dict[str, object]:
-        """The arguments that are passed by name."""
-        values = msgspec.structs.astuple(self)[self.positional :]
-        return dict(zip(self.keywords, values, strict=True))
-
 
 class Signature:
     """The parameters of a function, and the way from JSON to a call of it.
 
-    `call(function, bound, context)` calls the function with the arguments and the context.
+    `call(function, bound, context)` calls the function with the arguments and the context. Clients
+    see `listed_schema`.
     """
 
     name: str
     description: str | None
     is_async: bool
-    context_parameter: str | None
     parameters: tuple[Parameter, ...]
     input_schema: JsonObject
+    listed_schema: JsonObject
     call: Callable[[Callable[..., object], BoundArguments, object], Any]
 
     def __init__(self, function: Callable[..., object], context_type: type | None) -> None:
@@ -87,12 +77,11 @@ class Signature:
     def _read(self, function: Callable[..., object], reader: ParsedParameters) -> None:
         for warning in reader.warnings:
             log.warning("%s: %s", reader.where, warning)
-        documented = docstrings.parse(doc_of(function))
+        documented = parse_docstring(doc_of(function))
         self.name = callable_name(function)
         self.description = documented.summary or None
         self.is_async = is_async(function)
-        self.context_parameter = reader.context
-        self.input_schema = _input_schema(
+        self.input_schema = self.listed_schema = _input_schema(
             reader.client_parameters, documented.parameters, reader.where
         )
         properties = self.input_schema["properties"]
@@ -112,11 +101,6 @@ class Signature:
         # first call.
         if not all(_surely_decodes(each.type) for each in reader.client_parameters):
             _ = self._decode
-
-    @property
-    def listed_schema(self) -> JsonObject:
-        """The schema of the arguments that clients see."""
-        return self.input_schema
 
     @functools.cached_property
     def _decode(self) -> Callable[[bytes | msgspec.Raw], BoundArguments]:
@@ -157,13 +141,13 @@ class Signature:
     # -- lenient reading
 
     def _bind_leniently(self, raw: bytes | msgspec.Raw) -> BoundArguments:
-        given = decode_object(raw)
+        given = _decode_object(raw)
         readings = {name: self._repair(name, value) for name, value in given.items()}
         self._refuse(given, [name for name, reading in readings.items() if reading is UNSET])
         try:
             return self._decode(encode(readings))
         except msgspec.ValidationError as error:
-            raise ArgumentsError(shorten(f"the arguments do not fit: {error}")) from None
+            raise ArgumentsError(_shorten(f"the arguments do not fit: {error}")) from None
 
     def _repair(self, name: str, value: object) -> object:
         """Return an argument in a form that fits its parameter; UNSET if none fits."""
@@ -227,7 +211,7 @@ class Signature:
             problems.append(f'argument "{name}" is missing{hint}')
         problems += [self._problem(name, given[name]) for name in wrong]
         if problems:
-            raise ArgumentsError(shorten("; ".join(problems)))
+            raise ArgumentsError(_shorten("; ".join(problems)))
 
     def _problem(self, name: str, value: object) -> str:
         schema = self.input_schema["properties"][name]
@@ -244,6 +228,90 @@ class Signature:
         reason = found.reason if found.reason.startswith("is ") else f": {found.reason}"
         separator = " " if found.reason.startswith("is ") else ""
         return f'argument "{path_text((name, *found.path))}"{separator}{reason}'
+
+
+class BoundWithRest(NamedTuple):
+    """Decoded arguments, and those that the function takes by `**`."""
+
+    bound: BoundArguments
+    rest: dict[str, object]
+
+
+class SignatureWithSchema(Signature):
+    """A function with a JSON Schema of its arguments that the author wrote: listed, and enforced.
+
+    The schema decides first, by a full validator; then the annotations of the parameters decode
+    what it let through. `**rest` gets the arguments that have no parameter of their own.
+
+    Raises:
+        RegistrationError: the schema is invalid, or it and the function disagree on a name.
+        MissingExtra: no validator is installed.
+    """
+
+    def __init__(
+        self, function: Callable[..., object], context_type: type | None, schema: JsonObject
+    ) -> None:
+        reader = ParsedParameters(function, context_type, has_schema=True)
+        self._read(function, reader)
+        self.listed_schema = schema
+        self._validate = _compile_written(schema, reader.where)
+        _compare_names(schema, reader)
+        self._takes_rest = reader.takes_rest
+        if reader.takes_rest:
+            self.call = functools.partial(_call_with_rest, self.call)
+
+    def bind(self, raw: bytes | msgspec.Raw) -> Any:
+        """Hold the arguments to the schema, and decode them.
+
+        Raises:
+            ArgumentsError: they do not fit; the message names the place.
+        """
+        given = _decode_object(raw)
+        wrong = self._validate(given)
+        if wrong is not None:
+            raise ArgumentsError(_shorten(f"the arguments do not fit the input schema: {wrong}"))
+        bound = super().bind(raw)
+        if not self._takes_rest:
+            return bound
+        rest = {name: value for name, value in given.items() if name not in self._types}
+        return BoundWithRest(bound, rest)
+
+
+def _compile_written(schema: JsonObject, where: str) -> "Validate":
+    from accord.json_schema.validation import compile_schema
+
+    if schema.get("type") != "object":
+        raise RegistrationError(f'{where}: input_schema has to say "type": "object"')
+    try:
+        return compile_schema(schema)
+    except ValueError as error:
+        raise RegistrationError(f"{where}: input_schema is invalid: {error}") from None
+
+
+def _compare_names(schema: JsonObject, reader: ParsedParameters) -> None:
+    for each in reader.client_parameters:
+        if each.is_required and each.key not in schema.get("required", ()):
+            raise RegistrationError(
+                f'{reader.where}: parameter "{each.key}" has no default, and input_schema does '
+                "not require it"
+            )
+    taken = {each.key for each in reader.client_parameters}
+    properties = schema.get("properties")
+    for name in properties if isinstance(properties, dict) else ():
+        if name not in taken and not reader.takes_rest:
+            raise RegistrationError(
+                f'{reader.where}: input_schema has the property "{name}", and the function '
+                f"does not take it; add a parameter {name} or **rest"
+            )
+
+
+def _call_with_rest(
+    call: Callable[..., object],
+    function: Callable[..., object],
+    bound: BoundWithRest,
+    context: object,
+) -> object:
+    return call(functools.partial(function, **bound.rest), bound.bound, context)
 
 
 def inspect(
@@ -264,8 +332,6 @@ def inspect(
     """
     if written_schema is None:
         return Signature(function, context_type)
-    from accord.server.schema.written_schema import SignatureWithSchema
-
     return SignatureWithSchema(function, context_type, written_schema)
 
 
@@ -302,17 +368,12 @@ def _surely_decodes(type_: object) -> bool:
 
 def _struct(reader: ParsedParameters) -> type[BoundArguments]:
     parameters = reader.client_parameters
-    by_position = [each for each in parameters if not each.by_name]
     return msgspec.defstruct(  # type: ignore[return-value]  # a subclass of its base
         "Arguments",
         [(f"field{n}", each.type, _field(each)) for n, each in enumerate(parameters)],
         bases=(BoundArguments,),
         kw_only=True,
         gc=False,
-        namespace={
-            "positional": len(by_position),
-            "keywords": tuple(each.name for each in parameters if each.by_name),
-        },
     )
 
 
@@ -349,7 +410,7 @@ def _compile_call(source: str) -> Callable[..., object]:
 # Reading leniently
 
 
-def decode_object(raw: bytes | msgspec.Raw | UnsetType | None) -> JsonObject:
+def _decode_object(raw: bytes | msgspec.Raw | UnsetType | None) -> JsonObject:
     if raw is UNSET or raw is None or not bytes(raw).strip():
         return {}
     try:
@@ -413,6 +474,6 @@ def _close(name: str, others: list[str]) -> str | None:
     return by_folded[match[0]] if match else None
 
 
-def shorten(text: str) -> str:
+def _shorten(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST_ERROR else text[: _LONGEST_ERROR - 3] + "..."
