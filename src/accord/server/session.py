@@ -9,14 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
 from accord.errors import LocalProtocolError, MessageTooLarge, MethodNotFound
 from accord.principal import Principal
-from accord.protocol.capabilities import capability_paths
 from accord.protocol.endpoint import Endpoint
-from accord.protocol.events import NotificationReceived, Refused
-from accord.protocol.exchange import Exchange
-from accord.protocol.party import PartyState
-from accord.protocol.peer import Peer, peer_from_initialize
-from accord.protocol.revision import Phase
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.exchange import Exchange, NotificationReceived, Refused
+from accord.protocol.party import PartyState, Peer, capability_paths, peer_from_initialize
+from accord.protocol.revisions import REVISIONS, Phase
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.server.context import DONE, Context, Delayed, Done, current
 from accord.server.methods import METHODS
