@@ -12,8 +12,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from accord.cli.arguments import read_tool_arguments, split_pairs
-from accord.cli.connection import connection_options, run_with_client
-from accord.cli.options import TEXT_OR_JSON, Commands, Option, UsageError, add_command, one_of
+from accord.cli.connection import CONNECTION, run_with_client
+from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, is_json
 from accord.cli.questions import ask_user, is_interactive, read_answers
 from accord.cli.terminal import escape_controls, note, say
 from accord.errors import RequestError
@@ -40,9 +40,11 @@ if TYPE_CHECKING:
 
 Entry = TypeVar("Entry", Tool, Prompt)
 
-_FORMATS = ("text", "json")
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^=]")
-_ABOUT = """\
+_HELP = """\
+usage: accord call [options] TARGET NAME [key=value ...]
+       accord call [options] NAME [key=value ...] -- COMMAND ...
+
 Call a tool, read a resource (NAME is a URI or a URI template) or get a prompt (--prompt).
 
 TARGET is a URL, or a Python file or module with a Server (server.py, server.py:name,
@@ -56,8 +58,7 @@ terminal they are declined. A question without fields takes --answer agree=yes.
 
 Exit code: 0 success, 1 the tool failed or the server answered with an error, 2 the call could not
 be made.
-"""
-_EXAMPLES = """\
+
 examples:
   accord call server.py add a=1 b=2
   accord call server.py search words=red,blue options:='{"limit": 3}' --format json
@@ -69,42 +70,24 @@ examples:
 """
 
 
+_OPTIONS = f"""\
+words* TARGET NAME [key=value ...]  see above
+--json ARGS         arguments as a JSON object; - reads stdin
+--unchecked         send the arguments of --json even if the tool's input schema forbids them
+--prompt            NAME is a prompt
+--answer KEY=VALUE  fill in a field of a form that the server asks for; may be repeated
+{TEXT_OR_JSON}
+{CONNECTION}"""
+
+
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    options = (
-        Option("words", "TARGET NAME [key=value ...]", "see above", nargs="*"),
-        Option("--json", "ARGS", "arguments as a JSON object; - reads stdin"),
-        Option(
-            "--unchecked",
-            None,
-            "send the arguments of --json even if the tool's input schema forbids them",
-        ),
-        Option("--prompt", None, "NAME is a prompt"),
-        Option(
-            "--answer",
-            "KEY=VALUE",
-            "fill in a field of a form that the server asks for; may be repeated",
-            is_repeated=True,
-        ),
-        TEXT_OR_JSON,
-        *connection_options(),
-    )
-    add_command(
-        commands,
-        "call",
-        run,
-        options,
-        help="call a tool, read a resource, get a prompt",
-        usage="accord call [options] TARGET NAME [key=value ...]\n"
-        "       accord call [options] NAME [key=value ...] -- COMMAND ...",
-        about=_ABOUT,
-        examples=_EXAMPLES,
-    )
+    add_command(commands, "call", run, _HELP, _OPTIONS, format="text")
 
 
 def run(options: argparse.Namespace) -> int:
     """Call the tool, read the resource or get the prompt, and print the result."""
-    form = one_of(options.format, _FORMATS, "format")
+    as_json = is_json(options)
     words: list[str] = options.words
     target = "" if options.command or not words else words.pop(0)
     if not words and not (target and not options.command):
@@ -119,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
 
     async def work(client: "Client") -> int:
         result = await _send_request(client, name, pairs, options)
-        _print_result(result, form)
+        _print_result(result, as_json=as_json)
         return 1 if isinstance(result, CallToolResult) and result.is_error else 0
 
     # A user at the terminal may take long to answer, and can interrupt.
@@ -233,8 +216,10 @@ def _format_number(value: float) -> str:
     return f"{value:.0f}" if float(value).is_integer() else f"{value:g}"
 
 
-def _print_result(result: CallToolResult | ReadResourceResult | GetPromptResult, form: str) -> None:
-    if form == "json":
+def _print_result(
+    result: CallToolResult | ReadResourceResult | GetPromptResult, *, as_json: bool
+) -> None:
+    if as_json:
         import msgspec
 
         plain = msgspec.to_builtins(result)

@@ -4,18 +4,14 @@ import argparse
 import os
 import re
 from collections import deque
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from accord.cli.options import (
-    BEARER,
-    HEADER,
-    Option,
+    CREDENTIALS,
+    ENV,
     UsageError,
     bearer_token,
-    env_option,
     one_of,
-    seconds,
     spoken_revision,
     spoken_revisions,
 )
@@ -51,48 +47,27 @@ _GRANT_VALUES: Final[dict[str, _Grant]] = {
 _GRANTS: Final = tuple(_GRANT_VALUES)
 
 
-def connection_options() -> tuple[Option, ...]:
-    """Return the options of every command that connects to a server."""
-    return (
-        env_option("server"),
-        Option("--cwd", "DIR", "the folder the server runs in", Path),
-        Option(
-            "--timeout",
-            "S",
-            "seconds to wait for the server to start, and for each answer (default: 30 and 60)",
-            seconds,
-        ),
-        Option("--revision", "R", f"the revision to speak: {', '.join(spoken_revisions())}"),
-        *auth_options(),
-    )
-
-
-def auth_options(then: str = "and keep it") -> tuple[Option, ...]:
+def auth_options(then: str = "and keep it") -> str:
     """Return the options for headers, tokens and OAuth; `then` says what happens to a token."""
-    return (
-        HEADER,
-        BEARER,
-        Option("--oauth", None, f"obtain a token as the server asks for it, {then}"),
-        Option(
-            "--client-id",
-            "ID",
-            f"with --oauth: a client that was registered by hand; {_SECRET} may hold its secret",
-        ),
-        Option(
-            "--issuer",
-            "URL",
-            "with --oauth: the only authorization server to trust; required with a secret",
-        ),
-        Option(
-            "--redirect-uri",
-            "URI",
-            "with --oauth: the redirect URI of that client, on this machine",
-        ),
-        Option(
-            "--scope", "S", "with --oauth: a scope to ask for; may be repeated", is_repeated=True
-        ),
-        Option("--grant", "G", f"with --oauth: {', '.join(_GRANTS)} (default: {_GRANTS[0]})"),
-    )
+    return f"""\
+{CREDENTIALS}
+--oauth             obtain a token as the server asks for it, {then}
+--client-id ID      with --oauth: a client that was registered by hand; {_SECRET}
+                    may hold its secret
+--issuer URL        with --oauth: the only authorization server to trust; required with a secret
+--redirect-uri URI  with --oauth: the redirect URI of that client, on this machine
+--scope S           with --oauth: a scope to ask for; may be repeated
+--grant G           with --oauth: {", ".join(_GRANTS)} (default: {_GRANTS[0]})
+"""
+
+
+CONNECTION: Final = f"""\
+{ENV}
+--cwd DIR     the folder the server runs in
+--timeout S   seconds to wait for the server to start, and for each answer (default: 30 and 60)
+--revision R  the revision to speak: {", ".join(spoken_revisions())}
+{auth_options()}"""
+"""The options of every command that connects to a server."""
 
 
 def auth_of(options: argparse.Namespace) -> "Auth | None":
@@ -180,7 +155,7 @@ def run_with_client(
     """Connect to the target, do the work, and return the exit code.
 
     Args:
-        options: the parsed command line, with the options of `connection_options`.
+        options: the parsed command line, with the options of `CONNECTION`.
         target: the TARGET; empty if there is a command after `--`.
         following: the words after it, for error messages.
         work: called with the client; returns the exit code.
@@ -205,7 +180,7 @@ def run_with_target(
     """Find out how to reach the target, call `run` with that, and report errors.
 
     Args:
-        options: the parsed command line, with the options of `connection_options`.
+        options: the parsed command line, with the options of `CONNECTION`.
         target: the TARGET; empty if there is a command after `--`.
         following: the words after it, for error messages.
         run: called with the arguments of `connect`; returns the exit code.
@@ -255,7 +230,7 @@ async def _connect_and_run(
 def _settings(
     options: argparse.Namespace, stderr: _Stderr, callbacks: dict[str, Any]
 ) -> "ConnectOptions":
-    if options.cwd is not None and not options.cwd.is_dir():
+    if options.cwd is not None and not os.path.isdir(options.cwd):
         raise UsageError(f"--cwd: there is no folder {options.cwd}")
     settings: ConnectOptions = {
         # Users expect that a command typed in a shell sees the shell's variables.
@@ -339,7 +314,7 @@ def advise_in_options(text: str) -> str:
 
     Parameters without an option are marked "in a program".
 
-    >>> in_options("ask for other scopes with OAuth(scopes=[...])")
+    >>> advise_in_options("ask for other scopes with OAuth(scopes=[...])")
     'ask for other scopes with --scope S'
     """
     for advice, typed in _REPLACEMENTS:

@@ -7,66 +7,50 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from accord.cli.connection import auth_of, auth_options
-from accord.cli.options import (
-    TEXT_OR_JSON,
-    Commands,
-    Option,
-    UsageError,
-    add_command,
-    one_of,
-    seconds,
-)
+from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, is_json
 from accord.cli.terminal import escape_controls, painter, say
 
 if TYPE_CHECKING:
     from accord.cli.doctor_steps import Diagnosis, DoctorStep
 
 
-_ABOUT = """\
+_HELP = """\
+usage: accord doctor [options] URL
+
 Connect to a server step by step and print every step: DNS, TCP, TLS, HTTP, the challenge, the
 metadata of the resource and of its authorization server, registration, PKCE, token, initialize,
 list. Each step is ok, a warning or failed, with the request, the answer and what to change.
 
 Exit code: 0 no step failed, 1 a step failed, 2 the server could not be reached.
-"""
-_EXAMPLES = """\
+
 examples:
   accord doctor https://example.com/mcp
   accord doctor https://example.com/mcp --oauth
   accord doctor https://example.com/mcp --oauth --client-id desk --redirect-uri http://localhost:8400
   accord doctor http://127.0.0.1:8000/mcp --format json | jq '.steps[] | .name, .verdict'
 """
-_FORMATS = ("text", "json")
 _STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
 _NAME_WIDTH = len("authorization server")
 
 
+_OPTIONS = f"""\
+url URL      the URL of the server
+{TEXT_OR_JSON}
+--json
+--timeout S  seconds a step may take (default: 10)
+{auth_options()}"""
+
+
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    options = (
-        Option("url", "URL", "the URL of the server"),
-        TEXT_OR_JSON,
-        Option("--json", None, argparse.SUPPRESS),
-        Option("--timeout", "S", "seconds a step may take (default: 10)", seconds, 10.0),
-        *auth_options(),
-    )
-    add_command(
-        commands,
-        "doctor",
-        run,
-        options,
-        help="find out why a client cannot use a server",
-        usage="%(prog)s [options] URL",
-        about=_ABOUT,
-        examples=_EXAMPLES,
-    )
+    add_command(commands, "doctor", run, _HELP, _OPTIONS, format="text", timeout=10.0)
 
 
 def run(options: argparse.Namespace) -> int:
     """Take the steps and print them."""
     import asyncio
 
-    as_json = options.json or one_of(options.format, _FORMATS, "format") == "json"
+    as_json = options.json or is_json(options)
     parts = urlsplit(options.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(_describe_wrong_target(options.url[:200]))

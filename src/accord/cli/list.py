@@ -7,14 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from accord.cli.arguments import describe
-from accord.cli.connection import connection_options, run_with_client
+from accord.cli.connection import CONNECTION, run_with_client
 from accord.cli.options import (
     TARGET,
-    TARGET_USAGE,
     TEXT_OR_JSON,
     Commands,
     add_command,
-    one_of,
+    is_json,
 )
 from accord.cli.target import demand_target
 from accord.cli.terminal import complain, escape_controls, painter, say, width
@@ -25,9 +24,11 @@ if TYPE_CHECKING:
     from accord.testing.surface import Lists
 
 
-_FORMATS = ("text", "json")
 _KINDS: Final = ("tools", "resources", "resourceTemplates", "prompts")
-_ABOUT = """\
+_HELP = """\
+usage: accord list [options] TARGET
+       accord list [options] -- COMMAND ...
+
 Show the tools, resources, resource templates and prompts of a server.
 
 TARGET is a URL, or a Python file or module with a Server (server.py, server.py:name,
@@ -36,8 +37,7 @@ is one line: kind, name and description, separated by tabs. If the server answer
 with an error, the others are shown, and the error is printed to stderr.
 
 Exit code: 0 something could be listed, 1 every list failed, 2 the server could not be reached.
-"""
-_EXAMPLES = """\
+
 examples:
   accord list server.py
   accord list https://example.com/mcp --oauth
@@ -54,29 +54,21 @@ class _Row(NamedTuple):
 
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    options = (*TARGET, TEXT_OR_JSON, *connection_options())
     add_command(
-        commands,
-        "list",
-        run,
-        options,
-        help="show what a server offers",
-        usage=TARGET_USAGE,
-        about=_ABOUT,
-        examples=_EXAMPLES,
+        commands, "list", run, _HELP, f"{TARGET}{TEXT_OR_JSON}\n{CONNECTION}", format="text"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Print what the server offers."""
-    form = one_of(options.format, _FORMATS, "format")
+    as_json = is_json(options)
     demand_target(options, "list")
 
     async def work(client: "Client") -> int:
         from accord.testing.surface import fetch_lists
 
         lists = await fetch_lists(client)
-        say(_as_json(client, lists) if form == "json" else _as_text(client, lists))
+        say(_as_json(client, lists) if as_json else _as_text(client, lists))
         for method, error in lists.failed.items():
             complain(f"{method} failed: {error}")
         return 1 if lists.failed and len(lists.failed) == len(lists.entries) else 0

@@ -8,14 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from accord.cli.options import (
-    Option,
-    UsageError,
-    did_you_mean,
-    one_of,
-    output_file,
-    spoken_revision,
-)
+from accord.cli.options import UsageError, did_you_mean, one_of, spoken_revision
 from accord.cli.terminal import complain, note, painter, say, width
 
 if TYPE_CHECKING:
@@ -49,22 +42,11 @@ _VALUE: Final = re.compile(r"([?&][^=&#\s]*=)[^&#\s]*")
 _PROJECT_FILES: Final = ("pyproject.toml", "package.json", "README.md")
 
 
-REPORT_OPTIONS: Final = (
-    Option(
-        "--format",
-        "F",
-        f"{', '.join(_FORMS)} (default: the form that the file's ending names, else text)",
-    ),
-    Option(
-        "--output",
-        "FILE",
-        "write the report to a file, in the form that its ending names; may be repeated",
-        output_file,
-        is_repeated=True,
-    ),
-    Option("--quiet", None, "text: only the violations and one summary line"),
-)
-"""The options of every command that ends in a report."""
+OPTIONS: Final = f"""\
+--format F     {", ".join(_FORMS)} (default: the form that the file's ending names, else text)
+--output FILE  write the report to a file, in the form that its ending names; may be repeated
+--quiet        text: only the violations and one summary line
+"""
 
 
 def report_format(options: argparse.Namespace) -> str:

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from accord.cli.options import Commands, Option, UsageError, add_command, did_you_mean, one_of
+from accord.cli.options import Commands, UsageError, add_command, did_you_mean, one_of
 from accord.cli.terminal import complain, painter, say, width
 from accord.types import REVISION_IDS, RevisionId
 
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     from accord.protocol.catalogue import Requirement
 
 
-_ABOUT = """\
+_HELP = f"""\
+usage: accord requirements [options] [ID ...]
+
 Show the requirements of the protocol: what each says, which party it binds, where it holds.
 
 Exit code: 0 shown, even if none match; 2 there is no such requirement, level, area or party.
-"""
-_EXAMPLES = f"""\
+
 examples:
   accord requirements                                          all of them
   accord requirements --revision {REVISION_IDS[2]} --level must-not   what is forbidden there
@@ -32,35 +33,22 @@ levels: must, must-not, should, should-not, may, fact (stated without a keyword)
 checks: wire (recorded traffic), server-probe, client-probe, process, http-probe, auth-probe, human
 """
 
+_OPTIONS = f"""\
+ids* ID       show all about these requirements
+--revision R  those that hold in this revision: {", ".join(REVISION_IDS)}; may be repeated
+--level L     those of this level, such as must
+--area A      those of this area, such as tools
+--party P     those that bind this party, such as server
+--check C     those that are checked this way, such as wire
+--format F    text, json or markdown (default: text)
+"""
+
 Paint = Callable[[str, str], str]
 
 
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    options = (
-        Option("ids", "ID", "show all about these requirements", nargs="*"),
-        Option(
-            "--revision",
-            "R",
-            f"those that hold in this revision: {', '.join(REVISION_IDS)}; may be repeated",
-            is_repeated=True,
-        ),
-        Option("--level", "L", "those of this level, such as must"),
-        Option("--area", "A", "those of this area, such as tools"),
-        Option("--party", "P", "those that bind this party, such as server"),
-        Option("--check", "C", "those that are checked this way, such as wire"),
-        Option("--format", "F", "text, json or markdown (default: text)", default="text"),
-    )
-    add_command(
-        commands,
-        "requirements",
-        run,
-        options,
-        help="show the requirements of the protocol",
-        usage="%(prog)s [options] [ID ...]",
-        about=_ABOUT,
-        examples=_EXAMPLES,
-    )
+    add_command(commands, "requirements", run, _HELP, _OPTIONS, format="text")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -4,11 +4,13 @@ import argparse
 import sys
 from typing import Final
 
-from accord.cli.options import REST, Commands, Option, UsageError, add_command, port, seconds
+from accord.cli.options import Commands, UsageError, add_command
 from accord.cli.target import ServerPlace, load, locate
 from accord.cli.terminal import complain, say
 
-_ABOUT = """\
+_HELP = """\
+usage: accord run [options] TARGET
+
 Serve a server over stdin and stdout, as hosts launch it, or over HTTP.
 
 TARGET is a Python file or a module with a Server in it: server.py, server.py:name, package.module,
@@ -20,9 +22,7 @@ stdout.
 with --http: full paths, so that it works from any folder and without PATH.
 
 Exit code: 0 the input ended or a signal arrived, 1 the server failed, 2 it could not be started.
-"""
-_GRACE: Final = 1.5
-_EXAMPLES = """\
+
 examples:
   accord run server.py
   accord run server.py --print-config
@@ -31,38 +31,22 @@ examples:
 """
 
 
+_GRACE: Final = 1.5
+_OPTIONS = f"""\
+target? TARGET  what to serve
+rest* WORD
+--grace S       seconds for running calls to finish after the input has ended (default: {_GRACE})
+--http          serve over HTTP, at /mcp
+--host H        where to listen (default: 127.0.0.1)
+--port P        0 takes any free port (default: 8000)
+--sse           with --http: serve the older form too, at /sse and /messages
+--print-config  print the entry for a host's configuration, with full paths, and serve nothing
+"""
+
+
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    options = (
-        Option("target", "TARGET", "what to serve", default="", nargs="?"),
-        REST,
-        Option(
-            "--grace",
-            "S",
-            f"seconds for running calls to finish after the input has ended (default: {_GRACE})",
-            seconds,
-            default=_GRACE,
-        ),
-        Option("--http", None, "serve over HTTP, at /mcp"),
-        Option("--host", "H", "where to listen (default: 127.0.0.1)", default="127.0.0.1"),
-        Option("--port", "P", "0 takes any free port (default: 8000)", port, default=8000),
-        Option("--sse", None, "with --http: serve the older form too, at /sse and /messages"),
-        Option(
-            "--print-config",
-            None,
-            "print the entry for a host's configuration, with full paths, and serve nothing",
-        ),
-    )
-    add_command(
-        commands,
-        "run",
-        run,
-        options,
-        help="serve a server over stdin and stdout, or over HTTP",
-        usage="%(prog)s [options] TARGET",
-        about=_ABOUT,
-        examples=_EXAMPLES,
-    )
+    add_command(commands, "run", run, _HELP, _OPTIONS, grace=_GRACE, host="127.0.0.1", port=8000)
 
 
 def run(options: argparse.Namespace) -> int:

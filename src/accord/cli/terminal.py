@@ -40,7 +40,7 @@ def note(text: str) -> None:
 def escape_controls(text: str) -> str:
     r"""Escape control characters, which a terminal would obey; line breaks stay.
 
-    >>> print(harmless("a\x1b[2Jb"))
+    >>> print(escape_controls("a\x1b[2Jb"))
     a\x1b[2Jb
     """
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text.replace("\r\n", "\n"))

@@ -3,21 +3,17 @@
 import argparse
 from contextlib import contextmanager
 from importlib import import_module
-from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.connection import connection_options, run_with_target
+from accord.cli.connection import CONNECTION, run_with_target
 from accord.cli.options import (
+    CALLS,
     TARGET,
-    TARGET_USAGE,
     Commands,
-    Option,
     UsageError,
     add_command,
-    call_options,
     one_of,
-    output_file,
 )
 from accord.cli.reporting import announce_plan, display_target, plan_form, show_plan
 from accord.cli.target import demand_target
@@ -37,7 +33,10 @@ if TYPE_CHECKING:
 _FORMS: Final = ("text", "json", "junit")
 _ENDINGS: Final = {".json": "json", ".xml": "junit"}
 _TRANSPORTS: Final = ("stdio", "memory", "http", "sse")
-_ABOUT: Final = """\
+_HELP: Final = """\
+usage: accord test [options] TARGET
+       accord test [options] -- COMMAND ...
+
 Test a server against what it declares. Each tool that may be called gets generated valid arguments,
 arguments at their limits, and arguments that its schema forbids; results are checked against its
 output schema. Resources are read, prompts and completions requested. A failing input is reduced to
@@ -51,8 +50,7 @@ change. The plan of calls is shown before the first call; --plan shows it and ca
 --cases adds your own: a TOML (or YAML) file with [[case]] tables; see the page on testing.
 
 Exit code: 0 all tests that ran passed, 1 a test failed, 2 the tests could not run.
-"""
-_EXAMPLES: Final = """\
+
 examples:
   accord test server.py
   accord test server.py --tool add --examples 200 --seed 7
@@ -62,50 +60,24 @@ examples:
 """
 
 
+_OPTIONS: Final = f"""\
+{TARGET}
+--cases FILE   your own cases; may name the target, too
+--only-cases   generate no tests from what the server declares
+{CALLS.format("100, or 4 times --examples")}
+--examples N   generated arguments per tool (default: 25)
+--seed N       another seed generates other arguments (default: 0)
+--transport T  how to reach it: {", ".join(_TRANSPORTS)} (default: http for URLs, else stdio);
+               memory runs a Python file in this process
+--format F     {", ".join(_FORMS)} (default: text)
+--output FILE  write the report to a file, .xml JUnit, .json JSON, else text; may be repeated
+--quiet        text: only what failed
+{CONNECTION}"""
+
+
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    options = (
-        *TARGET,
-        Option("--cases", "FILE", "your own cases; may name the target, too", Path),
-        Option("--only-cases", None, "generate no tests from what the server declares"),
-        *call_options("100, or 4 times --examples"),
-        Option("--examples", "N", "generated arguments per tool (default: 25)", _count),
-        Option("--seed", "N", "another seed generates other arguments (default: 0)", int),
-        Option(
-            "--transport",
-            "T",
-            f"how to reach it: {', '.join(_TRANSPORTS)} (default: http for URLs, else stdio);"
-            " memory runs a Python file in this process",
-        ),
-        Option("--format", "F", f"{', '.join(_FORMS)} (default: text)"),
-        Option(
-            "--output",
-            "FILE",
-            "write the report to a file, .xml JUnit, .json JSON, else text; may be repeated",
-            output_file,
-            is_repeated=True,
-        ),
-        Option("--quiet", None, "text: only what failed"),
-        *connection_options(),
-    )
-    add_command(
-        commands,
-        "test",
-        run,
-        options,
-        help="test a server against its own schemas, and your cases",
-        usage=TARGET_USAGE,
-        about=_ABOUT,
-        examples=_EXAMPLES,
-    )
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of examples, expected 1 or more"
-        )
-    return int(text)
+    add_command(commands, "test", run, _HELP, _OPTIONS)
 
 
 def run(options: argparse.Namespace) -> int:
