@@ -12,8 +12,7 @@ import pytest
 
 from accord import Server
 from accord.auth.discovery import ResourceMetadata
-from accord.cli.doctor_steps import Diagnosis
-from accord.cli.token_facts import token_facts
+from accord.cli.doctor_steps import Diagnosis, token_facts
 from support.http_server import free_port, serving
 from support.issuer import token
 from support.scripted_authorization import scripted

@@ -6,21 +6,21 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from accord.cli.arguments import read_tool_arguments, split_pairs
+from accord.cli.arguments import read_tool_arguments, read_value, split_pairs, type_name
 from accord.cli.connection import CONNECTION, run_with_client
 from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, is_json
-from accord.cli.questions import ask_user, is_interactive, read_answers
 from accord.cli.terminal import escape_controls, note, say
 from accord.errors import RequestError
 from accord.types import (
     AudioContent,
     CallToolResult,
     ContentBlock,
+    ElicitParams,
     EmbeddedResource,
     GetPromptResult,
     ImageContent,
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 Entry = TypeVar("Entry", Tool, Prompt)
 
+_YES: Final = ("y", "yes", "true")
+# The key of `--answer` for a form without fields.
+_AGREEMENT: Final = {"agree": None}
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^=]")
 _HELP = """\
 usage: accord call [options] TARGET NAME [key=value ...]
@@ -98,7 +101,7 @@ def run(options: argparse.Namespace) -> int:
         locate(target)
         raise UsageError(f"call needs the NAME of a tool; accord list {target} shows them")
     name, *pairs = words
-    answers = read_answers(options.answer)
+    answers = _read_answers(options.answer)
 
     async def work(client: "Client") -> int:
         result = await _send_request(client, name, pairs, options)
@@ -106,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
         return 1 if isinstance(result, CallToolResult) and result.is_error else 0
 
     # A user at the terminal may take long to answer, and can interrupt.
-    patience = {"timeout": math.inf} if is_interactive() else {}
+    patience = {"timeout": math.inf} if _is_interactive() else {}
     return run_with_client(
         options,
         target,
@@ -115,7 +118,7 @@ def run(options: argparse.Namespace) -> int:
         shows_stderr=True,
         on_log=_show_log,
         on_progress=_show_progress,
-        on_elicit=lambda question: ask_user(question, answers),
+        on_elicit=lambda question: _ask_user(question, answers),
         **patience,
     )
 
@@ -272,3 +275,112 @@ def _describe_blob(contents: ResourceContents) -> str:
 
 def _decoded_size(text: str) -> int:
     return len(text) * 3 // 4 - text[-2:].count("=")
+
+
+# -- questions of the server to its user
+
+
+class _NoAnswer(Exception):
+    """A form cannot be filled in: a field has no answer, and there is no terminal to ask on."""
+
+
+def _read_answers(words: list[str]) -> dict[str, tuple[str, bool]]:
+    """Return the answers of `--answer` by field: the text, and whether it is JSON.
+
+    Raises:
+        UsageError: one is not key=value.
+    """
+    return {key: (value, is_json) for key, value, is_json in split_pairs(words)}
+
+
+def _ask_user(
+    question: ElicitParams, given: Mapping[str, tuple[str, bool]] | None = None
+) -> dict[str, Any] | bool:
+    """Fill in a form, or decline: at the end of input (Ctrl-D), or if a field has no answer.
+
+    Args:
+        question: the form of the server.
+        given: answers by field, from the command line; the other fields are asked for.
+    """
+    note(f"the server asks: {question.message}")
+    if question.url is not None:
+        note(f"  {question.url}")
+    given = given or {}
+    schema = question.requested_schema or {}
+    fields: dict[str, Any] = schema.get("properties") or {}
+    required = schema.get("required") or ()
+    if _is_interactive() and not (fields or _AGREEMENT).keys() <= given.keys():
+        note("(Ctrl-D declines)")
+    try:
+        if not fields:
+            return {} if _ask_agreement(given) else False
+        answers = {
+            name: _answer_field(name, field, given.get(name), is_required=name in required)
+            for name, field in fields.items()
+        }
+    except EOFError:
+        note("\ndeclined")
+        return False
+    except _NoAnswer as error:
+        note(f"declined: {error}")
+        return False
+    return {name: value for name, value in answers.items() if value is not None}
+
+
+def _is_interactive() -> bool:
+    """Whether a user can read questions on stderr and answer on stdin."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+
+def _ask_agreement(given: Mapping[str, tuple[str, bool]]) -> bool:
+    if "agree" in given:
+        return given["agree"][0].lower() in _YES
+    if not _is_interactive():
+        raise _NoAnswer("there is no terminal to answer on; add --answer agree=yes")
+    return _read_line("agree? [y/N] ").lower() in _YES
+
+
+def _read_line(prompt: str) -> str:
+    # Not input(), which writes the prompt to stdout: that is for the result.
+    sys.stderr.write(escape_controls(" ".join(prompt.split("\n"))))
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.strip()
+
+
+def _answer_field(
+    name: str, schema: dict[str, Any], given: tuple[str, bool] | None, *, is_required: bool
+) -> Any:
+    default = schema.get("default")
+    if given is not None:
+        return _read_given(name, schema, given)
+    if not _is_interactive():
+        if default is not None or not is_required:
+            return default
+        kind = type_name(schema)
+        raise _NoAnswer(f"there is no terminal to answer on; add --answer {name}=... ({kind})")
+    about = schema.get("description") or schema.get("title")
+    if about:
+        note(f"  {about}")
+    kind = "boolean, y or n" if schema.get("type") == "boolean" else type_name(schema)
+    shown = default if isinstance(default, str) else json.dumps(default)
+    hint = f" [{shown}]" if default is not None else "" if is_required else " [none]"
+    while True:
+        text = _read_line(f"  {name} ({kind}){hint}: ")
+        if not text and (default is not None or not is_required):
+            return default
+        try:
+            if text:
+                return read_value(text, schema)
+        except ValueError as error:
+            note(f"  {error}")
+
+
+def _read_given(name: str, schema: dict[str, Any], given: tuple[str, bool]) -> Any:
+    text, is_json = given
+    try:
+        return json.loads(text) if is_json else read_value(text, schema)
+    except ValueError as error:
+        raise _NoAnswer(f"--answer {name}: {error}") from None
