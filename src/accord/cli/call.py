@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from accord.cli.arguments import read_tool_arguments, read_value, split_pairs, type_name
 from accord.cli.connection import CONNECTION, run_with_client
@@ -26,7 +26,6 @@ from accord.types import (
     ImageContent,
     LogMessageParams,
     ProgressParams,
-    Prompt,
     ReadResourceResult,
     ResourceContents,
     ResourceLink,
@@ -37,8 +36,6 @@ from accord.types import (
 if TYPE_CHECKING:
     from accord.client import Client
 
-
-Entry = TypeVar("Entry", Tool, Prompt)
 
 _YES: Final = ("y", "yes", "true")
 # The key of `--answer` for a form without fields.
@@ -92,14 +89,15 @@ def run(options: argparse.Namespace) -> int:
     """Call the tool, read the resource or get the prompt, and print the result."""
     as_json = is_json(options)
     words: list[str] = options.words
-    target = "" if options.command or not words else words.pop(0)
-    if not words and not (target and not options.command):
+    options.target = "" if options.command or not words else words.pop(0)
+    options.rest = words
+    if not words and not options.target:
         raise UsageError("call needs a TARGET and the NAME of a tool, a resource or a prompt")
     if not words:
         from accord.cli.target import locate
 
-        locate(target)
-        raise UsageError(f"call needs the NAME of a tool; accord list {target} shows them")
+        locate(options.target)
+        raise UsageError(f"call needs the NAME of a tool; accord list {options.target} shows them")
     name, *pairs = words
     answers = _read_answers(options.answer)
 
@@ -112,8 +110,6 @@ def run(options: argparse.Namespace) -> int:
     patience = {"timeout": math.inf} if _is_interactive() else {}
     return run_with_client(
         options,
-        target,
-        words,
         work,
         shows_stderr=True,
         on_log=_show_log,
@@ -134,11 +130,11 @@ async def _send_request(
     if "://" in name or "{" in name:
         return await client.read_resource(_expand_uri(name, pairs))
     tools = [each async for each in client.tools()] if client.capabilities.tools else []
-    if _URI.match(name) and all(each.name != name for each in tools):
+    tool = next((each for each in tools if each.name == name), None)
+    if tool is None and _URI.match(name):
         return await client.read_resource(_expand_uri(name, pairs))
-    if all(each.name != name for each in tools):
+    if tool is None:
         raise UsageError(await _describe_unknown_tool(client, name, tools))
-    tool = _find_entry(name, tools)
     schema = {"additionalProperties": True} if options.unchecked else tool.input_schema
     arguments = read_tool_arguments(name, schema, pairs, options.json)
     return await client.call_tool(name, arguments)
@@ -164,10 +160,6 @@ def _describe_unknown(kind: str, name: str, known: list[str]) -> str:
     )
 
 
-def _find_entry(name: str, entries: Iterable[Entry]) -> Entry:
-    return next(each for each in entries if each.name == name)
-
-
 def _expand_uri(uri: str, pairs: list[str]) -> str:
     values = {key: value for key, value, _ in split_pairs(pairs)}
     if "{" not in uri:
@@ -178,10 +170,7 @@ def _expand_uri(uri: str, pairs: list[str]) -> str:
 
     try:
         template = parse(uri)
-        missing = [each for each in template.variables if each not in values]
-        if missing:
-            example = " ".join(f"{each}=..." for each in missing)
-            raise UsageError(f"{uri} needs {', '.join(missing)}; add {example}")
+        _demand_values(uri, values, template.variables)
         return template.expand(values)
     except ValueError as error:
         raise UsageError(f"{uri} is not a URI template: {error}") from None
@@ -189,15 +178,19 @@ def _expand_uri(uri: str, pairs: list[str]) -> str:
 
 async def _get_prompt(client: "Client", name: str, pairs: list[str]) -> GetPromptResult:
     prompts = [each async for each in client.prompts()] if client.capabilities.prompts else []
-    if all(each.name != name for each in prompts):
+    prompt = next((each for each in prompts if each.name == name), None)
+    if prompt is None:
         raise UsageError(_describe_unknown("prompt", name, [each.name for each in prompts]))
-    known = _find_entry(name, prompts).arguments or []
     values = {key: value for key, value, _ in split_pairs(pairs)}
-    missing = [each.name for each in known if each.required and each.name not in values]
+    _demand_values(name, values, [each.name for each in prompt.arguments or () if each.required])
+    return await client.get_prompt(name, values or None)
+
+
+def _demand_values(name: str, values: Iterable[str], required: Iterable[str]) -> None:
+    missing = [each for each in required if each not in values]
     if missing:
         example = " ".join(f"{each}=..." for each in missing)
         raise UsageError(f"{name} needs {', '.join(missing)}; add {example}")
-    return await client.get_prompt(name, values or None)
 
 
 # -- showing

@@ -22,6 +22,8 @@ from accord.cli.options import (
     add_command,
     bearer_token,
     one_of,
+    spoken_revision,
+    without_secrets,
 )
 from accord.cli.reporting import announce_plan, plan_form, show_plan
 from accord.cli.target import command_of, demand_target, locate
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from accord.check.probing.tool_calls import CallPlan
     from accord.check.report import Report, Setting
     from accord.check.server_check import CheckProgress, ServerPlan
+    from accord.types import RevisionId
 
 
 _T = TypeVar("_T")
@@ -190,6 +193,10 @@ def register(commands: Commands) -> None:
     )
 
 
+def _revisions(options: argparse.Namespace) -> "list[RevisionId]":
+    return [spoken_revision(each, done="checked") for each in options.revision]
+
+
 # -- servers
 
 
@@ -218,7 +225,7 @@ def _plan_server(options: argparse.Namespace) -> "ServerPlan":
     from accord.check.server_check import ServerPlan
 
     plan = ServerPlan(
-        revisions=reporting.checked_revisions(options.revision),
+        revisions=_revisions(options),
         only=options.only,
         rules=CheckRules(
             allow_writes=options.allow_writes,
@@ -268,7 +275,7 @@ async def _run_with_target(
     """Find out how to reach the server, serve it if necessary, and do the work."""
     from accord.check.probing.subject import Subject, serve_target
 
-    found = command_of(options.target, options.rest, options.command)
+    found = command_of(options)
     transport = _transport(options, is_url=isinstance(found, str))
     headers = dict(options.header)
     auth_of(options)  # refuses options that contradict each other
@@ -330,27 +337,12 @@ def _describe_setting(options: argparse.Namespace, target: str) -> "Setting":
     from accord.check.report import Setting
 
     words = ["accord check server", *([quote(target)] if options.target else [])]
-    chosen = {"transport": options.transport, "cwd": options.cwd}
-    words += [f"--{name} {quote(value)}" for name, value in chosen.items() if value is not None]
-    words += [f"--tool {quote(tool)}" for tool in options.tool]
-    words += ["--allow-writes"] * options.allow_writes
-    words += [f"--calls {options.calls}"] * (options.calls is not None)
-    words += ["--one-at-a-time"] * options.one_at_a_time
-    words += [f"--header {quote(f'{header}: ...')}" for header, _ in options.header]
-    words += ['--bearer "$TOKEN"'] * bool(options.bearer)
-    words += ["--oauth"] * options.oauth
-    named = {
-        "client-id": options.client_id,
-        "issuer": options.issuer,
-        "redirect-uri": options.redirect_uri,
-    }
-    words += [f"--{name} {quote(value)}" for name, value in named.items() if value is not None]
-    words += [f"--scope {quote(scope)}" for scope in options.scope or ()]
-    words += [f"--grant {quote(options.grant)}"] if options.grant else []
-    words += ['--other-bearer "$OTHER"'] * bool(options.other_bearer)
-    words += ['--foreign-bearer "$FOREIGN"'] * bool(options.foreign_bearer)
-    words += ["--allow-token-in-query"] * options.allow_token_in_query
-    words += [f"--env {quote(variable)}=..." for variable, _ in options.env]
+    words += without_secrets(
+        options,
+        *("transport", "cwd", "tool", "allow_writes", "calls", "one_at_a_time", "header", "bearer"),
+        *("oauth", "client_id", "issuer", "redirect_uri", "scope", "grant", "other_bearer"),
+        *("foreign_bearer", "allow_token_in_query", "env"),
+    )
     return Setting(
         command=" ".join(words),
         command_end=f" -- {join(options.command)}" if options.command else "",
@@ -390,7 +382,7 @@ def _plan_client(options: argparse.Namespace) -> "ClientPlan":
     plan = ClientPlan(
         command=options.command,
         transport=one_of(options.transport, _CLIENT_TRANSPORTS, "transport"),
-        revisions=reporting.checked_revisions(options.revision),
+        revisions=_revisions(options),
         only=options.only,
         timeout=options.timeout,
         env=dict(options.env),

@@ -145,8 +145,6 @@ class _Stderr:
 
 def run_with_client(
     options: argparse.Namespace,
-    target: str,
-    following: list[str],
     work: "Callable[[Client], Awaitable[int]]",
     *,
     shows_stderr: bool = False,
@@ -155,9 +153,7 @@ def run_with_client(
     """Connect to the target, do the work, and return the exit code.
 
     Args:
-        options: the parsed command line, with the options of `CONNECTION`.
-        target: the TARGET; empty if there is a command after `--`.
-        following: the words after it, for error messages.
+        options: the parsed command line, with the options of `TARGET` and `CONNECTION`.
         work: called with the client; returns the exit code.
         shows_stderr: whether the server's stderr is shown even if nothing fails.
         callbacks: for `connect`.
@@ -167,27 +163,18 @@ def run_with_client(
     def run(found: Any, settings: "ConnectOptions") -> int:
         return asyncio.run(_connect_and_run(found, settings, work, shows_stderr=shows_stderr))
 
-    return run_with_target(options, target, following, run, **callbacks)
+    return run_with_target(options, run, **callbacks)
 
 
 def run_with_target(
-    options: argparse.Namespace,
-    target: str,
-    following: list[str],
-    run: "Callable[[Any, ConnectOptions], int]",
-    **callbacks: Any,
+    options: argparse.Namespace, run: "Callable[[Any, ConnectOptions], int]", **callbacks: Any
 ) -> int:
-    """Find out how to reach the target, call `run` with that, and report errors.
+    """Find out how to reach the target, call `run` with the arguments of `connect`, report errors.
 
-    Args:
-        options: the parsed command line, with the options of `CONNECTION`.
-        target: the TARGET; empty if there is a command after `--`.
-        following: the words after it, for error messages.
-        run: called with the arguments of `connect`; returns the exit code.
-        callbacks: for `connect`.
+    The other arguments are those of `run_with_client`.
     """
     stderr = _Stderr()
-    found = command_of(target, following, options.command)
+    found = command_of(options)
     settings = _settings(options, stderr, callbacks)
     try:
         return run(found, settings)

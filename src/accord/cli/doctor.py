@@ -71,9 +71,9 @@ def run(options: argparse.Namespace) -> int:
     asyncio.run(diagnosis.run())
     if as_json:
         say(_as_json(diagnosis))
-    if not diagnosis.is_reachable:
+    if diagnosis.failed & {"dns", "tcp", "tls"}:
         return 2
-    return 0 if diagnosis.is_sound else 1
+    return 1 if diagnosis.failed else 0
 
 
 def _describe_wrong_target(target: str) -> str:

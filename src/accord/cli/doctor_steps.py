@@ -8,14 +8,13 @@ import re
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
 
 from accord.auth.discovery import (
-    DiscoveryResult,
     ResourceMetadata,
     ServerMetadata,
     UnreadableMetadata,
@@ -38,7 +37,7 @@ from accord.transports.http.client.auth import Auth, Bearer
 from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 from accord.transports.http.client.options import HttpClientOptions
 from accord.transports.http.client.requests import NoResponse
-from accord.transports.http.client.sender import ConnectionCut, NotSent, Sender
+from accord.transports.http.client.sender import ConnectionCut, NotSent
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
@@ -49,7 +48,6 @@ StepVerdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 _EXPIRES_SOON: Final = 14 * 86_400
 _BODY_LIMIT: Final = 4_096
 _END_TIMEOUT: Final = 3.0
-_ADVICE: Final = "add --oauth to obtain a token, or --bearer TOKEN"
 _METADATA: Final = frozenset({"resource metadata", "authorization server", "endpoints", "pkce"})
 _REVISION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 
@@ -68,15 +66,10 @@ class _Stopped(Exception):
     """No further step makes sense."""
 
 
-class _ErrorObject(msgspec.Struct):
-    message: str = ""
-    data: Any = None
-
-
 class _ErrorResponse(msgspec.Struct):
     """The body of a refusal that is a JSON-RPC error."""
 
-    error: _ErrorObject
+    error: dict[str, object]
 
 
 class Diagnosis:
@@ -100,6 +93,7 @@ class Diagnosis:
         headers: dict[str, str] | None = None,
     ) -> None:
         self.url = url
+        self._display_url = quote_url(url)
         self.steps: list[DoctorStep] = []
         self._auth = auth
         self._seconds = seconds
@@ -115,27 +109,20 @@ class Diagnosis:
         self._is_protected = False
 
     @property
-    def is_reachable(self) -> bool:
-        """Whether the server could be reached at all."""
-        lost = {each.name for each in self.steps if each.verdict == "failed"}
-        return not lost & {"dns", "tcp", "tls"}
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether no step failed."""
-        return all(each.verdict != "failed" for each in self.steps)
+    def failed(self) -> set[str]:
+        """The names of the steps that failed."""
+        return {each.name for each in self.steps if each.verdict == "failed"}
 
     async def run(self) -> None:
         """Take the steps in order, until one fails so that no further step makes sense."""
-        steps: list[Callable[[], Awaitable[None]]] = [self._resolve, self._connect]
-        if self._is_secure:
-            steps.append(self._check_tls)
-        steps += [self._try_without_token, self._discover, self._initialize_and_list]
-        try:
-            for step in steps:
-                await step()
-        except _Stopped:
-            pass
+        with contextlib.suppress(_Stopped):
+            await self._resolve()
+            await self._connect()
+            if self._is_secure:
+                await self._check_tls()
+            await self._try_without_token()
+            await self._discover()
+            await self._initialize_and_list()
 
     def _add(self, name: str, verdict: StepVerdict, *, change: str = "", **facts: str) -> None:
         step = DoctorStep(name=name, verdict=verdict, change=advise_in_options(change), **facts)
@@ -251,7 +238,11 @@ class Diagnosis:
             body = b"" if response.status < 300 else (await response.chunk())[:_BODY_LIMIT]
             response.close()
             if opened := response.header(SESSION):
-                await _end(sender, self.url, {**headers, SESSION: opened})
+                # The session is not used again; its end may be refused.
+                with contextlib.suppress(NotSent, ConnectionCut, TimeoutError):
+                    async with asyncio.timeout(_END_TIMEOUT):
+                        ended = {**headers, SESSION: opened}
+                        (await sender.send("DELETE", self.url, ended)).close()
         except (NotSent, ConnectionCut) as error:
             raise OSError(None, str(error)) from None
         else:
@@ -284,9 +275,9 @@ class Diagnosis:
         policy = AddressPolicy.beside(self.url)  # as clients use it
         async with GuardedSender(policy, seconds=self._seconds) as sender:
             self._resource = await self._find_resource(sender, named)
-            found = await self._find_server(sender, named)
-        if found is not None:
-            self._check_server_metadata(found.server, policy)
+            server = await self._find_server(sender, named)
+        if server is not None:
+            self._check_server_metadata(server, policy)
 
     async def _find_resource(
         self, sender: GuardedSender, named: str | None
@@ -311,25 +302,22 @@ class Diagnosis:
             self._add(name, "ok", asked=f"GET {found.url}", came=came)
         return found
 
-    async def _find_server(
-        self, sender: GuardedSender, named: str | None
-    ) -> DiscoveryResult | None:
-        if any(each.verdict == "failed" for each in self.steps):
+    async def _find_server(self, sender: GuardedSender, named: str | None) -> ServerMetadata | None:
+        if self.failed:
             return None
         name = "authorization server"
         try:
-            found = await sender.run(discover(self.url, named=named))
+            server = (await sender.run(discover(self.url, named=named))).server
         except FlowFailed as error:
             self._add(name, "failed", asked=error.asked, came=error.came, change=error.hint)
             return None
-        server = found.server
         if server.is_assumed:
             change = "publish authorization server metadata (RFC 8414)"
             came = f"no metadata; default paths such as {default_metadata(self.url).token_endpoint}"
             self._add(name, "warning", asked=server.issuer, came=came, change=change)
         else:
             self._add(name, "ok", asked=f"GET {server.url}", came=f"issuer {server.issuer}")
-        return found
+        return server
 
     def _check_server_metadata(self, server: ServerMetadata, policy: AddressPolicy) -> None:
         asked = server.url or server.issuer
@@ -365,13 +353,13 @@ class Diagnosis:
     # -- the protocol
 
     async def _initialize_and_list(self) -> None:
-        failed = {each.name for each in self.steps if each.verdict == "failed"}
         # A given token needs no metadata; obtaining one does.
         is_given = isinstance(self._auth, str | Bearer)
-        if failed and not (is_given and failed <= _METADATA):
+        if self.failed and not (is_given and self.failed <= _METADATA):
             return
         if self._is_protected and self._auth is None:
-            self._add("token", "skipped", came="none was given", change=_ADVICE)
+            change = "add --oauth to obtain a token, or --bearer TOKEN"
+            self._add("token", "skipped", came="none was given", change=change)
             for name in ("initialize", "list"):
                 self._add(name, "skipped", came="no token")
             return
@@ -381,14 +369,13 @@ class Diagnosis:
             self._auth = _ShowingAuth(self._auth, self._read_token)
         asked = f"initialize at {self._display_url}"
         try:
-            connecting = connect(
+            async with connect(
                 self.url,
                 auth=self._auth,
                 headers=self._headers,
                 timeout=self._seconds,
                 connect_timeout=self._seconds,
-            )
-            async with connecting as client:
+            ) as client:
                 info = client.server_info
                 came = f"{info.name} {info.version}, revision {client.revision}"
                 self._add("initialize", "ok", asked=asked, came=came)
@@ -402,10 +389,9 @@ class Diagnosis:
 
     def _read_token(self, token: str) -> None:
         asked = "the token itself, not verified here"
-        facts = token_facts(token, self._resource, time.time())
-        verdict: StepVerdict = "warning" if facts.faults else "ok"
-        change = "; ".join(facts.faults)
-        self._add("token", verdict, asked=asked, came=facts.description, change=change)
+        came, faults = token_facts(token, self._resource, time.time())
+        verdict: StepVerdict = "warning" if faults else "ok"
+        self._add("token", verdict, asked=asked, came=came, change="; ".join(faults))
 
     async def _list(self, client: Any) -> None:
         can = client.capabilities
@@ -420,10 +406,6 @@ class Diagnosis:
                 return self._add("list", "ok", asked=method, came=f"{count} on the first page")
         await client.ping()
         return self._add("list", "ok", asked="ping", came="an answer; it declares nothing to list")
-
-    @property
-    def _display_url(self) -> str:
-        return quote_url(self.url)
 
 
 class _ShowingAuth:
@@ -449,25 +431,16 @@ class _ShowingAuth:
 def _advice(body: bytes) -> str:
     """Return what to change after a refused initialize, from the error in its body."""
     offered = spoken_revisions()
-    try:
-        error = msgspec.json.decode(body, type=_ErrorResponse).error
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return "see the log of the server"
-    named = _REVISION.findall(f"{error.message} {error.data}")
-    spoken = in_order({each for each in named if each != offered[-1]})
+    named: set[str] = set()
+    with contextlib.suppress(ValueError, RecursionError):
+        named = {*_REVISION.findall(str(msgspec.json.decode(body, type=_ErrorResponse).error))}
+    spoken = in_order(named - {offered[-1]})
     if not spoken:
         return "see the log of the server"
     return (
         f"the server names {', '.join(spoken)}; accord speaks {', '.join(offered)}: let the server "
         "speak one of these, or use a client for the revision that it names"
     )
-
-
-async def _end(sender: Sender, url: str, headers: dict[str, str]) -> None:
-    """End the session, which is not used again, if the server allows it."""
-    with contextlib.suppress(NotSent, ConnectionCut, TimeoutError):
-        async with asyncio.timeout(_END_TIMEOUT):
-            (await sender.send("DELETE", url, headers)).close()
 
 
 def _reason(error: BaseException) -> str:
@@ -480,10 +453,10 @@ def _reason(error: BaseException) -> str:
     return str(text).strip().split("\n", 1)[0][:200]
 
 
-# -- the claims of a token, to explain why a server refuses it
+# -- the claims of a token, to explain why a server refuses it; they are not verified
 
 
-class TokenFacts(msgspec.Struct, frozen=True):
+class TokenFacts(NamedTuple):
     """A description of a token, and the reasons why it does not fit the server."""
 
     description: str
@@ -491,13 +464,7 @@ class TokenFacts(msgspec.Struct, frozen=True):
 
 
 def token_facts(token: str, about: ResourceMetadata | None, now: float) -> TokenFacts:
-    """Describe a token; its claims only if it is a JWT.
-
-    Args:
-        token: an access token.
-        about: the metadata of the server, if there is any.
-        now: seconds since 1970.
-    """
+    """Describe a token, and the claims of a JWT; `about` is the metadata of the server."""
     claims = _claims(token)
     if claims is None:
         return TokenFacts(f"{len(token)} characters that only its issuer can read")

@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
             complain(f"{method} failed: {error}")
         return 1 if lists.failed and len(lists.failed) == len(lists.entries) else 0
 
-    return run_with_client(options, options.target, options.rest, work)
+    return run_with_client(options, work)
 
 
 def _as_json(client: "Client", lists: "Lists") -> str:

@@ -12,7 +12,7 @@ from accord.cli.options import (
     add_command,
     is_json,
 )
-from accord.cli.reporting import display_target
+from accord.cli.reporting import display_target, write_files
 from accord.cli.target import demand_target
 from accord.cli.terminal import complain, escape_controls, note, painter, say
 from accord.errors import MethodNotFound
@@ -101,15 +101,12 @@ def lock(options: argparse.Namespace) -> int:
         if str(options.output) == "-":
             say(text)
             return code
-        try:
-            options.output.write_text(text, "utf-8")
-        except OSError as error:
-            complain(f"{options.output}: {error.strerror or error}")
+        if not write_files([options.output], lambda _path: text):
             return 2
         note(f"{options.output} is written; keep it under version control")
         return code
 
-    return run_with_client(options, options.target, options.rest, work)
+    return run_with_client(options, work)
 
 
 def verify(options: argparse.Namespace) -> int:
@@ -127,7 +124,7 @@ def verify(options: argparse.Namespace) -> int:
         _print_changes(found, options, as_json=as_json)
         return 1 if found else 0
 
-    return run_with_client(options, options.target, options.rest, work)
+    return run_with_client(options, work)
 
 
 def _print_changes(found: "list[Change]", options: argparse.Namespace, *, as_json: bool) -> None:

@@ -236,3 +236,28 @@ CALLS: Final = """\
 def is_json(options: argparse.Namespace) -> bool:
     """Whether the result is wanted as JSON; refuses other formats than text and JSON."""
     return one_of(options.format, ("text", "json"), "format") == "json"
+
+
+_MASKED: Final = {"bearer": "$TOKEN", "other_bearer": "$OTHER", "foreign_bearer": "$FOREIGN"}
+
+
+def without_secrets(options: argparse.Namespace, *names: str) -> list[str]:
+    """Return the named options as they were typed, without the values of secrets."""
+    from shlex import quote
+
+    words = []
+    for name in names:
+        value = getattr(options, name)
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+        elif name in _MASKED and value:
+            words.append(f'{option} "{_MASKED[name]}"')
+        elif name == "env":
+            words += [f"{option} {quote(variable)}=..." for variable, _ in value]
+        elif name == "header":
+            words += [f"{option} {quote(f'{header}: ...')}" for header, _ in value]
+        elif value is not None and value is not False:
+            each = value if isinstance(value, list) else [value]
+            words += [f"{option} {quote(str(one))}" for one in each]
+    return words

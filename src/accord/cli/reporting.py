@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from accord.cli.options import UsageError, did_you_mean, one_of, spoken_revision
+from accord.cli.options import UsageError, did_you_mean, one_of
 from accord.cli.terminal import complain, note, painter, say, width
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from accord.check.probing.tool_calls import CallPlan
     from accord.check.report import Report
-    from accord.types import RevisionId
 
 
 class _Form(NamedTuple):
@@ -69,15 +68,6 @@ def _form_of(path: Path, otherwise: str) -> str:
         if path.name.lower().endswith(ending)
     ]
     return max(fitting)[1] if fitting else otherwise
-
-
-def checked_revisions(named: "Iterable[str]") -> "list[RevisionId]":
-    """Return the revisions that a user chose to check under.
-
-    Raises:
-        UsageError: a revision is unknown, or a check cannot speak it.
-    """
-    return [spoken_revision(each, done="checked") for each in named]
 
 
 def demand_requirements(only: "Iterable[str]") -> None:
@@ -141,22 +131,32 @@ def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
 def write_report(
     report: "Report", form: str, options: argparse.Namespace, *, is_private: bool = False
 ) -> bool:
-    """Write a report to the files of `--output`; return False after an error, which is printed.
+    """Write a report to the files of `--output`; return False after an error, which is printed."""
+
+    def as_file(path: Path) -> str:
+        own = form if len(options.output) == 1 else _form_of(path, form)
+        return render(report, own, quiet=options.quiet)
+
+    return write_files(options.output, as_file, is_private=is_private)
+
+
+def write_files(
+    paths: "Iterable[Path]", render: "Callable[[Path], str]", *, is_private: bool = False
+) -> bool:
+    """Write a text to each file; return False after an error, which is printed.
 
     Args:
-        report: the report.
-        form: the form of files whose ending is unknown.
-        options: the parsed command line.
+        paths: the files.
+        render: returns the text for a file.
         is_private: whether only their owner may read new files, because they quote real traffic.
     """
     from accord.testing.recording import open_private
 
-    for path in options.output:
-        own = form if len(options.output) == 1 else _form_of(path, form)
+    for path in paths:
         try:
-            text = render(report, own, quiet=options.quiet)
+            text = render(path).encode("utf-8", errors="backslashreplace")
             with open_private(path) if is_private else path.open("wb") as file:
-                file.write(text.encode("utf-8", errors="backslashreplace"))
+                file.write(text)
         except OSError as error:
             complain(f"{path}: {error.strerror or error}")
             return False

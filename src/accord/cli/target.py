@@ -76,19 +76,13 @@ def demand_target(options: "argparse.Namespace", command: str) -> None:
 # -- finding
 
 
-def command_of(target: str, following: Sequence[str], command: Sequence[str]) -> list[str] | str:
-    """Return the target for `connect`: the command that launches a server, or a URL.
-
-    Args:
-        target: the TARGET; empty if there is a command line.
-        following: the words after the target, for error messages.
-        command: the words after `--`.
-    """
-    if command:
-        return list(command)
-    if _URL.match(target):
-        return target
-    place = locate(target, following)
+def command_of(options: "argparse.Namespace") -> list[str] | str:
+    """Return the target for `connect`: the command that launches a server, or a URL."""
+    if options.command:
+        return list(options.command)
+    if _URL.match(options.target):
+        return str(options.target)
+    place = locate(options.target, options.rest)
     # -P: a file in the current folder must not hide a module of the same name.
     return [sys.executable, "-P", "-m", "accord.cli.main", "run", place.target]
 

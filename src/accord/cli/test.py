@@ -2,7 +2,6 @@
 
 import argparse
 from contextlib import contextmanager
-from importlib import import_module
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,13 +13,15 @@ from accord.cli.options import (
     UsageError,
     add_command,
     one_of,
+    without_secrets,
 )
-from accord.cli.reporting import announce_plan, display_target, plan_form, show_plan
+from accord.cli.reporting import announce_plan, display_target, plan_form, show_plan, write_files
 from accord.cli.target import demand_target
-from accord.cli.terminal import complain, interruptible, painter, progress, say
+from accord.cli.terminal import interruptible, painter, progress, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from accord.check.contract.case_file import CaseFile
     from accord.check.contract.declared_tests import ContractRules
@@ -114,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
             limits.append(contact.limit)
         return 0
 
-    code = run_with_target(options, options.target, options.rest, work)
+    code = run_with_target(options, work)
     if code or options.plan:
         return code
     return _deliver(options, ran, form, limits[0])
@@ -173,15 +174,11 @@ def _call_options(options: argparse.Namespace) -> "CallCommand":
     """Return the options with which `accord call` reaches the same server, without secrets."""
     from accord.check.contract.tested_server import CallCommand
 
-    words = [f" --env {quote(name)}=..." for name, _ in options.env]
-    words += [f" --header {quote(f'{name}: ...')}" for name, _ in options.header]
-    words += [' --bearer "$TOKEN"'] * (options.bearer is not None)
-    words += [" --oauth"] * options.oauth
-    words += [f" --cwd {quote(str(options.cwd))}"] * (options.cwd is not None)
-    words += [f" --revision {options.revision}"] * (options.revision is not None)
+    chosen = without_secrets(options, "env", "header", "bearer", "oauth", "cwd", "revision")
+    words = "".join(f" {each}" for each in chosen)
     if options.command:
-        return CallCommand(after=f"{''.join(words)} -- {join(options.command)}")
-    return CallCommand(before=f"{quote(display_target(options.target))} ", after="".join(words))
+        return CallCommand(after=f"{words} -- {join(options.command)}")
+    return CallCommand(before=f"{quote(display_target(options.target))} ", after=words)
 
 
 def _rules(options: argparse.Namespace, file: "CaseFile") -> "ContractRules | None":
@@ -229,28 +226,21 @@ def _deliver(
 ) -> int:
     from accord.check.contract import rendering
 
-    target = _target(options)
-    for path in options.output:
-        chosen = form if form and len(options.output) == 1 else _ENDINGS.get(path.suffix, "text")
-        try:
-            path.write_text(_render(chosen, target, ran, limit, quiet=options.quiet), "utf-8")
-        except OSError as error:
-            complain(f"{path}: {error.strerror or error}")
-            return 2
+    def render(form: str, **more: Any) -> str:
+        if form == "text":
+            more["quiet"] = options.quiet
+        return rendering.FORMS[form](_target(options), ran, limit, **more)
+
+    def as_file(path: "Path") -> str:
+        own = _ENDINGS.get(path.suffix, "text")
+        return render(form if form and len(options.output) == 1 else own)
+
+    if not write_files(options.output, as_file):
+        return 2
     if options.output:
         say(f"{rendering.summary(ran)}\n")
-    elif form in (None, "text"):
-        say(rendering.as_text(target, ran, limit, quiet=options.quiet, paint=painter()))
+    elif form is None or form == "text":
+        say(render("text", paint=painter()))
     else:
-        assert form is not None
-        say(_render(form, target, ran, limit, quiet=options.quiet))
+        say(render(form))
     return 1 if rendering.has_failed(ran) else 0
-
-
-def _render(
-    form: str, target: str, ran: "Sequence[TestRun]", limit: "CallLimit", *, quiet: bool
-) -> str:
-    render = import_module("accord.check.contract.rendering").FORMS[form]
-    more = {"quiet": quiet} if form == "text" else {}
-    text: str = render(target, ran, limit, **more)
-    return text
