@@ -8,13 +8,19 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.cli.arguments import read_tool_arguments, read_value, split_pairs, type_name
 from accord.cli.connection import CONNECTION, run_with_client
-from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, is_json
-from accord.cli.terminal import escape_controls, note, say
+from accord.cli.options import (
+    TEXT_OR_JSON,
+    Commands,
+    UsageError,
+    add_command,
+    did_you_mean,
+    is_json,
+)
+from accord.cli.terminal import escape_controls, note, say, say_json
 from accord.errors import RequestError
 from accord.types import (
     AudioContent,
@@ -99,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
         locate(options.target)
         raise UsageError(f"call needs the NAME of a tool; accord list {options.target} shows them")
     name, *pairs = words
-    answers = _read_answers(options.answer)
+    answers = {key: (value, has_json) for key, value, has_json in split_pairs(options.answer)}
 
     async def work(client: "Client") -> int:
         result = await _send_request(client, name, pairs, options)
@@ -151,13 +157,10 @@ async def _describe_unknown_tool(client: "Client", name: str, tools: Iterable[To
 
 
 def _describe_unknown(kind: str, name: str, known: list[str]) -> str:
-    close = get_close_matches(name, known, n=3, cutoff=0.5)
-    if close:
-        return f"there is no {kind} {name}; did you mean {' or '.join(close)}?"
+    if not known:
+        return f"the server has no {kind}s"
     shown = ", ".join(known[:10]) + (" ..." if len(known) > 10 else "")
-    return (
-        f"there is no {kind} {name}; there are {shown}" if known else f"the server has no {kind}s"
-    )
+    return f"there is no {kind} {name}{did_you_mean(name, known) or f'; there are {shown}'}"
 
 
 def _expand_uri(uri: str, pairs: list[str]) -> str:
@@ -216,10 +219,7 @@ def _print_result(
     result: CallToolResult | ReadResourceResult | GetPromptResult, *, as_json: bool
 ) -> None:
     if as_json:
-        import msgspec
-
-        plain = msgspec.to_builtins(result)
-        say(json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
+        say_json(result)
     elif isinstance(result, CallToolResult):
         _print_text("".join(f"{_format_block(each)}\n" for each in result.content))
     elif isinstance(result, GetPromptResult):
@@ -277,28 +277,16 @@ class _NoAnswer(Exception):
     """A form cannot be filled in: a field has no answer, and there is no terminal to ask on."""
 
 
-def _read_answers(words: list[str]) -> dict[str, tuple[str, bool]]:
-    """Return the answers of `--answer` by field: the text, and whether it is JSON.
-
-    Raises:
-        UsageError: one is not key=value.
-    """
-    return {key: (value, is_json) for key, value, is_json in split_pairs(words)}
-
-
 def _ask_user(
-    question: ElicitParams, given: Mapping[str, tuple[str, bool]] | None = None
+    question: ElicitParams, given: Mapping[str, tuple[str, bool]]
 ) -> dict[str, Any] | bool:
     """Fill in a form, or decline: at the end of input (Ctrl-D), or if a field has no answer.
 
-    Args:
-        question: the form of the server.
-        given: answers by field, from the command line; the other fields are asked for.
+    `given` has the answers on the command line by field: the text, and whether it is JSON.
     """
     note(f"the server asks: {question.message}")
     if question.url is not None:
         note(f"  {question.url}")
-    given = given or {}
     schema = question.requested_schema or {}
     fields: dict[str, Any] = schema.get("properties") or {}
     required = schema.get("required") or ()

@@ -20,7 +20,7 @@ from accord.cli.options import (
     Commands,
     UsageError,
     add_command,
-    bearer_token,
+    headers_of,
     one_of,
     spoken_revision,
     without_secrets,
@@ -277,14 +277,10 @@ async def _run_with_target(
 
     found = command_of(options)
     transport = _transport(options, is_url=isinstance(found, str))
-    headers = dict(options.header)
     auth_of(options)  # refuses options that contradict each other
-    token = bearer_token(options)
-    if token:
-        headers["authorization"] = f"Bearer {token}"
     settings: dict[str, Any] = {
         "name": _display_name(options),
-        "headers": headers,
+        "headers": headers_of(options),
         "env": dict(options.env),
         "cwd": options.cwd,
         "patience": options.timeout,

@@ -71,11 +71,7 @@ CONNECTION: Final = f"""\
 
 
 def auth_of(options: argparse.Namespace) -> "Auth | None":
-    """Return the `auth` of `connect` that the command line asks for.
-
-    Raises:
-        UsageError: options contradict each other, or a value is unknown.
-    """
+    """Return the `auth` of `connect` that the command line asks for."""
     if options.bearer is not None and options.oauth:
         raise UsageError("either --bearer or --oauth, not both")
     if options.oauth:

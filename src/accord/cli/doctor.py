@@ -1,14 +1,13 @@
 """`accord doctor`: find out, step by step, why a client cannot use a server."""
 
 import argparse
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from accord.cli.connection import auth_of, auth_options
 from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, is_json
-from accord.cli.terminal import escape_controls, painter, say
+from accord.cli.terminal import escape_controls, painter, say, say_json
 
 if TYPE_CHECKING:
     from accord.cli.doctor_steps import Diagnosis, DoctorStep
@@ -70,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     )
     asyncio.run(diagnosis.run())
     if as_json:
-        say(_as_json(diagnosis))
+        _print_json(diagnosis)
     if diagnosis.failed & {"dns", "tcp", "tls"}:
         return 2
     return 1 if diagnosis.failed else 0
@@ -102,14 +101,7 @@ def _format_step(step: "DoctorStep", paint: Callable[[str, str], str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _as_json(diagnosis: "Diagnosis") -> str:
-    import msgspec
-
+def _print_json(diagnosis: "Diagnosis") -> None:
     verdicts = [each.verdict for each in diagnosis.steps]
     worst = next((each for each in ("failed", "warning") if each in verdicts), "ok")
-    shown = {
-        "target": diagnosis.url,
-        "verdict": worst,
-        "steps": msgspec.to_builtins(diagnosis.steps),
-    }
-    return json.dumps(shown, indent=2, ensure_ascii=False) + "\n"
+    say_json({"target": diagnosis.url, "verdict": worst, "steps": diagnosis.steps})

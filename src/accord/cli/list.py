@@ -1,7 +1,6 @@
 """`accord list`: show what a server offers."""
 
 import argparse
-import json
 import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -16,7 +15,7 @@ from accord.cli.options import (
     is_json,
 )
 from accord.cli.target import demand_target
-from accord.cli.terminal import complain, escape_controls, painter, say, width
+from accord.cli.terminal import complain, escape_controls, painter, say, say_json, width
 from accord.types import Prompt, Resource, ResourceTemplate, Tool
 
 if TYPE_CHECKING:
@@ -68,7 +67,10 @@ def run(options: argparse.Namespace) -> int:
         from accord.testing.surface import fetch_lists
 
         lists = await fetch_lists(client)
-        say(_as_json(client, lists) if as_json else _as_text(client, lists))
+        if as_json:
+            _print_json(client, lists)
+        else:
+            say(_as_text(client, lists))
         for method, error in lists.failed.items():
             complain(f"{method} failed: {error}")
         return 1 if lists.failed and len(lists.failed) == len(lists.entries) else 0
@@ -76,9 +78,7 @@ def run(options: argparse.Namespace) -> int:
     return run_with_client(options, work)
 
 
-def _as_json(client: "Client", lists: "Lists") -> str:
-    import msgspec
-
+def _print_json(client: "Client", lists: "Lists") -> None:
     shown: dict[str, Any] = {
         "server": client.server_info,
         "revision": client.revision,
@@ -87,7 +87,7 @@ def _as_json(client: "Client", lists: "Lists") -> str:
     }
     if lists.failed:
         shown["failed"] = {method: str(error) for method, error in lists.failed.items()}
-    return json.dumps(msgspec.to_builtins(shown), indent=2, ensure_ascii=False) + "\n"
+    say_json(shown)
 
 
 # -- text

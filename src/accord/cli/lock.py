@@ -14,7 +14,7 @@ from accord.cli.options import (
 )
 from accord.cli.reporting import display_target, write_files
 from accord.cli.target import demand_target
-from accord.cli.terminal import complain, escape_controls, note, painter, say
+from accord.cli.terminal import complain, escape_controls, note, painter, say, say_json
 from accord.errors import MethodNotFound
 
 if TYPE_CHECKING:
@@ -129,9 +129,7 @@ def verify(options: argparse.Namespace) -> int:
 
 def _print_changes(found: "list[Change]", options: argparse.Namespace, *, as_json: bool) -> None:
     if as_json:
-        import msgspec
-
-        say(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+        say_json(found)
         return
     if not found:
         say(f"nothing changed since {options.lock}\n")

@@ -14,7 +14,10 @@ Value = TypeVar("Value", bound=str)
 
 
 class UsageError(AccordError):
-    """The command line is wrong: a name or value is unknown, missing or does not fit."""
+    """The command line is wrong: a name or value is unknown, missing or does not fit.
+
+    Whatever reads the command line may raise it; it ends every command with exit code 2.
+    """
 
 
 def one_of(value: str, known: Sequence[Value], what: str) -> Value:
@@ -34,15 +37,7 @@ def spoken_revisions() -> tuple[RevisionId, ...]:
 
 
 def spoken_revision(named: str, *, done: str = "spoken") -> RevisionId:
-    """Return the revision that the user named, which must be one that accord speaks.
-
-    Args:
-        named: the text given by the user.
-        done: the verb for the error message, as in "cannot be checked yet".
-
-    Raises:
-        UsageError: the revision is unknown, or accord does not speak it.
-    """
+    """Return the revision that the user named; messages say "cannot be `done` yet"."""
     spoken = spoken_revisions()
     if named.strip() in REVISION_IDS and named.strip() not in spoken:
         raise UsageError(
@@ -101,11 +96,7 @@ def _number_of(what: str, least: int) -> Callable[[str], int]:
 
 
 def bearer_token(options: argparse.Namespace) -> str | None:
-    """Return the token of `--bearer`, read from ACCORD_BEARER if the option says so.
-
-    Raises:
-        UsageError: the variable is not set.
-    """
+    """Return the token of `--bearer`, read from ACCORD_BEARER if the option says so."""
     if options.bearer != "-":
         given: str | None = options.bearer
         return given
@@ -113,6 +104,12 @@ def bearer_token(options: argparse.Namespace) -> str | None:
     if not token:
         raise UsageError("--bearer - reads the variable ACCORD_BEARER, which is not set")
     return token
+
+
+def headers_of(options: argparse.Namespace) -> dict[str, str]:
+    """Return the headers of `--header` and `--bearer`."""
+    token = bearer_token(options)
+    return {**dict(options.header), **({"authorization": f"Bearer {token}"} if token else {})}
 
 
 def _header(text: str) -> tuple[str, str]:

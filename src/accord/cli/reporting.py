@@ -49,11 +49,7 @@ OPTIONS: Final = f"""\
 
 
 def report_format(options: argparse.Namespace) -> str:
-    """Return the form of the printed report, or of the one file.
-
-    Raises:
-        UsageError: there is no such form.
-    """
+    """Return the form of the printed report, or of the one file."""
     if options.format is not None:
         return one_of(options.format, tuple(_FORMS), "format")
     return _form_of(options.output[0], "text") if len(options.output) == 1 else "text"
@@ -71,11 +67,7 @@ def _form_of(path: Path, otherwise: str) -> str:
 
 
 def demand_requirements(only: "Iterable[str]") -> None:
-    """Check that every `--only` names at least one requirement.
-
-    Raises:
-        UsageError: one does not; the message suggests another.
-    """
+    """Check that every `--only` names at least one requirement."""
     from accord.check.verdicts import is_chosen
     from accord.protocol.catalogue import catalogue
 
@@ -115,12 +107,13 @@ def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
     from accord.check.rendering.wording import summary
 
     code = 1 if report.has_failed else 0
+    if not options.output and form == "text":
+        from accord.check.rendering.text import as_text
+
+        say(as_text(report, quiet=options.quiet, width=width(), paint=painter()))
+        return code
     if not options.output:
-        say(
-            _as_terminal_text(report, quiet=options.quiet)
-            if form == "text"
-            else render(report, form)
-        )
+        say(render(report, form))
         return code
     if not write_report(report, form, options):
         return 2
@@ -165,36 +158,21 @@ def write_files(
 
 def render(report: "Report", form: str, *, quiet: bool = False) -> str:
     """Return the text of a report in one of its forms."""
-    module, name = _FORMS[form].function.split(".")
-    render: Callable[..., str] = getattr(import_module(f"accord.check.rendering.{module}"), name)
-    report = _add_date(report)
-    return render(report, quiet=quiet) if form == "text" else render(report)
-
-
-def _as_terminal_text(report: "Report", *, quiet: bool) -> str:
-    from accord.check.rendering.text import as_text
-
-    return as_text(report, quiet=quiet, width=width(), paint=painter())
-
-
-def _add_date(report: "Report") -> "Report":
     from msgspec.structs import replace
 
-    if report.setting.at is not None:
-        return report
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return replace(report, setting=replace(report.setting, at=now))
+    module, name = _FORMS[form].function.split(".")
+    render: Callable[..., str] = getattr(import_module(f"accord.check.rendering.{module}"), name)
+    if report.setting.at is None:
+        now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        report = replace(report, setting=replace(report.setting, at=now))
+    return render(report, quiet=quiet) if form == "text" else render(report)
 
 
 # -- plans of calls
 
 
 def plan_form(form: str | None) -> str:
-    """Return the form of a plan: text by default, or JSON.
-
-    Raises:
-        UsageError: a plan has no such form.
-    """
+    """Return the form of a plan: text by default, or JSON."""
     if form not in (None, "text", "json"):
         raise UsageError(f"--plan is shown as text or json, not {form}")
     return form or "text"

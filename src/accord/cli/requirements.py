@@ -1,13 +1,12 @@
 """`accord requirements`: show the catalogue as a list, as a table, or in full."""
 
 import argparse
-import json
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from accord.cli.options import Commands, UsageError, add_command, did_you_mean, one_of
-from accord.cli.terminal import complain, painter, say, width
+from accord.cli.terminal import complain, painter, say, say_json, width
 from accord.types import REVISION_IDS, RevisionId
 
 if TYPE_CHECKING:
@@ -53,16 +52,19 @@ def register(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print the requirements that match the options."""
-    render = {"text": _as_text, "json": _as_json, "markdown": _as_markdown}
-    form = one_of(options.format, tuple(render), "format")
+    form = one_of(options.format, ("text", "json", "markdown"), "format")
     revisions = [one_of(each, REVISION_IDS, "revision") for each in options.revision]
     rows = _select(options, revisions)
     if not rows:
         complain("no requirement matches these options")
-    if options.ids and form == "text":
+    if form == "json":
+        _print_json(rows)
+    elif form == "markdown":
+        say(_as_markdown(rows, revisions))
+    elif options.ids:
         say("\n".join(_card(row, painter()) for row in rows))
     else:
-        say(render[form](rows, revisions))
+        say(_as_text(rows, revisions))
     return 0
 
 
@@ -169,7 +171,7 @@ def _label_lines(label: str, value: str) -> list[str]:
     )
 
 
-def _as_json(rows: "Sequence[Requirement]", _revisions: Sequence[RevisionId]) -> str:
+def _print_json(rows: "Sequence[Requirement]") -> None:
     import msgspec
 
     shown = []
@@ -180,7 +182,7 @@ def _as_json(rows: "Sequence[Requirement]", _revisions: Sequence[RevisionId]) ->
             if row.holds_in(each)
         }
         shown.append({**msgspec.to_builtins(row), "holds": holds})
-    return json.dumps(shown, indent=2, ensure_ascii=False) + "\n"
+    say_json(shown)
 
 
 def _as_markdown(rows: "Sequence[Requirement]", revisions: Sequence[RevisionId]) -> str:

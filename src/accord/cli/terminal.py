@@ -27,6 +27,15 @@ def say(text: str) -> None:
     _print(sys.stdout, text)
 
 
+def say_json(value: object) -> None:
+    """Print a value to stdout as JSON."""
+    import json
+
+    import msgspec
+
+    say(json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False) + "\n")
+
+
 def complain(text: str) -> None:
     """Print an error as one line to stderr, with control characters escaped."""
     _print(sys.stderr, f"accord: {escape_controls(' '.join(text.split()))}\n")

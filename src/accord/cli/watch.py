@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
 
 from accord.cli import reporting
-from accord.cli.options import CREDENTIALS, ENV, Commands, UsageError, add_command, bearer_token
+from accord.cli.options import CREDENTIALS, ENV, Commands, UsageError, add_command, headers_of
 from accord.cli.terminal import complain, escape_controls, note
 from accord.errors import ConnectFailed, MissingExtra, TransportError
 from accord.protocol.violation import Violation
@@ -169,13 +169,9 @@ def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
     parts = urlsplit(options.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(f"{options.url!r} is not the URL of a server, http(s)://host/path")
-    headers = dict(options.header)
-    token = bearer_token(options)
-    if token:
-        headers["authorization"] = f"Bearer {token}"
     sockets = listen("127.0.0.1", options.listen)
     config = uvicorn.Config(
-        HttpProxy(options.url, watcher, headers=headers),
+        HttpProxy(options.url, watcher, headers=headers_of(options)),
         lifespan="on",
         ws="none",
         log_level="critical",
