@@ -107,7 +107,7 @@ def test_a_fault_is_reported_with_what_to_change(behaviour, name, verdict, chang
             assert step.verdict == verdict
             assert change in step.change
             assert step.asked
-            assert diagnosis.failed == ({name} if verdict == "failed" else set())
+            assert diagnosis.failures == ({name} if verdict == "failed" else set())
 
     run(main())
 

@@ -70,9 +70,9 @@ def run(options: argparse.Namespace) -> int:
     asyncio.run(diagnosis.run())
     if as_json:
         _print_json(diagnosis)
-    if diagnosis.failed & {"dns", "tcp", "tls"}:
+    if diagnosis.failures & {"dns", "tcp", "tls"}:
         return 2
-    return 1 if diagnosis.failed else 0
+    return 1 if diagnosis.failures else 0
 
 
 def _describe_wrong_target(target: str) -> str:

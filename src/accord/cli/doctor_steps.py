@@ -109,7 +109,7 @@ class Diagnosis:
         self._is_protected = False
 
     @property
-    def failed(self) -> set[str]:
+    def failures(self) -> set[str]:
         """The names of the steps that failed."""
         return {each.name for each in self.steps if each.verdict == "failed"}
 
@@ -303,7 +303,7 @@ class Diagnosis:
         return found
 
     async def _find_server(self, sender: GuardedSender, named: str | None) -> ServerMetadata | None:
-        if self.failed:
+        if self.failures:
             return None
         name = "authorization server"
         try:
@@ -355,7 +355,7 @@ class Diagnosis:
     async def _initialize_and_list(self) -> None:
         # A given token needs no metadata; obtaining one does.
         is_given = isinstance(self._auth, str | Bearer)
-        if self.failed and not (is_given and self.failed <= _METADATA):
+        if self.failures and not (is_given and self.failures <= _METADATA):
             return
         if self._is_protected and self._auth is None:
             change = "add --oauth to obtain a token, or --bearer TOKEN"
