@@ -95,10 +95,7 @@ def oauth_of(
 ) -> "OAuth":
     """Return the `OAuth` that the command line asks for.
 
-    Args:
-        options: the parsed command line, with the options of `auth_options`.
-        name: the name of the client that the user sees when asked for consent.
-        is_kept: whether tokens are stored, and stored ones are used.
+    `name` is what the user is asked to consent to; `is_kept` whether tokens are stored and reused.
     """
     try:
         from accord.auth import MemoryStore, OAuth
@@ -156,8 +153,22 @@ def run_with_client(
     """
     import asyncio
 
+    async def connect_and_work(found: Any, settings: "ConnectOptions") -> int:
+        from accord.client import connect
+
+        try:
+            connecting = connect(found, **settings)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        async with connecting as client:
+            stderr = settings["stderr"]
+            if shows_stderr and isinstance(stderr, _Stderr):
+                stderr.show()
+                stderr.is_live = True
+            return await work(client)
+
     def run(found: Any, settings: "ConnectOptions") -> int:
-        return asyncio.run(_connect_and_run(found, settings, work, shows_stderr=shows_stderr))
+        return asyncio.run(connect_and_work(found, settings))
 
     return run_with_target(options, run, **callbacks)
 
@@ -176,7 +187,7 @@ def run_with_target(
         return run(found, settings)
     except ConnectFailed as error:
         stderr.is_live = False
-        return _report_unreachable(error, stderr, is_ours=found is not options.command)
+        return _report_unreachable(error, stderr)
     except (Unauthorized, FlowFailed) as error:
         complain(advise_in_options(str(error)))
         return 2
@@ -187,27 +198,6 @@ def run_with_target(
         complain(str(error))
         stderr.show()
         return 2 if isinstance(error, ConnectionClosed) else 1
-
-
-async def _connect_and_run(
-    target: Any,
-    settings: "ConnectOptions",
-    work: "Callable[[Client], Awaitable[int]]",
-    *,
-    shows_stderr: bool,
-) -> int:
-    from accord.client import connect
-
-    try:
-        connecting = connect(target, **settings)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    async with connecting as client:
-        stderr = settings["stderr"]
-        if shows_stderr and isinstance(stderr, _Stderr):
-            stderr.show()
-            stderr.is_live = True
-        return await work(client)
 
 
 def _settings(
@@ -234,9 +224,9 @@ def _settings(
     return settings
 
 
-def _report_unreachable(error: ConnectFailed, stderr: _Stderr, *, is_ours: bool) -> int:
+def _report_unreachable(error: ConnectFailed, stderr: _Stderr) -> int:
     said = error.stderr.splitlines()
-    if is_ours and error.exit_code == 2 and said and said[-1].startswith("accord: "):
+    if error.exit_code == 2 and said and said[-1].startswith("accord: "):
         # `accord run` has named the cause already.
         note(said[-1])
         return 2

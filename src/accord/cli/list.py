@@ -94,7 +94,7 @@ def _print_json(client: "Client", lists: "Lists") -> None:
 
 
 def _as_text(client: "Client", lists: "Lists") -> str:
-    rows = [_Row(*map(_on_one_line, row)) for row in _rows(lists)]
+    rows = _rows(lists)
     columns = width()
     if columns is None:
         return "".join("\t".join(row) + "\n" for row in rows)
@@ -114,20 +114,15 @@ def _as_text(client: "Client", lists: "Lists") -> str:
 
 def _rows(lists: "Lists") -> list[_Row]:
     tools, resources, templates, prompts = (lists.entries.get(kind, []) for kind in _KINDS)
+    entries = [
+        *(("tool", _signature(each.name, describe(each.input_schema)), each) for each in tools),
+        *(("resource", each.uri, each) for each in resources),
+        *(("resource template", each.uri_template, each) for each in templates),
+        *(("prompt", _signature(each.name, _prompt_arguments(each)), each) for each in prompts),
+    ]
     return [
-        *(
-            _Row("tool", _signature(each.name, describe(each.input_schema)), _describe_entry(each))
-            for each in tools
-        ),
-        *(_Row("resource", each.uri, _describe_entry(each)) for each in resources),
-        *(
-            _Row("resource template", each.uri_template, _describe_entry(each))
-            for each in templates
-        ),
-        *(
-            _Row("prompt", _signature(each.name, _prompt_arguments(each)), _describe_entry(each))
-            for each in prompts
-        ),
+        _Row(kind, _on_one_line(name), _on_one_line(_describe_entry(entry)))
+        for kind, name, entry in entries
     ]
 
 

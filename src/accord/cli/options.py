@@ -189,16 +189,10 @@ def add_command(
     help: str | None = None,
     **defaults: object,
 ) -> None:
-    """Add a command to the command line.
+    """Add a command to the command line; `run` returns its exit code.
 
-    Args:
-        commands: the commands so far.
-        name: its name.
-        run: runs it and returns its exit code.
-        page: its help without the options: usage, what it does, and examples.
-        options: as `add_options` reads them.
-        help: the command in a few words, for a list of commands.
-        defaults: the values of options that are not given.
+    `page` is its help without the options: usage, what it does, and examples. `help` says it in a
+    few words, for a list of commands. `defaults` are the values of options that are not given.
     """
     usage, _, rest = page.removeprefix("usage: ").partition("\n\n")
     about, heading, examples = rest.partition("\nexamples:\n")

@@ -112,12 +112,7 @@ def _wrap_beside(head: str, indent: int, text: str, columns: int | None) -> list
     if columns is None:
         return [f"{head}  {text}"]
     if columns - indent < 30:
-        return [
-            head,
-            *textwrap.wrap(
-                text, max(columns, 20), initial_indent=" " * 4, subsequent_indent=" " * 4
-            ),
-        ]
+        return [head, *(f"    {line}" for line in textwrap.wrap(text, max(columns, 20) - 4))]
     first, *rest = textwrap.wrap(text, columns - indent)
     return [f"{head}  {first}", *(" " * indent + line for line in rest)]
 
@@ -125,23 +120,23 @@ def _wrap_beside(head: str, indent: int, text: str, columns: int | None) -> list
 def _card(row: "Requirement", paint: Paint) -> str:
     holding = [each for each in REVISION_IDS if row.holds_in(each)]
     held = [f"{each} {row.level_in(each)} ({_describe_breach(row, each)})" for each in holding]
-    facts: list[tuple[str, list[str]]] = [
+    facts: list[tuple[str, Sequence[str | None]]] = [
         ("text", [row.text]),
         ("party", [row.party]),
         ("check", [row.check]),
         ("holds in", held),
         ("stated in", [", ".join(row.revisions)]),
         ("official", _official_levels(row)),
-        ("removed in", [row.removed_in] if row.removed_in else []),
-        ("changed in", [row.changed_in] if row.changed_in else []),
-        ("replaced by", list(row.replaced_by)),
-        ("change", [row.change] if row.change else []),
-        ("source", list(row.source)),
-        ("note", [row.note] if row.note else []),
+        ("removed in", [row.removed_in]),
+        ("changed in", [row.changed_in]),
+        ("replaced by", row.replaced_by),
+        ("change", [row.change]),
+        ("source", row.source),
+        ("note", [row.note]),
     ]
     lines = [paint("bold", row.id)]
     for label, values in facts:
-        for place, value in enumerate(values):
+        for place, value in enumerate(filter(None, values)):
             lines += _label_lines("" if place else label, value)
     return "\n".join(lines) + "\n"
 

@@ -93,8 +93,6 @@ def run(options: argparse.Namespace) -> int:
     if options.only_cases and options.cases is None:
         raise UsageError("--only-cases needs --cases FILE")
     demand_target(options, "test")
-    ran: list[TestRun] = []
-    limits: list[CallLimit] = []
 
     def work(found: Any, settings: Any) -> int:
         from accord.check.contract.tested_server import TestedServer
@@ -111,14 +109,10 @@ def run(options: argparse.Namespace) -> int:
                 return 0
             if not options.quiet:
                 announce_plan(plan)
-            ran.extend(_run_tests(contact, tests))
-            limits.append(contact.limit)
-        return 0
+            ran = _run_tests(contact, tests)
+        return _deliver(options, ran, form, contact.limit)
 
-    code = run_with_target(options, work)
-    if code or options.plan:
-        return code
-    return _deliver(options, ran, form, limits[0])
+    return run_with_target(options, work)
 
 
 @contextmanager
