@@ -10,20 +10,19 @@ first reply that is not a message, or a case that takes seconds, ends the search
 smaller, saved and reported. Exit codes: 0 nothing found, 1 found, 2 could not be run.
 """
 
-import argparse
-import base64
 import io
 import json
 import random
 import sys
 import time
-import traceback
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import search
+from msgspec.structs import replace
+from search import Mutation, SavedCase, Search, cut, flip, insert, repeat_part, shorten, splice
 
 from accord.errors import InternalError, TraceError
 from accord.protocol.codec import Codec
@@ -55,23 +54,12 @@ SCRAPS = [
 ]  # fmt: skip
 
 
-class Case(msgspec.Struct):
+class Case(SavedCase):
     """One conversation: its messages with their senders, and whether a handshake precedes them."""
 
     revision: str
     opened: bool
     messages: list[tuple[str, bytes]]
-
-    def save(self, path: Path) -> None:
-        messages = [[sender, base64.b64encode(data).decode()] for sender, data in self.messages]
-        case = {"revision": self.revision, "opened": self.opened, "messages": messages}
-        path.write_text(json.dumps(case, indent=1) + "\n")
-
-    @classmethod
-    def load(cls, path: Path) -> "Case":
-        case = json.loads(path.read_text())
-        messages = [(sender, base64.b64decode(data)) for sender, data in case["messages"]]
-        return cls(case["revision"], case["opened"], messages)
 
 
 # -- running a case
@@ -226,35 +214,6 @@ def mutated(data: bytes, seeds: list[bytes], dice: random.Random) -> bytes:
     return data[:100_000]
 
 
-def _flip(data: bytes, seeds: list[bytes], dice: random.Random) -> bytes:
-    if not data:
-        return data
-    position = dice.randrange(len(data))
-    return (
-        data[:position] + bytes([data[position] ^ (1 << dice.randrange(8))]) + data[position + 1 :]
-    )
-
-
-def _cut(data: bytes, seeds: list[bytes], dice: random.Random) -> bytes:
-    start, end = sorted(dice.randrange(len(data) + 1) for _ in range(2))
-    return dice.choice((data[:start] + data[end:], data[:end], data[start:]))
-
-
-def _repeat_part(data: bytes, seeds: list[bytes], dice: random.Random) -> bytes:
-    start, end = sorted(dice.randrange(len(data) + 1) for _ in range(2))
-    return data[:end] + data[start:end] * dice.choice((1, 2, 50)) + data[end:]
-
-
-def _insert(data: bytes, seeds: list[bytes], dice: random.Random) -> bytes:
-    position = dice.randrange(len(data) + 1)
-    return data[:position] + dice.choice(SCRAPS) + data[position:]
-
-
-def _splice(data: bytes, seeds: list[bytes], dice: random.Random) -> bytes:
-    other = dice.choice(seeds)
-    return data[: dice.randrange(len(data) + 1)] + other[dice.randrange(len(other)) :]
-
-
 def _gather(data: bytes, seeds: list[bytes], dice: random.Random) -> bytes:
     return b"[%b]" % b",".join([data, *dice.choices(seeds, k=dice.randrange(4))])
 
@@ -301,8 +260,8 @@ def _places(value: Any, depth: int = 0) -> Any:
         yield from _places(value[key], depth + 1)
 
 
-MUTATIONS: list[Callable[[bytes, list[bytes], random.Random], bytes]] = [
-    _flip, _cut, _repeat_part, _insert, _splice, _gather, *[_reshape] * 6,
+MUTATIONS: list[Mutation] = [
+    flip, cut, repeat_part, insert(SCRAPS), splice, _gather, *[_reshape] * 6,
 ]  # fmt: skip
 
 
@@ -334,44 +293,27 @@ def case_from_bytes(data: bytes) -> Case:
 
 
 def failure_of(case: Case, *, thorough: bool = True) -> str | None:
-    try:
-        run(case, thorough=thorough)
-    except Exception:  # whatever it is, it is what we look for
-        return traceback.format_exc()
-    return None
+    return search.failure_of(run, case, thorough=thorough)
 
 
 def smaller(case: Case) -> Case:
-    """Leave away messages as long as the case still fails."""
-    for message_ in list(case.messages):
-        rest = [each for each in case.messages if each is not message_]
-        candidate = Case(case.revision, case.opened, rest)
-        if rest and failure_of(candidate) is not None:
-            case = candidate
-    return case
+    def fails(messages: list[tuple[str, bytes]]) -> bool:
+        return failure_of(replace(case, messages=messages)) is not None
+
+    return replace(case, messages=shorten(case.messages, fails))
 
 
-def report(case: Case, folder: Path, name: str) -> int:
-    case = smaller(case)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"found-{name}.json"
-    case.save(path)
-    print(failure_of(case), file=sys.stderr)
-    print(f"found; repeat with: python fuzz/core.py --repeat {path}", file=sys.stderr)
-    return 1
-
-
-def search(seconds: float, seed: int, folder: Path) -> int:
-    dice, seeds = random.Random(seed), corpus()
-    end, tried = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
-        case = random_case(seeds, dice)
-        tried += 1
+def make_search() -> Search[Case]:
+    seeds = corpus()
+    return Search(
+        "core",
+        Case,
+        make=lambda dice: random_case(seeds, dice),
         # Verdicts take longer than all else together.
-        if failure_of(case, thorough=tried % 50 == 0) is not None:
-            return report(case, folder, f"{seed}-{tried}")
-    print(f"{tried} cases, nothing found (seed {seed})")
-    return 0
+        attempt=lambda case, number: failure_of(case, thorough=number % 50 == 0),
+        alone=failure_of,
+        smaller=smaller,
+    )
 
 
 def guided(folder: Path, arguments: list[str]) -> int:
@@ -387,8 +329,8 @@ def guided(folder: Path, arguments: list[str]) -> int:
 
     def one(data: bytes) -> None:
         case = case_from_bytes(data)
-        if failure_of(case) is not None:
-            report(case, folder, "guided")
+        if (why := failure_of(case)) is not None:
+            make_search().report(case, folder, "guided", why)
             raise SystemExit(1)
 
     atheris.Setup([sys.argv[0], str(folder), *arguments], one)
@@ -397,23 +339,14 @@ def guided(folder: Path, arguments: list[str]) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="search for input that the core does not survive")
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
-    parser.add_argument("--repeat", type=Path, metavar="FILE", help="run one saved case again")
-    parser.add_argument("--folder", type=Path, default=Path("fuzz/found"), help="for what is found")
+    parser = search.parser("search for input that the core does not survive")
     parser.add_argument("--guided", action="store_true", help="let coverage lead, with atheris")
     given, rest = parser.parse_known_args(arguments)
     if given.guided:
         return guided(given.folder, rest)
     if rest:
         parser.error(f"unknown arguments: {' '.join(rest)}")
-    if given.repeat is not None:
-        found = failure_of(Case.load(given.repeat))
-        print(found or "nothing wrong any more")
-        return 0 if found is None else 1
-    seed = given.seed if given.seed is not None else random.SystemRandom().randrange(2**32)
-    return search(given.seconds, seed, given.folder)
+    return make_search().run(given)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,7 @@ and memory stays bounded. The first case that breaks this ends the search: it is
 and reported. Exit codes: 0 nothing found, 1 found, 2 could not be run.
 """
 
-import argparse
 import asyncio
-import base64
 import gc
 import gzip
 import json
@@ -23,19 +21,35 @@ import resource
 import socket
 import struct
 import sys
-import time
 import traceback
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import search
+from msgspec.structs import replace
+from search import (
+    Errors,
+    Mutation,
+    SavedCase,
+    Search,
+    cut,
+    flip,
+    insert,
+    insert_line,
+    pieces,
+    repeat_part,
+    shorten,
+    splice,
+)
 
 from accord.client import connect
 from accord.errors import AccordError
 from accord.protocol.codec import Limits
 from accord.transports.http.client.sender import HttpClientOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
 
 # A call gives up after this; a case takes several times as long, however busy the machine is.
 CALL_SECONDS = 0.5
@@ -54,32 +68,12 @@ class Answer(msgspec.Struct):
     ending: str = "keep"
 
 
-class Case(msgspec.Struct):
+class Case(SavedCase):
     """What a server answers, and whether it does so from the beginning."""
 
     opened: bool
     listens: bool
     answers: list[Answer]
-
-    def save(self, path: Path) -> None:
-        answers = [
-            {
-                "pieces": [base64.b64encode(each).decode() for each in answer.pieces],
-                "ending": answer.ending,
-            }
-            for answer in self.answers
-        ]
-        case = {"opened": self.opened, "listens": self.listens, "answers": answers}
-        path.write_text(json.dumps(case, indent=1) + "\n")
-
-    @classmethod
-    def load(cls, path: Path) -> "Case":
-        case = json.loads(path.read_text())
-        answers = [
-            Answer([base64.b64decode(each) for each in answer["pieces"]], answer["ending"])
-            for answer in case["answers"]
-        ]
-        return cls(case["opened"], case["listens"], answers)
 
 
 # -- the server
@@ -172,15 +166,8 @@ OPENING = {
 }
 
 
-class Errors(logging.Handler):
+class LoopErrors(Errors):
     """Keeps what is logged as an error, and what a loop complains about."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.found: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.found.append(self.format(record))
 
     def complain(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
@@ -190,7 +177,7 @@ class Errors(logging.Handler):
 
 def run(case: Case) -> None:
     """Let a client meet the server of a case; raises what ought not to be."""
-    errors = Errors()
+    errors = LoopErrors()
     loggers = [logging.getLogger(name) for name in ("accord", "asyncio")]
     for logger in loggers:
         logger.addHandler(errors)
@@ -209,7 +196,7 @@ def run(case: Case) -> None:
         raise AssertionError(f"memory grew by {_memory() - memory} MB")
 
 
-async def _meet(case: Case, errors: Errors) -> None:
+async def _meet(case: Case, errors: LoopErrors) -> None:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(errors.complain)
     server = Hostile(case)
@@ -375,42 +362,8 @@ def mutated(data: bytes, seeds: list[bytes], dice: random.Random) -> bytes:
     return data[:400_000]
 
 
-def _flip(data: bytes, seeds: list[bytes], dice: random.Random) -> bytes:
-    if not data:
-        return data
-    at = dice.randrange(len(data))
-    return data[:at] + bytes([data[at] ^ (1 << dice.randrange(8))]) + data[at + 1 :]
-
-
-def _cut(data: bytes, seeds: list[bytes], dice: random.Random) -> bytes:
-    start, end = sorted(dice.randrange(len(data) + 1) for _ in range(2))
-    return dice.choice((data[:start] + data[end:], data[:end], data[start:]))
-
-
-def _repeat_part(data: bytes, seeds: list[bytes], dice: random.Random) -> bytes:
-    start, end = sorted(dice.randrange(len(data) + 1) for _ in range(2))
-    return data[:end] + data[start:end] * dice.choice((1, 2, 50)) + data[end:]
-
-
-def _insert(data: bytes, seeds: list[bytes], dice: random.Random) -> bytes:
-    at = dice.randrange(len(data) + 1)
-    return data[:at] + dice.choice(SCRAPS) + data[at:]
-
-
-def _insert_line(data: bytes, seeds: list[bytes], dice: random.Random) -> bytes:
-    """Insert where a header, a chunk or a field of an event begins."""
-    places = [at + 1 for at, byte in enumerate(data[:5_000]) if byte == 10] or [0]
-    at = dice.choice(places)
-    return data[:at] + dice.choice(SCRAPS) + data[at:]
-
-
-def _splice(data: bytes, seeds: list[bytes], dice: random.Random) -> bytes:
-    other = dice.choice(seeds)
-    return data[: dice.randrange(len(data) + 1)] + other[dice.randrange(len(other) + 1) :]
-
-
-MUTATIONS: list[Callable[[bytes, list[bytes], random.Random], bytes]] = [
-    _flip, _cut, _repeat_part, _insert, _insert_line, _insert_line, _splice,
+MUTATIONS: list[Mutation] = [
+    flip, cut, repeat_part, insert(SCRAPS), *[insert_line(SCRAPS)] * 2, splice,
 ]  # fmt: skip
 
 
@@ -423,29 +376,23 @@ def _answer(seeds: list[bytes], dice: random.Random) -> Answer:
     data = mutated(dice.choice(seeds), seeds, dice)
     # An id that is written in two pieces would not be recognised.
     count = dice.choice((0, 0, 0, 1, 1, 5, 5, 2_000))
-    cuts = sorted(dice.randrange(len(data) + 1) for _ in range(count))
-    pieces = [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
-    return Answer(pieces, dice.choice(ENDINGS))
+    return Answer(pieces(data, count, dice), dice.choice(ENDINGS))
 
 
 # -- the search
 
 
 def failure_of(case: Case) -> str | None:
-    try:
-        run(case)
-    except (Exception, asyncio.CancelledError):  # whatever it is, it is what we look for
-        return traceback.format_exc()
-    return None
+    return search.failure_of(run, case)
 
 
 def smaller(case: Case) -> Case:
     """Leave away answers, then halves of their pieces, as long as the case still fails."""
-    for answer in list(case.answers):
-        rest = [each for each in case.answers if each is not answer]
-        candidate = Case(case.opened, case.listens, rest)
-        if rest and failure_of(candidate) is not None:
-            case = candidate
+
+    def fails(answers: list[Answer]) -> bool:
+        return failure_of(replace(case, answers=answers)) is not None
+
+    case = replace(case, answers=shorten(case.answers, fails))
     for number, answer in enumerate(case.answers):
         for place in range(len(answer.pieces)):
             while len(piece := case.answers[number].pieces[place]) > 1:
@@ -461,48 +408,28 @@ def smaller(case: Case) -> Case:
 def _with(case: Case, number: int, place: int, piece: bytes) -> Case:
     answers = [Answer(list(each.pieces), each.ending) for each in case.answers]
     answers[number].pieces[place] = piece
-    return Case(case.opened, case.listens, answers)
+    return replace(case, answers=answers)
 
 
-def report(case: Case, folder: Path, name: str) -> int:
-    case = smaller(case)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"found-http-client-{name}.json"
-    case.save(path)
-    print(failure_of(case), file=sys.stderr)
-    print(f"found; repeat with: python fuzz/http_client.py --repeat {path}", file=sys.stderr)
-    return 1
-
-
-def search(seconds: float, seed: int, folder: Path) -> int:
-    dice, seeds = random.Random(seed), corpus()
-    gc.freeze()  # what is there already need not be looked at after every case
-    end, tried = time.monotonic() + seconds, 0
-    while time.monotonic() < end:
-        case = random_case(seeds, dice)
-        tried += 1
-        if failure_of(case) is not None:
-            return report(case, folder, f"{seed}-{tried}")
-    print(f"{tried} cases, nothing found (seed {seed})")
-    return 0
+def make_search() -> Search[Case]:
+    seeds = corpus()
+    return Search(
+        "http_client",
+        Case,
+        make=lambda dice: random_case(seeds, dice),
+        attempt=lambda case, number: failure_of(case),
+        alone=failure_of,
+        smaller=smaller,
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description="search for responses that the HTTP client does not survive"
-    )
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
-    parser.add_argument("--repeat", type=Path, metavar="FILE", help="run one saved case again")
-    parser.add_argument("--folder", type=Path, default=Path("fuzz/found"), help="for what is found")
+    parser = search.parser("search for responses that the HTTP client does not survive")
     given = parser.parse_args(arguments)
     logging.getLogger("accord").addHandler(logging.NullHandler())
-    if given.repeat is not None:
-        found = failure_of(Case.load(given.repeat))
-        print(found or "nothing wrong any more")
-        return 0 if found is None else 1
-    seed = given.seed if given.seed is not None else random.SystemRandom().randrange(2**32)
-    return search(given.seconds, seed, given.folder)
+    made = make_search()
+    gc.freeze()  # what is there already need not be looked at after every case
+    return made.run(given)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ on another connection that is not answered as ever, or something that is left be
 search: the case is made smaller, saved and reported. Exit codes: 0 nothing found, 1 found.
 """
 
-import argparse
-import base64
 import json
 import logging
 import random
@@ -20,7 +18,6 @@ import socket
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import inf
@@ -29,7 +26,22 @@ from typing import Any, Final
 
 import httptools
 import msgspec
+import search
 import uvicorn
+from search import (
+    Errors,
+    Mutation,
+    SavedCase,
+    Search,
+    cut,
+    flip,
+    insert,
+    insert_line,
+    pieces,
+    repeat_part,
+    shorten,
+    splice,
+)
 
 from accord import Context, Server
 from accord.transports.http.server.uvicorn_server import BoundedProtocol, BoundedServer, listen
@@ -56,22 +68,10 @@ class Talk(msgspec.Struct):
     end: str = "close"
 
 
-class Case(msgspec.Struct):
+class Case(SavedCase):
     """A few connections at once."""
 
     talks: list[Talk]
-
-    def save(self, path: Path) -> None:
-        talks = [
-            {"parts": [base64.b64encode(part).decode() for part in talk.parts], "end": talk.end}
-            for talk in self.talks
-        ]
-        path.write_text(json.dumps({"talks": talks}, indent=1) + "\n")
-
-    @classmethod
-    def load(cls, path: Path) -> "Case":
-        talks = json.loads(path.read_text())["talks"]
-        return cls([Talk([base64.b64decode(p) for p in t["parts"]], t["end"]) for t in talks])
 
 
 # -- the server
@@ -97,20 +97,6 @@ def _caller(scope: Mapping[str, Any]) -> bytes | None:
     """Tell the witness from the callers of the cases."""
     name = WITNESS.partition(b":")[0].lower()
     return next((value for each, value in scope["headers"] if each == name), None)
-
-
-class Complaints(logging.Handler):
-    """Keeps what is logged as an error."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.ERROR)
-        self.found: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        trace = (
-            "" if record.exc_info is None else "".join(traceback.format_exception(*record.exc_info))
-        )
-        self.found.append(f"{record.name}: {record.getMessage()}\n{trace}")
 
 
 # What a client may bring about by itself, and which is said in one line.
@@ -145,7 +131,7 @@ class Target:
         self.server = BoundedServer(config, self.app)
         (listening,) = listen("127.0.0.1", 0)
         self.port: int = listening.getsockname()[1]
-        self.complaints = Complaints()
+        self.complaints = Errors()
         logging.getLogger().addHandler(self.complaints)
         self.thread = threading.Thread(target=self.server.run, args=([listening],), daemon=True)
         self.thread.start()
@@ -380,37 +366,15 @@ SCRAPS: Final = [
 ]  # fmt: skip
 
 
+MUTATIONS: Final[list[Mutation]] = [
+    flip, cut, repeat_part, splice, insert_line(SCRAPS), *[insert(SCRAPS)] * 2,
+]  # fmt: skip
+
+
 def mutated(data: bytes, seeds: list[bytes], dice: random.Random) -> bytes:
     for _ in range(dice.choice((0, 0, 1, 1, 1, 2, 3))):
-        at = dice.randrange(len(data) + 1)
-        other = dice.randrange(len(data) + 1)
-        start, end = min(at, other), max(at, other)
-        action = dice.randrange(7)
-        if action == 0 and data:
-            at = min(at, len(data) - 1)
-            data = data[:at] + bytes([data[at] ^ (1 << dice.randrange(8))]) + data[at + 1 :]
-        elif action == 1:
-            data = dice.choice((data[:start] + data[end:], data[:end], data[start:]))
-        elif action == 2:
-            data = data[:end] + data[start:end] * dice.choice((1, 2, 20)) + data[end:]
-        elif action == 3:
-            donor = dice.choice(seeds)
-            data = data[:at] + donor[dice.randrange(len(donor)) :]
-        elif action == 4:
-            # Between two lines, where a header would stand.
-            lines = data.split(b"\r\n")
-            lines.insert(dice.randrange(len(lines) + 1), dice.choice(SCRAPS).rstrip(b"\r\n"))
-            data = b"\r\n".join(lines)
-        else:
-            data = data[:at] + dice.choice(SCRAPS) + data[at:]
+        data = dice.choice(MUTATIONS)(data, seeds, dice)
     return data[:400_000]
-
-
-def divided(data: bytes, dice: random.Random) -> list[bytes]:
-    """Cut what is sent into parts: one, a few, or many at its beginning."""
-    count = dice.choice((1, 1, 2, 3, 8))
-    cuts = sorted(dice.randrange(len(data) + 1) for _ in range(count - 1))
-    return [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
 
 
 def random_case(seeds: list[bytes], dice: random.Random) -> Case:
@@ -420,7 +384,8 @@ def random_case(seeds: list[bytes], dice: random.Random) -> Case:
             mutated(dice.choice(seeds), seeds, dice) for _ in range(dice.choice((1, 1, 2, 3, 40)))
         ]
         data = b"".join(requests)[:1_000_000]
-        talks.append(Talk(divided(data, dice), dice.choice(("close", "reset", "half"))))
+        parts = pieces(data, dice.choice((0, 0, 1, 2, 7)), dice)
+        talks.append(Talk(parts, dice.choice(("close", "reset", "half"))))
     return Case(talks)
 
 
@@ -428,83 +393,68 @@ def random_case(seeds: list[bytes], dice: random.Random) -> Case:
 
 
 def failure_of(case: Case, target: Target, *, thorough: bool = False) -> str | None:
-    try:
-        run(case, target, thorough=thorough)
-    except Exception:  # whatever it is, it is what we look for
-        return traceback.format_exc()
-    return None
+    return search.failure_of(run, case, target, thorough=thorough)
 
 
 def fails_alone(case: Case) -> str | None:
     """Run a case against a server of its own."""
-    try:
+
+    def run_alone() -> None:
         with target() as made:
-            return failure_of(case, made, thorough=True)
-    except Exception:
-        return traceback.format_exc()
+            run(case, made, thorough=True)
+
+    return search.failure_of(run_alone)
 
 
 def smaller(case: Case) -> Case:
     """Leave away connections and parts as long as the case still fails."""
-    for talk in list(case.talks):
-        rest = Case([each for each in case.talks if each is not talk])
-        if rest.talks and fails_alone(rest) is not None:
-            case = rest
-    for number, talk in enumerate(case.talks):
-        for part in list(talk.parts):
-            kept = [each for each in case.talks[number].parts if each is not part]
-            talks = [*case.talks]
-            talks[number] = Talk(kept, talk.end)
-            if kept and fails_alone(Case(talks)) is not None:
-                case = Case(talks)
+    if fails_alone(case) is None:
+        return case
+    case = Case(shorten(case.talks, lambda talks: fails_alone(Case(talks))))
+    for number in range(len(case.talks)):
+        case = with_fewer_parts(case, number)
     return case
 
 
-def report(case: Case, folder: Path, name: str, why: str) -> int:
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"found-http-server-{name}.json"
-    case.save(path)  # first as it is: to make it smaller may take long
-    if fails_alone(case) is not None:
-        case = smaller(case)
-        case.save(path)
-    print(why, file=sys.stderr)
-    print(f"found; repeat with: python fuzz/http_server.py --repeat {path}", file=sys.stderr)
-    return 1
+def with_fewer_parts(case: Case, number: int) -> Case:
+    def with_parts(parts: list[bytes]) -> Case:
+        talks = [*case.talks]
+        talks[number] = Talk(parts, talks[number].end)
+        return Case(talks)
+
+    return with_parts(
+        shorten(case.talks[number].parts, lambda parts: fails_alone(with_parts(parts)))
+    )
 
 
-def search(seconds: float, seed: int, folder: Path) -> int:
-    dice, seeds = random.Random(seed), corpus()
-    end, tried = time.monotonic() + seconds, 0
-    with target() as made:
-        while time.monotonic() < end:
-            case = random_case(seeds, dice)
-            tried += 1
-            if tried % THOROUGH_EVERY == 0:
-                made.session = made.open()
-            why = failure_of(case, made, thorough=tried % THOROUGH_EVERY == 0)
-            if why is not None:
-                return report(case, folder, f"{seed}-{tried}", why)
-        why = failure_of(Case([]), made, thorough=True)
-        if why is not None:
-            print(why, file=sys.stderr)
-            return 1
-    print(f"{tried} cases, nothing found (seed {seed})")
-    return 0
+def make_search(target: Target) -> Search[Case]:
+    seeds = corpus()
+
+    def attempt(case: Case, number: int) -> str | None:
+        is_thorough = number % THOROUGH_EVERY == 0
+        if is_thorough:
+            target.session = target.open()
+        return failure_of(case, target, thorough=is_thorough)
+
+    return Search(
+        "http_server",
+        Case,
+        make=lambda dice: random_case(seeds, dice),
+        attempt=attempt,
+        alone=fails_alone,
+        smaller=smaller,
+    )
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="search for bytes that a server does not survive")
-    parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--seed", type=int, default=None, help="default: a new one, printed")
-    parser.add_argument("--repeat", type=Path, metavar="FILE", help="run one saved case again")
-    parser.add_argument("--folder", type=Path, default=Path("fuzz/found"), help="for what is found")
+    parser = search.parser("search for bytes that a server does not survive")
     given = parser.parse_args(arguments)
-    if given.repeat is not None:
-        found = fails_alone(Case.load(given.repeat))
-        print(found or "nothing wrong any more")
-        return 0 if found is None else 1
-    seed = given.seed if given.seed is not None else random.SystemRandom().randrange(2**32)
-    return search(given.seconds, seed, given.folder)
+    with target() as made:
+        code = make_search(made).run(given)
+        why = None if code else failure_of(Case([]), made, thorough=True)
+    if why is not None:
+        print(f"but at the end: {why}", file=sys.stderr)
+    return code if why is None else 1
 
 
 if __name__ == "__main__":

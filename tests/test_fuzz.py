@@ -63,10 +63,11 @@ def test_a_failing_case_is_made_smaller_saved_and_repeated(tmp_path, capsys, mon
 
     monkeypatch.setattr(fuzz, "_decode", fragile)
     messages = [("client", b"1"), ("server", fatal), ("client", b"2")]
-    assert fuzz.report(fuzz.Case("2025-06-18", True, messages), tmp_path, "x") == 1
+    case = fuzz.Case("2025-06-18", True, messages)
+    assert fuzz.make_search().report(case, tmp_path, "x", fuzz.failure_of(case)) == 1
     said = capsys.readouterr().err
     assert "ZeroDivisionError" in said
-    path = tmp_path / "found-x.json"
+    path = tmp_path / "found-core-x.json"
     assert f"--repeat {path}" in said
     assert fuzz.Case.load(path).messages == [("server", fatal)]
     assert json.loads(path.read_text())["revision"] == "2025-06-18"
@@ -116,10 +117,11 @@ def test_a_case_that_the_http_client_does_not_survive_is_made_smaller_saved_and_
         http_client.Answer([b"HTTP/1.1 200 OK\r\n", b"\r\n"]),
         http_client.Answer([b"x" * 100 + b"fatal", b"y"], "close"),
     ]
-    assert http_client.report(http_client.Case(True, False, answers), tmp_path, "x") == 1
+    case = http_client.Case(True, False, answers)
+    assert http_client.make_search().report(case, tmp_path, "x", http_client.failure_of(case)) == 1
     said = capsys.readouterr().err
     assert "RecursionError" in said
-    path = tmp_path / "found-http-client-x.json"
+    path = tmp_path / "found-http_client-x.json"
     assert f"--repeat {path}" in said
     (answer,) = http_client.Case.load(path).answers
     assert len(b"".join(answer.pieces)) < 20

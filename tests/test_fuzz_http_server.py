@@ -51,9 +51,9 @@ def test_a_finding_at_the_edge_is_made_smaller_saved_and_repeated(
     case = edge.Case([edge.Talk([fine]), edge.Talk([fine, fatal])])
     with edge.target() as made:
         why = edge.failure_of(case, made)
-    assert "ZeroDivisionError" in why
-    assert edge.report(case, tmp_path, "x", why) == 1
-    path = tmp_path / "found-http-server-x.json"
+        assert "ZeroDivisionError" in why
+        assert edge.make_search(made).report(case, tmp_path, "x", why) == 1
+    path = tmp_path / "found-http_server-x.json"
     assert f"--repeat {path}" in capsys.readouterr().err
     assert edge.Case.load(path) == edge.Case([edge.Talk([fatal])])
     assert edge.main(["--repeat", str(path)]) == 1

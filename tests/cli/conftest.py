@@ -3,10 +3,13 @@ import pty
 import select
 import subprocess
 import sys
+from importlib.util import module_from_spec, spec_from_file_location
 
 import pytest
 
+from cli.servers import GOOD
 from support.command_line import PLAIN, CommandLine
+from support.http_server import bounded
 
 __all__ = ["ACCORD", "PLAIN", "read_terminal"]
 
@@ -28,6 +31,57 @@ def accord(command_line):
 
     def run(*args, data=None, cwd=None, **env):
         return command_line.run(args, data=data, cwd=cwd, env=env)
+
+    return run
+
+
+@pytest.fixture
+def good(tmp_path):
+    """A file with a server, which commands launch."""
+    path = tmp_path / "good.py"
+    path.write_text(GOOD)
+    return path
+
+
+@pytest.fixture(scope="session")
+def desk(tmp_path_factory):
+    """The URL of the same server in this process, for tests in which no launch matters."""
+    path = tmp_path_factory.mktemp("desk") / "desk.py"
+    path.write_text(GOOD)
+    spec = spec_from_file_location("cli_desk", path)
+    module = sys.modules["cli_desk"] = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with bounded(module.server.asgi()) as port:
+        yield f"http://127.0.0.1:{port}/mcp"
+    del sys.modules["cli_desk"]
+
+
+@pytest.fixture
+def converse(command_line):
+    """Run a command on a terminal, typing an answer to each prompt; return code and output.
+
+    With `is_piped` stdout is not the terminal, and the output is what was written there.
+    """
+
+    def run(*args, typed=(), cwd=None, is_piped=False):
+        main_end, terminal = pty.openpty()
+        piped, stdout = os.pipe() if is_piped else (None, terminal)
+        wait = command_line.start(args, (terminal, stdout, terminal), cwd=cwd, env=TERMINAL)
+        for end in {terminal, stdout}:
+            os.close(end)
+        shown, seen, left = b"", 0, list(typed)
+        while chunk := read_terminal(main_end):
+            shown += chunk
+            while left and (at := shown.find(left[0][0].encode(), seen)) >= 0:
+                prompt, answer = left.pop(0)
+                seen = at + len(prompt.encode())
+                os.write(main_end, answer)
+        os.close(main_end)
+        assert not left, shown
+        if is_piped:
+            with os.fdopen(piped, "rb") as file:
+                shown = file.read()
+        return wait(), shown.decode()
 
     return run
 

@@ -1,6 +1,4 @@
 import json
-import os
-import pty
 import subprocess
 import sys
 
@@ -8,15 +6,7 @@ import pytest
 
 from accord.cli.call import _show_progress
 from accord.types import ProgressParams
-from cli.conftest import ACCORD, PLAIN, read_terminal
-from cli.servers import GOOD
-
-
-@pytest.fixture
-def good(tmp_path):
-    path = tmp_path / "good.py"
-    path.write_text(GOOD)
-    return path
+from cli.conftest import ACCORD
 
 
 def test_the_result_goes_to_stdout_and_the_rest_to_stderr(accord, good):
@@ -27,9 +17,9 @@ def test_the_result_goes_to_stdout_and_the_rest_to_stderr(accord, good):
         assert line in notes
 
 
-def test_arguments_are_read_by_the_schema_of_the_tool(accord, good):
+def test_arguments_are_read_by_the_schema_of_the_tool(accord, desk):
     done = accord(
-        *("call", good, "kinds", "number=1.5", "flag=yes", "colour=blue", "words=a, b"),
+        *("call", desk, "kinds", "number=1.5", "flag=yes", "colour=blue", "words=a, b"),
         *('point:={"x": 1, "y": 2}', "level=2", "maybe=3", "either=x"),
     )
     assert done.returncode == 0, done.stderr
@@ -38,22 +28,22 @@ def test_arguments_are_read_by_the_schema_of_the_tool(accord, good):
     ]
 
 
-def test_options_may_be_anywhere_on_the_command_line(accord, good):
+def test_options_may_be_anywhere_on_the_command_line(accord, desk):
     for words in (
-        ["--json", '{"a": 1}', good, "add", "b=5"],
-        [good, "--json", '{"a": 1}', "add", "b=5"],
-        [good, "add", "--json", '{"a": 1}', "b=5"],
-        [good, "add", "b=5", "--json", '{"a": 1}'],
+        ["--json", '{"a": 1}', desk, "add", "b=5"],
+        [desk, "--json", '{"a": 1}', "add", "b=5"],
+        [desk, "add", "--json", '{"a": 1}', "b=5"],
+        [desk, "add", "b=5", "--json", '{"a": 1}'],
     ):
         assert accord("call", *words).stdout == "6\n"
 
 
-def test_arguments_can_be_read_from_standard_input(accord, good):
-    assert accord("call", good, "add", "--json", "-", data='{"a": 40}').stdout == "42\n"
+def test_arguments_can_be_read_from_standard_input(accord, desk):
+    assert accord("call", desk, "add", "--json", "-", data='{"a": 40}').stdout == "42\n"
 
 
-def test_json_is_the_whole_result(accord, good):
-    done = accord("call", good, "add", "a=1", "--format", "json")
+def test_json_is_the_whole_result(accord, desk):
+    done = accord("call", desk, "add", "a=1", "--format", "json")
     assert json.loads(done.stdout) == {
         "content": [{"type": "text", "text": "3"}],
         "structuredContent": {"result": 3},
@@ -61,8 +51,8 @@ def test_json_is_the_whole_result(accord, good):
     }
 
 
-def test_a_failing_tool_is_exit_code_1(accord, good):
-    done = accord("call", good, "refuse")
+def test_a_failing_tool_is_exit_code_1(accord, desk):
+    done = accord("call", desk, "refuse")
     assert (done.returncode, done.stdout) == (1, "not today\n")
 
 
@@ -71,15 +61,15 @@ def test_a_command_after_two_dashes_is_launched(accord, good):
     assert (done.returncode, done.stdout) == (0, "2\n")
 
 
-def test_every_spoken_revision_can_be_chosen(accord, good):
+def test_every_spoken_revision_can_be_chosen(accord, desk):
     for revision in ("2024-11-05", "2025-03-26", "2025-06-18"):
-        done = accord("call", good, "add", "a=1", "--revision", revision)
+        done = accord("call", desk, "add", "a=1", "--revision", revision)
         assert (done.returncode, done.stdout) == (0, "3\n")
 
 
-def test_a_resource_is_read_by_its_uri_or_a_template(accord, good):
-    assert accord("call", good, "note://today").stdout == "# today\n"
-    assert accord("call", good, "note://{name}", "name=a b").stdout == "# a b\n"
+def test_a_resource_is_read_by_its_uri_or_a_template(accord, desk):
+    assert accord("call", desk, "note://today").stdout == "# today\n"
+    assert accord("call", desk, "note://{name}", "name=a b").stdout == "# a b\n"
 
 
 def test_bytes_are_written_to_a_file_unchanged(good):
@@ -89,25 +79,25 @@ def test_bytes_are_written_to_a_file_unchanged(good):
     assert (done.returncode, done.stdout) == (0, b"\x89PNG\x00")
 
 
-def test_bytes_are_only_described_on_a_terminal(on_terminal, good):
-    code, shown = on_terminal("call", good, "pixel://one")
+def test_bytes_are_only_described_on_a_terminal(on_terminal, desk):
+    code, shown = on_terminal("call", desk, "pixel://one")
     assert code == 0
     assert "[pixel://one: image/png, 5 bytes]; redirect the output to keep it" in shown
 
 
-def test_the_output_of_a_tool_cannot_control_the_terminal(accord, on_terminal, good):
-    assert r"a\x1b[2Jb" in on_terminal("call", good, "escape")[1]
-    assert accord("call", good, "escape").stdout == "a\x1b[2Jb\n"
+def test_the_output_of_a_tool_cannot_control_the_terminal(accord, on_terminal, desk):
+    assert r"a\x1b[2Jb" in on_terminal("call", desk, "escape")[1]
+    assert accord("call", desk, "escape").stdout == "a\x1b[2Jb\n"
 
 
-def test_an_error_of_the_server_is_exit_code_1(accord, good):
-    done = accord("call", good, "note://none")
+def test_an_error_of_the_server_is_exit_code_1(accord, desk):
+    done = accord("call", desk, "note://none")
     assert (done.returncode, done.stdout) == (1, "")
     assert "accord: resource 'note://none' not found (-32002)" in done.stderr
 
 
-def test_a_prompt_is_filled_in(accord, good):
-    done = accord("call", good, "greet", "--prompt", "name=Ada", "style=cold")
+def test_a_prompt_is_filled_in(accord, desk):
+    done = accord("call", desk, "greet", "--prompt", "name=Ada", "style=cold")
     assert done.stdout == "user: Greet Ada.\nassistant: In a cold way:\n"
 
 
@@ -132,8 +122,8 @@ def test_content_other_than_text_is_described(accord, tmp_path):
     ]
 
 
-def test_a_question_without_a_terminal_is_declined(accord, good):
-    done = accord("call", good, "book")
+def test_a_question_without_a_terminal_is_declined(accord, desk):
+    done = accord("call", desk, "book")
     assert (done.returncode, done.stdout) == (1, "the user declined to answer\n")
     assert "the server asks: Which seat?" in done.stderr
     assert (
@@ -141,16 +131,16 @@ def test_a_question_without_a_terminal_is_declined(accord, good):
     )
 
 
-def test_a_question_is_answered_by_options_where_there_is_no_terminal(accord, good):
-    done = accord("call", good, "book", "--answer", "row=7", "--answer", "side=aisle")
+def test_a_question_is_answered_by_options_where_there_is_no_terminal(accord, desk):
+    done = accord("call", desk, "book", "--answer", "row=7", "--answer", "side=aisle")
     assert (done.returncode, done.stdout) == (0, "row 7, aisle\n")
     # Fields with a default may be left out; values may be JSON.
-    done = accord("call", good, "book", "--answer", "row:=8")
+    done = accord("call", desk, "book", "--answer", "row:=8")
     assert (done.returncode, done.stdout) == (0, "row 8, window\n")
 
 
-def test_an_answer_that_does_not_fit_declines_and_says_why(accord, good):
-    done = accord("call", good, "book", "--answer", "row=seven")
+def test_an_answer_that_does_not_fit_declines_and_says_why(accord, desk):
+    done = accord("call", desk, "book", "--answer", "row=seven")
     assert (done.returncode, done.stdout) == (1, "the user declined to answer\n")
     assert "declined: --answer row: expected integer, got 'seven'" in done.stderr
 
@@ -170,71 +160,53 @@ def test_a_question_without_fields_is_answered_with_agree(accord, tmp_path):
     assert accord("call", path, "go", "--answer", "agree=no").returncode == 1
 
 
-def talk_on_terminal(good, answers, *words):
+@pytest.fixture
+def talk_on_terminal(converse, desk):
     """Call a tool on a terminal, typing an answer to each prompt; return its stdout."""
-    main_end, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [*ACCORD, "call", good, *(words or ["book"])],
-        stdin=terminal,
-        stderr=terminal,
-        stdout=subprocess.PIPE,
-        env=PLAIN,
-    )
-    os.close(terminal)
-    seen = ""
-    try:
-        for prompt, answer in answers:
-            while prompt not in seen:
-                chunk = read_terminal(main_end).decode()
-                assert chunk, seen
-                seen += chunk
-            seen = seen.partition(prompt)[2]
-            os.write(main_end, answer)
-        stdout, _ = process.communicate(timeout=120)
-    finally:
-        process.kill()
-        process.wait(timeout=120)
-        os.close(main_end)
-    return process.returncode, stdout.decode()
+
+    def talk(answers, *words):
+        return converse("call", desk, *(words or ["book"]), typed=answers, is_piped=True)
+
+    return talk
 
 
-def test_a_question_is_asked_on_the_terminal(good):
+def test_a_question_is_asked_on_the_terminal(talk_on_terminal):
     answers = [
         ("row (integer): ", b"seven\n"),
         ("expected integer, got 'seven'", b"7\n"),
         ("side (aisle|window) [window]: ", b"aisle\n"),
     ]
-    assert talk_on_terminal(good, answers) == (0, "row 7, aisle\n")
+    assert talk_on_terminal(answers) == (0, "row 7, aisle\n")
 
 
-def test_an_empty_answer_takes_the_default_and_is_refused_without_one(good):
+def test_an_empty_answer_takes_the_default_and_is_refused_without_one(talk_on_terminal):
     answers = [
         ("row (integer): ", b"\n"),
         ("row (integer): ", b"3\n"),
         ("side (aisle|window) [window]: ", b"\n"),
     ]
-    assert talk_on_terminal(good, answers) == (0, "row 3, window\n")
+    assert talk_on_terminal(answers) == (0, "row 3, window\n")
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("y", True), ("N", False), ("yes", True)])
-def test_a_boolean_can_be_answered_with_y_or_n(good, typed, meant):
+def test_a_boolean_can_be_answered_with_y_or_n(talk_on_terminal, typed, meant):
     answers = [
         ("sure (boolean, y or n): ", b"perhaps\n"),
         ("expected boolean, got 'perhaps'; write true or false, yes or no, y or n", b""),
         ("sure (boolean, y or n): ", f"{typed}\n".encode()),
         ("mood (string) [calm]: ", b"\n"),
     ]
-    assert talk_on_terminal(good, answers, "decide") == (0, f"{meant}, calm\n")
+    assert talk_on_terminal(answers, "decide") == (0, f"{meant}, calm\n")
 
 
-def test_only_fields_without_an_answer_option_are_asked_on_the_terminal(good):
+def test_only_fields_without_an_answer_option_are_asked_on_the_terminal(talk_on_terminal):
     answers = [("side (aisle|window) [window]: ", b"aisle\n")]
-    assert talk_on_terminal(good, answers, "book", "--answer", "row=9") == (0, "row 9, aisle\n")
+    assert talk_on_terminal(answers, "book", "--answer", "row=9") == (0, "row 9, aisle\n")
 
 
-def test_the_end_of_input_declines(good):
+def test_the_end_of_input_declines(talk_on_terminal):
     answers = [("row (integer): ", b"\x04")]
-    assert talk_on_terminal(good, answers) == (1, "the user declined to answer\n")
+    assert talk_on_terminal(answers) == (1, "the user declined to answer\n")
 
 
 MISTAKES = [
@@ -255,15 +227,14 @@ MISTAKES = [
     (["note://{name}"], "note://{name} needs name; add name=..."),
     (["note://x", "name=y"], "note://x takes no arguments; only a template has {variables}"),
     (["note://{", "name=y"], "note://{ is not a URI template: "),
-    ([], "call needs the NAME of a tool; accord list good.py shows them"),
 ]
 
 
 @pytest.mark.parametrize(("words", "said"), MISTAKES, ids=[said for _, said in MISTAKES])
-def test_a_mistake_is_explained_in_one_line(accord, good, words, said):
-    done = accord("call", "good.py", *words, cwd=good.parent)
+def test_a_mistake_is_explained_in_one_line(accord, desk, words, said):
+    done = accord("call", desk, *words)
     assert (done.returncode, done.stdout) == (2, "")
-    (line,) = [each for each in done.stderr.splitlines() if not each.startswith("printed")]
+    (line,) = done.stderr.splitlines()
     assert line.startswith(f"accord: {said}")
 
 
@@ -272,6 +243,7 @@ def test_a_mistake_is_explained_in_one_line(accord, good, words, said):
     [
         ([], "call needs a TARGET and the NAME of a tool, a resource or a prompt"),
         (["--", "sh"], "call needs a TARGET and the NAME of a tool, a resource or a prompt"),
+        (["good.py"], "call needs the NAME of a tool; accord list good.py shows them"),
         (["goof.py"], "there is no file goof.py; did you mean good.py?"),
         (["sh", "server.sh", "add"], "sh is a command; write it after --: -- sh server"),
         (["good.py", "add", "--wat"], "there is no option --wat"),

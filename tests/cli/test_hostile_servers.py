@@ -1,15 +1,9 @@
 """A hostile server puts terminal escapes into every text that it sends; none reaches a terminal."""
 
-import os
-import pty
 import re
-import subprocess
 import sys
 
 import pytest
-
-from cli.conftest import ACCORD, PLAIN, read_terminal
-from support.waiting import LONG
 
 # A server of raw JSON; EVIL clears the screen, in both forms, and rings the bell.
 SERVER = r"""
@@ -93,31 +87,6 @@ def hostile(tmp_path):
     return [sys.executable, str(path)]
 
 
-def run_on_terminal(words, cwd, typed=()):
-    """Run a command on a terminal, typing an answer to each prompt; return its output."""
-    main_end, terminal = pty.openpty()
-    process = subprocess.Popen(
-        [*ACCORD, *map(str, words)],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        cwd=cwd,
-        env={**PLAIN, "TERM": "xterm-256color", "COLUMNS": "80", "PYTHONUTF8": "1"},
-    )
-    os.close(terminal)
-    shown, answers = b"", list(typed)
-    try:
-        while chunk := read_terminal(main_end):
-            shown += chunk
-            if answers and answers[0][0] in shown:
-                os.write(main_end, answers.pop(0)[1])
-        return process.wait(timeout=LONG), shown.decode(), answers
-    finally:
-        process.kill()
-        process.wait(timeout=LONG)
-        os.close(main_end)
-
-
 CALLS = [
     (["list"], "list\\x1b"),
     (["list", "--format", "json"], "list\\u001b"),
@@ -135,24 +104,24 @@ CALLS = [
 
 
 @pytest.mark.parametrize(("words", "said"), CALLS, ids=[" ".join(words) for words, _ in CALLS])
-def test_no_escape_of_a_server_reaches_the_terminal(hostile, tmp_path, words, said):
-    _, shown, _ = run_on_terminal([*words, "--", *hostile], tmp_path)
+def test_no_escape_of_a_server_reaches_the_terminal(converse, hostile, tmp_path, words, said):
+    _, shown = converse(*words, "--", *hostile, cwd=tmp_path)
     assert said in " ".join(shown.split()), shown
     assert RAW.findall(COLOURS.sub("", shown)) == []
     assert "\x1b[2J" not in shown
 
 
-def test_a_refused_initialize_cannot_control_the_terminal(hostile, tmp_path):
-    code, shown, _ = run_on_terminal(["list", "--", *hostile, "refusing"], tmp_path)
+def test_a_refused_initialize_cannot_control_the_terminal(converse, hostile, tmp_path):
+    code, shown = converse("list", "--", *hostile, "refusing", cwd=tmp_path)
     assert code != 0
     assert "error\\x1b[2J" in shown
     assert RAW.findall(COLOURS.sub("", shown)) == []
 
 
-def test_a_question_cannot_control_the_terminal(hostile, tmp_path):
-    typed = [(b" [default", b"me\n")]
-    code, shown, left = run_on_terminal(["call", "asking", "--", *hostile], tmp_path, typed)
-    assert (code, left) == (0, []), shown
+def test_a_question_cannot_control_the_terminal(converse, hostile, tmp_path):
+    typed = [(" [default", b"me\n")]
+    code, shown = converse("call", "asking", "--", *hostile, cwd=tmp_path, typed=typed)
+    assert code == 0, shown
     for text in ("question", "title", "name", "default", "log", "l"):
         assert f"{text}\\x1b[2J\\x9b31m\\x07\\x7f" in shown
     assert RAW.findall(COLOURS.sub("", shown)) == []

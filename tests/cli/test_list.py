@@ -3,15 +3,6 @@ import sys
 
 import pytest
 
-from cli.servers import GOOD
-
-
-@pytest.fixture
-def good(tmp_path):
-    path = tmp_path / "good.py"
-    path.write_text(GOOD)
-    return path
-
 
 def test_a_pipe_gets_one_line_per_entry_with_tabs(accord, good):
     done = accord("list", good)
@@ -24,16 +15,16 @@ def test_a_pipe_gets_one_line_per_entry_with_tabs(accord, good):
     assert ["prompt", "greet(name, style?)", "Greet a person."] in rows
 
 
-def test_the_types_of_arguments_are_named(accord, good):
-    (row,) = [line for line in accord("list", good).stdout.splitlines() if "kinds" in line]
+def test_the_types_of_arguments_are_named(accord, desk):
+    (row,) = [line for line in accord("list", desk).stdout.splitlines() if "kinds" in line]
     assert row.split("\t")[1] == (
         "kinds(number: number, flag: boolean, colour: blue|red, words: list of string, "
         'point: object, level: 1|2 = 1, maybe: integer|null = null, either: integer|string = "")'
     )
 
 
-def test_json_has_every_member_that_the_server_sent(accord, good):
-    done = accord("list", good, "--format", "json", "--revision", "2025-06-18")
+def test_json_has_every_member_that_the_server_sent(accord, desk):
+    done = accord("list", desk, "--format", "json", "--revision", "2025-06-18")
     shown = json.loads(done.stdout)
     assert shown["server"] == {"name": "desk", "version": "1.2.0", "title": "The desk"}
     assert (shown["revision"], shown["instructions"]) == ("2025-06-18", "Be kind.")
@@ -43,8 +34,8 @@ def test_json_has_every_member_that_the_server_sent(accord, good):
     assert [each["name"] for each in shown["prompts"]] == ["greet"]
 
 
-def test_a_terminal_gets_columns_and_colours(on_terminal, good):
-    code, shown = on_terminal("list", good)
+def test_a_terminal_gets_columns_and_colours(on_terminal, desk):
+    code, shown = on_terminal("list", desk)
     assert code == 0
     lines = shown.splitlines()
     assert lines[0].startswith("\x1b[1mThe desk\x1b[0m 1.2.0, revision ")
@@ -54,8 +45,8 @@ def test_a_terminal_gets_columns_and_colours(on_terminal, good):
     assert "\x1b[1mresource templates\x1b[0m" in lines
 
 
-def test_the_text_of_a_server_cannot_control_the_terminal(on_terminal, good):
-    _, shown = on_terminal("list", good, NO_COLOR="1")
+def test_the_text_of_a_server_cannot_control_the_terminal(on_terminal, desk):
+    _, shown = on_terminal("list", desk, NO_COLOR="1")
     assert "\x1b" not in shown
     assert r"Do mischief \x1b[2J." in shown
 

@@ -133,7 +133,7 @@ def test_a_report_that_cannot_be_written_is_exit_code_2(bad, tmp_path, capsys):
 
 def test_options_have_the_agreed_defaults():
     parser = argparse.ArgumentParser()
-    add_options(parser, reporting.REPORT_OPTIONS)
+    add_options(parser, reporting.OPTIONS)
     assert vars(parser.parse_args([])) == {"format": None, "output": [], "quiet": False}
     assert parser.parse_args(["--output", "a"]).output == [Path("a")]
 

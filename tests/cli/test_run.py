@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from cli.conftest import ACCORD, PLAIN
-from cli.servers import GOOD, UNGUARDED
+from cli.servers import UNGUARDED
 
 OPENING = [
     {
@@ -32,13 +32,6 @@ def call(id_, name, **arguments):
 
 def lines_of(*messages):
     return "".join(json.dumps(message) + "\n" for message in messages)
-
-
-@pytest.fixture
-def good(tmp_path):
-    path = tmp_path / "good.py"
-    path.write_text(GOOD)
-    return path
 
 
 def test_only_messages_reach_stdout_whatever_the_code_prints(accord, good):

@@ -67,7 +67,8 @@ def test_a_bad_server_fails_with_exit_code_1_and_the_command_that_repeats_it(acc
 
 
 def test_memory_runs_a_file_in_this_process(accord, small):
-    done = accord("test", small, "--transport", "memory", "--allow-writes", cwd=small.parent)
+    words = ("--transport", "memory", "--allow-writes", "--examples", "2")
+    done = accord("test", small, *words, cwd=small.parent)
     assert done.returncode == 0
     assert done.stderr == "will call, each at most 100 times (--calls): add, save\n"
     assert "0 skipped" in done.stdout
@@ -82,7 +83,8 @@ def test_the_example_of_cases_passes_and_names_its_own_target(accord):
 
 def test_json_and_junit_have_the_same_results(accord, tmp_path):
     xml, plain = tmp_path / "out.xml", tmp_path / "out.json"
-    done = accord("test", "--quiet", "--output", xml, "--output", plain, *loose("lax-prompt"))
+    words = ("--quiet", "--examples", "2", "--output", xml, "--output", plain)
+    done = accord("test", *words, *loose("lax-prompt"))
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.startswith("13 passed, 1 failed, 1 skipped; ")
     report = json.loads(plain.read_text())
@@ -120,7 +122,7 @@ def test_the_report_has_the_requested_format(accord):
         (("--transport", "http", *loose("good")), "only a URL is reached over http"),
         (("--transport", "stdio", "http://127.0.0.1:1/mcp"), "a URL is reached over http or sse"),
         (
-            ("--quiet", "--output", "/dev/full", *loose("good")),
+            ("--quiet", "--examples", "1", "--output", "/dev/full", *loose("good")),
             "/dev/full: No space left on device",
         ),
         (("--output", "none/x", *loose("good")), "none/x: there is no folder none"),
@@ -135,7 +137,7 @@ def test_a_failure_is_one_line_and_exit_code_2(accord, words, said):
 
 
 def test_reports_contain_no_secrets(accord, small):
-    env = ("--env", "KEY=hush", "--revision", "2025-06-18")
+    env = ("--env", "KEY=hush", "--revision", "2025-06-18", "--examples", "2")
     done = accord("test", "--quiet", *env, *loose("lax-prompt"))
     assert "hush" not in done.stdout
     done = accord("test", "--quiet", *env, *loose("additional"))
@@ -167,7 +169,7 @@ def test_a_server_over_http_is_tested_with_its_headers(accord):
 
 
 def test_progress_is_shown_on_a_terminal(on_terminal, small):
-    code, shown = on_terminal("test", small)
+    code, shown = on_terminal("test", small, "--examples", "2")
     assert code == 0
     assert "testing" in shown
     assert "add answers valid arguments" in shown

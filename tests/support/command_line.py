@@ -180,11 +180,16 @@ def _run(asked, files) -> NoReturn:
 
 def _import() -> None:
     """Import what commands use, so that no run has to."""
-    for name in ("accord.cli", "accord.check", "accord.testing"):
+    for name in ("accord.cli", "accord.check", "accord.testing", "accord.transports.http.client"):
         package = importlib.import_module(name)
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             with contextlib.suppress(ImportError):
                 importlib.import_module(module.name)
+    for name in ("accord.client", "rich.progress"):
+        importlib.import_module(name)
+    from hypothesis import strategies
+
+    strategies.text().validate()  # computes the characters of UTF-8, which takes a second
 
 
 if __name__ == "__main__":

@@ -4,10 +4,11 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from contextlib import suppress
+from math import isfinite
 from typing import Any, Final
 
-from accord.cli.options import UsageError
+from accord.cli.options import UsageError, did_you_mean
 from accord.json_schema.reader import resolve
 from accord.types import JsonObject
 
@@ -16,6 +17,7 @@ _BOOLEANS: Final = {
     **dict.fromkeys(("true", "yes", "y", "on", "1"), True),
     **dict.fromkeys(("false", "no", "n", "off", "0"), False),
 }
+_STRUCTURES: Final[dict[str, type]] = {"object": dict, "array": list}
 _CHOICES_SHOWN: Final = 8
 
 
@@ -104,9 +106,6 @@ def read_tool_arguments(
         schema: its input schema, which decides how texts are read.
         words: `key=value` and `key:=json`; a key given twice makes a list.
         given: a JSON object with arguments; "-" reads it from stdin.
-
-    Raises:
-        UsageError: one is unknown, missing or of the wrong type.
     """
     arguments = {} if given is None else _json_object(given)
     texts: dict[str, list[str]] = {}
@@ -145,10 +144,10 @@ def _refuse_unknown(name: str, schema: JsonObject, keys: Iterable[str]) -> None:
     properties = _properties(schema)
     for key in keys:
         if key not in properties and schema.get("additionalProperties", False) is False:
-            close = get_close_matches(key, properties, n=2, cutoff=0.6)
-            takes = f"it takes {', '.join(describe(schema)) or 'none'}"
-            hint = f"did you mean {' or '.join(close)}?" if close else takes
-            raise UsageError(f"{name} has no argument {key}; {hint}")
+            takes = f"; it takes {', '.join(describe(schema)) or 'none'}"
+            raise UsageError(
+                f"{name} has no argument {key}{did_you_mean(key, properties) or takes}"
+            )
 
 
 def _refuse_missing(name: str, schema: JsonObject, arguments: Mapping[str, Any]) -> None:
@@ -233,7 +232,24 @@ def _read_as(text: str, schema: JsonObject, root: JsonObject) -> Any:
         return [_read(part.strip(), schema.get("items", {}), root) for part in parts]
     if kind is None:
         return _maybe_json(text)
-    return _READERS[kind](text)
+    return _read_kind(text, kind)
+
+
+def _read_kind(text: str, kind: str) -> Any:
+    if kind == "null" and text in ("null", ""):
+        return None
+    if kind == "boolean" and text.lower() in _BOOLEANS:
+        return _BOOLEANS[text.lower()]
+    if kind in ("integer", "number") and _INTEGER.fullmatch(text):
+        return int(text)
+    if kind == "number":
+        # JSON has neither infinities nor NaN.
+        with suppress(ValueError):
+            if isfinite(number := float(text)):
+                return number
+    if kind in _STRUCTURES and isinstance(value := _maybe_json(text), _STRUCTURES[kind]):
+        return value
+    raise _Misfit
 
 
 def _maybe_json(text: str) -> Any:
@@ -241,52 +257,3 @@ def _maybe_json(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def _integer(text: str) -> int:
-    if not _INTEGER.fullmatch(text):
-        raise _Misfit
-    return int(text)
-
-
-def _number(text: str) -> int | float:
-    if _INTEGER.fullmatch(text):
-        return int(text)
-    try:
-        value = float(text)
-    except ValueError:
-        raise _Misfit from None
-    if value - value != 0:  # JSON has neither infinities nor NaN
-        raise _Misfit
-    return value
-
-
-def _boolean(text: str) -> bool:
-    if text.lower() not in _BOOLEANS:
-        raise _Misfit
-    return _BOOLEANS[text.lower()]
-
-
-def _null(text: str) -> None:
-    if text not in ("null", ""):
-        raise _Misfit
-
-
-def _structure(kind: type) -> Any:
-    def read(text: str) -> Any:
-        value = _maybe_json(text)
-        if not isinstance(value, kind):
-            raise _Misfit
-        return value
-
-    return read
-
-
-_READERS: Final[dict[str, Any]] = {
-    "null": _null,
-    "boolean": _boolean,
-    "integer": _integer,
-    "number": _number,
-    "object": _structure(dict),
-    "array": _structure(list),
-}

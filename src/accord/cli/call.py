@@ -6,27 +6,32 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.arguments import read_tool_arguments, split_pairs
-from accord.cli.connection import connection_options, run_with_client
-from accord.cli.options import TEXT_OR_JSON, Commands, Option, UsageError, add_command, one_of
-from accord.cli.questions import ask_user, is_interactive, read_answers
-from accord.cli.terminal import escape_controls, note, say
+from accord.cli.arguments import read_tool_arguments, read_value, split_pairs, type_name
+from accord.cli.connection import CONNECTION, run_with_client
+from accord.cli.options import (
+    TEXT_OR_JSON,
+    Commands,
+    UsageError,
+    add_command,
+    did_you_mean,
+    is_json,
+)
+from accord.cli.terminal import escape_controls, note, say, say_json
 from accord.errors import RequestError
 from accord.types import (
     AudioContent,
     CallToolResult,
     ContentBlock,
+    ElicitParams,
     EmbeddedResource,
     GetPromptResult,
     ImageContent,
     LogMessageParams,
     ProgressParams,
-    Prompt,
     ReadResourceResult,
     ResourceContents,
     ResourceLink,
@@ -38,11 +43,14 @@ if TYPE_CHECKING:
     from accord.client import Client
 
 
-Entry = TypeVar("Entry", Tool, Prompt)
-
-_FORMATS = ("text", "json")
+_YES: Final = ("y", "yes", "true")
+# The key of `--answer` for a form without fields.
+_AGREEMENT: Final = {"agree": None}
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^=]")
-_ABOUT = """\
+_HELP = """\
+usage: accord call [options] TARGET NAME [key=value ...]
+       accord call [options] NAME [key=value ...] -- COMMAND ...
+
 Call a tool, read a resource (NAME is a URI or a URI template) or get a prompt (--prompt).
 
 TARGET is a URL, or a Python file or module with a Server (server.py, server.py:name,
@@ -56,8 +64,7 @@ terminal they are declined. A question without fields takes --answer agree=yes.
 
 Exit code: 0 success, 1 the tool failed or the server answered with an error, 2 the call could not
 be made.
-"""
-_EXAMPLES = """\
+
 examples:
   accord call server.py add a=1 b=2
   accord call server.py search words=red,blue options:='{"limit": 3}' --format json
@@ -69,70 +76,51 @@ examples:
 """
 
 
+_OPTIONS = f"""\
+words* TARGET NAME [key=value ...]  see above
+--json ARGS         arguments as a JSON object; - reads stdin
+--unchecked         send the arguments of --json even if the tool's input schema forbids them
+--prompt            NAME is a prompt
+--answer KEY=VALUE  fill in a field of a form that the server asks for; may be repeated
+{TEXT_OR_JSON}
+{CONNECTION}"""
+
+
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    options = (
-        Option("words", "TARGET NAME [key=value ...]", "see above", nargs="*"),
-        Option("--json", "ARGS", "arguments as a JSON object; - reads stdin"),
-        Option(
-            "--unchecked",
-            None,
-            "send the arguments of --json even if the tool's input schema forbids them",
-        ),
-        Option("--prompt", None, "NAME is a prompt"),
-        Option(
-            "--answer",
-            "KEY=VALUE",
-            "fill in a field of a form that the server asks for; may be repeated",
-            is_repeated=True,
-        ),
-        TEXT_OR_JSON,
-        *connection_options(),
-    )
-    add_command(
-        commands,
-        "call",
-        run,
-        options,
-        help="call a tool, read a resource, get a prompt",
-        usage="accord call [options] TARGET NAME [key=value ...]\n"
-        "       accord call [options] NAME [key=value ...] -- COMMAND ...",
-        about=_ABOUT,
-        examples=_EXAMPLES,
-    )
+    add_command(commands, "call", run, _HELP, _OPTIONS, format="text")
 
 
 def run(options: argparse.Namespace) -> int:
     """Call the tool, read the resource or get the prompt, and print the result."""
-    form = one_of(options.format, _FORMATS, "format")
+    as_json = is_json(options)
     words: list[str] = options.words
-    target = "" if options.command or not words else words.pop(0)
-    if not words and not (target and not options.command):
+    options.target = "" if options.command or not words else words.pop(0)
+    options.rest = words
+    if not words and not options.target:
         raise UsageError("call needs a TARGET and the NAME of a tool, a resource or a prompt")
     if not words:
         from accord.cli.target import locate
 
-        locate(target)
-        raise UsageError(f"call needs the NAME of a tool; accord list {target} shows them")
+        locate(options.target)
+        raise UsageError(f"call needs the NAME of a tool; accord list {options.target} shows them")
     name, *pairs = words
-    answers = read_answers(options.answer)
+    answers = {key: (value, has_json) for key, value, has_json in split_pairs(options.answer)}
 
     async def work(client: "Client") -> int:
         result = await _send_request(client, name, pairs, options)
-        _print_result(result, form)
+        _print_result(result, as_json=as_json)
         return 1 if isinstance(result, CallToolResult) and result.is_error else 0
 
     # A user at the terminal may take long to answer, and can interrupt.
-    patience = {"timeout": math.inf} if is_interactive() else {}
+    patience = {"timeout": math.inf} if _is_interactive() else {}
     return run_with_client(
         options,
-        target,
-        words,
         work,
         shows_stderr=True,
         on_log=_show_log,
         on_progress=_show_progress,
-        on_elicit=lambda question: ask_user(question, answers),
+        on_elicit=lambda question: _ask_user(question, answers),
         **patience,
     )
 
@@ -148,11 +136,11 @@ async def _send_request(
     if "://" in name or "{" in name:
         return await client.read_resource(_expand_uri(name, pairs))
     tools = [each async for each in client.tools()] if client.capabilities.tools else []
-    if _URI.match(name) and all(each.name != name for each in tools):
+    tool = next((each for each in tools if each.name == name), None)
+    if tool is None and _URI.match(name):
         return await client.read_resource(_expand_uri(name, pairs))
-    if all(each.name != name for each in tools):
+    if tool is None:
         raise UsageError(await _describe_unknown_tool(client, name, tools))
-    tool = _find_entry(name, tools)
     schema = {"additionalProperties": True} if options.unchecked else tool.input_schema
     arguments = read_tool_arguments(name, schema, pairs, options.json)
     return await client.call_tool(name, arguments)
@@ -169,17 +157,10 @@ async def _describe_unknown_tool(client: "Client", name: str, tools: Iterable[To
 
 
 def _describe_unknown(kind: str, name: str, known: list[str]) -> str:
-    close = get_close_matches(name, known, n=3, cutoff=0.5)
-    if close:
-        return f"there is no {kind} {name}; did you mean {' or '.join(close)}?"
+    if not known:
+        return f"the server has no {kind}s"
     shown = ", ".join(known[:10]) + (" ..." if len(known) > 10 else "")
-    return (
-        f"there is no {kind} {name}; there are {shown}" if known else f"the server has no {kind}s"
-    )
-
-
-def _find_entry(name: str, entries: Iterable[Entry]) -> Entry:
-    return next(each for each in entries if each.name == name)
+    return f"there is no {kind} {name}{did_you_mean(name, known) or f'; there are {shown}'}"
 
 
 def _expand_uri(uri: str, pairs: list[str]) -> str:
@@ -192,10 +173,7 @@ def _expand_uri(uri: str, pairs: list[str]) -> str:
 
     try:
         template = parse(uri)
-        missing = [each for each in template.variables if each not in values]
-        if missing:
-            example = " ".join(f"{each}=..." for each in missing)
-            raise UsageError(f"{uri} needs {', '.join(missing)}; add {example}")
+        _demand_values(uri, values, template.variables)
         return template.expand(values)
     except ValueError as error:
         raise UsageError(f"{uri} is not a URI template: {error}") from None
@@ -203,15 +181,19 @@ def _expand_uri(uri: str, pairs: list[str]) -> str:
 
 async def _get_prompt(client: "Client", name: str, pairs: list[str]) -> GetPromptResult:
     prompts = [each async for each in client.prompts()] if client.capabilities.prompts else []
-    if all(each.name != name for each in prompts):
+    prompt = next((each for each in prompts if each.name == name), None)
+    if prompt is None:
         raise UsageError(_describe_unknown("prompt", name, [each.name for each in prompts]))
-    known = _find_entry(name, prompts).arguments or []
     values = {key: value for key, value, _ in split_pairs(pairs)}
-    missing = [each.name for each in known if each.required and each.name not in values]
+    _demand_values(name, values, [each.name for each in prompt.arguments or () if each.required])
+    return await client.get_prompt(name, values or None)
+
+
+def _demand_values(name: str, values: Iterable[str], required: Iterable[str]) -> None:
+    missing = [each for each in required if each not in values]
     if missing:
         example = " ".join(f"{each}=..." for each in missing)
         raise UsageError(f"{name} needs {', '.join(missing)}; add {example}")
-    return await client.get_prompt(name, values or None)
 
 
 # -- showing
@@ -233,12 +215,11 @@ def _format_number(value: float) -> str:
     return f"{value:.0f}" if float(value).is_integer() else f"{value:g}"
 
 
-def _print_result(result: CallToolResult | ReadResourceResult | GetPromptResult, form: str) -> None:
-    if form == "json":
-        import msgspec
-
-        plain = msgspec.to_builtins(result)
-        say(json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
+def _print_result(
+    result: CallToolResult | ReadResourceResult | GetPromptResult, *, as_json: bool
+) -> None:
+    if as_json:
+        say_json(result)
     elif isinstance(result, CallToolResult):
         _print_text("".join(f"{_format_block(each)}\n" for each in result.content))
     elif isinstance(result, GetPromptResult):
@@ -287,3 +268,100 @@ def _describe_blob(contents: ResourceContents) -> str:
 
 def _decoded_size(text: str) -> int:
     return len(text) * 3 // 4 - text[-2:].count("=")
+
+
+# -- questions of the server to its user
+
+
+class _NoAnswer(Exception):
+    """A form cannot be filled in: a field has no answer, and there is no terminal to ask on."""
+
+
+def _ask_user(
+    question: ElicitParams, given: Mapping[str, tuple[str, bool]]
+) -> dict[str, Any] | bool:
+    """Fill in a form, or decline: at the end of input (Ctrl-D), or if a field has no answer.
+
+    `given` has the answers on the command line by field: the text, and whether it is JSON.
+    """
+    note(f"the server asks: {question.message}")
+    if question.url is not None:
+        note(f"  {question.url}")
+    schema = question.requested_schema or {}
+    fields: dict[str, Any] = schema.get("properties") or {}
+    required = schema.get("required") or ()
+    if _is_interactive() and not (fields or _AGREEMENT).keys() <= given.keys():
+        note("(Ctrl-D declines)")
+    try:
+        if not fields:
+            return {} if _ask_agreement(given) else False
+        answers = {
+            name: _answer_field(name, field, given.get(name), is_required=name in required)
+            for name, field in fields.items()
+        }
+    except EOFError:
+        note("\ndeclined")
+        return False
+    except _NoAnswer as error:
+        note(f"declined: {error}")
+        return False
+    return {name: value for name, value in answers.items() if value is not None}
+
+
+def _is_interactive() -> bool:
+    """Whether a user can read questions on stderr and answer on stdin."""
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
+
+
+def _ask_agreement(given: Mapping[str, tuple[str, bool]]) -> bool:
+    if "agree" in given:
+        return given["agree"][0].lower() in _YES
+    if not _is_interactive():
+        raise _NoAnswer("there is no terminal to answer on; add --answer agree=yes")
+    return _read_line("agree? [y/N] ").lower() in _YES
+
+
+def _read_line(prompt: str) -> str:
+    # Not input(), which writes the prompt to stdout: that is for the result.
+    sys.stderr.write(escape_controls(" ".join(prompt.split("\n"))))
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return line.strip()
+
+
+def _answer_field(
+    name: str, schema: dict[str, Any], given: tuple[str, bool] | None, *, is_required: bool
+) -> Any:
+    default = schema.get("default")
+    if given is not None:
+        return _read_given(name, schema, given)
+    if not _is_interactive():
+        if default is not None or not is_required:
+            return default
+        kind = type_name(schema)
+        raise _NoAnswer(f"there is no terminal to answer on; add --answer {name}=... ({kind})")
+    about = schema.get("description") or schema.get("title")
+    if about:
+        note(f"  {about}")
+    kind = "boolean, y or n" if schema.get("type") == "boolean" else type_name(schema)
+    shown = default if isinstance(default, str) else json.dumps(default)
+    hint = f" [{shown}]" if default is not None else "" if is_required else " [none]"
+    while True:
+        text = _read_line(f"  {name} ({kind}){hint}: ")
+        if not text and (default is not None or not is_required):
+            return default
+        try:
+            if text:
+                return read_value(text, schema)
+        except ValueError as error:
+            note(f"  {error}")
+
+
+def _read_given(name: str, schema: dict[str, Any], given: tuple[str, bool]) -> Any:
+    text, is_json = given
+    try:
+        return json.loads(text) if is_json else read_value(text, schema)
+    except ValueError as error:
+        raise _NoAnswer(f"--answer {name}: {error}") from None

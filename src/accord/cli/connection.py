@@ -4,18 +4,14 @@ import argparse
 import os
 import re
 from collections import deque
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from accord.cli.options import (
-    BEARER,
-    HEADER,
-    Option,
+    CREDENTIALS,
+    ENV,
     UsageError,
     bearer_token,
-    env_option,
     one_of,
-    seconds,
     spoken_revision,
     spoken_revisions,
 )
@@ -51,56 +47,31 @@ _GRANT_VALUES: Final[dict[str, _Grant]] = {
 _GRANTS: Final = tuple(_GRANT_VALUES)
 
 
-def connection_options() -> tuple[Option, ...]:
-    """Return the options of every command that connects to a server."""
-    return (
-        env_option("server"),
-        Option("--cwd", "DIR", "the folder the server runs in", Path),
-        Option(
-            "--timeout",
-            "S",
-            "seconds to wait for the server to start, and for each answer (default: 30 and 60)",
-            seconds,
-        ),
-        Option("--revision", "R", f"the revision to speak: {', '.join(spoken_revisions())}"),
-        *auth_options(),
-    )
-
-
-def auth_options(then: str = "and keep it") -> tuple[Option, ...]:
+def auth_options(then: str = "and keep it") -> str:
     """Return the options for headers, tokens and OAuth; `then` says what happens to a token."""
-    return (
-        HEADER,
-        BEARER,
-        Option("--oauth", None, f"obtain a token as the server asks for it, {then}"),
-        Option(
-            "--client-id",
-            "ID",
-            f"with --oauth: a client that was registered by hand; {_SECRET} may hold its secret",
-        ),
-        Option(
-            "--issuer",
-            "URL",
-            "with --oauth: the only authorization server to trust; required with a secret",
-        ),
-        Option(
-            "--redirect-uri",
-            "URI",
-            "with --oauth: the redirect URI of that client, on this machine",
-        ),
-        Option(
-            "--scope", "S", "with --oauth: a scope to ask for; may be repeated", is_repeated=True
-        ),
-        Option("--grant", "G", f"with --oauth: {', '.join(_GRANTS)} (default: {_GRANTS[0]})"),
-    )
+    return f"""\
+{CREDENTIALS}
+--oauth             obtain a token as the server asks for it, {then}
+--client-id ID      with --oauth: a client that was registered by hand; {_SECRET}
+                    may hold its secret
+--issuer URL        with --oauth: the only authorization server to trust; required with a secret
+--redirect-uri URI  with --oauth: the redirect URI of that client, on this machine
+--scope S           with --oauth: a scope to ask for; may be repeated
+--grant G           with --oauth: {", ".join(_GRANTS)} (default: {_GRANTS[0]})
+"""
+
+
+CONNECTION: Final = f"""\
+{ENV}
+--cwd DIR     the folder the server runs in
+--timeout S   seconds to wait for the server to start, and for each answer (default: 30 and 60)
+--revision R  the revision to speak: {", ".join(spoken_revisions())}
+{auth_options()}"""
+"""The options of every command that connects to a server."""
 
 
 def auth_of(options: argparse.Namespace) -> "Auth | None":
-    """Return the `auth` of `connect` that the command line asks for.
-
-    Raises:
-        UsageError: options contradict each other, or a value is unknown.
-    """
+    """Return the `auth` of `connect` that the command line asks for."""
     if options.bearer is not None and options.oauth:
         raise UsageError("either --bearer or --oauth, not both")
     if options.oauth:
@@ -124,10 +95,7 @@ def oauth_of(
 ) -> "OAuth":
     """Return the `OAuth` that the command line asks for.
 
-    Args:
-        options: the parsed command line, with the options of `auth_options`.
-        name: the name of the client that the user sees when asked for consent.
-        is_kept: whether tokens are stored, and stored ones are used.
+    `name` is what the user is asked to consent to; `is_kept` whether tokens are stored and reused.
     """
     try:
         from accord.auth import MemoryStore, OAuth
@@ -170,8 +138,6 @@ class _Stderr:
 
 def run_with_client(
     options: argparse.Namespace,
-    target: str,
-    following: list[str],
     work: "Callable[[Client], Awaitable[int]]",
     *,
     shows_stderr: bool = False,
@@ -180,45 +146,48 @@ def run_with_client(
     """Connect to the target, do the work, and return the exit code.
 
     Args:
-        options: the parsed command line, with the options of `connection_options`.
-        target: the TARGET; empty if there is a command after `--`.
-        following: the words after it, for error messages.
+        options: the parsed command line, with the options of `TARGET` and `CONNECTION`.
         work: called with the client; returns the exit code.
         shows_stderr: whether the server's stderr is shown even if nothing fails.
         callbacks: for `connect`.
     """
     import asyncio
 
-    def run(found: Any, settings: "ConnectOptions") -> int:
-        return asyncio.run(_connect_and_run(found, settings, work, shows_stderr=shows_stderr))
+    async def connect_and_work(found: Any, settings: "ConnectOptions") -> int:
+        from accord.client import connect
 
-    return run_with_target(options, target, following, run, **callbacks)
+        try:
+            connecting = connect(found, **settings)
+        except ValueError as error:
+            raise UsageError(str(error)) from None
+        async with connecting as client:
+            stderr = settings["stderr"]
+            if shows_stderr and isinstance(stderr, _Stderr):
+                stderr.show()
+                stderr.is_live = True
+            return await work(client)
+
+    def run(found: Any, settings: "ConnectOptions") -> int:
+        return asyncio.run(connect_and_work(found, settings))
+
+    return run_with_target(options, run, **callbacks)
 
 
 def run_with_target(
-    options: argparse.Namespace,
-    target: str,
-    following: list[str],
-    run: "Callable[[Any, ConnectOptions], int]",
-    **callbacks: Any,
+    options: argparse.Namespace, run: "Callable[[Any, ConnectOptions], int]", **callbacks: Any
 ) -> int:
-    """Find out how to reach the target, call `run` with that, and report errors.
+    """Find out how to reach the target, call `run` with the arguments of `connect`, report errors.
 
-    Args:
-        options: the parsed command line, with the options of `connection_options`.
-        target: the TARGET; empty if there is a command after `--`.
-        following: the words after it, for error messages.
-        run: called with the arguments of `connect`; returns the exit code.
-        callbacks: for `connect`.
+    The other arguments are those of `run_with_client`.
     """
     stderr = _Stderr()
-    found = command_of(target, following, options.command)
+    found = command_of(options)
     settings = _settings(options, stderr, callbacks)
     try:
         return run(found, settings)
     except ConnectFailed as error:
         stderr.is_live = False
-        return _report_unreachable(error, stderr, is_ours=found is not options.command)
+        return _report_unreachable(error, stderr)
     except (Unauthorized, FlowFailed) as error:
         complain(advise_in_options(str(error)))
         return 2
@@ -231,31 +200,10 @@ def run_with_target(
         return 2 if isinstance(error, ConnectionClosed) else 1
 
 
-async def _connect_and_run(
-    target: Any,
-    settings: "ConnectOptions",
-    work: "Callable[[Client], Awaitable[int]]",
-    *,
-    shows_stderr: bool,
-) -> int:
-    from accord.client import connect
-
-    try:
-        connecting = connect(target, **settings)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    async with connecting as client:
-        stderr = settings["stderr"]
-        if shows_stderr and isinstance(stderr, _Stderr):
-            stderr.show()
-            stderr.is_live = True
-        return await work(client)
-
-
 def _settings(
     options: argparse.Namespace, stderr: _Stderr, callbacks: dict[str, Any]
 ) -> "ConnectOptions":
-    if options.cwd is not None and not options.cwd.is_dir():
+    if options.cwd is not None and not os.path.isdir(options.cwd):
         raise UsageError(f"--cwd: there is no folder {options.cwd}")
     settings: ConnectOptions = {
         # Users expect that a command typed in a shell sees the shell's variables.
@@ -276,9 +224,9 @@ def _settings(
     return settings
 
 
-def _report_unreachable(error: ConnectFailed, stderr: _Stderr, *, is_ours: bool) -> int:
+def _report_unreachable(error: ConnectFailed, stderr: _Stderr) -> int:
     said = error.stderr.splitlines()
-    if is_ours and error.exit_code == 2 and said and said[-1].startswith("accord: "):
+    if error.exit_code == 2 and said and said[-1].startswith("accord: "):
         # `accord run` has named the cause already.
         note(said[-1])
         return 2
@@ -339,7 +287,7 @@ def advise_in_options(text: str) -> str:
 
     Parameters without an option are marked "in a program".
 
-    >>> in_options("ask for other scopes with OAuth(scopes=[...])")
+    >>> advise_in_options("ask for other scopes with OAuth(scopes=[...])")
     'ask for other scopes with --scope S'
     """
     for advice, typed in _REPLACEMENTS:

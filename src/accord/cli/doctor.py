@@ -1,72 +1,55 @@
 """`accord doctor`: find out, step by step, why a client cannot use a server."""
 
 import argparse
-import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from accord.cli.connection import auth_of, auth_options
-from accord.cli.options import (
-    TEXT_OR_JSON,
-    Commands,
-    Option,
-    UsageError,
-    add_command,
-    one_of,
-    seconds,
-)
-from accord.cli.terminal import escape_controls, painter, say
+from accord.cli.options import TEXT_OR_JSON, Commands, UsageError, add_command, is_json
+from accord.cli.terminal import escape_controls, painter, say, say_json
 
 if TYPE_CHECKING:
     from accord.cli.doctor_steps import Diagnosis, DoctorStep
 
 
-_ABOUT = """\
+_HELP = """\
+usage: accord doctor [options] URL
+
 Connect to a server step by step and print every step: DNS, TCP, TLS, HTTP, the challenge, the
 metadata of the resource and of its authorization server, registration, PKCE, token, initialize,
 list. Each step is ok, a warning or failed, with the request, the answer and what to change.
 
 Exit code: 0 no step failed, 1 a step failed, 2 the server could not be reached.
-"""
-_EXAMPLES = """\
+
 examples:
   accord doctor https://example.com/mcp
   accord doctor https://example.com/mcp --oauth
   accord doctor https://example.com/mcp --oauth --client-id desk --redirect-uri http://localhost:8400
   accord doctor http://127.0.0.1:8000/mcp --format json | jq '.steps[] | .name, .verdict'
 """
-_FORMATS = ("text", "json")
 _STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "skipped": "dim"}
 _NAME_WIDTH = len("authorization server")
 
 
+_OPTIONS = f"""\
+url URL      the URL of the server
+{TEXT_OR_JSON}
+--json
+--timeout S  seconds a step may take (default: 10)
+{auth_options()}"""
+
+
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    options = (
-        Option("url", "URL", "the URL of the server"),
-        TEXT_OR_JSON,
-        Option("--json", None, argparse.SUPPRESS),
-        Option("--timeout", "S", "seconds a step may take (default: 10)", seconds, 10.0),
-        *auth_options(),
-    )
-    add_command(
-        commands,
-        "doctor",
-        run,
-        options,
-        help="find out why a client cannot use a server",
-        usage="%(prog)s [options] URL",
-        about=_ABOUT,
-        examples=_EXAMPLES,
-    )
+    add_command(commands, "doctor", run, _HELP, _OPTIONS, format="text", timeout=10.0)
 
 
 def run(options: argparse.Namespace) -> int:
     """Take the steps and print them."""
     import asyncio
 
-    as_json = options.json or one_of(options.format, _FORMATS, "format") == "json"
+    as_json = options.json or is_json(options)
     parts = urlsplit(options.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(_describe_wrong_target(options.url[:200]))
@@ -86,10 +69,10 @@ def run(options: argparse.Namespace) -> int:
     )
     asyncio.run(diagnosis.run())
     if as_json:
-        say(_as_json(diagnosis))
-    if not diagnosis.is_reachable:
+        _print_json(diagnosis)
+    if diagnosis.failures & {"dns", "tcp", "tls"}:
         return 2
-    return 0 if diagnosis.is_sound else 1
+    return 1 if diagnosis.failures else 0
 
 
 def _describe_wrong_target(target: str) -> str:
@@ -118,14 +101,7 @@ def _format_step(step: "DoctorStep", paint: Callable[[str, str], str]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _as_json(diagnosis: "Diagnosis") -> str:
-    import msgspec
-
+def _print_json(diagnosis: "Diagnosis") -> None:
     verdicts = [each.verdict for each in diagnosis.steps]
     worst = next((each for each in ("failed", "warning") if each in verdicts), "ok")
-    shown = {
-        "target": diagnosis.url,
-        "verdict": worst,
-        "steps": msgspec.to_builtins(diagnosis.steps),
-    }
-    return json.dumps(shown, indent=2, ensure_ascii=False) + "\n"
+    say_json({"target": diagnosis.url, "verdict": worst, "steps": diagnosis.steps})

@@ -1,20 +1,20 @@
 """The steps of `accord doctor`, from DNS to the first list of the server."""
 
 import asyncio
+import base64
 import contextlib
 import os
 import re
 import socket
 import ssl
 import time
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
 
 import msgspec
 
 from accord.auth.discovery import (
-    DiscoveryResult,
     ResourceMetadata,
     ServerMetadata,
     UnreadableMetadata,
@@ -22,18 +22,21 @@ from accord.auth.discovery import (
     discover,
     find_resource_metadata,
 )
-from accord.auth.urls import canonical_resource
+from accord.auth.resource import is_for
+from accord.auth.urls import canonical_resource, is_same_issuer
+from accord.bindings.challenge import AuthChallenge, bearer_challenge
 from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type
 from accord.bindings.http_responses import AuthChallenge, bearer_challenge, explain, quote_url
 from accord.cli.connection import advise_in_options
 from accord.cli.options import spoken_revisions
-from accord.cli.token_facts import token_facts
 from accord.client import connect
 from accord.errors import AccordError, FlowFailed
 from accord.protocol.revisions import in_order
 from accord.transports.http.client.auth import Auth, Bearer
-from accord.transports.http.client.guarded import AddressPolicy, GuardedSender, NoResponse
-from accord.transports.http.client.sender import ConnectionCut, HttpClientOptions, NotSent, Sender
+from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
+from accord.transports.http.client.options import HttpClientOptions
+from accord.transports.http.client.requests import NoResponse
+from accord.transports.http.client.sender import ConnectionCut, NotSent
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
@@ -44,7 +47,6 @@ StepVerdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
 _EXPIRES_SOON: Final = 14 * 86_400
 _BODY_LIMIT: Final = 4_096
 _END_TIMEOUT: Final = 3.0
-_ADVICE: Final = "add --oauth to obtain a token, or --bearer TOKEN"
 _METADATA: Final = frozenset({"resource metadata", "authorization server", "endpoints", "pkce"})
 _REVISION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 
@@ -63,15 +65,10 @@ class _Stopped(Exception):
     """No further step makes sense."""
 
 
-class _ErrorObject(msgspec.Struct):
-    message: str = ""
-    data: Any = None
-
-
 class _ErrorResponse(msgspec.Struct):
     """The body of a refusal that is a JSON-RPC error."""
 
-    error: _ErrorObject
+    error: dict[str, object]
 
 
 class Diagnosis:
@@ -95,6 +92,7 @@ class Diagnosis:
         headers: dict[str, str] | None = None,
     ) -> None:
         self.url = url
+        self._display_url = quote_url(url)
         self.steps: list[DoctorStep] = []
         self._auth = auth
         self._seconds = seconds
@@ -110,27 +108,20 @@ class Diagnosis:
         self._is_protected = False
 
     @property
-    def is_reachable(self) -> bool:
-        """Whether the server could be reached at all."""
-        lost = {each.name for each in self.steps if each.verdict == "failed"}
-        return not lost & {"dns", "tcp", "tls"}
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether no step failed."""
-        return all(each.verdict != "failed" for each in self.steps)
+    def failures(self) -> set[str]:
+        """The names of the steps that failed."""
+        return {each.name for each in self.steps if each.verdict == "failed"}
 
     async def run(self) -> None:
         """Take the steps in order, until one fails so that no further step makes sense."""
-        steps: list[Callable[[], Awaitable[None]]] = [self._resolve, self._connect]
-        if self._is_secure:
-            steps.append(self._check_tls)
-        steps += [self._try_without_token, self._discover, self._initialize_and_list]
-        try:
-            for step in steps:
-                await step()
-        except _Stopped:
-            pass
+        with contextlib.suppress(_Stopped):
+            await self._resolve()
+            await self._connect()
+            if self._is_secure:
+                await self._check_tls()
+            await self._try_without_token()
+            await self._discover()
+            await self._initialize_and_list()
 
     def _add(self, name: str, verdict: StepVerdict, *, change: str = "", **facts: str) -> None:
         step = DoctorStep(name=name, verdict=verdict, change=advise_in_options(change), **facts)
@@ -246,7 +237,11 @@ class Diagnosis:
             body = b"" if response.status < 300 else (await response.chunk())[:_BODY_LIMIT]
             response.close()
             if opened := response.header(SESSION):
-                await _end(sender, self.url, {**headers, SESSION: opened})
+                # The session is not used again; its end may be refused.
+                with contextlib.suppress(NotSent, ConnectionCut, TimeoutError):
+                    async with asyncio.timeout(_END_TIMEOUT):
+                        ended = {**headers, SESSION: opened}
+                        (await sender.send("DELETE", self.url, ended)).close()
         except (NotSent, ConnectionCut) as error:
             raise OSError(None, str(error)) from None
         else:
@@ -279,9 +274,9 @@ class Diagnosis:
         policy = AddressPolicy.beside(self.url)  # as clients use it
         async with GuardedSender(policy, seconds=self._seconds) as sender:
             self._resource = await self._find_resource(sender, named)
-            found = await self._find_server(sender, named)
-        if found is not None:
-            self._check_server_metadata(found.server, policy)
+            server = await self._find_server(sender, named)
+        if server is not None:
+            self._check_server_metadata(server, policy)
 
     async def _find_resource(
         self, sender: GuardedSender, named: str | None
@@ -306,25 +301,22 @@ class Diagnosis:
             self._add(name, "ok", asked=f"GET {found.url}", came=came)
         return found
 
-    async def _find_server(
-        self, sender: GuardedSender, named: str | None
-    ) -> DiscoveryResult | None:
-        if any(each.verdict == "failed" for each in self.steps):
+    async def _find_server(self, sender: GuardedSender, named: str | None) -> ServerMetadata | None:
+        if self.failures:
             return None
         name = "authorization server"
         try:
-            found = await sender.run(discover(self.url, named=named))
+            server = (await sender.run(discover(self.url, named=named))).server
         except FlowFailed as error:
             self._add(name, "failed", asked=error.asked, came=error.came, change=error.hint)
             return None
-        server = found.server
         if server.is_assumed:
             change = "publish authorization server metadata (RFC 8414)"
             came = f"no metadata; default paths such as {default_metadata(self.url).token_endpoint}"
             self._add(name, "warning", asked=server.issuer, came=came, change=change)
         else:
             self._add(name, "ok", asked=f"GET {server.url}", came=f"issuer {server.issuer}")
-        return found
+        return server
 
     def _check_server_metadata(self, server: ServerMetadata, policy: AddressPolicy) -> None:
         asked = server.url or server.issuer
@@ -360,13 +352,13 @@ class Diagnosis:
     # -- the protocol
 
     async def _initialize_and_list(self) -> None:
-        failed = {each.name for each in self.steps if each.verdict == "failed"}
         # A given token needs no metadata; obtaining one does.
         is_given = isinstance(self._auth, str | Bearer)
-        if failed and not (is_given and failed <= _METADATA):
+        if self.failures and not (is_given and self.failures <= _METADATA):
             return
         if self._is_protected and self._auth is None:
-            self._add("token", "skipped", came="none was given", change=_ADVICE)
+            change = "add --oauth to obtain a token, or --bearer TOKEN"
+            self._add("token", "skipped", came="none was given", change=change)
             for name in ("initialize", "list"):
                 self._add(name, "skipped", came="no token")
             return
@@ -376,14 +368,13 @@ class Diagnosis:
             self._auth = _ShowingAuth(self._auth, self._read_token)
         asked = f"initialize at {self._display_url}"
         try:
-            connecting = connect(
+            async with connect(
                 self.url,
                 auth=self._auth,
                 headers=self._headers,
                 timeout=self._seconds,
                 connect_timeout=self._seconds,
-            )
-            async with connecting as client:
+            ) as client:
                 info = client.server_info
                 came = f"{info.name} {info.version}, revision {client.revision}"
                 self._add("initialize", "ok", asked=asked, came=came)
@@ -397,10 +388,9 @@ class Diagnosis:
 
     def _read_token(self, token: str) -> None:
         asked = "the token itself, not verified here"
-        facts = token_facts(token, self._resource, time.time())
-        verdict: StepVerdict = "warning" if facts.faults else "ok"
-        change = "; ".join(facts.faults)
-        self._add("token", verdict, asked=asked, came=facts.description, change=change)
+        came, faults = token_facts(token, self._resource, time.time())
+        verdict: StepVerdict = "warning" if faults else "ok"
+        self._add("token", verdict, asked=asked, came=came, change="; ".join(faults))
 
     async def _list(self, client: Any) -> None:
         can = client.capabilities
@@ -415,10 +405,6 @@ class Diagnosis:
                 return self._add("list", "ok", asked=method, came=f"{count} on the first page")
         await client.ping()
         return self._add("list", "ok", asked="ping", came="an answer; it declares nothing to list")
-
-    @property
-    def _display_url(self) -> str:
-        return quote_url(self.url)
 
 
 class _ShowingAuth:
@@ -444,25 +430,16 @@ class _ShowingAuth:
 def _advice(body: bytes) -> str:
     """Return what to change after a refused initialize, from the error in its body."""
     offered = spoken_revisions()
-    try:
-        error = msgspec.json.decode(body, type=_ErrorResponse).error
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return "see the log of the server"
-    named = _REVISION.findall(f"{error.message} {error.data}")
-    spoken = in_order({each for each in named if each != offered[-1]})
+    named: set[str] = set()
+    with contextlib.suppress(ValueError, RecursionError):
+        named = {*_REVISION.findall(str(msgspec.json.decode(body, type=_ErrorResponse).error))}
+    spoken = in_order(named - {offered[-1]})
     if not spoken:
         return "see the log of the server"
     return (
         f"the server names {', '.join(spoken)}; accord speaks {', '.join(offered)}: let the server "
         "speak one of these, or use a client for the revision that it names"
     )
-
-
-async def _end(sender: Sender, url: str, headers: dict[str, str]) -> None:
-    """End the session, which is not used again, if the server allows it."""
-    with contextlib.suppress(NotSent, ConnectionCut, TimeoutError):
-        async with asyncio.timeout(_END_TIMEOUT):
-            (await sender.send("DELETE", url, headers)).close()
 
 
 def _reason(error: BaseException) -> str:
@@ -473,3 +450,48 @@ def _reason(error: BaseException) -> str:
         return os.strerror(number).lower()
     text = getattr(error, "strerror", None) or str(error) or type(error).__name__
     return str(text).strip().split("\n", 1)[0][:200]
+
+
+# -- the claims of a token, to explain why a server refuses it; they are not verified
+
+
+class TokenFacts(NamedTuple):
+    """A description of a token, and the reasons why it does not fit the server."""
+
+    description: str
+    faults: tuple[str, ...] = ()
+
+
+def token_facts(token: str, about: ResourceMetadata | None, now: float) -> TokenFacts:
+    """Describe a token, and the claims of a JWT; `about` is the metadata of the server."""
+    claims = _claims(token)
+    if claims is None:
+        return TokenFacts(f"{len(token)} characters that only its issuer can read")
+    issuer, audience, ends = (claims.get(name) for name in ("iss", "aud", "exp"))
+    left = ends - now if isinstance(ends, int | float) else None
+    faults: list[str] = []
+    if left is not None and left <= 0:
+        faults.append(f"it expired {-left:.0f} s ago: obtain another")
+    if about is not None and not is_for(audience, [about.resource]):
+        faults.append(f"it is not meant for {about.resource}: obtain it with that as resource")
+    issuers = () if about is None else about.authorization_servers
+    if issuers and not any(is_same_issuer(issuer, each) for each in issuers):
+        faults.append(f"the server is protected by {', '.join(issuers)}: obtain it there")
+    scopes = claims.get("scope", claims.get("scp"))
+    ending = "no end" if left is None else f"{max(left, 0):.0f} s left"
+    description = (
+        f"a JWT of {issuer!r:.200} for {audience!r:.200}, {ending}, scopes {scopes!r:.200}"
+    )
+    return TokenFacts(description, tuple(faults))
+
+
+def _claims(token: str) -> Mapping[str, Any] | None:
+    head, _, rest = token.partition(".")
+    body, _, signature = rest.partition(".")
+    if not (head and body and signature):
+        return None
+    try:
+        decoded = base64.urlsafe_b64decode(f"{body}{'=' * (-len(body) % 4)}")
+        return msgspec.json.decode(decoded, type=dict[str, Any])
+    except (ValueError, RecursionError):
+        return None

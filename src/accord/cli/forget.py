@@ -3,7 +3,7 @@
 import argparse
 from typing import TYPE_CHECKING
 
-from accord.cli.options import Commands, Option, UsageError, add_command
+from accord.cli.options import Commands, UsageError, add_command
 from accord.cli.terminal import escape_controls, say
 from accord.errors import MissingExtra
 
@@ -11,43 +11,37 @@ if TYPE_CHECKING:
     from accord.auth import FileStore
 
 
-_ABOUT = """\
+_HELP = """\
+usage: accord forget URL | --all
+
 Remove the tokens that commands with --oauth have stored for a server, and the client that was
 registered for it. The next command with --oauth registers again and asks the user again. Tokens are
 not revoked: they stay valid at the server until they expire.
 
 Exit code: 0 forgotten, or nothing was stored, 2 the file could not be read or written.
-"""
-_EXAMPLES = """\
+
 examples:
   accord forget https://example.com/mcp
   accord forget --all
 """
 
 
+_OPTIONS = """\
+url? URL  the server whose tokens to forget
+--all     forget the tokens and registrations of all servers
+"""
+
+
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    options = (
-        Option("url", "URL", "the server whose tokens to forget", nargs="?"),
-        Option("--all", None, "forget the tokens and registrations of all servers"),
-    )
-    add_command(
-        commands,
-        "forget",
-        run,
-        options,
-        help="remove stored tokens and registrations",
-        usage="%(prog)s URL | --all",
-        about=_ABOUT,
-        examples=_EXAMPLES,
-    )
+    add_command(commands, "forget", run, _HELP, _OPTIONS)
 
 
 def run(options: argparse.Namespace) -> int:
     """Remove the tokens and print whose they were."""
     import asyncio
 
-    if (options.url is None) is not options.all:
+    if bool(options.url) is options.all:
         raise UsageError("forget needs the URL of a server, or --all")
     try:
         from accord.auth import FileStore

@@ -1,23 +1,21 @@
 """`accord list`: show what a server offers."""
 
 import argparse
-import json
 import textwrap
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from accord.cli.arguments import describe
-from accord.cli.connection import connection_options, run_with_client
+from accord.cli.connection import CONNECTION, run_with_client
 from accord.cli.options import (
     TARGET,
-    TARGET_USAGE,
     TEXT_OR_JSON,
     Commands,
     add_command,
-    one_of,
+    is_json,
 )
 from accord.cli.target import demand_target
-from accord.cli.terminal import complain, escape_controls, painter, say, width
+from accord.cli.terminal import complain, escape_controls, painter, say, say_json, width
 from accord.types import Prompt, Resource, ResourceTemplate, Tool
 
 if TYPE_CHECKING:
@@ -25,9 +23,11 @@ if TYPE_CHECKING:
     from accord.testing.surface import Lists
 
 
-_FORMATS = ("text", "json")
 _KINDS: Final = ("tools", "resources", "resourceTemplates", "prompts")
-_ABOUT = """\
+_HELP = """\
+usage: accord list [options] TARGET
+       accord list [options] -- COMMAND ...
+
 Show the tools, resources, resource templates and prompts of a server.
 
 TARGET is a URL, or a Python file or module with a Server (server.py, server.py:name,
@@ -36,8 +36,7 @@ is one line: kind, name and description, separated by tabs. If the server answer
 with an error, the others are shown, and the error is printed to stderr.
 
 Exit code: 0 something could be listed, 1 every list failed, 2 the server could not be reached.
-"""
-_EXAMPLES = """\
+
 examples:
   accord list server.py
   accord list https://example.com/mcp --oauth
@@ -54,39 +53,32 @@ class _Row(NamedTuple):
 
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    options = (*TARGET, TEXT_OR_JSON, *connection_options())
     add_command(
-        commands,
-        "list",
-        run,
-        options,
-        help="show what a server offers",
-        usage=TARGET_USAGE,
-        about=_ABOUT,
-        examples=_EXAMPLES,
+        commands, "list", run, _HELP, f"{TARGET}{TEXT_OR_JSON}\n{CONNECTION}", format="text"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Print what the server offers."""
-    form = one_of(options.format, _FORMATS, "format")
+    as_json = is_json(options)
     demand_target(options, "list")
 
     async def work(client: "Client") -> int:
         from accord.testing.surface import fetch_lists
 
         lists = await fetch_lists(client)
-        say(_as_json(client, lists) if form == "json" else _as_text(client, lists))
+        if as_json:
+            _print_json(client, lists)
+        else:
+            say(_as_text(client, lists))
         for method, error in lists.failed.items():
             complain(f"{method} failed: {error}")
         return 1 if lists.failed and len(lists.failed) == len(lists.entries) else 0
 
-    return run_with_client(options, options.target, options.rest, work)
+    return run_with_client(options, work)
 
 
-def _as_json(client: "Client", lists: "Lists") -> str:
-    import msgspec
-
+def _print_json(client: "Client", lists: "Lists") -> None:
     shown: dict[str, Any] = {
         "server": client.server_info,
         "revision": client.revision,
@@ -95,14 +87,14 @@ def _as_json(client: "Client", lists: "Lists") -> str:
     }
     if lists.failed:
         shown["failed"] = {method: str(error) for method, error in lists.failed.items()}
-    return json.dumps(msgspec.to_builtins(shown), indent=2, ensure_ascii=False) + "\n"
+    say_json(shown)
 
 
 # -- text
 
 
 def _as_text(client: "Client", lists: "Lists") -> str:
-    rows = [_Row(*map(_on_one_line, row)) for row in _rows(lists)]
+    rows = _rows(lists)
     columns = width()
     if columns is None:
         return "".join("\t".join(row) + "\n" for row in rows)
@@ -122,20 +114,15 @@ def _as_text(client: "Client", lists: "Lists") -> str:
 
 def _rows(lists: "Lists") -> list[_Row]:
     tools, resources, templates, prompts = (lists.entries.get(kind, []) for kind in _KINDS)
+    entries = [
+        *(("tool", _signature(each.name, describe(each.input_schema)), each) for each in tools),
+        *(("resource", each.uri, each) for each in resources),
+        *(("resource template", each.uri_template, each) for each in templates),
+        *(("prompt", _signature(each.name, _prompt_arguments(each)), each) for each in prompts),
+    ]
     return [
-        *(
-            _Row("tool", _signature(each.name, describe(each.input_schema)), _describe_entry(each))
-            for each in tools
-        ),
-        *(_Row("resource", each.uri, _describe_entry(each)) for each in resources),
-        *(
-            _Row("resource template", each.uri_template, _describe_entry(each))
-            for each in templates
-        ),
-        *(
-            _Row("prompt", _signature(each.name, _prompt_arguments(each)), _describe_entry(each))
-            for each in prompts
-        ),
+        _Row(kind, _on_one_line(name), _on_one_line(_describe_entry(entry)))
+        for kind, name, entry in entries
     ]
 
 

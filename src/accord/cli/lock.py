@@ -4,20 +4,17 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from accord.cli.connection import connection_options, run_with_client
+from accord.cli.connection import CONNECTION, run_with_client
 from accord.cli.options import (
     TARGET,
-    TARGET_USAGE,
     TEXT_OR_JSON,
     Commands,
-    Option,
     add_command,
-    one_of,
-    output_file,
+    is_json,
 )
-from accord.cli.reporting import display_target
+from accord.cli.reporting import display_target, write_files
 from accord.cli.target import demand_target
-from accord.cli.terminal import complain, escape_controls, note, painter, say
+from accord.cli.terminal import complain, escape_controls, note, painter, say, say_json
 from accord.errors import MethodNotFound
 
 if TYPE_CHECKING:
@@ -26,7 +23,10 @@ if TYPE_CHECKING:
 
 
 LOCK: Final = Path("accord.lock")
-_LOCK_ABOUT: Final = """\
+_LOCK_HELP: Final = """\
+usage: accord lock [options] TARGET
+       accord lock [options] -- COMMAND ...
+
 Write what a server shows into a file: tools with their schemas, descriptions and annotations,
 resources, templates, prompts, instructions. The file is sorted JSON for version control; accord
 verify fails when the server shows something else.
@@ -37,16 +37,16 @@ A list that the server answers with an error is left out, and the error is locke
 
 Exit code: 0 written, 1 written without a list that failed with another error than -32601 (method
 not found) and may work the next time, 2 nothing could be written.
-"""
-_LOCK_EXAMPLES: Final = """\
+
 examples:
   accord lock server.py
   accord lock server.py --output surface.lock
   accord lock --output - -- npx some-server
 """
+_VERIFY_HELP: Final = """\
+usage: accord verify [options] TARGET
+       accord verify [options] -- COMMAND ...
 
-
-_VERIFY_ABOUT: Final = """\
 Compare what a server shows with the file that accord lock wrote. Fails when a tool, resource,
 template or prompt was added or removed, or when its schema, description or annotations changed.
 
@@ -54,54 +54,32 @@ TARGET is a URL, a Python file or module with a Server, or a command line after 
 the one of the locked file, unless you choose another.
 
 Exit code: 0 nothing changed, 1 something changed, 2 the comparison could not be made.
-"""
-_VERIFY_EXAMPLES: Final = """\
+
 examples:
   accord verify server.py
   accord verify server.py --lock surface.lock
 """
-_FORMATS: Final = ("text", "json")
 _STYLES: Final = {"- ": "red", "+ ": "green"}
 
 
 def register(commands: Commands) -> None:
     """Add both commands to the command line."""
-    lock_options = (
-        *TARGET,
-        Option(
-            "--output",
-            "FILE",
-            f"where to write it; - prints it (default: {LOCK})",
-            output_file,
-            default=LOCK,
-        ),
-        *connection_options(),
-    )
     add_command(
         commands,
         "lock",
         lock,
-        lock_options,
-        help="write what a server shows into a file",
-        usage=TARGET_USAGE,
-        about=_LOCK_ABOUT,
-        examples=_LOCK_EXAMPLES,
-    )
-    verify_options = (
-        *TARGET,
-        Option("--lock", "FILE", f"the file (default: {LOCK})", Path, default=LOCK),
-        TEXT_OR_JSON,
-        *connection_options(),
+        _LOCK_HELP,
+        f"{TARGET}--output FILE  where to write it; - prints it (default: {LOCK})\n{CONNECTION}",
+        output=LOCK,
     )
     add_command(
         commands,
         "verify",
         verify,
-        verify_options,
-        help="compare what a server shows with a locked file",
-        usage=TARGET_USAGE,
-        about=_VERIFY_ABOUT,
-        examples=_VERIFY_EXAMPLES,
+        _VERIFY_HELP,
+        f"{TARGET}--lock FILE  the file (default: {LOCK})\n{TEXT_OR_JSON}\n{CONNECTION}",
+        lock=LOCK,
+        format="text",
     )
 
 
@@ -123,15 +101,12 @@ def lock(options: argparse.Namespace) -> int:
         if str(options.output) == "-":
             say(text)
             return code
-        try:
-            options.output.write_text(text, "utf-8")
-        except OSError as error:
-            complain(f"{options.output}: {error.strerror or error}")
+        if not write_files([options.output], lambda _path: text):
             return 2
         note(f"{options.output} is written; keep it under version control")
         return code
 
-    return run_with_client(options, options.target, options.rest, work)
+    return run_with_client(options, work)
 
 
 def verify(options: argparse.Namespace) -> int:
@@ -139,24 +114,22 @@ def verify(options: argparse.Namespace) -> int:
     from accord.check.contract.lock_file import find_changes, read_lock
     from accord.testing import surface_of
 
-    form = one_of(options.format, _FORMATS, "format")
+    as_json = is_json(options)
     demand_target(options, "verify")
     locked = read_lock(options.lock)
     options.revision = options.revision or locked.get("revision")
 
     async def work(client: "Client") -> int:
         found = find_changes(locked, await surface_of(client))
-        _print_changes(found, form, options)
+        _print_changes(found, options, as_json=as_json)
         return 1 if found else 0
 
-    return run_with_client(options, options.target, options.rest, work)
+    return run_with_client(options, work)
 
 
-def _print_changes(found: "list[Change]", form: str, options: argparse.Namespace) -> None:
-    if form == "json":
-        import msgspec
-
-        say(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+def _print_changes(found: "list[Change]", options: argparse.Namespace, *, as_json: bool) -> None:
+    if as_json:
+        say_json(found)
         return
     if not found:
         say(f"nothing changed since {options.lock}\n")

@@ -27,19 +27,19 @@ The Model Context Protocol for Python: serve, call, check, look at the rules.
 
 Exit code: 0 success, 1 a call or check failed, 2 the command could not run, 130 interrupted.
 """
-_COMMANDS: Final = (
-    "run",
-    "list",
-    "call",
-    "check",
-    "watch",
-    "test",
-    "lock",
-    "verify",
-    "doctor",
-    "forget",
-    "requirements",
-)
+_COMMANDS: Final = {
+    "run": "serve a server over stdin and stdout, or over HTTP",
+    "list": "show what a server offers",
+    "call": "call a tool, read a resource, get a prompt",
+    "check": "check servers, clients and recordings",
+    "watch": "judge the traffic of a real client and server, live",
+    "test": "test a server against its own schemas, and your cases",
+    "lock": "write what a server shows into a file",
+    "verify": "compare what a server shows with a locked file",
+    "doctor": "find out why a client cannot use a server",
+    "forget": "remove stored tokens and registrations",
+    "requirements": "show the requirements of the protocol",
+}
 # Commands whose module has another name than the command.
 _MODULES: Final = {"verify": "lock"}
 _LAUNCHING: Final = ("run", "list", "call", "check", "watch", "test", "lock", "verify")
@@ -109,7 +109,7 @@ class _Layout(argparse.RawDescriptionHelpFormatter):
         )
 
 
-def _make_parser(asked: str) -> argparse.ArgumentParser:
+def _make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
     """Return the parser; only with the command asked for, so that `accord run` starts quickly."""
     parser = Parser(prog="accord", description=_ABOUT, epilog=_EXAMPLES)
     parser.add_argument(
@@ -119,9 +119,12 @@ def _make_parser(asked: str) -> argparse.ArgumentParser:
         help="show the version and exit",
     )
     commands = parser.add_subparsers(metavar="COMMAND", dest="named")
-    modules = (_MODULES.get(each, each) for each in ((asked,) if asked in _COMMANDS else _COMMANDS))
-    for module in dict.fromkeys(modules):
-        import_module(f"accord.cli.{module}").register(commands)
+    asked = next((each for each in words if each != "--"), "")
+    if asked in _COMMANDS:
+        import_module(f"accord.cli.{_MODULES.get(asked, asked)}").register(commands)
+    else:
+        for name, help in _COMMANDS.items():
+            commands.add_parser(name, help=help)
     return parser
 
 
@@ -192,7 +195,7 @@ def _interrupt(*_: object) -> None:
 
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:
-    parser = _make_parser(words[0] if words else "")
+    parser = _make_parser(words)
     options, rest = parser.parse_known_args(words)
     if options.named is None:
         parser.error(f"accord needs a COMMAND: {', '.join(_COMMANDS)}")

@@ -1,10 +1,10 @@
-"""Options of the commands: tables of them, and functions that read their values."""
+"""Options of the commands, as the lines of their help, and functions that read their values."""
 
 import argparse
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from accord.errors import AccordError
 from accord.types import REVISION_IDS, RevisionId
@@ -14,7 +14,10 @@ Value = TypeVar("Value", bound=str)
 
 
 class UsageError(AccordError):
-    """The command line is wrong: a name or value is unknown, missing or does not fit."""
+    """The command line is wrong: a name or value is unknown, missing or does not fit.
+
+    Whatever reads the command line may raise it; it ends every command with exit code 2.
+    """
 
 
 def one_of(value: str, known: Sequence[Value], what: str) -> Value:
@@ -34,15 +37,7 @@ def spoken_revisions() -> tuple[RevisionId, ...]:
 
 
 def spoken_revision(named: str, *, done: str = "spoken") -> RevisionId:
-    """Return the revision that the user named, which must be one that accord speaks.
-
-    Args:
-        named: the text given by the user.
-        done: the verb for the error message, as in "cannot be checked yet".
-
-    Raises:
-        UsageError: the revision is unknown, or accord does not speak it.
-    """
+    """Return the revision that the user named; messages say "cannot be `done` yet"."""
     spoken = spoken_revisions()
     if named.strip() in REVISION_IDS and named.strip() not in spoken:
         raise UsageError(
@@ -63,8 +58,7 @@ def did_you_mean(
     return f"; did you mean {' or '.join(map(shown, close))}?" if close else ""
 
 
-def seconds(text: str) -> float:
-    """Read a time in seconds, for argparse."""
+def _seconds(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -74,11 +68,8 @@ def seconds(text: str) -> float:
     return value
 
 
-def output_file(text: str) -> Path:
-    """Read the name of a file to write, for argparse.
-
-    A file that cannot be written is reported before the work, not after it.
-    """
+def _output_file(text: str) -> Path:
+    # A file that cannot be written is reported before the work, not after it.
     path = Path(text)
     if path.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is a folder")
@@ -87,25 +78,25 @@ def output_file(text: str) -> Path:
     return path
 
 
-def port(text: str) -> int:
-    """Read a port number, for argparse."""
+def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65_535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port, expected 0 to 65535")
     return int(text)
 
 
-def _number_of_calls(text: str) -> int:
-    if not (text.isascii() and text.isdigit()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of calls, expected 0 or more")
-    return int(text)
+def _number_of(what: str, least: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdigit()) or int(text) < least:
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a number of {what}, expected {least} or more"
+            )
+        return int(text)
+
+    return read
 
 
 def bearer_token(options: argparse.Namespace) -> str | None:
-    """Return the token of `--bearer`, read from ACCORD_BEARER if the option says so.
-
-    Raises:
-        UsageError: the variable is not set.
-    """
+    """Return the token of `--bearer`, read from ACCORD_BEARER if the option says so."""
     if options.bearer != "-":
         given: str | None = options.bearer
         return given
@@ -113,6 +104,12 @@ def bearer_token(options: argparse.Namespace) -> str | None:
     if not token:
         raise UsageError("--bearer - reads the variable ACCORD_BEARER, which is not set")
     return token
+
+
+def headers_of(options: argparse.Namespace) -> dict[str, str]:
+    """Return the headers of `--header` and `--bearer`."""
+    token = bearer_token(options)
+    return {**dict(options.header), **({"authorization": f"Bearer {token}"} if token else {})}
 
 
 def _header(text: str) -> tuple[str, str]:
@@ -129,109 +126,129 @@ def _variable(text: str) -> tuple[str, str]:
     return name, value
 
 
-# -- tables
+# -- help pages
+
+# How the values of options are read, in all commands; others are texts.
+_READERS: Final[dict[str, Callable[[str], object]]] = {
+    "--calls": _number_of("calls", 0),
+    "--cases": Path,
+    "--env": _variable,
+    "--examples": _number_of("examples", 1),
+    "--grace": _seconds,
+    "--header": _header,
+    "--listen": _port,
+    "--lock": Path,
+    "--log": Path,
+    "--output": _output_file,
+    "--port": _port,
+    "--record": Path,
+    "--seed": int,
+    "--timeout": _seconds,
+}
 
 
-class Option(NamedTuple):
-    """One option or argument of a command; without a metavar it is a flag."""
+def add_options(parser: argparse.ArgumentParser, options: str) -> None:
+    """Add options to a parser, from the lines that the help shows.
 
-    name: str
-    metavar: str | None
-    help: str
-    type: Callable[[str], object] | None = None
-    default: object = None
-    nargs: str | None = None
-    is_repeated: bool = False
-
-
-def add_options(parser: argparse.ArgumentParser, options: Iterable[Option]) -> None:
-    """Add a table of options to a parser."""
-    for each in options:
-        if each.metavar is None:
-            parser.add_argument(each.name, action="store_true", help=each.help)
-            continue
-        parser.add_argument(
-            each.name,
-            metavar=each.metavar,
-            action="append" if each.is_repeated else "store",
-            default=[] if each.is_repeated else each.default,
-            type=each.type or str,
-            nargs=each.nargs,
-            help=each.help,
-        )
+    A line is `--name VALUE  help`, or `--name  help` for a flag; an indented line continues it. An
+    option whose help says so may be repeated. Arguments are `name VALUE  help`, with `?` after the
+    name of one that may be missing, and `*` if there may be any number. Without a help, an option
+    is not shown.
+    """
+    for line in filter(None, options.replace("\n ", " ").splitlines()):
+        spec, _, text = line.partition("  ")
+        name, _, metavar = spec.partition(" ")
+        shown = " ".join(text.split()) or argparse.SUPPRESS
+        if not name.startswith("-"):
+            nargs = name[-1] if name[-1] in "?*" else None
+            default = "" if nargs == "?" else None
+            parser.add_argument(
+                name.rstrip("?*"), metavar=metavar, nargs=nargs, default=default, help=shown
+            )
+        elif not metavar:
+            parser.add_argument(name, action="store_true", help=shown)
+        else:
+            is_repeated = "may be repeated" in shown
+            parser.add_argument(
+                name,
+                metavar=metavar,
+                action="append" if is_repeated else "store",
+                default=[] if is_repeated else None,
+                type=_READERS.get(name, str),
+                help=shown,
+            )
 
 
 def add_command(
     commands: Commands,
     name: str,
     run: Callable[[argparse.Namespace], int],
-    options: Iterable[Option],
+    page: str,
+    options: str,
     *,
-    help: str,
-    about: str,
-    examples: str,
-    usage: str | None = None,
+    help: str | None = None,
+    **defaults: object,
 ) -> None:
-    """Add a command to the command line; `run` returns its exit code."""
-    parser = commands.add_parser(name, help=help, usage=usage, description=about, epilog=examples)
-    add_options(parser, options)
-    parser.set_defaults(run=run)
+    """Add a command to the command line; `run` returns its exit code.
 
-
-REST: Final = Option("rest", "WORD", argparse.SUPPRESS, nargs="*")
-TARGET: Final = (
-    Option(
-        "target",
-        "TARGET",
-        "the server: a URL, or a Python file or module with a Server",
-        default="",
-        nargs="?",
-    ),
-    REST,
-)
-TARGET_USAGE: Final = "%(prog)s [options] TARGET\n       %(prog)s [options] -- COMMAND ..."
-TEXT_OR_JSON: Final = Option("--format", "F", "text or json (default: text)", default="text")
-HEADER: Final = Option(
-    "--header",
-    "'NAME: VALUE'",
-    "a header of every HTTP request; may be repeated",
-    _header,
-    is_repeated=True,
-)
-BEARER: Final = Option("--bearer", "TOKEN", "a token for the server; - reads it from ACCORD_BEARER")
-ONLY: Final = Option(
-    "--only", "ID", "check only this requirement or area; may be repeated", is_repeated=True
-)
-
-
-def env_option(party: str) -> Option:
-    """Return the option for variables of the server or client that is launched."""
-    text = f"a variable for the {party}, in addition to those of this shell; may be repeated"
-    return Option("--env", "K=V", text, _variable, is_repeated=True)
-
-
-def call_options(default_calls: str) -> tuple[Option, ...]:
-    """Return the options that choose which tools may be called, and how often."""
-    return (
-        Option(
-            "--tool",
-            "NAME",
-            "call this tool whatever it does, and no others; may be repeated",
-            is_repeated=True,
-        ),
-        Option(
-            "--allow-writes", None, "also call tools that change something, unless they destroy it"
-        ),
-        Option(
-            "--calls",
-            "N",
-            f"the most calls of each tool; 0 calls none (default: {default_calls})",
-            _number_of_calls,
-        ),
-        Option(
-            "--plan",
-            None,
-            "only show which tools would be called and which not, and call none;"
-            " --format json for programs",
-        ),
+    `page` is its help without the options: usage, what it does, and examples. `help` says it in a
+    few words, for a list of commands. `defaults` are the values of options that are not given.
+    """
+    usage, _, rest = page.removeprefix("usage: ").partition("\n\n")
+    about, heading, examples = rest.partition("\nexamples:\n")
+    parser = commands.add_parser(
+        name, help=help, usage=usage, description=about, epilog=heading + examples
     )
+    add_options(parser, options)
+    parser.set_defaults(run=run, **defaults)
+
+
+TARGET: Final = """\
+target? TARGET  the server: a URL, or a Python file or module with a Server
+rest* WORD
+"""
+TEXT_OR_JSON: Final = "--format F  text or json (default: text)"
+ENV: Final = """\
+--env K=V  a variable for the server, in addition to those of this shell; may be repeated
+"""
+CREDENTIALS: Final = """\
+--header 'NAME: VALUE'  a header of every HTTP request; may be repeated
+--bearer TOKEN  a token for the server; - reads it from ACCORD_BEARER
+"""
+CALLS: Final = """\
+--tool NAME     call this tool whatever it does, and no others; may be repeated
+--allow-writes  also call tools that change something, unless they destroy it
+--calls N       the most calls of each tool; 0 calls none (default: {})
+--plan          only show which tools would be called and which not, and call none;
+                --format json for programs
+"""
+
+
+def is_json(options: argparse.Namespace) -> bool:
+    """Whether the result is wanted as JSON; refuses other formats than text and JSON."""
+    return one_of(options.format, ("text", "json"), "format") == "json"
+
+
+_MASKED: Final = {"bearer": "$TOKEN", "other_bearer": "$OTHER", "foreign_bearer": "$FOREIGN"}
+
+
+def without_secrets(options: argparse.Namespace, *names: str) -> list[str]:
+    """Return the named options as they were typed, without the values of secrets."""
+    from shlex import quote
+
+    words = []
+    for name in names:
+        value = getattr(options, name)
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+        elif name in _MASKED and value:
+            words.append(f'{option} "{_MASKED[name]}"')
+        elif name == "env":
+            words += [f"{option} {quote(variable)}=..." for variable, _ in value]
+        elif name == "header":
+            words += [f"{option} {quote(f'{header}: ...')}" for header, _ in value]
+        elif value is not None and value is not False:
+            each = value if isinstance(value, list) else [value]
+            words += [f"{option} {quote(str(one))}" for one in each]
+    return words

@@ -8,14 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from accord.cli.options import (
-    Option,
-    UsageError,
-    did_you_mean,
-    one_of,
-    output_file,
-    spoken_revision,
-)
+from accord.cli.options import UsageError, did_you_mean, one_of
 from accord.cli.terminal import complain, note, painter, say, width
 
 if TYPE_CHECKING:
@@ -23,7 +16,6 @@ if TYPE_CHECKING:
 
     from accord.check.probing.tool_calls import CallPlan
     from accord.check.report import Report
-    from accord.types import RevisionId
 
 
 class _Form(NamedTuple):
@@ -49,30 +41,15 @@ _VALUE: Final = re.compile(r"([?&][^=&#\s]*=)[^&#\s]*")
 _PROJECT_FILES: Final = ("pyproject.toml", "package.json", "README.md")
 
 
-REPORT_OPTIONS: Final = (
-    Option(
-        "--format",
-        "F",
-        f"{', '.join(_FORMS)} (default: the form that the file's ending names, else text)",
-    ),
-    Option(
-        "--output",
-        "FILE",
-        "write the report to a file, in the form that its ending names; may be repeated",
-        output_file,
-        is_repeated=True,
-    ),
-    Option("--quiet", None, "text: only the violations and one summary line"),
-)
-"""The options of every command that ends in a report."""
+OPTIONS: Final = f"""\
+--format F     {", ".join(_FORMS)} (default: the form that the file's ending names, else text)
+--output FILE  write the report to a file, in the form that its ending names; may be repeated
+--quiet        text: only the violations and one summary line
+"""
 
 
 def report_format(options: argparse.Namespace) -> str:
-    """Return the form of the printed report, or of the one file.
-
-    Raises:
-        UsageError: there is no such form.
-    """
+    """Return the form of the printed report, or of the one file."""
     if options.format is not None:
         return one_of(options.format, tuple(_FORMS), "format")
     return _form_of(options.output[0], "text") if len(options.output) == 1 else "text"
@@ -89,21 +66,8 @@ def _form_of(path: Path, otherwise: str) -> str:
     return max(fitting)[1] if fitting else otherwise
 
 
-def checked_revisions(named: "Iterable[str]") -> "list[RevisionId]":
-    """Return the revisions that a user chose to check under.
-
-    Raises:
-        UsageError: a revision is unknown, or a check cannot speak it.
-    """
-    return [spoken_revision(each, done="checked") for each in named]
-
-
 def demand_requirements(only: "Iterable[str]") -> None:
-    """Check that every `--only` names at least one requirement.
-
-    Raises:
-        UsageError: one does not; the message suggests another.
-    """
+    """Check that every `--only` names at least one requirement."""
     from accord.check.verdicts import is_chosen
     from accord.protocol.catalogue import catalogue
 
@@ -143,12 +107,13 @@ def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
     from accord.check.rendering.wording import summary
 
     code = 1 if report.has_failed else 0
+    if not options.output and form == "text":
+        from accord.check.rendering.text import as_text
+
+        say(as_text(report, quiet=options.quiet, width=width(), paint=painter()))
+        return code
     if not options.output:
-        say(
-            _as_terminal_text(report, quiet=options.quiet)
-            if form == "text"
-            else render(report, form)
-        )
+        say(render(report, form))
         return code
     if not write_report(report, form, options):
         return 2
@@ -159,22 +124,32 @@ def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
 def write_report(
     report: "Report", form: str, options: argparse.Namespace, *, is_private: bool = False
 ) -> bool:
-    """Write a report to the files of `--output`; return False after an error, which is printed.
+    """Write a report to the files of `--output`; return False after an error, which is printed."""
+
+    def as_file(path: Path) -> str:
+        own = form if len(options.output) == 1 else _form_of(path, form)
+        return render(report, own, quiet=options.quiet)
+
+    return write_files(options.output, as_file, is_private=is_private)
+
+
+def write_files(
+    paths: "Iterable[Path]", render: "Callable[[Path], str]", *, is_private: bool = False
+) -> bool:
+    """Write a text to each file; return False after an error, which is printed.
 
     Args:
-        report: the report.
-        form: the form of files whose ending is unknown.
-        options: the parsed command line.
+        paths: the files.
+        render: returns the text for a file.
         is_private: whether only their owner may read new files, because they quote real traffic.
     """
     from accord.testing.recording import open_private
 
-    for path in options.output:
-        own = form if len(options.output) == 1 else _form_of(path, form)
+    for path in paths:
         try:
-            text = render(report, own, quiet=options.quiet)
+            text = render(path).encode("utf-8", errors="backslashreplace")
             with open_private(path) if is_private else path.open("wb") as file:
-                file.write(text.encode("utf-8", errors="backslashreplace"))
+                file.write(text)
         except OSError as error:
             complain(f"{path}: {error.strerror or error}")
             return False
@@ -183,36 +158,21 @@ def write_report(
 
 def render(report: "Report", form: str, *, quiet: bool = False) -> str:
     """Return the text of a report in one of its forms."""
-    module, name = _FORMS[form].function.split(".")
-    render: Callable[..., str] = getattr(import_module(f"accord.check.rendering.{module}"), name)
-    report = _add_date(report)
-    return render(report, quiet=quiet) if form == "text" else render(report)
-
-
-def _as_terminal_text(report: "Report", *, quiet: bool) -> str:
-    from accord.check.rendering.text import as_text
-
-    return as_text(report, quiet=quiet, width=width(), paint=painter())
-
-
-def _add_date(report: "Report") -> "Report":
     from msgspec.structs import replace
 
-    if report.setting.at is not None:
-        return report
-    now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    return replace(report, setting=replace(report.setting, at=now))
+    module, name = _FORMS[form].function.split(".")
+    render: Callable[..., str] = getattr(import_module(f"accord.check.rendering.{module}"), name)
+    if report.setting.at is None:
+        now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
+        report = replace(report, setting=replace(report.setting, at=now))
+    return render(report, quiet=quiet) if form == "text" else render(report)
 
 
 # -- plans of calls
 
 
 def plan_form(form: str | None) -> str:
-    """Return the form of a plan: text by default, or JSON.
-
-    Raises:
-        UsageError: a plan has no such form.
-    """
+    """Return the form of a plan: text by default, or JSON."""
     if form not in (None, "text", "json"):
         raise UsageError(f"--plan is shown as text or json, not {form}")
     return form or "text"

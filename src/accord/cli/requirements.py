@@ -1,25 +1,25 @@
 """`accord requirements`: show the catalogue as a list, as a table, or in full."""
 
 import argparse
-import json
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from accord.cli.options import Commands, Option, UsageError, add_command, did_you_mean, one_of
-from accord.cli.terminal import complain, painter, say, width
+from accord.cli.options import Commands, UsageError, add_command, did_you_mean, one_of
+from accord.cli.terminal import complain, painter, say, say_json, width
 from accord.types import REVISION_IDS, RevisionId
 
 if TYPE_CHECKING:
     from accord.protocol.catalogue import Requirement
 
 
-_ABOUT = """\
+_HELP = f"""\
+usage: accord requirements [options] [ID ...]
+
 Show the requirements of the protocol: what each says, which party it binds, where it holds.
 
 Exit code: 0 shown, even if none match; 2 there is no such requirement, level, area or party.
-"""
-_EXAMPLES = f"""\
+
 examples:
   accord requirements                                          all of them
   accord requirements --revision {REVISION_IDS[2]} --level must-not   what is forbidden there
@@ -32,49 +32,39 @@ levels: must, must-not, should, should-not, may, fact (stated without a keyword)
 checks: wire (recorded traffic), server-probe, client-probe, process, http-probe, auth-probe, human
 """
 
+_OPTIONS = f"""\
+ids* ID       show all about these requirements
+--revision R  those that hold in this revision: {", ".join(REVISION_IDS)}; may be repeated
+--level L     those of this level, such as must
+--area A      those of this area, such as tools
+--party P     those that bind this party, such as server
+--check C     those that are checked this way, such as wire
+--format F    text, json or markdown (default: text)
+"""
+
 Paint = Callable[[str, str], str]
 
 
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    options = (
-        Option("ids", "ID", "show all about these requirements", nargs="*"),
-        Option(
-            "--revision",
-            "R",
-            f"those that hold in this revision: {', '.join(REVISION_IDS)}; may be repeated",
-            is_repeated=True,
-        ),
-        Option("--level", "L", "those of this level, such as must"),
-        Option("--area", "A", "those of this area, such as tools"),
-        Option("--party", "P", "those that bind this party, such as server"),
-        Option("--check", "C", "those that are checked this way, such as wire"),
-        Option("--format", "F", "text, json or markdown (default: text)", default="text"),
-    )
-    add_command(
-        commands,
-        "requirements",
-        run,
-        options,
-        help="show the requirements of the protocol",
-        usage="%(prog)s [options] [ID ...]",
-        about=_ABOUT,
-        examples=_EXAMPLES,
-    )
+    add_command(commands, "requirements", run, _HELP, _OPTIONS, format="text")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the requirements that match the options."""
-    render = {"text": _as_text, "json": _as_json, "markdown": _as_markdown}
-    form = one_of(options.format, tuple(render), "format")
+    form = one_of(options.format, ("text", "json", "markdown"), "format")
     revisions = [one_of(each, REVISION_IDS, "revision") for each in options.revision]
     rows = _select(options, revisions)
     if not rows:
         complain("no requirement matches these options")
-    if options.ids and form == "text":
+    if form == "json":
+        _print_json(rows)
+    elif form == "markdown":
+        say(_as_markdown(rows, revisions))
+    elif options.ids:
         say("\n".join(_card(row, painter()) for row in rows))
     else:
-        say(render[form](rows, revisions))
+        say(_as_text(rows, revisions))
     return 0
 
 
@@ -122,12 +112,7 @@ def _wrap_beside(head: str, indent: int, text: str, columns: int | None) -> list
     if columns is None:
         return [f"{head}  {text}"]
     if columns - indent < 30:
-        return [
-            head,
-            *textwrap.wrap(
-                text, max(columns, 20), initial_indent=" " * 4, subsequent_indent=" " * 4
-            ),
-        ]
+        return [head, *(f"    {line}" for line in textwrap.wrap(text, max(columns, 20) - 4))]
     first, *rest = textwrap.wrap(text, columns - indent)
     return [f"{head}  {first}", *(" " * indent + line for line in rest)]
 
@@ -135,23 +120,23 @@ def _wrap_beside(head: str, indent: int, text: str, columns: int | None) -> list
 def _card(row: "Requirement", paint: Paint) -> str:
     holding = [each for each in REVISION_IDS if row.holds_in(each)]
     held = [f"{each} {row.level_in(each)} ({_describe_breach(row, each)})" for each in holding]
-    facts: list[tuple[str, list[str]]] = [
+    facts: list[tuple[str, Sequence[str | None]]] = [
         ("text", [row.text]),
         ("party", [row.party]),
         ("check", [row.check]),
         ("holds in", held),
         ("stated in", [", ".join(row.revisions)]),
         ("official", _official_levels(row)),
-        ("removed in", [row.removed_in] if row.removed_in else []),
-        ("changed in", [row.changed_in] if row.changed_in else []),
-        ("replaced by", list(row.replaced_by)),
-        ("change", [row.change] if row.change else []),
-        ("source", list(row.source)),
-        ("note", [row.note] if row.note else []),
+        ("removed in", [row.removed_in]),
+        ("changed in", [row.changed_in]),
+        ("replaced by", row.replaced_by),
+        ("change", [row.change]),
+        ("source", row.source),
+        ("note", [row.note]),
     ]
     lines = [paint("bold", row.id)]
     for label, values in facts:
-        for place, value in enumerate(values):
+        for place, value in enumerate(filter(None, values)):
             lines += _label_lines("" if place else label, value)
     return "\n".join(lines) + "\n"
 
@@ -181,7 +166,7 @@ def _label_lines(label: str, value: str) -> list[str]:
     )
 
 
-def _as_json(rows: "Sequence[Requirement]", _revisions: Sequence[RevisionId]) -> str:
+def _print_json(rows: "Sequence[Requirement]") -> None:
     import msgspec
 
     shown = []
@@ -192,7 +177,7 @@ def _as_json(rows: "Sequence[Requirement]", _revisions: Sequence[RevisionId]) ->
             if row.holds_in(each)
         }
         shown.append({**msgspec.to_builtins(row), "holds": holds})
-    return json.dumps(shown, indent=2, ensure_ascii=False) + "\n"
+    say_json(shown)
 
 
 def _as_markdown(rows: "Sequence[Requirement]", revisions: Sequence[RevisionId]) -> str:

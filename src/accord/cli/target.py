@@ -27,8 +27,7 @@ _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _LOCAL: Final = r"localhost|127(?:\.\d{1,3}){3}|\[::1\]"
 # host:port, or a host with the path that servers usually have; a module has neither.
 _ADDRESS: Final = re.compile(
-    rf"(?P<host>{_LOCAL}|[\w-]+(?:\.[\w-]+)+)(?:(?P<port>:\d{{1,5}})(?P<path>/\S*)?|/(?:mcp|sse)/?)"
-    rf"|(?:{_LOCAL})",
+    rf"(?:{_LOCAL}|[\w-]+(?:\.[\w-]+)+)(?::\d{{1,5}}(?:/\S*)?|/(?:mcp|sse)/?)|(?:{_LOCAL})",
     re.IGNORECASE,
 )
 # Names in a list of suggestions.
@@ -51,15 +50,8 @@ class ServerPlace(NamedTuple):
         return f"{where}:{self.object}" if self.object else where
 
 
-# -- naming
-
-
 def demand_target(options: "argparse.Namespace", command: str) -> None:
-    """Check that the command line names one server.
-
-    Raises:
-        UsageError: it names none, or several.
-    """
+    """Check that the command line names one server."""
     if not options.target and not options.command:
         raise UsageError(
             f"{command} needs a TARGET: a URL, a Python file, a module, or -- and a command"
@@ -76,29 +68,19 @@ def demand_target(options: "argparse.Namespace", command: str) -> None:
 # -- finding
 
 
-def command_of(target: str, following: Sequence[str], command: Sequence[str]) -> list[str] | str:
-    """Return the target for `connect`: the command that launches a server, or a URL.
-
-    Args:
-        target: the TARGET; empty if there is a command line.
-        following: the words after the target, for error messages.
-        command: the words after `--`.
-    """
-    if command:
-        return list(command)
-    if _URL.match(target):
-        return target
-    place = locate(target, following)
+def command_of(options: "argparse.Namespace") -> list[str] | str:
+    """Return the target for `connect`: the command that launches a server, or a URL."""
+    if options.command:
+        return list(options.command)
+    if _URL.match(options.target):
+        return str(options.target)
+    place = locate(options.target, options.rest)
     # -P: a file in the current folder must not hide a module of the same name.
     return [sys.executable, "-P", "-m", "accord.cli.main", "run", place.target]
 
 
 def locate(target: str, following: Sequence[str] = ()) -> ServerPlace:
-    """Find the file or module that a target names, without importing it.
-
-    Raises:
-        UsageError: there is no such file or module.
-    """
+    """Find the file or module that a target names, without importing it."""
     where, name = _split(target)
     path = Path(where)
     if path.is_dir() and not (name and (path / "__init__.py").is_file()):
@@ -133,12 +115,10 @@ def _is_module(name: str) -> bool:
 
 def suggest_url(target: str) -> str:
     """Return the URL for a host and port; empty if the target is not like one."""
-    found = _ADDRESS.fullmatch(target)
-    if found is None:
+    if not _ADDRESS.fullmatch(target):
         return ""
     scheme = "http" if re.match(_LOCAL, target, re.IGNORECASE) else "https"
-    has_path = "/" in target
-    return f"{scheme}://{target}{'' if has_path else '/mcp'}"
+    return f"{scheme}://{target}{'' if '/' in target else '/mcp'}"
 
 
 def _explain_missing(where: str, path: Path, following: Sequence[str]) -> str:
@@ -214,11 +194,7 @@ def _join_some(names: Iterable[str]) -> str:
 
 
 def load(place: ServerPlace) -> "Server[Any]":
-    """Import the user's code and return its one server.
-
-    Raises:
-        UsageError: the code cannot be imported, or has no server, or has several.
-    """
+    """Import the user's code and return its one server."""
     sys.argv = [place.shown]
     try:
         module = _import(place)
@@ -235,19 +211,13 @@ def load(place: ServerPlace) -> "Server[Any]":
     return _find_object(module, place) if place.object else _find_server(module, place)
 
 
-def _add_to_sys_path(folder: Path) -> None:
+def _import(place: ServerPlace) -> ModuleType:
+    packages = place.module.count(".")
+    folder = Path.cwd() if place.file is None else place.file.absolute().parents[packages]
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
-
-
-def _import(place: ServerPlace) -> ModuleType:
-    if place.file is None:
-        _add_to_sys_path(Path.cwd())
+    if place.file is None or packages:
         return import_module(place.module)
-    if "." in place.module:
-        _add_to_sys_path(place.file.absolute().parents[place.module.count(".")])
-        return import_module(place.module)
-    _add_to_sys_path(place.file.absolute().parent)
     spec = importlib.util.spec_from_file_location(place.module, place.file.absolute())
     assert spec is not None
     assert spec.loader is not None
@@ -340,7 +310,7 @@ def _find_object(module: ModuleType, place: ServerPlace) -> "Server[Any]":
         found = _call_factory(found, place)
     if not isinstance(found, Server):
         raise UsageError(
-            f"{place.shown}:{place.object} is a {_type_name(found)}, expected a Server or a "
+            f"{place.shown}:{place.object} is a {type(found).__name__}, expected a Server or a "
             "function that returns one"
         )
     return found
@@ -400,14 +370,10 @@ def _explain_no_server(module: ModuleType, place: ServerPlace) -> str:
         kind = type(each)
         if kind.__name__ in ("FastMCP", "Server", "MCPServer") and not isinstance(each, type):
             return (
-                f": {name} is a {_type_name(each)} of another library ({kind.__module__}); "
+                f": {name} is a {kind.__name__} of another library ({kind.__module__}); "
                 f"a command works with any: -- python {place.shown}"
             )
     return (
         ' at its top level; write server = Server("name") there, outside of functions and of '
         "`if __name__ ...`"
     )
-
-
-def _type_name(value: object) -> str:
-    return type(value).__name__

@@ -27,6 +27,15 @@ def say(text: str) -> None:
     _print(sys.stdout, text)
 
 
+def say_json(value: object) -> None:
+    """Print a value to stdout as JSON."""
+    import json
+
+    import msgspec
+
+    say(json.dumps(msgspec.to_builtins(value), indent=2, ensure_ascii=False) + "\n")
+
+
 def complain(text: str) -> None:
     """Print an error as one line to stderr, with control characters escaped."""
     _print(sys.stderr, f"accord: {escape_controls(' '.join(text.split()))}\n")
@@ -40,7 +49,7 @@ def note(text: str) -> None:
 def escape_controls(text: str) -> str:
     r"""Escape control characters, which a terminal would obey; line breaks stay.
 
-    >>> print(harmless("a\x1b[2Jb"))
+    >>> print(escape_controls("a\x1b[2Jb"))
     a\x1b[2Jb
     """
     return _CONTROLS.sub(lambda found: repr(found[0])[1:-1], text.replace("\r\n", "\n"))

@@ -2,29 +2,26 @@
 
 import argparse
 from contextlib import contextmanager
-from importlib import import_module
-from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.connection import connection_options, run_with_target
+from accord.cli.connection import CONNECTION, run_with_target
 from accord.cli.options import (
+    CALLS,
     TARGET,
-    TARGET_USAGE,
     Commands,
-    Option,
     UsageError,
     add_command,
-    call_options,
     one_of,
-    output_file,
+    without_secrets,
 )
-from accord.cli.reporting import announce_plan, display_target, plan_form, show_plan
+from accord.cli.reporting import announce_plan, display_target, plan_form, show_plan, write_files
 from accord.cli.target import demand_target
-from accord.cli.terminal import complain, interruptible, painter, progress, say
+from accord.cli.terminal import interruptible, painter, progress, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from accord.check.contract.case_file import CaseFile
     from accord.check.contract.declared_tests import ContractRules
@@ -37,7 +34,10 @@ if TYPE_CHECKING:
 _FORMS: Final = ("text", "json", "junit")
 _ENDINGS: Final = {".json": "json", ".xml": "junit"}
 _TRANSPORTS: Final = ("stdio", "memory", "http", "sse")
-_ABOUT: Final = """\
+_HELP: Final = """\
+usage: accord test [options] TARGET
+       accord test [options] -- COMMAND ...
+
 Test a server against what it declares. Each tool that may be called gets generated valid arguments,
 arguments at their limits, and arguments that its schema forbids; results are checked against its
 output schema. Resources are read, prompts and completions requested. A failing input is reduced to
@@ -51,8 +51,7 @@ change. The plan of calls is shown before the first call; --plan shows it and ca
 --cases adds your own: a TOML (or YAML) file with [[case]] tables; see the page on testing.
 
 Exit code: 0 all tests that ran passed, 1 a test failed, 2 the tests could not run.
-"""
-_EXAMPLES: Final = """\
+
 examples:
   accord test server.py
   accord test server.py --tool add --examples 200 --seed 7
@@ -62,50 +61,24 @@ examples:
 """
 
 
+_OPTIONS: Final = f"""\
+{TARGET}
+--cases FILE   your own cases; may name the target, too
+--only-cases   generate no tests from what the server declares
+{CALLS.format("100, or 4 times --examples")}
+--examples N   generated arguments per tool (default: 25)
+--seed N       another seed generates other arguments (default: 0)
+--transport T  how to reach it: {", ".join(_TRANSPORTS)} (default: http for URLs, else stdio);
+               memory runs a Python file in this process
+--format F     {", ".join(_FORMS)} (default: text)
+--output FILE  write the report to a file, .xml JUnit, .json JSON, else text; may be repeated
+--quiet        text: only what failed
+{CONNECTION}"""
+
+
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    options = (
-        *TARGET,
-        Option("--cases", "FILE", "your own cases; may name the target, too", Path),
-        Option("--only-cases", None, "generate no tests from what the server declares"),
-        *call_options("100, or 4 times --examples"),
-        Option("--examples", "N", "generated arguments per tool (default: 25)", _count),
-        Option("--seed", "N", "another seed generates other arguments (default: 0)", int),
-        Option(
-            "--transport",
-            "T",
-            f"how to reach it: {', '.join(_TRANSPORTS)} (default: http for URLs, else stdio);"
-            " memory runs a Python file in this process",
-        ),
-        Option("--format", "F", f"{', '.join(_FORMS)} (default: text)"),
-        Option(
-            "--output",
-            "FILE",
-            "write the report to a file, .xml JUnit, .json JSON, else text; may be repeated",
-            output_file,
-            is_repeated=True,
-        ),
-        Option("--quiet", None, "text: only what failed"),
-        *connection_options(),
-    )
-    add_command(
-        commands,
-        "test",
-        run,
-        options,
-        help="test a server against its own schemas, and your cases",
-        usage=TARGET_USAGE,
-        about=_ABOUT,
-        examples=_EXAMPLES,
-    )
-
-
-def _count(text: str) -> int:
-    if not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a number of examples, expected 1 or more"
-        )
-    return int(text)
+    add_command(commands, "test", run, _HELP, _OPTIONS)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -120,8 +93,6 @@ def run(options: argparse.Namespace) -> int:
     if options.only_cases and options.cases is None:
         raise UsageError("--only-cases needs --cases FILE")
     demand_target(options, "test")
-    ran: list[TestRun] = []
-    limits: list[CallLimit] = []
 
     def work(found: Any, settings: Any) -> int:
         from accord.check.contract.tested_server import TestedServer
@@ -138,14 +109,10 @@ def run(options: argparse.Namespace) -> int:
                 return 0
             if not options.quiet:
                 announce_plan(plan)
-            ran.extend(_run_tests(contact, tests))
-            limits.append(contact.limit)
-        return 0
+            ran = _run_tests(contact, tests)
+        return _deliver(options, ran, form, contact.limit)
 
-    code = run_with_target(options, options.target, options.rest, work)
-    if code or options.plan:
-        return code
-    return _deliver(options, ran, form, limits[0])
+    return run_with_target(options, work)
 
 
 @contextmanager
@@ -201,15 +168,11 @@ def _call_options(options: argparse.Namespace) -> "CallCommand":
     """Return the options with which `accord call` reaches the same server, without secrets."""
     from accord.check.contract.tested_server import CallCommand
 
-    words = [f" --env {quote(name)}=..." for name, _ in options.env]
-    words += [f" --header {quote(f'{name}: ...')}" for name, _ in options.header]
-    words += [' --bearer "$TOKEN"'] * (options.bearer is not None)
-    words += [" --oauth"] * options.oauth
-    words += [f" --cwd {quote(str(options.cwd))}"] * (options.cwd is not None)
-    words += [f" --revision {options.revision}"] * (options.revision is not None)
+    chosen = without_secrets(options, "env", "header", "bearer", "oauth", "cwd", "revision")
+    words = "".join(f" {each}" for each in chosen)
     if options.command:
-        return CallCommand(after=f"{''.join(words)} -- {join(options.command)}")
-    return CallCommand(before=f"{quote(display_target(options.target))} ", after="".join(words))
+        return CallCommand(after=f"{words} -- {join(options.command)}")
+    return CallCommand(before=f"{quote(display_target(options.target))} ", after=words)
 
 
 def _rules(options: argparse.Namespace, file: "CaseFile") -> "ContractRules | None":
@@ -257,28 +220,21 @@ def _deliver(
 ) -> int:
     from accord.check.contract import rendering
 
-    target = _target(options)
-    for path in options.output:
-        chosen = form if form and len(options.output) == 1 else _ENDINGS.get(path.suffix, "text")
-        try:
-            path.write_text(_render(chosen, target, ran, limit, quiet=options.quiet), "utf-8")
-        except OSError as error:
-            complain(f"{path}: {error.strerror or error}")
-            return 2
+    def render(form: str, **more: Any) -> str:
+        if form == "text":
+            more["quiet"] = options.quiet
+        return rendering.FORMS[form](_target(options), ran, limit, **more)
+
+    def as_file(path: "Path") -> str:
+        own = _ENDINGS.get(path.suffix, "text")
+        return render(form if form and len(options.output) == 1 else own)
+
+    if not write_files(options.output, as_file):
+        return 2
     if options.output:
         say(f"{rendering.summary(ran)}\n")
-    elif form in (None, "text"):
-        say(rendering.as_text(target, ran, limit, quiet=options.quiet, paint=painter()))
+    elif form is None or form == "text":
+        say(render("text", paint=painter()))
     else:
-        assert form is not None
-        say(_render(form, target, ran, limit, quiet=options.quiet))
+        say(render(form))
     return 1 if rendering.has_failed(ran) else 0
-
-
-def _render(
-    form: str, target: str, ran: "Sequence[TestRun]", limit: "CallLimit", *, quiet: bool
-) -> str:
-    render = import_module("accord.check.contract.rendering").FORMS[form]
-    more = {"quiet": quiet} if form == "text" else {}
-    text: str = render(target, ran, limit, **more)
-    return text

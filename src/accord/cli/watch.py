@@ -10,18 +10,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
 
 from accord.cli import reporting
-from accord.cli.options import (
-    BEARER,
-    HEADER,
-    REST,
-    Commands,
-    Option,
-    UsageError,
-    add_command,
-    bearer_token,
-    env_option,
-    port,
-)
+from accord.cli.options import CREDENTIALS, ENV, Commands, UsageError, add_command, headers_of
 from accord.cli.terminal import complain, escape_controls, note
 from accord.errors import ConnectFailed, MissingExtra, TransportError
 from accord.protocol.violation import Violation
@@ -30,7 +19,10 @@ if TYPE_CHECKING:
     from accord.check.watching.watcher import Watcher
 
 
-_ABOUT: Final = """\
+_HELP: Final = """\
+usage: accord watch [options] -- COMMAND ...
+       accord watch [options] --listen PORT URL
+
 Run between a client and a server: pass everything on unchanged, judge both sides while they talk,
 and record the conversation if asked to. Breaches are printed to stderr as they happen.
 
@@ -39,12 +31,7 @@ Over stdio, write `accord watch --` before the command in the host's configurati
 
 Exit code: over stdio that of the server, as the host expects it; over HTTP 0 if no requirement
 failed, 1 if one did; 2 if the watch could not begin.
-"""
-# Bytes that a pipe takes at once when it is ready for writing.
-_LONGEST: Final = 2_000
-# Milliseconds to wait for the reader of stderr.
-_PATIENCE: Final = 1_000
-_EXAMPLES: Final = """\
+
 examples:
   accord watch -- python server.py
   accord watch --record session.jsonl --log watch.log -- npx some-server
@@ -53,34 +40,22 @@ examples:
 """
 
 
+_OPTIONS: Final = f"""\
+url? URL       the server, with --listen
+rest* WORD
+--listen PORT  the port that clients connect to; 0 takes any free port
+--record FILE  write a trace, secrets masked; if FILE exists, write FILE-2 and so on
+--log FILE     write breaches there instead of to stderr
+{CREDENTIALS}{ENV}{reporting.OPTIONS}"""
+# Bytes that a pipe takes at once when it is ready for writing.
+_LONGEST: Final = 2_000
+# Milliseconds to wait for the reader of stderr.
+_PATIENCE: Final = 1_000
+
+
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    options = (
-        Option("url", "URL", "the server, with --listen", default="", nargs="?"),
-        REST,
-        Option("--listen", "PORT", "the port that clients connect to; 0 takes any free port", port),
-        Option(
-            "--record",
-            "FILE",
-            "write a trace, secrets masked; if FILE exists, write FILE-2 and so on",
-            Path,
-        ),
-        Option("--log", "FILE", "write breaches there instead of to stderr", Path),
-        HEADER,
-        BEARER,
-        env_option("server"),
-        *reporting.REPORT_OPTIONS,
-    )
-    add_command(
-        commands,
-        "watch",
-        run,
-        options,
-        help="judge the traffic of a real client and server, live",
-        usage="%(prog)s [options] -- COMMAND ...\n       %(prog)s [options] --listen PORT URL",
-        about=_ABOUT,
-        examples=_EXAMPLES,
-    )
+    add_command(commands, "watch", run, _HELP, _OPTIONS)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -194,13 +169,9 @@ def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
     parts = urlsplit(options.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise UsageError(f"{options.url!r} is not the URL of a server, http(s)://host/path")
-    headers = dict(options.header)
-    token = bearer_token(options)
-    if token:
-        headers["authorization"] = f"Bearer {token}"
     sockets = listen("127.0.0.1", options.listen)
     config = uvicorn.Config(
-        HttpProxy(options.url, watcher, headers=headers),
+        HttpProxy(options.url, watcher, headers=headers_of(options)),
         lifespan="on",
         ws="none",
         log_level="critical",
