@@ -24,7 +24,6 @@ from accord.auth.discovery import (
 )
 from accord.auth.resource import is_for
 from accord.auth.urls import canonical_resource, is_same_issuer
-from accord.bindings.challenge import AuthChallenge, bearer_challenge
 from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type
 from accord.bindings.http_responses import AuthChallenge, bearer_challenge, explain, quote_url
 from accord.cli.connection import advise_in_options
@@ -33,10 +32,8 @@ from accord.client import connect
 from accord.errors import AccordError, FlowFailed
 from accord.protocol.revisions import in_order
 from accord.transports.http.client.auth import Auth, Bearer
-from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
-from accord.transports.http.client.options import HttpClientOptions
-from accord.transports.http.client.requests import NoResponse
-from accord.transports.http.client.sender import ConnectionCut, NotSent
+from accord.transports.http.client.guarded import AddressPolicy, GuardedSender, NoResponse
+from accord.transports.http.client.sender import ConnectionCut, HttpClientOptions, NotSent
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
