@@ -2,7 +2,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from accord.check.rendering.badge import as_badge
+from accord.check.rendering.html import as_badge
 from accord.check.report import build_report
 from check.reports import NEW, hostile_report, server_report, verdict
 

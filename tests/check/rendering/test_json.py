@@ -1,7 +1,7 @@
 import json
 
 from accord import __version__
-from accord.check.rendering.json import as_json
+from accord.check.rendering.machine_readable import as_json
 from accord.check.report import SCORE_RULE, build_report
 from check.reports import NASTY, NEW, OLD, hostile_report, server_report
 

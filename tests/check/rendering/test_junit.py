@@ -2,7 +2,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from accord.check.rendering.junit import as_junit
+from accord.check.rendering.machine_readable import as_junit
 from check.reports import hostile_report, server_report
 
 

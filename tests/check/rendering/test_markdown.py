@@ -1,6 +1,6 @@
 import pytest
 
-from accord.check.rendering.markdown import as_markdown
+from accord.check.rendering.text import as_markdown
 from check.reports import NEW, OLD, hostile_report, server_report
 
 

@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord import __version__
-from accord.check.rendering.sarif import as_sarif
+from accord.check.rendering.machine_readable import as_sarif
 from accord.check.report import Setting
 from check.reports import hostile_report, server_report, spotless_report
 

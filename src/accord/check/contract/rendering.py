@@ -7,7 +7,7 @@ from typing import Final
 
 from accord.check.contract.runner import TestRun
 from accord.check.probing.tool_calls import CallLimit
-from accord.check.rendering.junit import JunitCase, format_junit
+from accord.check.rendering.machine_readable import JunitCase, format_junit
 from accord.check.rendering.text import Painter, no_style
 from accord.check.rendering.wording import escape_unprintable, plural
 from accord.types import JsonObject

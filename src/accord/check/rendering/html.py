@@ -1,4 +1,4 @@
-"""Reports as one HTML page: readable without scripts, searchable with them.
+"""Reports as one HTML page, readable without scripts, and as a badge for a project's front page.
 
 The page is complete and may fetch nothing. Its content security policy allows only the style sheet
 and the script of this package, by their digests, so injected text could not run.
@@ -26,13 +26,6 @@ _SIGNS: Final = {
     "not-exercised": "?",
     "not-applicable": "\u2013",
 }
-_WORDS: Final = {
-    "fail": "Failed",
-    "warn": "Warning",
-    "pass": "Passed",
-    "not-exercised": "Not exercised",
-    "not-applicable": "Not applicable",
-}
 _HEADINGS: Final = {
     "fail": "Failed",
     "warn": "Warnings",
@@ -40,6 +33,7 @@ _HEADINGS: Final = {
     "not-exercised": "Not exercised",
     "not-applicable": "Not applicable",
 }
+_WORDS: Final = {**_HEADINGS, "warn": "Warning"}
 # Up to this many violations are unfolded.
 _UNFOLDED: Final = 3
 _RADIUS: Final = 44
@@ -202,9 +196,8 @@ def _score_rule(report: Report) -> Iterator[str]:
         f" this kind of check; {coverage.exercised} of them were put to the test. A feature"
         " that the other side did not declare does not apply.</p>"
     )
-    for line in (wording.calls_line(report), wording.not_called_line(report)):
-        if line:
-            yield f"<p><b>Tools</b> {_safe(line)}.</p>"
+    for line in wording.tool_lines(report):
+        yield f"<p><b>Tools</b> {_safe(line)}.</p>"
     for note in report.setting.notes:
         yield f"<p><b>Note</b>: {_safe(note)}.</p>"
     yield f"<p><b>Score</b>: {SCORE_RULE}. Rounded down: 100 means no violation.</p>"
@@ -380,3 +373,52 @@ def _footer(report: Report) -> Iterator[str]:
         " warns. Not applicable: the other side did not declare it. Not exercised: there was no"
         " occasion to see it.</p></footer>"
     )
+
+
+# -- the badge
+
+# White text on each of these has a contrast of at least 4.5 to 1.
+_COLOURS: Final = {
+    "fail": "#b42318",
+    "warn": "#8a5a00",
+    "pass": "#1a7f37",
+    "not-exercised": "#5c6370",
+}
+_LABEL: Final = "MCP conformance"
+# The width of a character at 11 pixels in a usual sans-serif face; the text is fitted to it.
+_CHARACTER: Final = 6.2
+_PADDING: Final = 7
+
+
+def as_badge(report: Report) -> str:
+    """Return score and coverage as SVG; the title has the target and the counts."""
+    value = "not tested"
+    if report.score is not None:
+        value = f"{report.score:g}/100 \u00b7 {wording.percent_covered(report)}% covered"
+    title = (
+        f"{report.target}: score {wording.score(report)},"
+        f" {wording.percent_covered(report)}% of the applicable requirements exercised,"
+        f" {wording.breach_counts(report)}"
+    )
+    left, right = _width(_LABEL), _width(value)
+    colour = _COLOURS[wording.state(report)]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img"'
+        f' aria-label="{escape(f"{_LABEL}: {value}")}">\n'
+        f"<title>{_safe(title)}</title>\n"
+        f'<clipPath id="r"><rect width="{left + right}" height="20" rx="4"/></clipPath>\n'
+        f'<g clip-path="url(#r)"><rect width="{left}" height="20" fill="#3b4252"/>'
+        f'<rect x="{left}" width="{right}" height="20" fill="{colour}"/></g>\n'
+        '<g fill="#fff" text-anchor="middle" font-size="11"'
+        ' font-family="Verdana,Geneva,DejaVu Sans,sans-serif">\n'
+        f"{_text(_LABEL, left / 2, left)}\n{_text(value, left + right / 2, right)}\n"
+        "</g>\n</svg>\n"
+    )
+
+
+def _width(text: str) -> int:
+    return round(len(text) * _CHARACTER) + 2 * _PADDING
+
+
+def _text(text: str, middle: float, width: int) -> str:
+    return f'<text x="{middle:g}" y="14" textLength="{width - 2 * _PADDING}">{escape(text)}</text>'
