@@ -1,12 +1,12 @@
 """Verdicts on requirements: what scenarios find, joined with what monitors counted."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Final
 
 import msgspec
 
-from accord.check.report import VERDICTS
+from accord.check.report import rank
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.rules import complete
 from accord.protocol.rules._rule import RULES
@@ -101,7 +101,7 @@ class VerdictCollector:
         for verdict in found:
             row = catalogue()[verdict.id]
             known = self.found.get(row.id)
-            if row.holds_in(self.revision) and (known is None or _rank(verdict) < _rank(known)):
+            if row.holds_in(self.revision) and (known is None or rank(verdict) < rank(known)):
                 self.found[row.id] = self._verdict(
                     row, verdict.verdict, verdict.message, verdict.evidence
                 )
@@ -146,11 +146,7 @@ class VerdictCollector:
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict | None:
     """Return the verdict that counts where several differ; None without verdicts."""
-    return min(verdicts, key=_rank, default=None)
-
-
-def _rank(verdict: Verdict) -> int:
-    return VERDICTS.index(verdict.verdict)
+    return min(verdicts, key=rank, default=None)
 
 
 def is_chosen(id: str, only: Collection[str]) -> bool:
@@ -162,21 +158,15 @@ def is_chosen(id: str, only: Collection[str]) -> bool:
     return not only or any(id == each or id.startswith(f"{each.rstrip('.*')}.") for each in only)
 
 
-def hide_secrets(verdict: Verdict, secrets: Sequence[str]) -> Verdict:
-    """Return a verdict without the user's tokens, which a server may repeat."""
-
-    def hide(text: str) -> str:
-        for secret in secrets:
-            text = text.replace(secret, "(secret)")
-        return text
-
+def edit_texts(verdict: Verdict, edit: Callable[[str], str]) -> Verdict:
+    """Return a verdict with every text of a peer edited, such as to hide secrets."""
     evidence = [
         msgspec.structs.replace(
-            each, why=hide(each.why), message=each.message and hide(each.message)
+            each, why=edit(each.why), message=each.message and edit(each.message)
         )
         for each in verdict.evidence
     ]
-    return msgspec.structs.replace(verdict, message=hide(verdict.message), evidence=evidence)
+    return msgspec.structs.replace(verdict, message=edit(verdict.message), evidence=evidence)
 
 
 def sum_tallies(tallies: Iterable[Tally | None]) -> Tally:
