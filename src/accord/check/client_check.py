@@ -23,9 +23,16 @@ from accord.check.fake_server.server import FakeServer
 from accord.check.fake_server.stdio_transport import FakeStdioTransport
 from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
 from accord.check.report import Report, Setting, merge_revisions, sort_revisions
-from accord.check.verdicts import NO_OCCASION, explain_untried, is_chosen, make_verdict, worst
+from accord.check.verdicts import (
+    NO_OCCASION,
+    chosen_requirements,
+    explain_untried,
+    is_chosen,
+    make_verdict,
+    worst,
+)
 from accord.errors import ConnectFailed
-from accord.protocol.catalogue import Requirement, catalogue
+from accord.protocol.catalogue import Requirement
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, SPOKEN
 from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
 from accord.trace import Transport
@@ -45,7 +52,6 @@ _LOOK: Final = 0.02
 _LOOKS: Final = 100
 # A client may take this many times the timeout to connect: starting many programs is slow.
 _STARTING: Final = 4
-_BOUND: Final = frozenset({"client", "host", "both", "sender", "receiver"})
 
 OnRun: TypeAlias = Callable[[str, int, int], None]
 """Called before each run with what the server does in it, the number done, and the total."""
@@ -92,10 +98,6 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
         if any("{server}" in word for word in self.command):
             return "stdio"
         return self.transport
-
-    def wants(self, id: str) -> bool:
-        """Return whether a requirement is to be checked."""
-        return is_chosen(id, self.only)
 
 
 async def check_client(plan: ClientPlan, *, step: OnRun | None = None) -> Report:
@@ -176,7 +178,7 @@ def _servers_of_runs(plan: ClientPlan) -> tuple[list[FakeServer], list[FakeServe
 def _is_wanted(plan: ClientPlan, kind: type[FakeServer]) -> bool:
     if plan.scenarios and kind.__name__ not in plan.scenarios:
         return False
-    return not plan.only or not kind.ids or any(plan.wants(id) for id in kind.ids)
+    return not plan.only or not kind.ids or any(is_chosen(id, plan.only) for id in kind.ids)
 
 
 # -- one run
@@ -307,16 +309,11 @@ def _leave_open(run: ClientRun, why: str) -> None:
 
 def _verdicts(plan: ClientPlan, revision: RevisionId, runs: Sequence[ClientRun]) -> list[Verdict]:
     """Return a verdict on each requirement that binds a client, from all runs of a revision."""
-    rows = [
-        row
-        for row in catalogue().values()
-        if row.holds_in(revision) and row.party in _BOUND and plan.wants(row.id)
-    ]
     found = []
     own = [each for each in runs if each.revision == revision]
     # Runs that are not judged say nothing about what applies under their revision.
     scope = own if any(each.server.is_judged and each.lines for each in own) else runs
-    for row in rows:
+    for row in chosen_requirements("client", revision, plan.only):
         known = [each for run in own if (each := run.verdicts.verdict(row.id)) is not None]
         verdict = worst(known)
         if verdict is None or verdict.verdict == "not-exercised":

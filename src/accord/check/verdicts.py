@@ -21,6 +21,11 @@ _EVIDENCE_KEPT: Final = 5
 _OPEN: tuple[VerdictName, ...] = ("not-exercised", "not-applicable")
 # A check never asks for these, so no message of the other party can show them.
 _NEVER_REQUESTED: Final = frozenset({"tasks"})
+# The parties of the catalogue that a client or a server counts as.
+_BOUND: Final[Mapping[Party, frozenset[str]]] = {
+    "client": frozenset({"client", "host", "both", "sender", "receiver"}),
+    "server": frozenset({"server", "both", "sender", "receiver", "authorization-server"}),
+}
 
 
 def make_verdict(
@@ -156,6 +161,17 @@ def is_chosen(id: str, only: Collection[str]) -> bool:
     True
     """
     return not only or any(id == each or id.startswith(f"{each.rstrip('.*')}.") for each in only)
+
+
+def chosen_requirements(
+    party: Party, revision: RevisionId, only: Collection[str]
+) -> list[Requirement]:
+    """Return the requirements of a revision that bind a party and that `--only` selects."""
+    return [
+        row
+        for row in catalogue().values()
+        if row.holds_in(revision) and row.party in _BOUND[party] and is_chosen(row.id, only)
+    ]
 
 
 def edit_texts(verdict: Verdict, edit: Callable[[str], str]) -> Verdict:
