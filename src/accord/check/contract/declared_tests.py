@@ -2,13 +2,22 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
-from accord.check.contract.arguments import Invalid, Shape
-from accord.check.contract.model import Failure, Test, TestKind, TestOutcome, pass_, skip
-from accord.check.contract.tested_server import ServerAnswer, TestedServer, format_json
+from accord.check.contract.arguments import Shape
+from accord.check.contract.tested_server import (
+    Failure,
+    ServerAnswer,
+    Test,
+    TestedServer,
+    TestOutcome,
+    fail,
+    format_json,
+    pass_,
+    skip,
+)
 from accord.check.probing.tool_calls import DEFAULT_CALLS, CallRefused, tool_refusal
 from accord.client import blocking
 from accord.json_schema.validation import compile_schema
@@ -75,37 +84,24 @@ def tool_tests(tool: JsonObject, rules: ContractRules, refused: str | None = Non
     """
     name = str(tool["name"])
     if refused is not None:
-        return [_test("tool", name, f"{name} is not called", lambda _: skip(refused))]
+        return [Test("tool", name, f"{name} is not called", lambda _: skip(refused))]
     try:
         shape = Shape(tool.get("inputSchema"))
     except ValueError as error:
         reason = f"no arguments can be made: {error}"
-        return [_test("tool", name, f"{name} keeps its contract", lambda _: skip(reason))]
+        return [Test("tool", name, f"{name} keeps its contract", lambda _: skip(reason))]
     judge = _Judge(name, tool.get("outputSchema"))
-    return [
-        _test(
-            "tool",
-            name,
-            f"{name} answers valid arguments",
-            partial(_call_generated, judge, shape, rules),
-        ),
-        _test(
-            "tool",
-            name,
-            f"{name} answers arguments at their limits",
-            partial(_call_at_limits, judge, shape),
-        ),
-        *(
-            _test("tool", name, f"{name} refuses {way}", partial(_call_invalid, judge, broken))
-            for way, broken in shape.invalid()
-        ),
-    ]
+    runs: dict[str, Callable[[TestedServer], TestOutcome]] = {
+        "answers valid arguments": partial(_call_generated, judge, shape, rules),
+        "answers arguments at their limits": partial(_call_at_limits, judge, shape),
+    }
+    for way, arguments in shape.invalid():
+        runs[f"refuses {way}"] = partial(_call_each, judge, judge.refusal, arguments)
+    return [Test("tool", name, f"{name} {does}", run) for does, run in runs.items()]
 
 
-def _test(
-    kind: TestKind, subject: str, name: str, run: Callable[[TestedServer], TestOutcome]
-) -> Test:
-    return Test(kind=kind, subject=subject, name=name, run=run)
+_Fault: TypeAlias = tuple[str, str] | None
+"""What a call should get and what it got; None if that is right."""
 
 
 class _Judge:
@@ -115,8 +111,8 @@ class _Judge:
         self.name = name
         self._misfit = compile_schema(output) if isinstance(output, dict) else None
 
-    def result(self, answer: ServerAnswer) -> tuple[str, str] | None:
-        """Return what a valid call should get and what it got; None if that is right."""
+    def result(self, answer: ServerAnswer) -> _Fault:
+        """Judge the answer to a valid call."""
         if answer.kind == "error" and answer.code in BAD_CODES:
             return _VALID, answer.summary()
         if answer.kind in ("silence", "end", "breach"):
@@ -131,8 +127,8 @@ class _Judge:
             return None
         return "structured content that fits the output schema", f"{why}: {format_json(structured)}"
 
-    def refusal(self, answer: ServerAnswer) -> tuple[str, str] | None:
-        """Return what an invalid call should get and what it got; None if that is right."""
+    def refusal(self, answer: ServerAnswer) -> _Fault:
+        """Judge the answer to an invalid call."""
         if answer.kind == "error":
             return (_REFUSAL, answer.summary()) if answer.code in BAD_CODES else None
         if answer.kind in ("silence", "end", "breach"):
@@ -197,44 +193,37 @@ def _call_generated(
     except NothingGenerated as error:
         return skip(f"no arguments can be generated from its schema: {error}")
     if found is not None:
-        return TestOutcome(verdict="fail", failure=found.failure, calls=calls)
+        return fail(found.failure, calls)
     return _expect_alive(server, calls)
 
 
 def _call_at_limits(judge: _Judge, shape: Shape, server: TestedServer) -> TestOutcome:
-    made = shape.boundaries()
-    for number, arguments in enumerate(made, 1):
+    outcome = _call_each(judge, judge.result, shape.boundaries(), server)
+    return _expect_alive(server, outcome.calls) if outcome.verdict == "pass" else outcome
+
+
+def _call_each(
+    judge: _Judge,
+    find_fault: Callable[[ServerAnswer], _Fault],
+    made: list[JsonObject],
+    server: TestedServer,
+) -> TestOutcome:
+    for number, arguments in enumerate(made):
         if not server.limit.calls_left(judge.name):
-            return _cut_short(judge, server, number - 1, len(made))
-        wrong = judge.result(server.call(judge.name, arguments))
+            exhausted = server.limit.exhausted_text([judge.name])
+            why = f"{exhausted} after {number} of {len(made)} calls of this test"
+            return TestOutcome(verdict="skip", why=why, calls=number)
+        wrong = find_fault(server.call(judge.name, arguments))
         if wrong is not None:
-            failure = judge.failure(server, arguments, wrong)
-            return TestOutcome(verdict="fail", failure=failure, calls=number)
-    return _expect_alive(server, len(made))
-
-
-def _call_invalid(judge: _Judge, broken: list[Invalid], server: TestedServer) -> TestOutcome:
-    for number, each in enumerate(broken, 1):
-        if not server.limit.calls_left(judge.name):
-            return _cut_short(judge, server, number - 1, len(broken))
-        wrong = judge.refusal(server.call(judge.name, each.arguments))
-        if wrong is not None:
-            failure = judge.failure(server, each.arguments, wrong)
-            return TestOutcome(verdict="fail", failure=failure, calls=number)
-    return pass_(len(broken))
-
-
-def _cut_short(judge: _Judge, server: TestedServer, made: int, wanted: int) -> TestOutcome:
-    """Return the outcome of a test that had not enough calls left."""
-    why = f"{server.limit.exhausted_text([judge.name])} after {made} of {wanted} calls of this test"
-    return TestOutcome(verdict="skip", why=why, calls=made)
+            return fail(judge.failure(server, arguments, wrong), number + 1)
+    return pass_(len(made))
 
 
 def _expect_alive(server: TestedServer, calls: int) -> TestOutcome:
     if server.is_alive():
         return pass_(calls)
     failure = Failure(expected="a server that stays alive", came="no answer to a ping after these")
-    return TestOutcome(verdict="fail", failure=failure, calls=calls)
+    return fail(failure, calls)
 
 
 # -- resources, prompts, completions
@@ -249,7 +238,7 @@ def resource_tests(resource: JsonObject) -> list[Test]:
         wrong = "a result" if answer.kind != "result" else ""
         return _judge_answer(wrong, answer, uri, server.command.read(uri))
 
-    return [_test("resource", uri, f"resource {uri} can be read", run)]
+    return [Test("resource", uri, f"resource {uri} can be read", run)]
 
 
 def template_tests(template: JsonObject, *, completes: bool) -> list[Test]:
@@ -260,11 +249,10 @@ def template_tests(template: JsonObject, *, completes: bool) -> list[Test]:
         variables = list(parsed.variables)
         uri = parsed.expand(dict.fromkeys(variables, _VALUE))
     except ValueError as error:
-        failed = TestOutcome(
-            verdict="fail",
-            failure=Failure(expected="a URI template", came=str(error), given=text),
-        )
-        return [_test("resource", text, f"template {text} can be used", lambda _: failed)]
+        failure = Failure(expected="a URI template", came=str(error), given=text)
+        return [
+            Test("resource", text, f"template {text} can be used", lambda _: fail(failure, calls=0))
+        ]
 
     def run(server: TestedServer) -> TestOutcome:
         answer = server.ask(blocking.Client.read_resource, uri)
@@ -272,7 +260,7 @@ def template_tests(template: JsonObject, *, completes: bool) -> list[Test]:
 
     reference = ResourceTemplateReference(text)
     return [
-        _test("resource", text, f"template {text} answers any value", run),
+        Test("resource", text, f"template {text} answers any value", run),
         *(_completion(reference, text, name) for name in (variables if completes else ())),
     ]
 
@@ -281,18 +269,15 @@ def prompt_tests(prompt: JsonObject, *, completes: bool) -> list[Test]:
     """Return the tests of a prompt: the server returns it, but not without required arguments."""
     name = str(prompt["name"])
     listed = [each for each in prompt.get("arguments") or () if isinstance(each, dict)]
-    names = [str(each["name"]) for each in listed]
     required = [str(each["name"]) for each in listed if each.get("required")]
-    full = dict.fromkeys(names, _VALUE)
-    tests = [
-        _test("prompt", name, f"prompt {name} answers", partial(_get_prompt, name, full)),
-    ]
+    full = {str(each["name"]): _VALUE for each in listed}
+    tests = [Test("prompt", name, f"prompt {name} answers", partial(_get_prompt, name, full))]
     for missing in required:
         rest = {key: value for key, value in full.items() if key != missing}
         sentence = f"prompt {name} refuses a request without {missing}"
-        tests.append(_test("prompt", name, sentence, partial(_get_incomplete_prompt, name, rest)))
+        tests.append(Test("prompt", name, sentence, partial(_get_incomplete_prompt, name, rest)))
     if completes:
-        tests += [_completion(PromptReference(name), f"prompt {name}", each) for each in names]
+        tests += [_completion(PromptReference(name), f"prompt {name}", each) for each in full]
     return tests
 
 
@@ -322,7 +307,7 @@ def _completion(
             _expectation(answer), answer, f"{subject}, {argument}, nothing typed", ""
         )
 
-    return _test("completion", subject, f"completion of {argument} of {subject} answers", run)
+    return Test("completion", subject, f"completion of {argument} of {subject} answers", run)
 
 
 def _expectation(answer: ServerAnswer) -> str:
@@ -334,4 +319,4 @@ def _judge_answer(wrong: str, answer: ServerAnswer, given: str, repeat: str) -> 
     if not wrong:
         return pass_()
     failure = Failure(expected=wrong, came=answer.summary(), given=given, repeat=repeat)
-    return TestOutcome(verdict="fail", failure=failure, calls=1)
+    return fail(failure)

@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from accord.check.contract.model import Failure
+from accord.check.contract.tested_server import Failure
 from accord.errors import MissingExtra
 from accord.json_schema.reader import (
     alternatives,

@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib import import_module
+from textwrap import indent
 from time import monotonic
 from typing import Any, Final
 
 import msgspec
 
-from accord.check.contract.case_file import Case
-from accord.check.contract.case_tests import case_test
+from accord.check.contract.cases import Case, case_test
 from accord.check.contract.declared_tests import (
     ContractRules,
     prompt_tests,
@@ -17,8 +18,15 @@ from accord.check.contract.declared_tests import (
     template_tests,
     tool_tests,
 )
-from accord.check.contract.model import Failure, Test, TestKind, TestOutcome, skip
-from accord.check.contract.tested_server import TestedServer
+from accord.check.contract.tested_server import (
+    Failure,
+    Test,
+    TestedServer,
+    TestKind,
+    TestOutcome,
+    fail,
+    skip,
+)
 from accord.check.probing.tool_calls import CallLimit, CallPlan, CallRefused
 from accord.errors import (
     ConnectFailed,
@@ -46,23 +54,6 @@ class ContractBroken(AssertionError):
     """A server breaks its own contract; the message has every failure."""
 
 
-def all_tests(
-    server: TestedServer, rules: ContractRules | None, cases: Iterable[Case] = ()
-) -> list[Test]:
-    """Return the tests of what a server declares, and those of the cases.
-
-    Args:
-        server: connected to, and listed.
-        rules: which tools may be called; None leaves only the cases.
-        cases: the user's own.
-
-    Raises:
-        MissingExtra: the generator of arguments is not installed.
-        ValueError: the server does not have a tool that was chosen.
-    """
-    return plan_tests(server, rules, cases)[0]
-
-
 def plan_tests(
     server: TestedServer,
     rules: ContractRules | None,
@@ -70,13 +61,17 @@ def plan_tests(
     *,
     calls: int | None = None,
 ) -> tuple[list[Test], CallPlan]:
-    """Return the tests of `all_tests`, and which tools they will call.
+    """Return the tests of what a server declares and those of the cases, and their calls.
 
     Args:
         server: connected to, and listed.
         rules: which tools may be called; None leaves only the cases.
         cases: the user's own.
         calls: the limit of calls for each tool; None takes it from the rules.
+
+    Raises:
+        MissingExtra: the generator of arguments is not installed.
+        ValueError: the server does not have a tool that was chosen.
     """
     cases = list(cases)
     asked = Counter(case.call for case in cases if case.call is not None)
@@ -116,21 +111,26 @@ def _declared_tests(
             decided[str(tool["name"])] = decided.get(str(tool["name"])) or why
             tests += tool_tests(tool, rules, why)
         tests += failed
+
+    def add(
+        kind: TestKind,
+        method: str,
+        entries: Iterable[object],
+        make: Callable[[JsonObject], list[Test]],
+    ) -> None:
+        found, failed = _list_entries(kind, method, entries)
+        for each in found:
+            tests.extend(make(each))
+        tests.extend(failed)
+
     completes = can.completions is not None
     if can.resources is not None:
-        resources, failed = _list_entries("resource", "resources/list", client.resources())
-        for resource in resources:
-            tests += resource_tests(resource)
-        tests += failed
-        templates, failed = _list_entries("resource", _TEMPLATES, client.resource_templates())
-        for template in templates:
-            tests += template_tests(template, completes=completes)
-        tests += failed
+        add("resource", "resources/list", client.resources(), resource_tests)
+        of_template = partial(template_tests, completes=completes)
+        add("resource", _TEMPLATES, client.resource_templates(), of_template)
     if can.prompts is not None:
-        prompts, failed = _list_entries("prompt", "prompts/list", client.prompts())
-        for prompt in prompts:
-            tests += prompt_tests(prompt, completes=completes)
-        tests += failed
+        of_prompt = partial(prompt_tests, completes=completes)
+        add("prompt", "prompts/list", client.prompts(), of_prompt)
     return tests, decided
 
 
@@ -144,12 +144,11 @@ def _list_entries(
             found.append(msgspec.to_builtins(each))  # noqa: PERF401  # keeps the entries before an error
     except (RequestError, RequestTimeout, RemoteProtocolError) as error:
         failure = Failure(expected="a list", came=str(error), given=method)
-        outcome = TestOutcome(verdict="fail", failure=failure, calls=1)
+        outcome = fail(failure)
         if method == _TEMPLATES and isinstance(error, MethodNotFound):
             # Many servers with resources do not implement templates.
             outcome = skip(f"the server has no such method: {error}")
-        test = Test(kind=kind, subject=method, name=f"{method} answers", run=lambda _: outcome)
-        return found, [test]
+        return found, [Test(kind, method, f"{method} answers", lambda _: outcome)]
     return found, []
 
 
@@ -184,7 +183,7 @@ def run_test(server: TestedServer, test: Test) -> TestOutcome:
         return skip(str(error))
     except ConnectFailed as error:
         failure = Failure(expected="a server that can be reached again", came=str(error))
-        return TestOutcome(verdict="fail", failure=failure)
+        return fail(failure, calls=0)
 
 
 def check_contract(
@@ -225,14 +224,13 @@ def check_contract(
         calls=calls,
     )
     with TestedServer(target, options, patience=timeout) as server:  # type: ignore[arg-type]  # theirs
-        ran = run_tests(server, all_tests(server, rules))
-    broken = [each for each in ran if each.outcome.failure is not None]
-    if broken:
-        texts = [f"{each.test.name}\n{_format_failure(each.outcome)}" for each in broken]
-        raise ContractBroken(f"{len(broken)} of {len(ran)} tests failed\n\n" + "\n\n".join(texts))
+        ran = run_tests(server, plan_tests(server, rules)[0])
+    failures = [
+        f"{each.test.name}\n{indent(each.outcome.failure.text(), '  ')}"
+        for each in ran
+        if each.outcome.failure is not None
+    ]
+    if failures:
+        summary = f"{len(failures)} of {len(ran)} tests failed"
+        raise ContractBroken("\n\n".join([summary, *failures]))
     return ran
-
-
-def _format_failure(outcome: TestOutcome) -> str:
-    assert outcome.failure is not None
-    return "\n".join(f"  {line}" for line in outcome.failure.text().splitlines())
