@@ -26,11 +26,10 @@ from accord.cli.terminal import complain, interruptible, painter, progress, say
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from accord.check.contract.case_file import CaseFile
+    from accord.check.contract.cases import CaseFile
     from accord.check.contract.declared_tests import ContractRules
-    from accord.check.contract.model import Test
     from accord.check.contract.runner import TestRun
-    from accord.check.contract.tested_server import CallCommand, TestedServer
+    from accord.check.contract.tested_server import CallCommand, Test, TestedServer
     from accord.check.probing.tool_calls import CallLimit, CallPlan
 
 
@@ -110,7 +109,7 @@ def _count(text: str) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Test a server and print the report."""
-    from accord.check.contract.case_file import CaseFile, read_cases
+    from accord.check.contract.cases import CaseFile, read_cases
 
     form = one_of(options.format, _FORMS, "format") if options.format else None
     if options.plan:
@@ -169,7 +168,7 @@ def _temporary_hypothesis_home() -> "Iterator[None]":
 def _fill_in_options(options: argparse.Namespace, file: "CaseFile") -> None:
     """Take target, transport and revision from the file if the command line has none."""
     if not options.target and not options.command:
-        from accord.check.contract.case_file import resolve_target
+        from accord.check.contract.cases import resolve_target
 
         options.command = tuple(file.command)
         options.target = "" if file.target is None else resolve_target(file.target, options.cases)
@@ -213,7 +212,7 @@ def _call_options(options: argparse.Namespace) -> "CallCommand":
 
 
 def _rules(options: argparse.Namespace, file: "CaseFile") -> "ContractRules | None":
-    from accord.check.contract.case_file import rules_of
+    from accord.check.contract.cases import rules_of
     from accord.check.contract.declared_tests import ContractRules
 
     own = rules_of(file)

@@ -7,7 +7,7 @@ import pytest
 
 from accord.check.contract.arguments import Shape
 from accord.check.contract.generation import Found, NothingGenerated, smallest_failure, strategy_of
-from accord.check.contract.model import Failure
+from accord.check.contract.tested_server import Failure
 from accord.json_schema.validation import compile_schema
 
 

@@ -91,13 +91,15 @@ def tool_tests(tool: JsonObject, rules: ContractRules, refused: str | None = Non
         reason = f"no arguments can be made: {error}"
         return [Test("tool", name, f"{name} keeps its contract", lambda _: skip(reason))]
     judge = _Judge(name, tool.get("outputSchema"))
-    runs: dict[str, Callable[[TestedServer], TestOutcome]] = {
-        "answers valid arguments": partial(_call_generated, judge, shape, rules),
-        "answers arguments at their limits": partial(_call_at_limits, judge, shape),
-    }
-    for way, arguments in shape.invalid():
-        runs[f"refuses {way}"] = partial(_call_each, judge, judge.refusal, arguments)
-    return [Test("tool", name, f"{name} {does}", run) for does, run in runs.items()]
+    runs: list[tuple[str, Callable[[TestedServer], TestOutcome]]] = [
+        ("answers valid arguments", partial(_call_generated, judge, shape, rules)),
+        ("answers arguments at their limits", partial(_call_at_limits, judge, shape)),
+        *(
+            (f"refuses {way}", partial(_call_each, judge, judge.refusal, arguments))
+            for way, arguments in shape.invalid()
+        ),
+    ]
+    return [Test("tool", name, f"{name} {does}", run) for does, run in runs]
 
 
 _Fault: TypeAlias = tuple[str, str] | None
