@@ -7,18 +7,17 @@ import shlex
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cache
 from time import monotonic
-from typing import Any, Final, TypeAlias
-from urllib.parse import urlsplit
+from typing import Final, TypeAlias
 
 import msgspec
 
-from accord.check.fake_server.client_run import ClientRun
-from accord.check.fake_server.http_transport import FakeHttpTransport
-from accord.check.fake_server.passive_checks import (
+from accord.check.fake_server.client_run import (
     CROSS_RUN_CHECKS,
     PASSIVELY_CHECKED,
+    ClientRun,
     run_passive_checks,
 )
+from accord.check.fake_server.http_transport import FakeHttpTransport
 from accord.check.fake_server.server import FakeServer
 from accord.check.fake_server.stdio_transport import FakeStdioTransport
 from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
@@ -186,7 +185,7 @@ def _is_wanted(plan: ClientPlan, kind: type[FakeServer]) -> bool:
 
 async def _run_against(plan: ClientPlan, server: FakeServer, usual_exit: int | None) -> ClientRun:
     over = plan.played_over
-    transport: Any = (
+    transport = (
         FakeStdioTransport(server, patience=plan.patience)
         if over == "stdio"
         else FakeHttpTransport(server, is_older=over == "sse", patience=plan.patience)
@@ -195,11 +194,7 @@ async def _run_against(plan: ClientPlan, server: FakeServer, usual_exit: int | N
     run.usual_exit_code = usual_exit
     server.fake_transport = transport
     async with transport:
-        address = ServerAddress(getattr(transport, "url", ""), getattr(transport, "command", []))
-        await _run(plan, address, run)
-        run.path = urlsplit(address.url).path
-        run.requests = list(getattr(transport, "requests", []))
-        run.most_streams = getattr(transport, "most_streams", 0)
+        await _run(plan, ServerAddress(transport.url, transport.command), run)
         _settle_revision(plan, run)
         try:
             if server.is_judged:
@@ -214,7 +209,7 @@ async def _run_against(plan: ClientPlan, server: FakeServer, usual_exit: int | N
             _leave_open(run, NO_OCCASION.format("client"))
     for line in server.lines:
         if line.log.monitor is not None:
-            run.verdicts.tallies.append(line.log.monitor.tallies)
+            run.tallies.append(line.log.monitor.tallies)
     return run
 
 
@@ -222,13 +217,13 @@ def _settle_revision(plan: ClientPlan, run: ClientRun) -> None:
     """Judge by the agreed revision, or by the one the client asked for if it did not go on."""
     if plan.revisions and run.server.revision is not None and type(run.server) is not FakeServer:
         # A faulty server counts for the revision that the user chose.
-        run.verdicts.revision = run.server.revision
+        run.revision = run.server.revision
         return
     agreed = next((each.revision for each in run.lines if each.revision), None)
     asked = next(iter(run.server.requested_revisions), None)
     for named in (agreed if run.is_initialized else None, asked, agreed):
         if named is not None and named in REVISIONS and REVISIONS[named].handshake:
-            run.verdicts.revision = REVISIONS[named].id
+            run.revision = REVISIONS[named].id
             return
 
 
@@ -257,7 +252,7 @@ async def _await_end(plan: ClientPlan, work: Awaitable[int | None], run: ClientR
     ending, begun = asyncio.ensure_future(work), monotonic()
     try:
         # When many programs start at once, starting takes longer than the run itself.
-        while not ending.done() and not _has_connected(run):
+        while not ending.done() and not (run.lines or run.requests):
             if monotonic() - begun > _STARTING * plan.timeout:
                 break
             await asyncio.wait({ending}, timeout=_LOOK)
@@ -273,10 +268,6 @@ async def _await_end(plan: ClientPlan, work: Awaitable[int | None], run: ClientR
         await asyncio.wait({ending})
 
 
-def _has_connected(run: ClientRun) -> bool:
-    return bool(run.lines or getattr(run.server.fake_transport, "requests", ()))
-
-
 async def _run_client(plan: ClientPlan, command: Sequence[str], run: ClientRun) -> None:
     env = {**os.environ, **run.server.env, **plan.env}
     child = Child(command, env=env, has_input=False)
@@ -290,7 +281,7 @@ async def _run_client(plan: ClientPlan, command: Sequence[str], run: ClientRun) 
 
 async def _look_for_survivors(run: ClientRun) -> None:
     """Record whether launched servers outlive the client; give those that are ending time."""
-    launched = len(getattr(run.server.fake_transport, "pids", ()))
+    launched = len(run.server.fake_transport.pids)
     for _ in range(_LOOKS):
         run.left_servers_running = run.server.events.count("gone") < launched
         has_all = run.transport != "stdio" or all(each.ended is not None for each in run.lines)
@@ -314,7 +305,7 @@ def _verdicts(plan: ClientPlan, revision: RevisionId, runs: Sequence[ClientRun])
     # Runs that are not judged say nothing about what applies under their revision.
     scope = own if any(each.server.is_judged and each.lines for each in own) else runs
     for row in chosen_requirements("client", revision, plan.only):
-        known = [each for run in own if (each := run.verdicts.verdict(row.id)) is not None]
+        known = [each for run in own if (each := run.verdict(row.id)) is not None]
         verdict = worst(known)
         if verdict is None or verdict.verdict == "not-exercised":
             name, why = _why_untried(row, plan, scope, verdict or _verdict_elsewhere(row, runs))
@@ -325,7 +316,7 @@ def _verdicts(plan: ClientPlan, revision: RevisionId, runs: Sequence[ClientRun])
 
 def _verdict_elsewhere(row: Requirement, runs: Sequence[ClientRun]) -> Verdict | None:
     """Return why a requirement was not put to the test under other revisions."""
-    known = [each for run in runs if (each := run.verdicts.found.get(row.id)) is not None]
+    known = [each for run in runs if (each := run.found.get(row.id)) is not None]
     reasons = [each for each in known if each.verdict in ("not-applicable", "not-exercised")]
     return min(reasons, key=lambda each: each.verdict, default=None)
 
