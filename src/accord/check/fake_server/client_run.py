@@ -45,12 +45,14 @@ class ClientRun(VerdictCollector):
     @property
     def path(self) -> str:
         """Over HTTP, the path of the server."""
-        return urlsplit(self.server.fake_transport.url).path
+        url: str = self.server.fake_transport.url
+        return urlsplit(url).path
 
     @property
     def requests(self) -> "list[ReceivedRequest]":
         """Over HTTP, every request of the client, in order."""
-        return self.server.fake_transport.requests
+        found: list[ReceivedRequest] = self.server.fake_transport.requests
+        return found
 
     @property
     def lines(self) -> list[RawConnection]:

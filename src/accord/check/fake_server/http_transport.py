@@ -94,7 +94,7 @@ class _Stream:
                 if data is _DROP:
                     raise _Cut
                 message = _decode(data)
-                if self.wanted is not None and isinstance(message, dict) and "method" not in message:
+                if self.wanted and isinstance(message, dict) and "method" not in message:
                     self.wanted.discard(_key(message.get("id")))
                 yield data
         finally:
@@ -160,7 +160,9 @@ class FakeHttpTransport(FakeTransport):
         streaming: how many event streams are open.
     """
 
-    def __init__(self, server: FakeServer, *, is_older: bool = False, patience: float = 5.0) -> None:
+    def __init__(
+        self, server: FakeServer, *, is_older: bool = False, patience: float = 5.0
+    ) -> None:
         super().__init__(server, patience)
         self._is_older = is_older or server.is_older
         self._path = "/sse" if is_older else "/mcp"

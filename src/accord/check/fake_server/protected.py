@@ -31,9 +31,7 @@ class ProtectedFakeServer(FakeServer):
         state: returned in place of the client's state; None returns the right one.
     """
 
-    env: ClassVar[Mapping[str, str]] = {
-        "BROWSER": shlex.join([*launched.COMMAND, "browse", "%s"])
-    }
+    env: ClassVar[Mapping[str, str]] = {"BROWSER": shlex.join([*launched.COMMAND, "browse", "%s"])}
     names_metadata: str | None = "/metadata-of-the-server"
     has_metadata = True
     place = "/oauth"

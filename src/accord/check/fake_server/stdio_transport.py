@@ -83,7 +83,7 @@ class FakeStdioTransport(FakeTransport):
                 self._controls.append(writer)
                 await self._hear_control(reader)
             else:
-                await self._hear(reader, writer)
+                await self._hear_data(reader, writer)
         except (asyncio.CancelledError, OSError):
             writer.close()
         finally:
@@ -98,7 +98,7 @@ class FakeStdioTransport(FakeTransport):
         finally:
             self._fake.events.append("gone")
 
-    async def _hear(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _hear_data(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server = self._fake
         line = self._open_line(_RelayConnection(writer), "stdio")
         rest = b""
