@@ -254,7 +254,7 @@ def _target(options: argparse.Namespace) -> str:
 def _deliver(
     options: argparse.Namespace, ran: "Sequence[TestRun]", form: str | None, limit: "CallLimit"
 ) -> int:
-    from accord.check.contract import rendering
+    from accord.check.contract import runner
 
     target = _target(options)
     for path in options.output:
@@ -265,19 +265,19 @@ def _deliver(
             complain(f"{path}: {error.strerror or error}")
             return 2
     if options.output:
-        say(f"{rendering.summary(ran)}\n")
+        say(f"{runner.summary(ran)}\n")
     elif form in (None, "text"):
-        say(rendering.as_text(target, ran, limit, quiet=options.quiet, paint=painter()))
+        say(runner.as_text(target, ran, limit, quiet=options.quiet, paint=painter()))
     else:
         assert form is not None
         say(_render(form, target, ran, limit, quiet=options.quiet))
-    return 1 if rendering.has_failed(ran) else 0
+    return 1 if runner.has_failed(ran) else 0
 
 
 def _render(
     form: str, target: str, ran: "Sequence[TestRun]", limit: "CallLimit", *, quiet: bool
 ) -> str:
-    render = import_module("accord.check.contract.rendering").FORMS[form]
+    render = import_module("accord.check.contract.runner").FORMS[form]
     more = {"quiet": quiet} if form == "text" else {}
     text: str = render(target, ran, limit, **more)
     return text
