@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from functools import cache, partial
+from functools import cache
 from time import monotonic
 from typing import Final, TypeAlias
 
@@ -67,7 +67,6 @@ class CheckProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 OnProgress: TypeAlias = Callable[[CheckProgress], None]
-_OnScenario: TypeAlias = Callable[[str, int, int], None]
 
 
 class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,14 +144,19 @@ async def _check_all(
     not_called: dict[str, str] = {}
     for revision in revisions:
         subject = revision_probe.subject
-        on_scenario = step and partial(_report_progress, step, revision, revisions)
         facts = new_facts(subject, plan.rules, revision, annotations)
         facts.slow, facts.settled = slow, settled
         line, *others = await revision_probe.lines(revision)
         probe = Probe(subject, facts, line)
         for each in others:
             probe.lend(each)
-        found[revision] = await _check_revision(probe, plan, on_scenario, tell_plan)
+        scenarios = _choose_scenarios(plan, revision)
+        try:
+            await _discover_server(probe, tell_plan)
+            await _run_all(probe, scenarios, step, revisions)
+        finally:
+            await probe.dismiss_all()
+        found[revision] = _verdicts(probe, plan)
         annotations |= annotations_of(facts.tools)
         not_called |= {
             str(tool.get("name")): why for tool in facts.tools if (why := facts.refusal_for(tool))
@@ -160,41 +164,7 @@ async def _check_all(
     return found, not_called
 
 
-def _report_progress(
-    step: OnProgress,
-    revision: RevisionId,
-    revisions: tuple[RevisionId, ...],
-    scenario: str,
-    done: int,
-    total: int,
-) -> None:
-    step(
-        CheckProgress(
-            revision=revision, revisions=revisions, scenario=scenario, done=done, total=total
-        )
-    )
-
-
 # -- one revision
-
-
-async def _check_revision(
-    probe: Probe, plan: ServerPlan, on_scenario: _OnScenario | None, tell_plan: OnPlan | None
-) -> list[Verdict]:
-    try:
-        await _discover_server(probe, tell_plan)
-        await _run_all(probe, _choose_scenarios(plan, probe.revision), on_scenario)
-    finally:
-        await probe.dismiss_all()
-
-    def hide_secrets(text: str) -> str:
-        # A server may repeat the user's tokens.
-        for secret in probe.subject.secrets:
-            text = text.replace(secret, "(secret)")
-        return text
-
-    rows = chosen_requirements("server", probe.revision, plan.only)
-    return [edit_texts(_verdict(row, probe), hide_secrets) for row in rows]
 
 
 async def _discover_server(probe: Probe, tell_plan: OnPlan | None) -> None:
@@ -240,24 +210,36 @@ def _choose_scenarios(plan: ServerPlan, revision: RevisionId) -> list[Scenario]:
 
 
 async def _run_all(
-    probe: Probe, scenarios: Sequence[Scenario], on_scenario: _OnScenario | None
+    probe: Probe,
+    scenarios: Sequence[Scenario],
+    step: OnProgress | None,
+    revisions: tuple[RevisionId, ...],
 ) -> None:
     slots = asyncio.Semaphore(probe.subject.at_once)
     done = 0
 
+    def report(name: str) -> None:
+        if step is not None:
+            progress = CheckProgress(
+                revision=probe.revision,
+                revisions=revisions,
+                scenario=name,
+                done=done,
+                total=len(scenarios),
+            )
+            step(progress)
+
     async def run(each: Scenario) -> None:
         nonlocal done
         async with slots:
-            if on_scenario is not None:
-                on_scenario(each.name, done, len(scenarios))
+            report(each.name)
             await _run(probe, each)
             done += 1
 
     async with asyncio.TaskGroup() as group:
         for each in scenarios:
             group.create_task(run(each))
-    if on_scenario is not None:
-        on_scenario("", len(scenarios), len(scenarios))
+    report("")
 
 
 async def _run(probe: Probe, scenario: Scenario) -> None:
@@ -328,6 +310,17 @@ def _blame(probe: Probe, error: BaseException) -> None:
 
 
 # -- verdicts
+
+
+def _verdicts(probe: Probe, plan: ServerPlan) -> list[Verdict]:
+    def hide_secrets(text: str) -> str:
+        # A server may repeat the user's tokens.
+        for secret in probe.subject.secrets:
+            text = text.replace(secret, "(secret)")
+        return text
+
+    rows = chosen_requirements("server", probe.revision, plan.only)
+    return [edit_texts(_verdict(row, probe), hide_secrets) for row in rows]
 
 
 def _verdict(row: Requirement, probe: Probe) -> Verdict:

@@ -82,15 +82,15 @@ class VerdictCollector:
         known = self.found.get(id)
         if condition:
             if known is None or known.verdict in _OPEN:
-                self.found[id] = self._verdict(row, "pass", "held")
+                self.found[id] = make_verdict(row, self.revision, "pass", "held")
             return True
         severity = row.severity_in(self.revision)
         if severity is None:
             optional = f"held; {why}, which is optional"
-            self.found.setdefault(id, self._verdict(row, "pass", optional))
+            self.found.setdefault(id, make_verdict(row, self.revision, "pass", optional))
         elif known is None or known.verdict not in ("fail", "warn"):
             first = Evidence(why, self.party)
-            self.found[id] = self._verdict(row, severity, why, [first, *evidence])
+            self.found[id] = make_verdict(row, self.revision, severity, why, [first, *evidence])
         return False
 
     def skip(self, id: str, why: str) -> None:
@@ -107,8 +107,8 @@ class VerdictCollector:
             row = catalogue()[verdict.id]
             known = self.found.get(row.id)
             if row.holds_in(self.revision) and (known is None or rank(verdict) < rank(known)):
-                self.found[row.id] = self._verdict(
-                    row, verdict.verdict, verdict.message, verdict.evidence
+                self.found[row.id] = make_verdict(
+                    row, self.revision, verdict.verdict, verdict.message, verdict.evidence
                 )
 
     def verdict(self, id: str) -> Verdict | None:
@@ -121,7 +121,7 @@ class VerdictCollector:
     def _set_default(self, id: str, name: VerdictName, why: str) -> None:
         row = catalogue()[id]
         if row.holds_in(self.revision):
-            self.found.setdefault(id, self._verdict(row, name, why))
+            self.found.setdefault(id, make_verdict(row, self.revision, name, why))
 
     def _tally_verdict(self, row: Requirement, tally: Tally) -> Verdict | None:
         if tally.worst is not None:
@@ -134,19 +134,10 @@ class VerdictCollector:
             first, *rest = ways
             more = f" (and {len(rest)} more like it)" if rest else ""
             evidence = list(ways.values())[:_EVIDENCE_KEPT]
-            return self._verdict(row, tally.worst, first + more, evidence)
+            return make_verdict(row, self.revision, tally.worst, first + more, evidence)
         if tally.exercised:
-            return self._verdict(row, "pass", tally.held_text)
+            return make_verdict(row, self.revision, "pass", tally.held_text)
         return None
-
-    def _verdict(
-        self,
-        row: Requirement,
-        name: VerdictName,
-        message: str,
-        evidence: Sequence[Evidence] = (),
-    ) -> Verdict:
-        return make_verdict(row, self.revision, name, message, evidence)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict | None:

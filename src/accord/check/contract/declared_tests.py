@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from accord.check.contract.arguments import Shape
 from accord.check.contract.tested_server import (
+    CallCommand,
     Failure,
     ServerAnswer,
     Test,
@@ -26,14 +27,11 @@ from accord.protocol.uri_template import parse
 from accord.types import JsonObject, PromptReference, ResourceTemplateReference
 
 # A well-formed request is never answered with these.
-BAD_CODES: Final = {
-    INTERNAL_ERROR: "an internal error",
-    METHOD_NOT_FOUND: "method not found",
-    PARSE_ERROR: "a parse error",
-}
+BAD_CODES: Final = frozenset({INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR})
 _VALUE: Final = "text"
 _VALID: Final = "a result, or an error other than an internal one"
 _REFUSAL: Final = "a refusal: isError, or error -32602"
+_PROMPT_REFUSAL: Final = "a refusal: error -32602"
 
 
 class ContractRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -117,7 +115,7 @@ class _Judge:
         """Judge the answer to a valid call."""
         if answer.kind == "error" and answer.code in BAD_CODES:
             return _VALID, answer.summary()
-        if answer.kind in ("silence", "end", "breach"):
+        if answer.kind in _EXPECTED:
             return _EXPECTED[answer.kind], answer.summary()
         if answer.kind == "error" or answer.result.is_error or self._misfit is None:
             return None
@@ -133,7 +131,7 @@ class _Judge:
         """Judge the answer to an invalid call."""
         if answer.kind == "error":
             return (_REFUSAL, answer.summary()) if answer.code in BAD_CODES else None
-        if answer.kind in ("silence", "end", "breach"):
+        if answer.kind in _EXPECTED:
             return f"{_REFUSAL}; {_EXPECTED[answer.kind]}", answer.summary()
         if answer.result.is_error:
             return None
@@ -159,12 +157,7 @@ def _call_generated(
     judge: _Judge, shape: Shape, rules: ContractRules, server: TestedServer
 ) -> TestOutcome:
     # The generator is an extra.
-    from accord.check.contract.generation import (
-        Enough,
-        Found,
-        NothingGenerated,
-        smallest_failure,
-    )
+    from accord.check.contract.generation import Enough, Found, NothingGenerated, smallest_failure
 
     calls = 0
     # Half of the calls are left for the other tests of the tool.
@@ -234,13 +227,7 @@ def _expect_alive(server: TestedServer, calls: int) -> TestOutcome:
 def resource_tests(resource: JsonObject) -> list[Test]:
     """Return the test that a resource can be read."""
     uri = str(resource["uri"])
-
-    def run(server: TestedServer) -> TestOutcome:
-        answer = server.ask(blocking.Client.read_resource, uri)
-        wrong = "a result" if answer.kind != "result" else ""
-        return _judge_answer(wrong, answer, uri, server.command.read(uri))
-
-    return [Test("resource", uri, f"resource {uri} can be read", run)]
+    return [_reading("a result", uri, uri, f"resource {uri} can be read")]
 
 
 def template_tests(template: JsonObject, *, completes: bool) -> list[Test]:
@@ -248,77 +235,70 @@ def template_tests(template: JsonObject, *, completes: bool) -> list[Test]:
     text = str(template["uriTemplate"])
     try:
         parsed = parse(text)
-        variables = list(parsed.variables)
-        uri = parsed.expand(dict.fromkeys(variables, _VALUE))
+        uri = parsed.expand(dict.fromkeys(parsed.variables, _VALUE))
     except ValueError as error:
-        failure = Failure(expected="a URI template", came=str(error), given=text)
-        return [
-            Test("resource", text, f"template {text} can be used", lambda _: fail(failure, calls=0))
-        ]
-
-    def run(server: TestedServer) -> TestOutcome:
-        answer = server.ask(blocking.Client.read_resource, uri)
-        return _judge_answer(_expectation(answer), answer, uri, server.command.read(uri))
-
-    reference = ResourceTemplateReference(text)
-    return [
-        Test("resource", text, f"template {text} answers any value", run),
-        *(_completion(reference, text, name) for name in (variables if completes else ())),
-    ]
+        failed = fail(Failure(expected="a URI template", came=str(error), given=text), calls=0)
+        return [Test("resource", text, f"template {text} can be used", lambda _: failed)]
+    tests = [_reading(_VALID, text, uri, f"template {text} answers any value")]
+    if completes:
+        reference = ResourceTemplateReference(text)
+        tests += [_completion(reference, text, name) for name in parsed.variables]
+    return tests
 
 
 def prompt_tests(prompt: JsonObject, *, completes: bool) -> list[Test]:
     """Return the tests of a prompt: the server returns it, but not without required arguments."""
     name = str(prompt["name"])
     listed = [each for each in prompt.get("arguments") or () if isinstance(each, dict)]
-    required = [str(each["name"]) for each in listed if each.get("required")]
     full = {str(each["name"]): _VALUE for each in listed}
-    tests = [Test("prompt", name, f"prompt {name} answers", partial(_get_prompt, name, full))]
-    for missing in required:
+    get = blocking.Client.get_prompt
+    run = partial(
+        _ask_once,
+        _VALID,
+        (get, name, full or None),
+        given=f"{name} {full}",
+        repeat=lambda command: command.prompt(name, full),
+    )
+    tests = [Test("prompt", name, f"prompt {name} answers", run)]
+    for missing in [str(each["name"]) for each in listed if each.get("required")]:
         rest = {key: value for key, value in full.items() if key != missing}
+        run = partial(_ask_once, _PROMPT_REFUSAL, (get, name, rest or None), given=f"{name} {rest}")
         sentence = f"prompt {name} refuses a request without {missing}"
-        tests.append(Test("prompt", name, sentence, partial(_get_incomplete_prompt, name, rest)))
+        tests.append(Test("prompt", name, sentence, run))
     if completes:
         tests += [_completion(PromptReference(name), f"prompt {name}", each) for each in full]
     return tests
 
 
-def _get_prompt(name: str, arguments: dict[str, str], server: TestedServer) -> TestOutcome:
-    answer = server.ask(blocking.Client.get_prompt, name, arguments or None)
-    given = f"{name} {arguments}"
-    return _judge_answer(
-        _expectation(answer), answer, given, server.command.prompt(name, arguments)
-    )
-
-
-def _get_incomplete_prompt(
-    name: str, arguments: dict[str, str], server: TestedServer
-) -> TestOutcome:
-    answer = server.ask(blocking.Client.get_prompt, name, arguments or None)
-    is_refused = answer.kind == "error" and answer.code not in BAD_CODES
-    wrong = "" if is_refused else "a refusal: error -32602"
-    return _judge_answer(wrong, answer, f"{name} {arguments}", "")
+def _reading(expected: str, subject: str, uri: str, sentence: str) -> Test:
+    request = (blocking.Client.read_resource, uri)
+    run = partial(_ask_once, expected, request, given=uri, repeat=lambda command: command.read(uri))
+    return Test("resource", subject, sentence, run)
 
 
 def _completion(
     reference: PromptReference | ResourceTemplateReference, subject: str, argument: str
 ) -> Test:
-    def run(server: TestedServer) -> TestOutcome:
-        answer = server.ask(blocking.Client.complete, reference, argument, "")
-        return _judge_answer(
-            _expectation(answer), answer, f"{subject}, {argument}, nothing typed", ""
-        )
-
-    return Test("completion", subject, f"completion of {argument} of {subject} answers", run)
+    request = (blocking.Client.complete, reference, argument, "")
+    given = f"{subject}, {argument}, nothing typed"
+    sentence = f"completion of {argument} of {subject} answers"
+    return Test("completion", subject, sentence, partial(_ask_once, _VALID, request, given=given))
 
 
-def _expectation(answer: ServerAnswer) -> str:
-    is_bad = answer.kind != "result" and (answer.kind != "error" or answer.code in BAD_CODES)
-    return _VALID if is_bad else ""
-
-
-def _judge_answer(wrong: str, answer: ServerAnswer, given: str, repeat: str) -> TestOutcome:
-    if not wrong:
+def _ask_once(
+    expected: str,
+    request: tuple[Any, ...],
+    server: TestedServer,
+    *,
+    given: str,
+    repeat: Callable[[CallCommand], str] | None = None,
+) -> TestOutcome:
+    """Make one request with a method of the blocking client, and judge the answer."""
+    answer = server.ask(*request)
+    is_refused = answer.kind == "error" and answer.code not in BAD_CODES
+    is_result = answer.kind == "result"
+    is_right = {"a result": is_result, _VALID: is_result or is_refused, _PROMPT_REFUSAL: is_refused}
+    if is_right[expected]:
         return pass_()
-    failure = Failure(expected=wrong, came=answer.summary(), given=given, repeat=repeat)
-    return fail(failure)
+    again = "" if repeat is None else repeat(server.command)
+    return fail(Failure(expected=expected, came=answer.summary(), given=given, repeat=again))

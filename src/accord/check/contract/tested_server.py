@@ -145,18 +145,17 @@ class TestedServer:
         if client is not None:
             client.close()
 
-    def ask(
-        self, request: Callable[..., Any], *args: Any, patience: float | None = None
-    ) -> ServerAnswer:
+    def ask(self, request: Callable[..., Any], *args: Any) -> ServerAnswer:
         """Make one request with a method of the blocking client, and return its answer."""
         client = self.client
-        patience = self.patience if patience is None else patience
         start = monotonic()
         try:
-            result = request(client, *args, timeout=patience, cap=patience)
+            result = request(client, *args, timeout=self.patience, cap=self.patience)
         except RequestTimeout:
-            self._recover()
-            return ServerAnswer(kind="silence", text=f"no answer within {patience:g} s")
+            # Disconnects if it hangs, so that the next request is not affected.
+            with contextlib.suppress(AccordError):
+                self.is_alive()
+            return ServerAnswer(kind="silence", text=f"no answer within {self.patience:g} s")
         except RequestError as error:
             answer = ServerAnswer(kind="error", code=error.code, text=str(error.message))
         except (LocalProtocolError, RemoteProtocolError) as error:
@@ -205,11 +204,6 @@ class TestedServer:
             self.close()
             return False
         return True
-
-    def _recover(self) -> None:
-        """Disconnect from a server that hangs, so that the next request is not affected."""
-        with contextlib.suppress(AccordError):
-            self.is_alive()
 
 
 def format_json(value: object) -> str:

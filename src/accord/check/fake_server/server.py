@@ -54,6 +54,16 @@ LISTS: Final[Mapping[str, tuple[str, tuple[Mapping[str, object], ...]]]] = {
     ),
     "prompts/list": ("prompts", PROMPTS),
 }
+_RESULTS: Final[Mapping[str, JsonObject]] = {
+    "ping": {},
+    "logging/setLevel": {},
+    "resources/subscribe": {},
+    "resources/unsubscribe": {},
+    "prompts/get": {
+        "messages": [{"role": "user", "content": {"type": "text", "text": "Hello."}}],
+    },
+    "completion/complete": {"completion": {"values": ["one", "two"], "total": 2, "hasMore": False}},
+}
 
 
 class FakeServer:
@@ -168,13 +178,8 @@ class FakeServer:
         if method == "resources/read":
             uri = str(params.get("uri"))
             return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": "a note"}]}
-        if method == "prompts/get":
-            content = {"type": "text", "text": "Hello."}
-            return {"messages": [{"role": "user", "content": content}]}
-        if method == "completion/complete":
-            return {"completion": {"values": ["one", "two"], "total": 2, "hasMore": False}}
-        if method in ("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"):
-            return {}
+        if method in _RESULTS:
+            return _RESULTS[method]
         raise RequestError(f"there is no method {method[:80]}", code=-32601)
 
     def initialize_result(
