@@ -107,30 +107,27 @@ async def check_client(plan: ClientPlan, *, step: OnRun | None = None) -> Report
     """
     began = monotonic()
     good, faulty = _servers_of_runs(plan)
-    slots, done, total = asyncio.Semaphore(plan.at_once), 0, len(good) + len(faulty)
+    slots, total = asyncio.Semaphore(plan.at_once), len(good) + len(faulty)
     runs: list[ClientRun] = []
 
-    async def run_client(server: FakeServer, usual_exit: int | None = None) -> ClientRun:
-        nonlocal done
+    async def run_client(server: FakeServer, usual_exit: int | None = None) -> None:
         async with slots:
             if step is not None:
-                step(server.name, done, total)
-            run = await _run_against(plan, server, usual_exit)
-            runs.append(run)
-            done += 1
-        return run
+                step(server.name, len(runs), total)
+            runs.append(await _run_against(plan, server, usual_exit))
 
     # The first run is alone: a client that cannot be launched is launched only once.
-    usual = {good[0].revision: await run_client(good[0])}
+    await run_client(good[0])
     if not runs[0].lines and not runs[0].requests:
         raise ConnectFailed(_never_connected(runs[0]))
     async with asyncio.TaskGroup() as group:
-        others = {server.revision: group.create_task(run_client(server)) for server in good[1:]}
-    usual |= {revision: task.result() for revision, task in others.items()}
+        for server in good[1:]:
+            group.create_task(run_client(server))
+    usual = {run.server.revision: run.exit_code for run in runs}
     async with asyncio.TaskGroup() as group:
         for server in faulty:
-            known = usual.get(server.revision, runs[0])
-            group.create_task(run_client(server, known.exit_code))
+            usual_exit = usual.get(server.revision, runs[0].exit_code)
+            group.create_task(run_client(server, usual_exit))
     for conclude in CROSS_RUN_CHECKS:
         conclude(runs)
     spoken = _spoken_revisions(plan, runs)
@@ -243,8 +240,15 @@ async def _run(plan: ClientPlan, address: ServerAddress, run: ClientRun) -> None
     """Run the client, and record how it ended."""
     if plan.client is not None:
         await _await_end(plan, plan.client(address), run)
-    else:
-        await _run_client(plan, _fill_in(plan.command, address), run)
+        return
+    env = {**os.environ, **run.server.env, **plan.env}
+    child = Child(_fill_in(plan.command, address), env=env, has_input=False)
+    child.start()
+    run.stderr = child.stderr.lines
+    try:
+        await _await_end(plan, child.wait(), run)
+    finally:
+        await child.stop(terminate_grace=_LEAVING)
 
 
 async def _await_end(plan: ClientPlan, work: Awaitable[int | None], run: ClientRun) -> None:
@@ -266,17 +270,6 @@ async def _await_end(plan: ClientPlan, work: Awaitable[int | None], run: ClientR
     finally:
         ending.cancel()
         await asyncio.wait({ending})
-
-
-async def _run_client(plan: ClientPlan, command: Sequence[str], run: ClientRun) -> None:
-    env = {**os.environ, **run.server.env, **plan.env}
-    child = Child(command, env=env, has_input=False)
-    child.start()
-    run.stderr = child.stderr.lines
-    try:
-        await _await_end(plan, child.wait(), run)
-    finally:
-        await child.stop(terminate_grace=_LEAVING)
 
 
 async def _look_for_survivors(run: ClientRun) -> None:

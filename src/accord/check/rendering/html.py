@@ -5,10 +5,11 @@ and the script of this package, by their digests, so injected text could not run
 """
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
+from string import Template
 from typing import Final
 
 from accord.check.rendering import wording
@@ -46,34 +47,26 @@ def as_html(report: Report) -> str:
         f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)};"
         " base-uri 'none'; form-action 'none'"
     )
-    title = f"{_safe(report.target)}: MCP conformance"
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark">',
-            '<meta name="referrer" content="no-referrer">',
-            f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">',
-            f"<title>{title}</title>",
-            f"<style>{style}</style>",
-            "</head>",
-            "<body>",
-            '<a class="skip" href="#results">To the results</a>',
-            *_header(report),
-            '<main id="results">',
-            *_filters(report),
-            *_sections(report),
-            "</main>",
-            *_footer(report),
-            '<div id="announcer" class="unseen" role="status"></div>',
-            f"<script>{script}</script>",
-            "</body>",
-            "</html>",
-            "",
-        ]
+    choices: dict[str, Sequence[str]] = {
+        "area": [area for area, _ in wording.by_area(report)],
+        "level": [each for each in LEVELS if any(r.level == each for r in report.results)],
+        "party": sorted({result.party for result in report.results}),
+    }
+    chips = [
+        f'<label class="chip"><input type="checkbox" name="verdict" value="{name}" checked>'
+        f"{_WORDS[name]}</label>"
+        for name in VERDICTS
+    ]
+    return Template(_asset("page.html")).substitute(
+        policy=escape(policy),
+        title=_safe(report.target),
+        style=style,
+        header="\n".join(_header(report)),
+        choices="\n".join(line for each in choices.items() for line in _choice(*each)),
+        chips="\n".join(chips),
+        sections="\n".join(_sections(report)),
+        version=_safe(report.version),
+        script=script,
     )
 
 
@@ -217,31 +210,6 @@ def _areas(report: Report) -> Iterator[str]:
     yield "</tbody></table></div></details>"
 
 
-# -- the filters
-
-
-def _filters(report: Report) -> Iterator[str]:
-    results = report.results
-    yield '<form class="card filters" hidden role="search" aria-label="Filter the results">'
-    yield '<div class="row"><label class="field wide">Search'
-    yield '<input type="search" name="search" placeholder="id, clause, message" autocomplete="off">'
-    yield "</label>"
-    yield from _choice("area", [area for area, _ in wording.by_area(report)])
-    yield from _choice("level", [each for each in LEVELS if any(r.level == each for r in results)])
-    yield from _choice("party", sorted({result.party for result in results}))
-    yield '</div><div class="row"><fieldset><legend class="unseen">Verdict</legend>'
-    for name in VERDICTS:
-        yield (
-            f'<label class="chip"><input type="checkbox" name="verdict" value="{name}" checked>'
-            f"{_WORDS[name]}</label>"
-        )
-    yield '</fieldset><div class="push">'
-    yield '<button type="button" id="unfold">Unfold all</button>'
-    yield '<button type="button" id="fold">Fold all</button>'
-    yield '<button type="reset">Reset</button></div></div>'
-    yield '<div class="row"><p class="shown" role="status"></p></div></form>'
-
-
 def _choice(name: str, values: Iterable[str]) -> Iterator[str]:
     yield f'<label class="field">{name.capitalize()}<select name="{name}"><option value="">all'
     for value in values:
@@ -365,14 +333,6 @@ def _indent_json(text: str) -> list[str]:
         elif not sign.isspace():
             lines[-1] += ": " if sign == ":" else sign
     return [line for line in lines if line.strip()]
-
-
-def _footer(report: Report) -> Iterator[str]:
-    yield (
-        f"<footer><p>Made by accord {_safe(report.version)}. A breach of a MUST fails, of a SHOULD"
-        " warns. Not applicable: the other side did not declare it. Not exercised: there was no"
-        " occasion to see it.</p></footer>"
-    )
 
 
 # -- the badge
