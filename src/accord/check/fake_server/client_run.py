@@ -4,10 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-import msgspec
-
 from accord.bindings import headers as names
-from accord.check.fake_server.server import FakeServer
+from accord.check.fake_server.server import FakeServer, parse_json
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.verdicts import VerdictCollector
 from accord.protocol.revisions import REVISIONS
@@ -264,10 +262,7 @@ def _check_end(run: ClientRun) -> None:
 
 
 def _is_whole(text: str) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(text), dict | list)
-    except (ValueError, RecursionError):
-        return False
+    return isinstance(parse_json(text), dict | list)
 
 
 def _are_several(text: str) -> bool:

@@ -11,11 +11,11 @@ import msgspec
 
 from accord.bindings import headers as names
 from accord.bindings import sse
-from accord.check.fake_server.server import FakeServer, FakeTransport
+from accord.check.fake_server.server import FakeServer, FakeTransport, parse_json
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import MissingExtra
 from accord.trace import HttpFacts
-from accord.transports.http.server.asgi import Message, Receive, Scope, Send
+from accord.transports.http.server.asgi import Receive, Scope, Send
 from accord.types import JsonObject
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class ReceivedRequest(msgspec.Struct):
     @property
     def message(self) -> Any:
         """The body as JSON; None if it is not JSON."""
-        return _decode(self.body)
+        return parse_json(self.body)
 
     @property
     def name(self) -> str | None:
@@ -93,7 +93,7 @@ class _Stream:
                     return
                 if data is _DROP:
                     raise _Cut
-                message = _decode(data)
+                message = parse_json(data)
                 if self.wanted and isinstance(message, dict) and "method" not in message:
                     self.wanted.discard(_key(message.get("id")))
                 yield data
@@ -122,7 +122,7 @@ class _HttpSession:
 
     async def send(self, data: bytes) -> None:
         """Send an answer on the stream of its request, other messages on the standing one."""
-        message = _decode(data)
+        message = parse_json(data)
         is_answer = isinstance(message, dict) and "method" not in message
         stream = self.waiting.get(_key(message.get("id"))) if is_answer else None
         await self._send_on(stream or self.standing, data)
@@ -229,7 +229,7 @@ class FakeHttpTransport(FakeTransport):
         )
         self.requests.append(request)
         try:
-            await self._serve(request, receive, _record_status(request, send))
+            await self._serve(request, receive, send)
         finally:
             request.ended = asyncio.get_running_loop().time()
 
@@ -244,7 +244,7 @@ class FakeHttpTransport(FakeTransport):
         elif answer is None:
             answer = await self._delete(request)
         if answer is not None:
-            await send(_head(answer.status, answer.headers))
+            await send(_head(request, answer.status, answer.headers))
             await send({"type": "http.response.body", "body": answer.body})
 
     # -- Streamable HTTP; these return None after they answered with a stream
@@ -291,7 +291,7 @@ class FakeHttpTransport(FakeTransport):
         opening: bytes = b"",
     ) -> None:
         """Send events until every request is answered."""
-        await send(_head(200, {"content-type": sse.CONTENT_TYPE, **headers}))
+        await send(_head(request, 200, {"content-type": sse.CONTENT_TYPE, **headers}))
         if opening:
             await send({"type": "http.response.body", "body": opening, "more_body": True})
         self.streaming += 1
@@ -379,24 +379,8 @@ class FakeHttpTransport(FakeTransport):
         return CannedResponse(202)
 
 
-def _record_status(request: ReceivedRequest, send: Send) -> Send:
-    async def record(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            request.status = message["status"]
-        await send(message)
-
-    return record
-
-
 def _key(id: object) -> Any:
     return (type(id).__name__, id) if isinstance(id, int | str) else None
-
-
-def _decode(data: bytes) -> Any:
-    try:
-        return msgspec.json.decode(data)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _requests_in(message: object) -> list[JsonObject]:
@@ -431,6 +415,7 @@ async def _next_message(
     return None
 
 
-def _head(status: int, headers: Mapping[str, str]) -> JsonObject:
+def _head(request: ReceivedRequest, status: int, headers: Mapping[str, str]) -> JsonObject:
+    request.status = status
     shown = [(name.lower().encode(), text.encode("latin-1")) for name, text in headers.items()]
     return {"type": "http.response.start", "status": status, "headers": shown}

@@ -5,6 +5,8 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
+import msgspec
+
 from accord.check.probing.message_log import MessageLog
 from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout, RawCarrier
 from accord.check.probing.raw_connection import RawConnection, Reply, next_id
@@ -321,6 +323,14 @@ def client_scenario(
         return server
 
     return register
+
+
+def parse_json(text: bytes | str) -> Any:
+    """Return a text as data; None if it is not JSON."""
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 class FakeTransport:

@@ -5,10 +5,8 @@ import contextlib
 import secrets
 from typing import Final, Self
 
-import msgspec
-
 from accord.check.fake_server import launched
-from accord.check.fake_server.server import FakeServer, FakeTransport
+from accord.check.fake_server.server import FakeServer, FakeTransport, parse_json
 from accord.check.probing.raw_carrier import ConnectionEnded
 from accord.check.probing.raw_connection import RawConnection
 
@@ -118,15 +116,8 @@ class FakeStdioTransport(FakeTransport):
     def _take(self, line: RawConnection, data: bytes) -> None:
         if not data.strip():
             return
-        if not _is_message(data):
+        if not isinstance(parse_json(data.decode(errors="replace")), dict | list):
             self._fake.odd.append(data)
             # Only `odd` shows lines that are not messages.
             return
         self._hear(line, data)
-
-
-def _is_message(data: bytes) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(data.decode(errors="replace")), dict | list)
-    except (ValueError, RecursionError):
-        return False
