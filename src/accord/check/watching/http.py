@@ -215,7 +215,9 @@ class _FirstEvent:
     def take(self, chunk: bytes) -> bytes:
         """Return the bytes that may pass; none before the event is complete."""
         self.held += chunk
-        event = next(iter(_events(self.held)), None)
+        event = None
+        with contextlib.suppress(EventTooLong):
+            event = next(iter(Decoder(_CHUNK).feed(self.held)), None)
         # Between two events a stream ends with an empty line.
         is_whole = self.held.endswith((b"\n\n", b"\r\n\r\n", b"\r\r"))
         if event is None and len(self.held) < _CHUNK and not is_whole:
@@ -303,16 +305,9 @@ class _Tap:
             self.transport = "sse"
 
     def _take(self, sender: Any, data: bytes | None, facts: HttpFacts) -> None:
-        self._watcher.take(
-            Copy(
-                sender,
-                data,
-                self._watcher.now(),
-                http=facts,
-                conversation=self.conversation,
-                transport=self.transport,
-            )
-        )
+        now = self._watcher.now()
+        copy = Copy(sender, data, now, facts, self.conversation, self.transport)
+        self._watcher.take(copy)
 
     def request(self, body: bytes) -> None:
         """Copy a request; without a session it waits for the response, which may name one."""
@@ -425,11 +420,6 @@ def _place(url: str) -> tuple[str | None, int | None]:
 def _connection_headers(texts: Iterable[str]) -> set[str]:
     """Return the headers that a Connection header names as hop-by-hop."""
     return {name.strip().lower() for text in texts for name in text.split(",")}
-
-
-def _events(chunk: bytes) -> Iterable[Event]:
-    with contextlib.suppress(EventTooLong):
-        yield from Decoder(_CHUNK).feed(chunk)
 
 
 async def _body(receive: Receive) -> bytes | None:
