@@ -26,6 +26,8 @@ from accord.types import JsonObject
 _DEEPEST: Final = 3
 _LONGEST: Final[Mapping[type, int]] = {str: 10_000, list: 1_000}
 _WRONG: Final[tuple[object, ...]] = ("text", 12, {"unexpected": True}, ["unexpected"], 12.5, None)
+# The keywords that allow only some types.
+_TYPING: Final = frozenset({"type", "enum", "const", "anyOf", "oneOf", "allOf"})
 _UNKNOWN: Final = "accord_unknown"
 # Where a schema keeps the targets of its references.
 _SHARED: Final = ("$defs", "definitions")
@@ -118,9 +120,10 @@ class Shape:
         for member in self._members():
             if member.is_required:
                 yield f"a call without {member.name}", [self._without(member.path)]
-            wrong = [self._with(member.path, value) for value in _WRONG if _is_typed(member.schema)]
+            wrong = [self._with(member.path, value) for value in _WRONG]
             wrong = [each for each in wrong if not self.is_valid(each)][:3]
-            yield f"{member.name} of a wrong type", wrong
+            if not _TYPING.isdisjoint(member.schema):
+                yield f"{member.name} of a wrong type", wrong
             values = [each for rule in self._choices(member) for each in _beyond(rule)]
             beyond = _drop_repeats(self._with(member.path, value) for value in values)
             yield f"{member.name} out of range", beyond
@@ -169,10 +172,6 @@ def _walk(
         below = plain.get(name) if isinstance(plain, dict) else None
         if len(place) < _DEEPEST and isinstance(below, dict):
             yield from _walk(inner, root, below, place)
-
-
-def _is_typed(rule: Mapping[str, object]) -> bool:
-    return any(key in rule for key in ("type", "enum", "const", "anyOf", "oneOf", "allOf"))
 
 
 def _drop_repeats(made: Iterable[JsonObject]) -> list[JsonObject]:

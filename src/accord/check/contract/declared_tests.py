@@ -227,7 +227,7 @@ def _expect_alive(server: TestedServer, calls: int) -> TestOutcome:
 def resource_tests(resource: JsonObject) -> list[Test]:
     """Return the test that a resource can be read."""
     uri = str(resource["uri"])
-    return [_reading("a result", uri, uri, f"resource {uri} can be read")]
+    return [_read_test("a result", uri, uri, f"resource {uri} can be read")]
 
 
 def template_tests(template: JsonObject, *, completes: bool) -> list[Test]:
@@ -239,7 +239,7 @@ def template_tests(template: JsonObject, *, completes: bool) -> list[Test]:
     except ValueError as error:
         failed = fail(Failure(expected="a URI template", came=str(error), given=text), calls=0)
         return [Test("resource", text, f"template {text} can be used", lambda _: failed)]
-    tests = [_reading(_VALID, text, uri, f"template {text} answers any value")]
+    tests = [_read_test(_VALID, text, uri, f"template {text} answers any value")]
     if completes:
         reference = ResourceTemplateReference(text)
         tests += [_completion(reference, text, name) for name in parsed.variables]
@@ -270,7 +270,7 @@ def prompt_tests(prompt: JsonObject, *, completes: bool) -> list[Test]:
     return tests
 
 
-def _reading(expected: str, subject: str, uri: str, sentence: str) -> Test:
+def _read_test(expected: str, subject: str, uri: str, sentence: str) -> Test:
     request = (blocking.Client.read_resource, uri)
     run = partial(_ask_once, expected, request, given=uri, repeat=lambda command: command.read(uri))
     return Test("resource", subject, sentence, run)

@@ -387,7 +387,7 @@ def _check_session(run: ClientRun, request: "ReceivedRequest", session: str | No
     given = request.headers.get(names.SESSION)
     kept = run.holds(
         "session.id.client-echo",
-        given == session or _was_session(run, given),
+        given and given in {session, *(line.carrier.session for line in run.lines)},
         f"sends {request.method} {request.name or ''} with the session id {given}",
         request=request,
     )
@@ -404,10 +404,6 @@ def _check_delete(run: ClientRun, session: str) -> None:
         run.skip(id, "the client did not end in an orderly way")
     else:
         run.fail(id, "ends without deleting its session")
-
-
-def _was_session(run: ClientRun, given: str | None) -> bool:
-    return any(line.carrier.session == given for line in run.lines if given)
 
 
 def _check_disconnects(runs: Sequence[ClientRun]) -> None:

@@ -57,14 +57,22 @@ def as_html(report: Report) -> str:
         f"{_WORDS[name]}</label>"
         for name in VERDICTS
     ]
+    parts = {
+        "facts": _facts(report),
+        "gauges": _gauges(report),
+        "bar": _bar(report),
+        "remarks": _remarks(report),
+        "areas": _areas(report),
+        "choices": (line for each in choices.items() for line in _choice(*each)),
+        "chips": chips,
+        "sections": _sections(report),
+    }
     return Template(_asset("page.html")).substitute(
+        {name: "\n".join(lines) for name, lines in parts.items()},
         policy=escape(policy),
-        title=_safe(report.target),
+        target=_safe(report.target),
         style=style,
-        header="\n".join(_header(report)),
-        choices="\n".join(line for each in choices.items() for line in _choice(*each)),
-        chips="\n".join(chips),
-        sections="\n".join(_sections(report)),
+        outcome=_outcome(report),
         version=_safe(report.version),
         script=script,
     )
@@ -85,27 +93,14 @@ def _safe(text: str) -> str:
 # -- the summary
 
 
-def _header(report: Report) -> Iterator[str]:
+def _outcome(report: Report) -> str:
     state = wording.state(report)
-    word, _ = wording.outcome(report)
-    summary = {"pass": ": no violation was found", "not-exercised": ""}.get(
-        state, f": {wording.breach_counts(report)}"
-    )
-    yield '<header><div class="card"><div class="top"><div class="what">'
-    yield '<p class="kicker">MCP conformance report</p>'
-    yield f"<h1>{_safe(report.target)}</h1>"
-    yield (
+    word, counts = wording.outcome(report)
+    summary = {"pass": ": no violation was found", "not-exercised": ""}.get(state, f": {counts}")
+    return (
         f'<p class="outcome {state}"><span aria-hidden="true">{_SIGNS[state]}</span>'
         f" {word.capitalize()}{summary}</p>"
     )
-    yield from _facts(report)
-    yield "</div>"
-    yield from _gauges(report)
-    yield "</div>"
-    yield from _bar(report)
-    yield from _score_rule(report)
-    yield from _areas(report)
-    yield "</div></header>"
 
 
 def _facts(report: Report) -> Iterator[str]:
@@ -122,17 +117,14 @@ def _facts(report: Report) -> Iterator[str]:
         "Date": setting.at,
         "Duration": None if setting.seconds is None else f"{setting.seconds:.1f} s",
     }
-    yield '<dl class="facts">'
     for name, value in facts.items():
         if value is not None:
             yield f"<div><dt>{name}</dt><dd>{_safe(value)}</dd></div>"
-    yield "</dl>"
 
 
 def _gauges(report: Report) -> Iterator[str]:
     percent, coverage = wording.percent_covered(report), report.coverage
     state = wording.state(report)
-    yield '<div class="gauges">'
     yield _ring(
         "covered",
         percent,
@@ -141,7 +133,6 @@ def _gauges(report: Report) -> Iterator[str]:
     )
     shown = "none" if report.score is None else f"{report.score:g}"
     yield _ring(f"ring-{state}", report.score or 0, shown, "<b>Score</b><br>of 100")
-    yield "</div>"
 
 
 def _ring(style: str, percent: float, shown: str, caption: str) -> str:
@@ -181,9 +172,8 @@ def _mark(verdict: str) -> str:
     )
 
 
-def _score_rule(report: Report) -> Iterator[str]:
+def _remarks(report: Report) -> Iterator[str]:
     coverage = report.coverage
-    yield '<details class="more"><summary>How coverage and score are made</summary>'
     yield (
         f"<p><b>Coverage</b>: {coverage.applicable} requirements apply here and can be decided by"
         f" this kind of check; {coverage.exercised} of them were put to the test. A feature"
@@ -194,12 +184,10 @@ def _score_rule(report: Report) -> Iterator[str]:
     for note in report.setting.notes:
         yield f"<p><b>Note</b>: {_safe(note)}.</p>"
     yield f"<p><b>Score</b>: {SCORE_RULE}. Rounded down: 100 means no violation.</p>"
-    yield "</details>"
 
 
 def _areas(report: Report) -> Iterator[str]:
     heads = "".join(f'<th scope="col">{_HEADINGS[name]}</th>' for name in wording.COLUMNS)
-    yield '<details class="more"><summary>By area</summary><div class="scroll"><table>'
     yield f'<thead><tr><th scope="col">Area</th>{heads}</tr></thead><tbody>'
     for area, counts in wording.by_area(report):
         cells = "".join(
@@ -207,7 +195,6 @@ def _areas(report: Report) -> Iterator[str]:
             for name in wording.COLUMNS
         )
         yield f'<tr><th scope="row">{_safe(area)}</th>{cells}</tr>'
-    yield "</tbody></table></div></details>"
 
 
 def _choice(name: str, values: Iterable[str]) -> Iterator[str]:
