@@ -133,10 +133,7 @@ async def _check_all(
 ) -> tuple[dict[RevisionId, list[Verdict]], dict[str, str]]:
     """Check each revision; return the verdicts, and why some tools were not called."""
     # The newest first: it describes the tools best.
-    asked = (
-        revision_probe.agree(plan.revisions) if plan.revisions else revision_probe.find_revisions()
-    )
-    revisions = sort_revisions(await asked)[::-1]
+    revisions = sort_revisions(await revision_probe.find_revisions(plan.revisions))[::-1]
     annotations = await later_annotations(revision_probe.subject, revisions)
     slow: dict[str, str] = {}
     settled: dict[str, list[Verdict]] = {}
