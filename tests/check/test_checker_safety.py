@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from accord.bindings.http_responses import parse_challenges
 from accord.check.probing.subject import Subject
-from accord.check.rendering.json import as_json
+from accord.check.rendering.machine_readable import as_json
 from accord.check.scenarios.server._http_requests import discover
 from accord.check.server_check import ServerPlan, check_server
 from accord.testing import run_in_virtual_time

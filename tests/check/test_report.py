@@ -2,14 +2,18 @@ import json
 
 import pytest
 
-from accord.check.rendering.badge import as_badge
-from accord.check.rendering.html import as_html
-from accord.check.rendering.json import as_json
-from accord.check.rendering.markdown import as_markdown
-from accord.check.rendering.text import as_text
+from accord.check.rendering.html import as_badge, as_html
+from accord.check.rendering.machine_readable import as_json
+from accord.check.rendering.text import as_markdown, as_text
 from accord.check.rendering.wording import summary
-from accord.check.report import Coverage, Setting, ViolationGroups, build_report, merge_revisions
-from accord.check.spec_pages import anchor
+from accord.check.report import (
+    Coverage,
+    Setting,
+    ViolationGroups,
+    anchor,
+    build_report,
+    merge_revisions,
+)
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.verdict import Evidence, Verdict
 from accord.protocol.violation import Violation

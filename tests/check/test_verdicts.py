@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from accord.check.fake_server import passive_checks
+from accord.check.fake_server import client_run
 from accord.check.scenarios.client import CLIENT_SCENARIOS
 from accord.check.verdicts import NO_PROBE, explain_untried
 from accord.protocol.catalogue import catalogue
@@ -14,8 +14,8 @@ ROWS = catalogue()
 
 
 def test_every_requirement_that_observations_name_is_listed():
-    named = set(re.findall(r'"([a-z0-9.-]+)"', inspect.getsource(passive_checks))) & set(ROWS)
-    assert named == passive_checks.PASSIVELY_CHECKED
+    named = set(re.findall(r'"([a-z0-9.-]+)"', inspect.getsource(client_run))) & set(ROWS)
+    assert named == client_run.PASSIVELY_CHECKED
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_the_reason_for_an_untried_requirement_names_the_cause(id, probed, reaso
 
 
 def test_a_requirement_that_no_play_tries_is_not_blamed_on_the_client():
-    probed = passive_checks.PASSIVELY_CHECKED | {id for play in CLIENT_SCENARIOS for id in play.ids}
+    probed = client_run.PASSIVELY_CHECKED | {id for play in CLIENT_SCENARIOS for id in play.ids}
     assert explain_untried(ROWS["icons.client.png-jpeg"], probed, "client") == NO_PROBE
     assert explain_untried(ROWS["tools.call.method"], probed, "client") == (
         "the client gave no occasion for it"

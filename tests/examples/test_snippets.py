@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from accord.check.contract.case_file import read_cases
+from accord.check.contract.cases import read_cases
 from accord.cli.main import _parse, _split
 
 ROOT = Path(__file__).parents[2]

@@ -7,25 +7,31 @@ import shlex
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from functools import cache
 from time import monotonic
-from typing import Any, Final, TypeAlias
-from urllib.parse import urlsplit
+from typing import Final, TypeAlias
 
 import msgspec
 
-from accord.check.fake_server.client_run import ClientRun
-from accord.check.fake_server.http_transport import FakeHttpTransport
-from accord.check.fake_server.passive_checks import (
+from accord.check.fake_server.client_run import (
     CROSS_RUN_CHECKS,
     PASSIVELY_CHECKED,
+    ClientRun,
     run_passive_checks,
 )
+from accord.check.fake_server.http_transport import FakeHttpTransport
 from accord.check.fake_server.server import FakeServer
 from accord.check.fake_server.stdio_transport import FakeStdioTransport
 from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
 from accord.check.report import Report, Setting, merge_revisions, sort_revisions
-from accord.check.verdicts import NO_OCCASION, explain_untried, is_chosen, make_verdict, worst
+from accord.check.verdicts import (
+    NO_OCCASION,
+    chosen_requirements,
+    explain_untried,
+    is_chosen,
+    make_verdict,
+    worst,
+)
 from accord.errors import ConnectFailed
-from accord.protocol.catalogue import Requirement, catalogue
+from accord.protocol.catalogue import Requirement
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, SPOKEN
 from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
 from accord.trace import Transport
@@ -45,7 +51,6 @@ _LOOK: Final = 0.02
 _LOOKS: Final = 100
 # A client may take this many times the timeout to connect: starting many programs is slow.
 _STARTING: Final = 4
-_BOUND: Final = frozenset({"client", "host", "both", "sender", "receiver"})
 
 OnRun: TypeAlias = Callable[[str, int, int], None]
 """Called before each run with what the server does in it, the number done, and the total."""
@@ -93,10 +98,6 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
             return "stdio"
         return self.transport
 
-    def wants(self, id: str) -> bool:
-        """Return whether a requirement is to be checked."""
-        return is_chosen(id, self.only)
-
 
 async def check_client(plan: ClientPlan, *, step: OnRun | None = None) -> Report:
     """Run a client against one server after another, and report on all runs.
@@ -106,30 +107,27 @@ async def check_client(plan: ClientPlan, *, step: OnRun | None = None) -> Report
     """
     began = monotonic()
     good, faulty = _servers_of_runs(plan)
-    slots, done, total = asyncio.Semaphore(plan.at_once), 0, len(good) + len(faulty)
+    slots, total = asyncio.Semaphore(plan.at_once), len(good) + len(faulty)
     runs: list[ClientRun] = []
 
-    async def run_client(server: FakeServer, usual_exit: int | None = None) -> ClientRun:
-        nonlocal done
+    async def run_client(server: FakeServer, usual_exit: int | None = None) -> None:
         async with slots:
             if step is not None:
-                step(server.name, done, total)
-            run = await _run_against(plan, server, usual_exit)
-            runs.append(run)
-            done += 1
-        return run
+                step(server.name, len(runs), total)
+            runs.append(await _run_against(plan, server, usual_exit))
 
     # The first run is alone: a client that cannot be launched is launched only once.
-    usual = {good[0].revision: await run_client(good[0])}
+    await run_client(good[0])
     if not runs[0].lines and not runs[0].requests:
         raise ConnectFailed(_never_connected(runs[0]))
     async with asyncio.TaskGroup() as group:
-        others = {server.revision: group.create_task(run_client(server)) for server in good[1:]}
-    usual |= {revision: task.result() for revision, task in others.items()}
+        for server in good[1:]:
+            group.create_task(run_client(server))
+    usual = {run.server.revision: run.exit_code for run in runs}
     async with asyncio.TaskGroup() as group:
         for server in faulty:
-            known = usual.get(server.revision, runs[0])
-            group.create_task(run_client(server, known.exit_code))
+            usual_exit = usual.get(server.revision, runs[0].exit_code)
+            group.create_task(run_client(server, usual_exit))
     for conclude in CROSS_RUN_CHECKS:
         conclude(runs)
     spoken = _spoken_revisions(plan, runs)
@@ -176,7 +174,7 @@ def _servers_of_runs(plan: ClientPlan) -> tuple[list[FakeServer], list[FakeServe
 def _is_wanted(plan: ClientPlan, kind: type[FakeServer]) -> bool:
     if plan.scenarios and kind.__name__ not in plan.scenarios:
         return False
-    return not plan.only or not kind.ids or any(plan.wants(id) for id in kind.ids)
+    return not plan.only or not kind.ids or any(is_chosen(id, plan.only) for id in kind.ids)
 
 
 # -- one run
@@ -184,7 +182,7 @@ def _is_wanted(plan: ClientPlan, kind: type[FakeServer]) -> bool:
 
 async def _run_against(plan: ClientPlan, server: FakeServer, usual_exit: int | None) -> ClientRun:
     over = plan.played_over
-    transport: Any = (
+    transport = (
         FakeStdioTransport(server, patience=plan.patience)
         if over == "stdio"
         else FakeHttpTransport(server, is_older=over == "sse", patience=plan.patience)
@@ -193,11 +191,7 @@ async def _run_against(plan: ClientPlan, server: FakeServer, usual_exit: int | N
     run.usual_exit_code = usual_exit
     server.fake_transport = transport
     async with transport:
-        address = ServerAddress(getattr(transport, "url", ""), getattr(transport, "command", []))
-        await _run(plan, address, run)
-        run.path = urlsplit(address.url).path
-        run.requests = list(getattr(transport, "requests", []))
-        run.most_streams = getattr(transport, "most_streams", 0)
+        await _run(plan, ServerAddress(transport.url, transport.command), run)
         _settle_revision(plan, run)
         try:
             if server.is_judged:
@@ -212,7 +206,7 @@ async def _run_against(plan: ClientPlan, server: FakeServer, usual_exit: int | N
             _leave_open(run, NO_OCCASION.format("client"))
     for line in server.lines:
         if line.log.monitor is not None:
-            run.verdicts.tallies.append(line.log.monitor.tallies)
+            run.tallies.append(line.log.monitor.tallies)
     return run
 
 
@@ -220,13 +214,13 @@ def _settle_revision(plan: ClientPlan, run: ClientRun) -> None:
     """Judge by the agreed revision, or by the one the client asked for if it did not go on."""
     if plan.revisions and run.server.revision is not None and type(run.server) is not FakeServer:
         # A faulty server counts for the revision that the user chose.
-        run.verdicts.revision = run.server.revision
+        run.revision = run.server.revision
         return
     agreed = next((each.revision for each in run.lines if each.revision), None)
     asked = next(iter(run.server.requested_revisions), None)
     for named in (agreed if run.is_initialized else None, asked, agreed):
         if named is not None and named in REVISIONS and REVISIONS[named].handshake:
-            run.verdicts.revision = REVISIONS[named].id
+            run.revision = REVISIONS[named].id
             return
 
 
@@ -246,8 +240,15 @@ async def _run(plan: ClientPlan, address: ServerAddress, run: ClientRun) -> None
     """Run the client, and record how it ended."""
     if plan.client is not None:
         await _await_end(plan, plan.client(address), run)
-    else:
-        await _run_client(plan, _fill_in(plan.command, address), run)
+        return
+    env = {**os.environ, **run.server.env, **plan.env}
+    child = Child(_fill_in(plan.command, address), env=env, has_input=False)
+    child.start()
+    run.stderr = child.stderr.lines
+    try:
+        await _await_end(plan, child.wait(), run)
+    finally:
+        await child.stop(terminate_grace=_LEAVING)
 
 
 async def _await_end(plan: ClientPlan, work: Awaitable[int | None], run: ClientRun) -> None:
@@ -255,7 +256,7 @@ async def _await_end(plan: ClientPlan, work: Awaitable[int | None], run: ClientR
     ending, begun = asyncio.ensure_future(work), monotonic()
     try:
         # When many programs start at once, starting takes longer than the run itself.
-        while not ending.done() and not _has_connected(run):
+        while not ending.done() and not (run.lines or run.requests):
             if monotonic() - begun > _STARTING * plan.timeout:
                 break
             await asyncio.wait({ending}, timeout=_LOOK)
@@ -271,24 +272,9 @@ async def _await_end(plan: ClientPlan, work: Awaitable[int | None], run: ClientR
         await asyncio.wait({ending})
 
 
-def _has_connected(run: ClientRun) -> bool:
-    return bool(run.lines or getattr(run.server.fake_transport, "requests", ()))
-
-
-async def _run_client(plan: ClientPlan, command: Sequence[str], run: ClientRun) -> None:
-    env = {**os.environ, **run.server.env, **plan.env}
-    child = Child(command, env=env, has_input=False)
-    child.start()
-    run.stderr = child.stderr.lines
-    try:
-        await _await_end(plan, child.wait(), run)
-    finally:
-        await child.stop(terminate_grace=_LEAVING)
-
-
 async def _look_for_survivors(run: ClientRun) -> None:
     """Record whether launched servers outlive the client; give those that are ending time."""
-    launched = len(getattr(run.server.fake_transport, "pids", ()))
+    launched = len(run.server.fake_transport.pids)
     for _ in range(_LOOKS):
         run.left_servers_running = run.server.events.count("gone") < launched
         has_all = run.transport != "stdio" or all(each.ended is not None for each in run.lines)
@@ -307,17 +293,12 @@ def _leave_open(run: ClientRun, why: str) -> None:
 
 def _verdicts(plan: ClientPlan, revision: RevisionId, runs: Sequence[ClientRun]) -> list[Verdict]:
     """Return a verdict on each requirement that binds a client, from all runs of a revision."""
-    rows = [
-        row
-        for row in catalogue().values()
-        if row.holds_in(revision) and row.party in _BOUND and plan.wants(row.id)
-    ]
     found = []
     own = [each for each in runs if each.revision == revision]
     # Runs that are not judged say nothing about what applies under their revision.
     scope = own if any(each.server.is_judged and each.lines for each in own) else runs
-    for row in rows:
-        known = [each for run in own if (each := run.verdicts.verdict(row.id)) is not None]
+    for row in chosen_requirements("client", revision, plan.only):
+        known = [each for run in own if (each := run.verdict(row.id)) is not None]
         verdict = worst(known)
         if verdict is None or verdict.verdict == "not-exercised":
             name, why = _why_untried(row, plan, scope, verdict or _verdict_elsewhere(row, runs))
@@ -328,7 +309,7 @@ def _verdicts(plan: ClientPlan, revision: RevisionId, runs: Sequence[ClientRun])
 
 def _verdict_elsewhere(row: Requirement, runs: Sequence[ClientRun]) -> Verdict | None:
     """Return why a requirement was not put to the test under other revisions."""
-    known = [each for run in runs if (each := run.verdicts.found.get(row.id)) is not None]
+    known = [each for run in runs if (each := run.found.get(row.id)) is not None]
     reasons = [each for each in known if each.verdict in ("not-applicable", "not-exercised")]
     return min(reasons, key=lambda each: each.verdict, default=None)
 

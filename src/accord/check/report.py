@@ -3,14 +3,17 @@
 The modules of `rendering` turn it into text, HTML and other formats.
 """
 
+import re
+import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
 from math import floor
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from accord.check.spec_pages import anchor
-from accord.protocol.catalogue import Level, catalogue
+from accord.protocol.catalogue import Level, Requirement, catalogue
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.verdict import Verdict, VerdictName
 from accord.protocol.violation import FAIL, Party, Severity, Violation
@@ -189,6 +192,7 @@ def build_report(
     decidable: Collection[str],
     violations: Iterable[ViolationGroup] = (),
     setting: Setting | None = None,
+    by_revision: Mapping[str, dict[RevisionId, VerdictName]] | None = None,
 ) -> Report:
     """Make a report of verdicts, with coverage and score.
 
@@ -200,8 +204,9 @@ def build_report(
         decidable: the requirements that a check of this kind can decide at all.
         violations: the violations, grouped.
         setting: how the check was made.
+        by_revision: for each requirement its verdicts; by default the one under `judged_by`.
     """
-    setting = setting or Setting()
+    setting, by_revision = setting or Setting(), by_revision or {}
     exercised = [result for result in results if result.verdict in _CREDIT]
     untried = [
         result for result in results if result.verdict == "not-exercised" and result.id in decidable
@@ -212,7 +217,10 @@ def build_report(
         judged_by=judged_by,
         score=_score(exercised),
         coverage=Coverage(len(exercised) + len(untried), len(exercised)),
-        results=tuple(_describe(each, judged_by, setting) for each in results),
+        results=tuple(
+            _describe(each, by_revision.get(each.id, {judged_by: each.verdict}), setting)
+            for each in results
+        ),
         violations=tuple(violations),
         setting=setting
         if setting.revisions
@@ -240,7 +248,7 @@ def merge_revisions(
     for revision, verdicts in found.items():
         for verdict in verdicts:
             by_id.setdefault(verdict.id, {})[revision] = verdict
-    results = [_merge(by_revision) for by_revision in by_id.values()]
+    results = [_worst(by_revision) for by_revision in by_id.values()]
     rows = catalogue()
     return build_report(
         results,
@@ -250,6 +258,10 @@ def merge_revisions(
         decidable={each.id for each in results if rows[each.id].check != "human"},
         violations=_violations(results, party),
         setting=msgspec.structs.replace(setting or Setting(), party=party, revisions=checked),
+        by_revision={
+            id: {revision: known[revision].verdict for revision in sort_revisions(known)}
+            for id, known in by_id.items()
+        },
     )
 
 
@@ -258,23 +270,20 @@ def sort_revisions(revisions: Collection[RevisionId]) -> tuple[RevisionId, ...]:
     return tuple(row.id for row in REVISIONS.values() if row.id in revisions)
 
 
-def _merge(by_revision: Mapping[RevisionId, Verdict]) -> RequirementResult:
-    worst = min(by_revision.values(), key=lambda each: VERDICTS.index(each.verdict))
+def rank(verdict: Verdict) -> int:
+    """Return the place of a verdict among others: the worst is 0."""
+    return VERDICTS.index(verdict.verdict)
+
+
+def _worst(by_revision: Mapping[RevisionId, Verdict]) -> Verdict:
+    """Return the worst verdict on a requirement, and in its message where it holds."""
+    worst = min(by_revision.values(), key=rank)
     where = sort_revisions(by_revision)
     affected = [id for id in where if by_revision[id].verdict == worst.verdict]
     message = worst.message
     if worst.verdict in ("fail", "warn") and len(affected) < len(where):
         message = f"{message} (in {', '.join(affected)})"
-    return RequirementResult(
-        id=worst.id,
-        level=worst.level,
-        party=worst.party,
-        revisions=where,
-        verdict=worst.verdict,
-        message=message,
-        evidence=worst.evidence,
-        by_revision={id: by_revision[id].verdict for id in where},
-    )
+    return msgspec.structs.replace(worst, revisions=where, message=message)
 
 
 def _violations(results: Iterable[Verdict], party: Party) -> list[ViolationGroup]:
@@ -292,23 +301,14 @@ def _last_message(verdict: Verdict) -> str | None:
     return messages[-1] if messages else None
 
 
-def _describe(verdict: Verdict, judged_by: RevisionId, setting: Setting) -> RequirementResult:
+def _describe(
+    verdict: Verdict, by_revision: dict[RevisionId, VerdictName], setting: Setting
+) -> RequirementResult:
     row = catalogue().get(verdict.id)
-    by_revision: dict[RevisionId, VerdictName] = (
-        verdict.by_revision
-        if isinstance(verdict, RequirementResult)
-        else {judged_by: verdict.verdict}
-    )
     affected = [id for id, name in by_revision.items() if name == verdict.verdict]
-    shown = (judged_by, *sort_revisions(affected))[-1]
+    shown = sort_revisions(affected)[-1]
     return RequirementResult(
-        id=verdict.id,
-        level=verdict.level,
-        party=verdict.party,
-        revisions=verdict.revisions,
-        verdict=verdict.verdict,
-        message=verdict.message,
-        evidence=verdict.evidence,
+        **{name: getattr(verdict, name) for name in Verdict.__struct_fields__},
         by_revision=by_revision,
         clause="not in the catalogue" if row is None else row.text,
         anchor=None if row is None else anchor(row, shown),
@@ -327,3 +327,56 @@ def _score(exercised: Sequence[Verdict]) -> float | None:
 
 def _weight(result: Verdict) -> int:
     return _HEAVY_WEIGHT if result.level in _HEAVY else 1
+
+
+# -- which page of the specification states a requirement
+
+_PAGE: Final = re.compile(r"(\d{4}-\d\d-\d\d)/(.+)")
+_DATED: Final = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+def anchor(row: Requirement, revision: RevisionId) -> str | None:
+    """Return the page of a revision that states a requirement; else the newest page before it.
+
+    If the catalogue names a page of a later revision, the page of the same path in this revision
+    is returned, if it exists: a reader must find the clause there.
+    """
+    own = [each for each in row.source if each.startswith(revision)]
+    if own:
+        return own[0]
+    if revision in row.revisions or revision in row.also:
+        for source in row.source:
+            page = _page_in(source, revision)
+            if page is not None:
+                return f"{revision}/{page}"
+    earlier = [each for each in row.source if not _is_later(each, revision)]
+    return earlier[-1] if earlier else None
+
+
+def _page_in(source: str, revision: RevisionId) -> str | None:
+    """Return the path of a page in a revision, if the revision has the page."""
+    found = _PAGE.fullmatch(source)
+    if found is None or not REVISIONS[revision].handshake:
+        return None
+    pages, path = _pages(), found[2]
+    for later, before in pages.earlier_names.items():
+        if path.startswith(later):
+            path = before
+    since = pages.since.get(path)
+    return path if since is not None and since <= revision else None
+
+
+class _Pages(msgspec.Struct, frozen=True):
+    since: dict[str, str]
+    earlier_names: dict[str, str]
+
+
+@cache
+def _pages() -> _Pages:
+    text = files("accord.check").joinpath("pages.toml").read_text("utf-8")
+    return msgspec.convert(tomllib.loads(text), _Pages)
+
+
+def _is_later(source: str, revision: RevisionId) -> bool:
+    dated = _DATED.match(source)
+    return dated is not None and dated[0] > revision

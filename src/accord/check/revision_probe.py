@@ -58,29 +58,21 @@ class RevisionProbe:
         kept, self._kept = self._kept, {}
         await asyncio.gather(*(line.close() for lines in kept.values() for line in lines))
 
-    async def find_revisions(self) -> list[RevisionId]:
-        """Ask which revisions with a handshake the server speaks."""
-        revisions = _reachable(self.subject)
-        answers = await self._ask(revisions)
-        if None in answers.values():
-            # Without a token only refusals are checked, which hardly differ between revisions.
-            return [revisions[-1]]
-        found = _agreed_revisions(answers)
-        if not found:
-            raise ConnectFailed(await self._explain_failure(answers))
-        return found
-
-    async def agree(self, wanted: Sequence[RevisionId]) -> list[RevisionId]:
-        """Return the wanted revisions, if the server agrees to each of them.
+    async def find_revisions(self, wanted: Sequence[RevisionId] = ()) -> list[RevisionId]:
+        """Return the wanted revisions; by default those with a handshake that the server speaks.
 
         Raises:
-            ConnectFailed: it does not speak one of them; the message names those it speaks.
+            ConnectFailed: it speaks none, or not one of the wanted; the message names the others.
         """
-        answers = await self._ask(wanted)
-        if None in answers.values() or all(_may_speak(answers[each], each) for each in wanted):
+        reachable = _reachable(self.subject)
+        answers = await self._ask(wanted or reachable)
+        if None in answers.values():
+            # Without a token only refusals are checked, which hardly differ between revisions.
+            return list(wanted) or [reachable[-1]]
+        if wanted and all(_may_speak(answers[each], each) for each in wanted):
             return list(wanted)
-        others = [each for each in _reachable(self.subject) if each not in answers]
-        if any(isinstance(answer, Reply) for answer in answers.values()):
+        others = [each for each in reachable if each not in answers]
+        if others and any(isinstance(answer, Reply) for answer in answers.values()):
             answers |= await self._ask(others)
         found = _agreed_revisions(answers)
         if not found:
@@ -91,8 +83,8 @@ class RevisionProbe:
                 f"{self.subject.name} does not speak {', '.join(missing)}; it speaks"
                 f" {', '.join(found)}: choose one of these with --revision, or leave it out"
             )
-        # It answers with another revision although it speaks this one: the check judges that.
-        return list(wanted)
+        # It may answer with another revision although it speaks this one: the check judges that.
+        return list(wanted) or found
 
     async def lines(self, revision: RevisionId) -> list[RawConnection]:
         """Return the open connections of a revision, or a new one."""

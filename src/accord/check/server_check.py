@@ -14,7 +14,6 @@ from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEn
 from accord.check.probing.server_facts import (
     CheckRules,
     OnPlan,
-    ServerFacts,
     annotations_of,
     discover,
     later_annotations,
@@ -25,22 +24,19 @@ from accord.check.probing.server_facts import (
 from accord.check.probing.subject import Subject
 from accord.check.probing.tool_calls import CallLimit
 from accord.check.report import Report, Setting, merge_revisions, sort_revisions
-from accord.check.revision_probe import (
-    RevisionProbe,
-    add_stderr,
-    describe_failure,
-)
+from accord.check.revision_probe import RevisionProbe, add_stderr, describe_failure
 from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario
 from accord.check.verdicts import (
     NO_OCCASION,
+    chosen_requirements,
+    edit_texts,
     explain_untried,
-    hide_secrets,
     is_chosen,
     make_verdict,
 )
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
-from accord.protocol.verdict import Verdict, VerdictName
+from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
 from accord.types import RevisionId
 
 log = logging.getLogger("accord.check")
@@ -52,7 +48,6 @@ _QUESTIONS: Final = {
     "sampling": "sampling/createMessage",
     "elicitation": "elicitation/create",
 }
-_BOUND: Final = frozenset({"server", "both", "sender", "receiver", "authorization-server"})
 
 
 class CheckProgress(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +67,6 @@ class CheckProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 OnProgress: TypeAlias = Callable[[CheckProgress], None]
-_OnScenario: TypeAlias = Callable[[str, int, int], None]
 
 
 class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,10 +83,6 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     only: Collection[str] = ()
     scenarios: Collection[str] = ()
     rules: CheckRules = CheckRules()
-
-    def wants(self, id: str) -> bool:
-        """Return whether a requirement is to be checked."""
-        return is_chosen(id, self.only)
 
 
 async def check_server(
@@ -143,10 +133,7 @@ async def _check_all(
 ) -> tuple[dict[RevisionId, list[Verdict]], dict[str, str]]:
     """Check each revision; return the verdicts, and why some tools were not called."""
     # The newest first: it describes the tools best.
-    asked = (
-        revision_probe.agree(plan.revisions) if plan.revisions else revision_probe.find_revisions()
-    )
-    revisions = sort_revisions(await asked)[::-1]
+    revisions = sort_revisions(await revision_probe.find_revisions(plan.revisions))[::-1]
     annotations = await later_annotations(revision_probe.subject, revisions)
     slow: dict[str, str] = {}
     settled: dict[str, list[Verdict]] = {}
@@ -154,14 +141,19 @@ async def _check_all(
     not_called: dict[str, str] = {}
     for revision in revisions:
         subject = revision_probe.subject
-        on_scenario = None if step is None else _report_progress(step, revision, revisions)
         facts = new_facts(subject, plan.rules, revision, annotations)
         facts.slow, facts.settled = slow, settled
         line, *others = await revision_probe.lines(revision)
         probe = Probe(subject, facts, line)
         for each in others:
             probe.lend(each)
-        found[revision] = await _check_revision(probe, plan, on_scenario, tell_plan)
+        scenarios = _choose_scenarios(plan, revision)
+        try:
+            await _discover_server(probe, tell_plan)
+            await _run_all(probe, scenarios, step, revisions)
+        finally:
+            await probe.dismiss_all()
+        found[revision] = _verdicts(probe, plan)
         annotations |= annotations_of(facts.tools)
         not_called |= {
             str(tool.get("name")): why for tool in facts.tools if (why := facts.refusal_for(tool))
@@ -169,36 +161,7 @@ async def _check_all(
     return found, not_called
 
 
-def _report_progress(
-    step: OnProgress, revision: RevisionId, revisions: tuple[RevisionId, ...]
-) -> _OnScenario:
-    def report(scenario: str, done: int, total: int) -> None:
-        step(
-            CheckProgress(
-                revision=revision, revisions=revisions, scenario=scenario, done=done, total=total
-            )
-        )
-
-    return report
-
-
 # -- one revision
-
-
-async def _check_revision(
-    probe: Probe, plan: ServerPlan, on_scenario: _OnScenario | None, tell_plan: OnPlan | None
-) -> list[Verdict]:
-    facts = probe.facts
-    try:
-        await _discover_server(probe, tell_plan)
-        await _run_all(probe, _choose_scenarios(plan, facts.revision), on_scenario)
-    finally:
-        await probe.dismiss_all()
-    return [
-        hide_secrets(_verdict(row, probe), probe.subject.secrets)
-        for row in catalogue().values()
-        if row.holds_in(facts.revision) and row.party in _BOUND and plan.wants(row.id)
-    ]
 
 
 async def _discover_server(probe: Probe, tell_plan: OnPlan | None) -> None:
@@ -232,7 +195,7 @@ def _choose_scenarios(plan: ServerPlan, revision: RevisionId) -> list[Scenario]:
     from accord.check.scenarios.server import SCENARIOS
 
     rows = catalogue()
-    wanted = {id for id, row in rows.items() if row.holds_in(revision) and plan.wants(id)}
+    wanted = {id for id, row in rows.items() if row.holds_in(revision) and is_chosen(id, plan.only)}
     # A monitor judges the messages of every scenario.
     is_everywhere = any(rows[id].check == "wire" for id in wanted)
     return [
@@ -244,24 +207,36 @@ def _choose_scenarios(plan: ServerPlan, revision: RevisionId) -> list[Scenario]:
 
 
 async def _run_all(
-    probe: Probe, scenarios: Sequence[Scenario], on_scenario: _OnScenario | None
+    probe: Probe,
+    scenarios: Sequence[Scenario],
+    step: OnProgress | None,
+    revisions: tuple[RevisionId, ...],
 ) -> None:
     slots = asyncio.Semaphore(probe.subject.at_once)
     done = 0
 
+    def report(name: str) -> None:
+        if step is not None:
+            progress = CheckProgress(
+                revision=probe.revision,
+                revisions=revisions,
+                scenario=name,
+                done=done,
+                total=len(scenarios),
+            )
+            step(progress)
+
     async def run(each: Scenario) -> None:
         nonlocal done
         async with slots:
-            if on_scenario is not None:
-                on_scenario(each.name, done, len(scenarios))
+            report(each.name)
             await _run(probe, each)
             done += 1
 
     async with asyncio.TaskGroup() as group:
         for each in scenarios:
             group.create_task(run(each))
-    if on_scenario is not None:
-        on_scenario("", len(scenarios), len(scenarios))
+    report("")
 
 
 async def _run(probe: Probe, scenario: Scenario) -> None:
@@ -289,31 +264,23 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
 
 def _is_left_out(probe: Probe, scenario: Scenario) -> bool:
     """Return whether a scenario is not run, and record why."""
-    reason = _why_unfit(probe.facts, scenario)
-    if reason is not None:
-        for id in scenario.ids:
-            probe.not_applicable(id, reason)
-        return True
-    if probe.facts.locked and not scenario.is_outside:
-        for id in scenario.ids:
-            probe.skip(id, probe.facts.locked)
-        return True
-    if scenario.when is not None and (why := scenario.when(probe.facts)) is not None:
-        for id in scenario.ids:
-            probe.skip(id, why)
-        return True
-    if scenario.name in probe.facts.settled:
-        probe.verdicts.adopt(probe.facts.settled[scenario.name])
-        return True
-    return False
-
-
-def _why_unfit(facts: ServerFacts, scenario: Scenario) -> str | None:
+    facts = probe.facts
     if facts.transport not in scenario.on:
-        return f"the server is not reached over {' or '.join(scenario.on)}"
-    if scenario.needs is not None and not facts.locked and not facts.declares(scenario.needs):
-        return f"the server did not declare {scenario.needs}"
-    return None
+        reason = f"the server is not reached over {' or '.join(scenario.on)}"
+    elif scenario.needs is not None and not facts.locked and not facts.declares(scenario.needs):
+        reason = f"the server did not declare {scenario.needs}"
+    elif facts.locked and not scenario.is_outside:
+        _leave_open(probe, scenario, facts.locked)
+        return True
+    elif scenario.when is not None and (why := scenario.when(facts)) is not None:
+        _leave_open(probe, scenario, why)
+        return True
+    else:
+        probe.verdicts.adopt(facts.settled.get(scenario.name, ()))
+        return scenario.name in facts.settled
+    for id in scenario.ids:
+        probe.not_applicable(id, reason)
+    return True
 
 
 def _leave_open(probe: Probe, scenario: Scenario, why: str) -> None:
@@ -342,10 +309,25 @@ def _blame(probe: Probe, error: BaseException) -> None:
 # -- verdicts
 
 
+def _verdicts(probe: Probe, plan: ServerPlan) -> list[Verdict]:
+    def hide_secrets(text: str) -> str:
+        # A server may repeat the user's tokens.
+        for secret in probe.subject.secrets:
+            text = text.replace(secret, "(secret)")
+        return text
+
+    rows = chosen_requirements("server", probe.revision, plan.only)
+    return [edit_texts(_verdict(row, probe), hide_secrets) for row in rows]
+
+
 def _verdict(row: Requirement, probe: Probe) -> Verdict:
-    verdict = probe.verdicts.verdict(row.id) or _untried_verdict(row, probe)
+    verdict = probe.verdicts.verdict(row.id) or make_verdict(
+        row, probe.revision, *_why_untried(row, probe)
+    )
     question = _QUESTIONS.get(row.area)
-    is_open = verdict.verdict == "not-exercised" and not _ran_out_of_calls(probe.facts)
+    # More calls of tools might have shown more.
+    ran_out = not probe.facts.limit.calls or bool(probe.facts.exhausted_text())
+    is_open = verdict.verdict == "not-exercised" and not ran_out
     if is_open and question not in (None, *probe.facts.asked):
         # A client feature binds only the servers that use it.
         return make_verdict(
@@ -354,18 +336,7 @@ def _verdict(row: Requirement, probe: Probe) -> Verdict:
     return verdict
 
 
-def _ran_out_of_calls(facts: ServerFacts) -> bool:
-    """Return whether more calls of tools might have shown more."""
-    return not facts.limit.calls or bool(facts.exhausted_text())
-
-
-def _untried_verdict(row: Requirement, probe: Probe) -> Verdict:
-    return make_verdict(row, probe.revision, *_why_untried(row, probe))
-
-
 def _why_untried(row: Requirement, probe: Probe) -> tuple[VerdictName, str]:
-    from accord.protocol.verdict import out_of_scope
-
     monitor = probe.line.log.monitor
     assert monitor is not None
     reason = out_of_scope(row, monitor.conversation, {probe.facts.transport})

@@ -98,7 +98,9 @@ class _Conversations:
 
     def of(self, record: Record) -> Monitor:
         """Return the monitor for the conversation of a record."""
-        method = _opening_method(record)
+        method = None
+        if record.sender == "client" and record.message is not None:
+            method = opening_method(bytes(record.message))
         http = record.http
         session = None if http is None else http.header(_SESSION)
         if method == "initialize" and self._is_open and self._begins_again(record, session):
@@ -128,14 +130,12 @@ class _Conversations:
         return late
 
 
-def _opening_method(record: Record) -> str | None:
+def opening_method(message: bytes) -> str | None:
     """Return the method of a client message that may open a conversation."""
-    if record.sender != "client" or record.message is None:
-        return None
-    if b"initialize" not in bytes(record.message):
+    if b"initialize" not in message:
         return None
     try:
-        return msgspec.json.decode(record.message, type=_Head).method
+        return msgspec.json.decode(message, type=_Head).method
     except (ValueError, RecursionError):
         return None
 

@@ -1,12 +1,12 @@
 """Verdicts on requirements: what scenarios find, joined with what monitors counted."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Final
 
 import msgspec
 
-from accord.check.report import VERDICTS
+from accord.check.report import rank
 from accord.protocol.catalogue import Requirement, catalogue
 from accord.protocol.rules import complete
 from accord.protocol.rules._rule import RULES
@@ -21,6 +21,11 @@ _EVIDENCE_KEPT: Final = 5
 _OPEN: tuple[VerdictName, ...] = ("not-exercised", "not-applicable")
 # A check never asks for these, so no message of the other party can show them.
 _NEVER_REQUESTED: Final = frozenset({"tasks"})
+# The parties of the catalogue that a client or a server counts as.
+_BOUND: Final[Mapping[Party, frozenset[str]]] = {
+    "client": frozenset({"client", "host", "both", "sender", "receiver"}),
+    "server": frozenset({"server", "both", "sender", "receiver", "authorization-server"}),
+}
 
 
 def make_verdict(
@@ -77,15 +82,15 @@ class VerdictCollector:
         known = self.found.get(id)
         if condition:
             if known is None or known.verdict in _OPEN:
-                self.found[id] = self._verdict(row, "pass", "held")
+                self.found[id] = make_verdict(row, self.revision, "pass", "held")
             return True
         severity = row.severity_in(self.revision)
         if severity is None:
             optional = f"held; {why}, which is optional"
-            self.found.setdefault(id, self._verdict(row, "pass", optional))
+            self.found.setdefault(id, make_verdict(row, self.revision, "pass", optional))
         elif known is None or known.verdict not in ("fail", "warn"):
             first = Evidence(why, self.party)
-            self.found[id] = self._verdict(row, severity, why, [first, *evidence])
+            self.found[id] = make_verdict(row, self.revision, severity, why, [first, *evidence])
         return False
 
     def skip(self, id: str, why: str) -> None:
@@ -101,9 +106,9 @@ class VerdictCollector:
         for verdict in found:
             row = catalogue()[verdict.id]
             known = self.found.get(row.id)
-            if row.holds_in(self.revision) and (known is None or _rank(verdict) < _rank(known)):
-                self.found[row.id] = self._verdict(
-                    row, verdict.verdict, verdict.message, verdict.evidence
+            if row.holds_in(self.revision) and (known is None or rank(verdict) < rank(known)):
+                self.found[row.id] = make_verdict(
+                    row, self.revision, verdict.verdict, verdict.message, verdict.evidence
                 )
 
     def verdict(self, id: str) -> Verdict | None:
@@ -116,7 +121,7 @@ class VerdictCollector:
     def _set_default(self, id: str, name: VerdictName, why: str) -> None:
         row = catalogue()[id]
         if row.holds_in(self.revision):
-            self.found.setdefault(id, self._verdict(row, name, why))
+            self.found.setdefault(id, make_verdict(row, self.revision, name, why))
 
     def _tally_verdict(self, row: Requirement, tally: Tally) -> Verdict | None:
         if tally.worst is not None:
@@ -129,28 +134,15 @@ class VerdictCollector:
             first, *rest = ways
             more = f" (and {len(rest)} more like it)" if rest else ""
             evidence = list(ways.values())[:_EVIDENCE_KEPT]
-            return self._verdict(row, tally.worst, first + more, evidence)
+            return make_verdict(row, self.revision, tally.worst, first + more, evidence)
         if tally.exercised:
-            return self._verdict(row, "pass", tally.held_text)
+            return make_verdict(row, self.revision, "pass", tally.held_text)
         return None
-
-    def _verdict(
-        self,
-        row: Requirement,
-        name: VerdictName,
-        message: str,
-        evidence: Sequence[Evidence] = (),
-    ) -> Verdict:
-        return make_verdict(row, self.revision, name, message, evidence)
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict | None:
     """Return the verdict that counts where several differ; None without verdicts."""
-    return min(verdicts, key=_rank, default=None)
-
-
-def _rank(verdict: Verdict) -> int:
-    return VERDICTS.index(verdict.verdict)
+    return min(verdicts, key=rank, default=None)
 
 
 def is_chosen(id: str, only: Collection[str]) -> bool:
@@ -162,21 +154,26 @@ def is_chosen(id: str, only: Collection[str]) -> bool:
     return not only or any(id == each or id.startswith(f"{each.rstrip('.*')}.") for each in only)
 
 
-def hide_secrets(verdict: Verdict, secrets: Sequence[str]) -> Verdict:
-    """Return a verdict without the user's tokens, which a server may repeat."""
+def chosen_requirements(
+    party: Party, revision: RevisionId, only: Collection[str]
+) -> list[Requirement]:
+    """Return the requirements of a revision that bind a party and that `--only` selects."""
+    return [
+        row
+        for row in catalogue().values()
+        if row.holds_in(revision) and row.party in _BOUND[party] and is_chosen(row.id, only)
+    ]
 
-    def hide(text: str) -> str:
-        for secret in secrets:
-            text = text.replace(secret, "(secret)")
-        return text
 
+def edit_texts(verdict: Verdict, edit: Callable[[str], str]) -> Verdict:
+    """Return a verdict with every text of a peer edited, such as to hide secrets."""
     evidence = [
         msgspec.structs.replace(
-            each, why=hide(each.why), message=each.message and hide(each.message)
+            each, why=edit(each.why), message=each.message and edit(each.message)
         )
         for each in verdict.evidence
     ]
-    return msgspec.structs.replace(verdict, message=hide(verdict.message), evidence=evidence)
+    return msgspec.structs.replace(verdict, message=edit(verdict.message), evidence=evidence)
 
 
 def sum_tallies(tallies: Iterable[Tally | None]) -> Tally:

@@ -27,12 +27,12 @@ class _Form(NamedTuple):
 
 _FORMS: Final[dict[str, _Form]] = {
     "text": _Form("text.as_text", (".txt",)),
-    "json": _Form("json.as_json", (".json",)),
-    "junit": _Form("junit.as_junit", (".xml",)),
-    "sarif": _Form("sarif.as_sarif", (".sarif", ".sarif.json")),
-    "markdown": _Form("markdown.as_markdown", (".md", ".markdown")),
+    "json": _Form("machine_readable.as_json", (".json",)),
+    "junit": _Form("machine_readable.as_junit", (".xml",)),
+    "sarif": _Form("machine_readable.as_sarif", (".sarif", ".sarif.json")),
+    "markdown": _Form("text.as_markdown", (".md", ".markdown")),
     "html": _Form("html.as_html", (".html", ".htm")),
-    "badge": _Form("badge.as_badge", (".svg",)),
+    "badge": _Form("html.as_badge", (".svg",)),
 }
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _USER: Final = re.compile(r"//[^/?#\s]*@")
@@ -180,14 +180,14 @@ def plan_form(form: str | None) -> str:
 
 def show_plan(plan: "CallPlan", form: str, target: str) -> None:
     """Print a plan to stdout, as the result of the command."""
-    from accord.check.rendering.plan import as_json, as_text
+    from accord.check.rendering.text import plan_as_json, plan_as_text
 
-    say(as_json(plan, target) if form == "json" else f"{as_text(plan)}\n")
+    say(plan_as_json(plan, target) if form == "json" else f"{plan_as_text(plan)}\n")
 
 
 def announce_plan(plan: "CallPlan") -> None:
     """Print a plan to stderr, before the first call; nothing if the server lists no tools."""
-    from accord.check.rendering.plan import as_text
+    from accord.check.rendering.text import plan_as_text
 
     if plan.called or plan.not_called:
-        note(as_text(plan))
+        note(plan_as_text(plan))

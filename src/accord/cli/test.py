@@ -23,11 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from accord.check.contract.case_file import CaseFile
+    from accord.check.contract.cases import CaseFile
     from accord.check.contract.declared_tests import ContractRules
-    from accord.check.contract.model import Test
     from accord.check.contract.runner import TestRun
-    from accord.check.contract.tested_server import CallCommand, TestedServer
+    from accord.check.contract.tested_server import CallCommand, Test, TestedServer
     from accord.check.probing.tool_calls import CallLimit, CallPlan
 
 
@@ -83,7 +82,7 @@ def register(commands: Commands) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Test a server and print the report."""
-    from accord.check.contract.case_file import CaseFile, read_cases
+    from accord.check.contract.cases import CaseFile, read_cases
 
     form = one_of(options.format, _FORMS, "format") if options.format else None
     if options.plan:
@@ -136,7 +135,7 @@ def _temporary_hypothesis_home() -> "Iterator[None]":
 def _fill_in_options(options: argparse.Namespace, file: "CaseFile") -> None:
     """Take target, transport and revision from the file if the command line has none."""
     if not options.target and not options.command:
-        from accord.check.contract.case_file import resolve_target
+        from accord.check.contract.cases import resolve_target
 
         options.command = tuple(file.command)
         options.target = "" if file.target is None else resolve_target(file.target, options.cases)
@@ -176,7 +175,7 @@ def _call_options(options: argparse.Namespace) -> "CallCommand":
 
 
 def _rules(options: argparse.Namespace, file: "CaseFile") -> "ContractRules | None":
-    from accord.check.contract.case_file import rules_of
+    from accord.check.contract.cases import rules_of
     from accord.check.contract.declared_tests import ContractRules
 
     own = rules_of(file)
@@ -218,12 +217,12 @@ def _target(options: argparse.Namespace) -> str:
 def _deliver(
     options: argparse.Namespace, ran: "Sequence[TestRun]", form: str | None, limit: "CallLimit"
 ) -> int:
-    from accord.check.contract import rendering
+    from accord.check.contract import runner
 
     def render(form: str, **more: Any) -> str:
         if form == "text":
             more["quiet"] = options.quiet
-        return rendering.FORMS[form](_target(options), ran, limit, **more)
+        return runner.FORMS[form](_target(options), ran, limit, **more)
 
     def as_file(path: "Path") -> str:
         own = _ENDINGS.get(path.suffix, "text")
@@ -232,9 +231,9 @@ def _deliver(
     if not write_files(options.output, as_file):
         return 2
     if options.output:
-        say(f"{rendering.summary(ran)}\n")
+        say(f"{runner.summary(ran)}\n")
     elif form is None or form == "text":
         say(render("text", paint=painter()))
     else:
         say(render(form))
-    return 1 if rendering.has_failed(ran) else 0
+    return 1 if runner.has_failed(ran) else 0

@@ -74,7 +74,7 @@ def test_a_stubborn_relay_reports_signals_and_stays():
             process = await launched(transport)
             await asked(process, OPENING)
             process.stdin.close()
-            await until(lambda: server.has_ended_input)
+            await until(lambda: "input ended" in server.events)
             process.send_signal(signal.SIGTERM)
             await until(lambda: server.signals == [signal.SIGTERM])
             assert process.returncode is None

@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from accord import Server
-from accord.check.contract.case_file import (
+from accord.check.contract.cases import (
     CaseError,
+    case_test,
     read_cases,
     resolve_target,
     rules_of,
     server_of,
 )
-from accord.check.contract.case_tests import case_test
 from accord.check.contract.tested_server import TestedServer
 
 LOOSE = Path(__file__).parent / "loose.py"
@@ -168,7 +168,7 @@ def test_a_case_whose_expectations_hold_passes(server, tmp_path, lines):
 
 @pytest.mark.parametrize("name", UNMET)
 def test_a_broken_expectation_shows_what_the_server_sent(server, name):
-    from accord.check.contract.case_file import Case, Expectation
+    from accord.check.contract.cases import Case, Expectation
 
     expect, *said = UNMET[name]
     case = Case(name="it", call="count", arguments={"a": 3}, expect=Expectation(**expect))

@@ -12,7 +12,7 @@ from msgspec import Meta
 from accord import Server, ToolError
 from accord.check.contract import ContractBroken, check_contract
 from accord.check.contract.declared_tests import ContractRules
-from accord.check.contract.runner import TestRun, all_tests, run_tests
+from accord.check.contract.runner import TestRun, plan_tests, run_tests
 from accord.check.contract.tested_server import CallCommand, TestedServer
 from accord.types import ToolAnnotations
 from support.waiting import LONG
@@ -50,7 +50,7 @@ def outcomes(habit: str, **rules) -> list[TestRun]:
     # Only a server that never answers uses up the patience.
     patience = 0.3 if habit == "hangs" else LONG
     with TestedServer(command(habit), options, patience=patience, command=again) as server:
-        return run_tests(server, all_tests(server, ContractRules(**rules)))
+        return run_tests(server, plan_tests(server, ContractRules(**rules))[0])
 
 
 def failed(ran: list[TestRun]) -> dict[str, str]:
@@ -192,6 +192,6 @@ def test_a_server_that_cannot_be_reached_again_fails_the_remaining_tests(tmp_pat
     start = f"test ! -e {once} && touch {once} && exec {shlex.join(command('dies'))}"
     options = {"exit_grace": 0.1, "terminate_grace": 0.1}
     with TestedServer(["sh", "-c", start], options, patience=LONG) as server:
-        ran = run_tests(server, all_tests(server, ContractRules()))
+        ran = run_tests(server, plan_tests(server, ContractRules())[0])
     texts = failed(ran)
     assert "a server that can be reached again" in texts["count refuses a call without a"]

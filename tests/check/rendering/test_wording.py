@@ -1,13 +1,9 @@
 import pytest
 from msgspec.structs import replace
 
-from accord.check.rendering.badge import as_badge
-from accord.check.rendering.html import as_html
-from accord.check.rendering.json import as_json
-from accord.check.rendering.junit import as_junit
-from accord.check.rendering.markdown import as_markdown
-from accord.check.rendering.sarif import as_sarif
-from accord.check.rendering.text import as_text
+from accord.check.rendering.html import as_badge, as_html
+from accord.check.rendering.machine_readable import as_json, as_junit, as_sarif
+from accord.check.rendering.text import as_markdown, as_text
 from accord.check.rendering.wording import escape_unprintable, page_of, summary
 from check.reports import NASTY, hostile_report
 

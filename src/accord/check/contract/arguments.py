@@ -5,34 +5,38 @@ makes a wrong one.
 """
 
 import copy
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from accord.json_schema.reader import declared_types, merge, number_at, properties_of, resolve
+from accord.json_schema.reader import (
+    alternatives,
+    declared_types,
+    merge_all_of,
+    number_at,
+    properties_of,
+    required_names,
+    resolve,
+)
 from accord.json_schema.samples import sample, short_durations
 from accord.json_schema.validation import compile_schema
 from accord.types import JsonObject
 
 _DEEPEST: Final = 3
-_LONGEST: Final = 10_000
+_LONGEST: Final[Mapping[type, int]] = {str: 10_000, list: 1_000}
 _WRONG: Final[tuple[object, ...]] = ("text", 12, {"unexpected": True}, ["unexpected"], 12.5, None)
+# The keywords that allow only some types.
+_TYPING: Final = frozenset({"type", "enum", "const", "anyOf", "oneOf", "allOf"})
 _UNKNOWN: Final = "accord_unknown"
 # Where a schema keeps the targets of its references.
 _SHARED: Final = ("$defs", "definitions")
 _TEXTS: Final = ("", "text", " ", "äöü 漢字 😀", 'it\'s "quoted" \\ <b>\n', "0")
 
 
-class Invalid(NamedTuple):
-    """Arguments that the schema does not allow, and in which way."""
-
-    way: str
-    arguments: JsonObject
-
-
 class _Member(NamedTuple):
     path: tuple[str, ...]
-    schema: Mapping[str, object]
+    schema: JsonObject
     is_required: bool
 
     @property
@@ -59,8 +63,8 @@ class Shape:
 
     def _plain(self) -> JsonObject:
         """Make valid arguments with as many members as possible, and quick ones for durations."""
-        full = sample({**self.schema, "required": [*properties_of(self.schema)]})
-        for made in (full, sample(self.schema)):
+        full = {**self.schema, "required": [*properties_of(self.schema)]}
+        for made in (sample(full), sample(self.schema)):
             if not isinstance(made, dict):
                 continue
             for arguments in ({**made, **self._durations}, made):
@@ -69,13 +73,15 @@ class Shape:
         # The generator is an extra.
         from accord.check.contract.generation import NothingGenerated, smallest_value
 
-        full = {**self.schema, "required": [*properties_of(self.schema)], "type": "object"}
-        for schema in (full, {**self.schema, "type": "object"}):
+        for schema in (full, self.schema):
             with suppress(NothingGenerated):
-                found = smallest_value(schema, self.is_valid)
+                found = smallest_value({**schema, "type": "object"}, self.is_valid)
                 if isinstance(found, dict):
                     return found
         raise ValueError("no value was found that fits its schema")
+
+    def _required_names(self) -> list[str]:
+        return [name for name in required_names(self.schema) if name in self.plain]
 
     # -- valid
 
@@ -83,7 +89,7 @@ class Shape:
         """Return the schema to generate from: a moment in place of durations of any length."""
         # A tool that may sleep for an hour can be tested with a moment.
         moments = {name: {"const": value} for name, value in self._durations.items()}
-        required = [*_required_names(self.schema, self.plain), *moments]
+        required = [*self._required_names(), *moments]
         return {
             **self.schema,
             "type": "object",
@@ -93,9 +99,8 @@ class Shape:
 
     def boundaries(self) -> list[JsonObject]:
         """Return valid arguments in which one member is at a limit, each once."""
-        made: list[JsonObject] = [self.plain]
-        required = {**{name: self.plain[name] for name in _required_names(self.schema, self.plain)}}
-        made.append({**required, **self._durations})
+        required = {name: self.plain[name] for name in self._required_names()}
+        made: list[JsonObject] = [self.plain, {**required, **self._durations}]
         for member in self._members():
             if member.path[0] not in self._durations:
                 values = [each for rule in self._choices(member) for each in _limits(rule)]
@@ -104,28 +109,26 @@ class Shape:
 
     # -- invalid
 
-    def invalid(self) -> Iterator[tuple[str, list[Invalid]]]:
-        """Yield the mistake in words, with arguments that make it."""
+    def invalid(self) -> Iterator[tuple[str, list[JsonObject]]]:
+        """Yield each mistake in words, with arguments that make it and that the schema refuses."""
+        for way, candidates in self._mistakes():
+            refused = [each for each in candidates if not self.is_valid(each)]
+            if refused:
+                yield way, refused
+
+    def _mistakes(self) -> Iterator[tuple[str, list[JsonObject]]]:
         for member in self._members():
             if member.is_required:
-                yield from self._keep_invalid(
-                    f"a call without {member.name}", [self._without(member.path)]
-                )
-            wrong = [self._with(member.path, value) for value in _WRONG if _is_typed(member.schema)]
+                yield f"a call without {member.name}", [self._without(member.path)]
+            wrong = [self._with(member.path, value) for value in _WRONG]
             wrong = [each for each in wrong if not self.is_valid(each)][:3]
-            yield from self._keep_invalid(f"{member.name} of a wrong type", wrong)
+            if not _TYPING.isdisjoint(member.schema):
+                yield f"{member.name} of a wrong type", wrong
             values = [each for rule in self._choices(member) for each in _beyond(rule)]
             beyond = _drop_repeats(self._with(member.path, value) for value in values)
-            yield from self._keep_invalid(f"{member.name} out of range", beyond)
+            yield f"{member.name} out of range", beyond
         if self.schema.get("additionalProperties") is False:
-            yield from self._keep_invalid("an unknown argument", [{**self.plain, _UNKNOWN: True}])
-
-    def _keep_invalid(
-        self, way: str, candidates: Sequence[JsonObject]
-    ) -> Iterator[tuple[str, list[Invalid]]]:
-        kept = [Invalid(way, each) for each in candidates if not self.is_valid(each)]
-        if kept:
-            yield way, kept
+            yield "an unknown argument", [{**self.plain, _UNKNOWN: True}]
 
     # -- members
 
@@ -134,16 +137,11 @@ class Shape:
 
     def _choices(self, member: _Member) -> list[JsonObject]:
         """Return the alternatives of a member, each joined with the rest of its schema."""
-        rule, combined = member.schema, ("allOf", "anyOf", "oneOf")
-        parts = {
-            key: [resolve(each, self.schema) for each in _list(rule.get(key))] for key in combined
-        }
-        alone = {key: value for key, value in rule.items() if key not in combined}
-        whole = merge([alone, *parts["allOf"]])
+        whole = merge_all_of(member.schema, self.schema)
         # The targets of references in them.
         shared: JsonObject = {key: self.schema[key] for key in _SHARED if key in self.schema}
-        branches = [*parts["anyOf"], *parts["oneOf"]] or [{}]
-        return [{**whole, **each, **shared} for each in branches]
+        branches = alternatives(whole, self.schema) or [whole]
+        return [{**each, **shared} for each in branches]
 
     def _with(self, path: Sequence[str], value: object) -> JsonObject:
         made = copy.deepcopy(self.plain)
@@ -166,8 +164,7 @@ def _walk(
     schema: Mapping[str, object], root: Mapping[str, object], plain: object, path: tuple[str, ...]
 ) -> Iterator[_Member]:
     """Yield the members of an object and of those in it, as far as the plain value has them."""
-    required = schema.get("required")
-    required = required if isinstance(required, list) else []
+    required = required_names(schema)
     for name, rule in properties_of(schema).items():
         inner = resolve(rule, root)
         place = (*path, name)
@@ -177,32 +174,9 @@ def _walk(
             yield from _walk(inner, root, below, place)
 
 
-def _required_names(schema: Mapping[str, object], plain: Mapping[str, object]) -> list[str]:
-    found = schema.get("required")
-    return [name for name in found if name in plain] if isinstance(found, list) else []
-
-
-def _is_typed(rule: Mapping[str, object]) -> bool:
-    return any(key in rule for key in ("type", "enum", "const", "anyOf", "oneOf", "allOf"))
-
-
-def _is_same(one: object, other: object) -> bool:
-    """Compare as JSON does: true is not 1."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_is_same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_is_same, one, other))
-    return type(one) is type(other) and bool(one == other)
-
-
 def _drop_repeats(made: Iterable[JsonObject]) -> list[JsonObject]:
-    found: list[JsonObject] = []
-    for each in made:
-        if not any(_is_same(each, other) for other in found):
-            found.append(each)
-    return found
+    # As JSON they are compared as JSON does: true is not 1.
+    return [*{json.dumps(each, sort_keys=True): each for each in made}.values()]
 
 
 # -- limits
@@ -229,19 +203,16 @@ def _numbers(rule: Mapping[str, object]) -> list[object]:
     return [0, 1, -1, *(each for each in made if each is not None)]
 
 
-def _texts(rule: Mapping[str, object]) -> list[object]:
-    lengths = [rule.get(key) for key in ("minLength", "maxLength")]
-    return [
-        *_TEXTS,
-        *("x" * each for each in lengths if isinstance(each, int) and each <= _LONGEST),
-    ]
+def _repeat(one: str | list[object], rule: Mapping[str, object], *keys: str) -> list[object]:
+    """Return texts or lists of the lengths that keywords of a schema name."""
+    lengths = [rule.get(key) for key in keys]
+    longest = _LONGEST[type(one)]
+    return [one * each for each in lengths if isinstance(each, int) and 0 <= each <= longest]
 
 
 def _lists(rule: Mapping[str, object]) -> list[object]:
-    lengths = [rule.get(key) for key in ("minItems", "maxItems")]
     item = _item(rule)
-    made = [[item] * each for each in lengths if isinstance(each, int) and 0 <= each <= 1_000]
-    return [[], [item], *made]
+    return [[], [item], *_repeat([item], rule, "minItems", "maxItems")]
 
 
 def _item(rule: Mapping[str, object]) -> object:
@@ -262,7 +233,7 @@ def _item(rule: Mapping[str, object]) -> object:
 _LIMITS_BY_TYPE: Final[dict[str, Callable[[Mapping[str, object]], list[object]]]] = {
     "integer": _numbers,
     "number": _numbers,
-    "string": _texts,
+    "string": lambda rule: [*_TEXTS, *_repeat("x", rule, "minLength", "maxLength")],
     "array": _lists,
     "boolean": lambda _: [False, True],
     "null": lambda _: [None],
@@ -270,21 +241,20 @@ _LIMITS_BY_TYPE: Final[dict[str, Callable[[Mapping[str, object]], list[object]]]
 }
 
 
+_BEYOND_LIMIT: Final = {"minimum": -1, "maximum": 1, "exclusiveMinimum": 0, "exclusiveMaximum": 0}
+
+
 def _beyond(rule: Mapping[str, object]) -> list[object]:
     """Return values just outside the limits of a schema."""
     made: list[object] = []
-    for key, step in (("minimum", -1), ("maximum", 1)):
+    for key, step in _BEYOND_LIMIT.items():
         limit = number_at(rule, key)
         made += [] if limit is None else [limit + step]
-    made += [rule[key] for key in ("exclusiveMinimum", "exclusiveMaximum") if number_at(rule, key)]
-    made += [rule[key] for key in ("exclusiveMinimum", "exclusiveMaximum") if rule.get(key) == 0]
-    least, most = rule.get("minLength"), rule.get("maxLength")
-    made += ["x" * (least - 1)] if isinstance(least, int) and 0 < least <= _LONGEST else []
-    made += ["x" * (most + 1)] if isinstance(most, int) and most < _LONGEST else []
-    least, most = rule.get("minItems"), rule.get("maxItems")
-    item = _item(rule)
-    made += [[item] * (least - 1)] if isinstance(least, int) and 0 < least <= 1_000 else []
-    made += [[item] * (most + 1)] if isinstance(most, int) and most < 1_000 else []
+    ones: dict[str, str | list[object]] = {"Length": "x", "Items": [_item(rule)]}
+    for what, one in ones.items():
+        least, most, longest = rule.get(f"min{what}"), rule.get(f"max{what}"), _LONGEST[type(one)]
+        made += [one * (least - 1)] if isinstance(least, int) and 0 < least <= longest else []
+        made += [one * (most + 1)] if isinstance(most, int) and most < longest else []
     if "enum" in rule or "const" in rule:
         made.append("accord-none-of-these")
     if isinstance(rule.get("pattern"), str):

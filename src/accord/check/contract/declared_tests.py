@@ -2,13 +2,23 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from accord.check.contract.arguments import Invalid, Shape
-from accord.check.contract.model import Failure, Test, TestKind, TestOutcome, pass_, skip
-from accord.check.contract.tested_server import ServerAnswer, TestedServer, format_json
+from accord.check.contract.arguments import Shape
+from accord.check.contract.tested_server import (
+    CallCommand,
+    Failure,
+    ServerAnswer,
+    Test,
+    TestedServer,
+    TestOutcome,
+    fail,
+    format_json,
+    pass_,
+    skip,
+)
 from accord.check.probing.tool_calls import DEFAULT_CALLS, CallRefused, tool_refusal
 from accord.client import blocking
 from accord.json_schema.validation import compile_schema
@@ -17,14 +27,11 @@ from accord.protocol.uri_template import parse
 from accord.types import JsonObject, PromptReference, ResourceTemplateReference
 
 # A well-formed request is never answered with these.
-BAD_CODES: Final = {
-    INTERNAL_ERROR: "an internal error",
-    METHOD_NOT_FOUND: "method not found",
-    PARSE_ERROR: "a parse error",
-}
+BAD_CODES: Final = frozenset({INTERNAL_ERROR, METHOD_NOT_FOUND, PARSE_ERROR})
 _VALUE: Final = "text"
 _VALID: Final = "a result, or an error other than an internal one"
 _REFUSAL: Final = "a refusal: isError, or error -32602"
+_PROMPT_REFUSAL: Final = "a refusal: error -32602"
 
 
 class ContractRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,37 +82,26 @@ def tool_tests(tool: JsonObject, rules: ContractRules, refused: str | None = Non
     """
     name = str(tool["name"])
     if refused is not None:
-        return [_test("tool", name, f"{name} is not called", lambda _: skip(refused))]
+        return [Test("tool", name, f"{name} is not called", lambda _: skip(refused))]
     try:
         shape = Shape(tool.get("inputSchema"))
     except ValueError as error:
         reason = f"no arguments can be made: {error}"
-        return [_test("tool", name, f"{name} keeps its contract", lambda _: skip(reason))]
+        return [Test("tool", name, f"{name} keeps its contract", lambda _: skip(reason))]
     judge = _Judge(name, tool.get("outputSchema"))
-    return [
-        _test(
-            "tool",
-            name,
-            f"{name} answers valid arguments",
-            partial(_call_generated, judge, shape, rules),
-        ),
-        _test(
-            "tool",
-            name,
-            f"{name} answers arguments at their limits",
-            partial(_call_at_limits, judge, shape),
-        ),
+    runs: list[tuple[str, Callable[[TestedServer], TestOutcome]]] = [
+        ("answers valid arguments", partial(_call_generated, judge, shape, rules)),
+        ("answers arguments at their limits", partial(_call_at_limits, judge, shape)),
         *(
-            _test("tool", name, f"{name} refuses {way}", partial(_call_invalid, judge, broken))
-            for way, broken in shape.invalid()
+            (f"refuses {way}", partial(_call_each, judge, judge.refusal, arguments))
+            for way, arguments in shape.invalid()
         ),
     ]
+    return [Test("tool", name, f"{name} {does}", run) for does, run in runs]
 
 
-def _test(
-    kind: TestKind, subject: str, name: str, run: Callable[[TestedServer], TestOutcome]
-) -> Test:
-    return Test(kind=kind, subject=subject, name=name, run=run)
+_Fault: TypeAlias = tuple[str, str] | None
+"""What a call should get and what it got; None if that is right."""
 
 
 class _Judge:
@@ -115,11 +111,11 @@ class _Judge:
         self.name = name
         self._misfit = compile_schema(output) if isinstance(output, dict) else None
 
-    def result(self, answer: ServerAnswer) -> tuple[str, str] | None:
-        """Return what a valid call should get and what it got; None if that is right."""
+    def result(self, answer: ServerAnswer) -> _Fault:
+        """Judge the answer to a valid call."""
         if answer.kind == "error" and answer.code in BAD_CODES:
             return _VALID, answer.summary()
-        if answer.kind in ("silence", "end", "breach"):
+        if answer.kind in _EXPECTED:
             return _EXPECTED[answer.kind], answer.summary()
         if answer.kind == "error" or answer.result.is_error or self._misfit is None:
             return None
@@ -131,11 +127,11 @@ class _Judge:
             return None
         return "structured content that fits the output schema", f"{why}: {format_json(structured)}"
 
-    def refusal(self, answer: ServerAnswer) -> tuple[str, str] | None:
-        """Return what an invalid call should get and what it got; None if that is right."""
+    def refusal(self, answer: ServerAnswer) -> _Fault:
+        """Judge the answer to an invalid call."""
         if answer.kind == "error":
             return (_REFUSAL, answer.summary()) if answer.code in BAD_CODES else None
-        if answer.kind in ("silence", "end", "breach"):
+        if answer.kind in _EXPECTED:
             return f"{_REFUSAL}; {_EXPECTED[answer.kind]}", answer.summary()
         if answer.result.is_error:
             return None
@@ -161,12 +157,7 @@ def _call_generated(
     judge: _Judge, shape: Shape, rules: ContractRules, server: TestedServer
 ) -> TestOutcome:
     # The generator is an extra.
-    from accord.check.contract.generation import (
-        Enough,
-        Found,
-        NothingGenerated,
-        smallest_failure,
-    )
+    from accord.check.contract.generation import Enough, Found, NothingGenerated, smallest_failure
 
     calls = 0
     # Half of the calls are left for the other tests of the tool.
@@ -197,44 +188,37 @@ def _call_generated(
     except NothingGenerated as error:
         return skip(f"no arguments can be generated from its schema: {error}")
     if found is not None:
-        return TestOutcome(verdict="fail", failure=found.failure, calls=calls)
+        return fail(found.failure, calls)
     return _expect_alive(server, calls)
 
 
 def _call_at_limits(judge: _Judge, shape: Shape, server: TestedServer) -> TestOutcome:
-    made = shape.boundaries()
-    for number, arguments in enumerate(made, 1):
+    outcome = _call_each(judge, judge.result, shape.boundaries(), server)
+    return _expect_alive(server, outcome.calls) if outcome.verdict == "pass" else outcome
+
+
+def _call_each(
+    judge: _Judge,
+    find_fault: Callable[[ServerAnswer], _Fault],
+    made: list[JsonObject],
+    server: TestedServer,
+) -> TestOutcome:
+    for number, arguments in enumerate(made):
         if not server.limit.calls_left(judge.name):
-            return _cut_short(judge, server, number - 1, len(made))
-        wrong = judge.result(server.call(judge.name, arguments))
+            exhausted = server.limit.exhausted_text([judge.name])
+            why = f"{exhausted} after {number} of {len(made)} calls of this test"
+            return TestOutcome(verdict="skip", why=why, calls=number)
+        wrong = find_fault(server.call(judge.name, arguments))
         if wrong is not None:
-            failure = judge.failure(server, arguments, wrong)
-            return TestOutcome(verdict="fail", failure=failure, calls=number)
-    return _expect_alive(server, len(made))
-
-
-def _call_invalid(judge: _Judge, broken: list[Invalid], server: TestedServer) -> TestOutcome:
-    for number, each in enumerate(broken, 1):
-        if not server.limit.calls_left(judge.name):
-            return _cut_short(judge, server, number - 1, len(broken))
-        wrong = judge.refusal(server.call(judge.name, each.arguments))
-        if wrong is not None:
-            failure = judge.failure(server, each.arguments, wrong)
-            return TestOutcome(verdict="fail", failure=failure, calls=number)
-    return pass_(len(broken))
-
-
-def _cut_short(judge: _Judge, server: TestedServer, made: int, wanted: int) -> TestOutcome:
-    """Return the outcome of a test that had not enough calls left."""
-    why = f"{server.limit.exhausted_text([judge.name])} after {made} of {wanted} calls of this test"
-    return TestOutcome(verdict="skip", why=why, calls=made)
+            return fail(judge.failure(server, arguments, wrong), number + 1)
+    return pass_(len(made))
 
 
 def _expect_alive(server: TestedServer, calls: int) -> TestOutcome:
     if server.is_alive():
         return pass_(calls)
     failure = Failure(expected="a server that stays alive", came="no answer to a ping after these")
-    return TestOutcome(verdict="fail", failure=failure, calls=calls)
+    return fail(failure, calls)
 
 
 # -- resources, prompts, completions
@@ -243,13 +227,7 @@ def _expect_alive(server: TestedServer, calls: int) -> TestOutcome:
 def resource_tests(resource: JsonObject) -> list[Test]:
     """Return the test that a resource can be read."""
     uri = str(resource["uri"])
-
-    def run(server: TestedServer) -> TestOutcome:
-        answer = server.ask(blocking.Client.read_resource, uri)
-        wrong = "a result" if answer.kind != "result" else ""
-        return _judge_answer(wrong, answer, uri, server.command.read(uri))
-
-    return [_test("resource", uri, f"resource {uri} can be read", run)]
+    return [_read_test("a result", uri, uri, f"resource {uri} can be read")]
 
 
 def template_tests(template: JsonObject, *, completes: bool) -> list[Test]:
@@ -257,81 +235,70 @@ def template_tests(template: JsonObject, *, completes: bool) -> list[Test]:
     text = str(template["uriTemplate"])
     try:
         parsed = parse(text)
-        variables = list(parsed.variables)
-        uri = parsed.expand(dict.fromkeys(variables, _VALUE))
+        uri = parsed.expand(dict.fromkeys(parsed.variables, _VALUE))
     except ValueError as error:
-        failed = TestOutcome(
-            verdict="fail",
-            failure=Failure(expected="a URI template", came=str(error), given=text),
-        )
-        return [_test("resource", text, f"template {text} can be used", lambda _: failed)]
-
-    def run(server: TestedServer) -> TestOutcome:
-        answer = server.ask(blocking.Client.read_resource, uri)
-        return _judge_answer(_expectation(answer), answer, uri, server.command.read(uri))
-
-    reference = ResourceTemplateReference(text)
-    return [
-        _test("resource", text, f"template {text} answers any value", run),
-        *(_completion(reference, text, name) for name in (variables if completes else ())),
-    ]
+        failed = fail(Failure(expected="a URI template", came=str(error), given=text), calls=0)
+        return [Test("resource", text, f"template {text} can be used", lambda _: failed)]
+    tests = [_read_test(_VALID, text, uri, f"template {text} answers any value")]
+    if completes:
+        reference = ResourceTemplateReference(text)
+        tests += [_completion(reference, text, name) for name in parsed.variables]
+    return tests
 
 
 def prompt_tests(prompt: JsonObject, *, completes: bool) -> list[Test]:
     """Return the tests of a prompt: the server returns it, but not without required arguments."""
     name = str(prompt["name"])
     listed = [each for each in prompt.get("arguments") or () if isinstance(each, dict)]
-    names = [str(each["name"]) for each in listed]
-    required = [str(each["name"]) for each in listed if each.get("required")]
-    full = dict.fromkeys(names, _VALUE)
-    tests = [
-        _test("prompt", name, f"prompt {name} answers", partial(_get_prompt, name, full)),
-    ]
-    for missing in required:
+    full = {str(each["name"]): _VALUE for each in listed}
+    get = blocking.Client.get_prompt
+    run = partial(
+        _ask_once,
+        _VALID,
+        (get, name, full or None),
+        given=f"{name} {full}",
+        repeat=lambda command: command.prompt(name, full),
+    )
+    tests = [Test("prompt", name, f"prompt {name} answers", run)]
+    for missing in [str(each["name"]) for each in listed if each.get("required")]:
         rest = {key: value for key, value in full.items() if key != missing}
+        run = partial(_ask_once, _PROMPT_REFUSAL, (get, name, rest or None), given=f"{name} {rest}")
         sentence = f"prompt {name} refuses a request without {missing}"
-        tests.append(_test("prompt", name, sentence, partial(_get_incomplete_prompt, name, rest)))
+        tests.append(Test("prompt", name, sentence, run))
     if completes:
-        tests += [_completion(PromptReference(name), f"prompt {name}", each) for each in names]
+        tests += [_completion(PromptReference(name), f"prompt {name}", each) for each in full]
     return tests
 
 
-def _get_prompt(name: str, arguments: dict[str, str], server: TestedServer) -> TestOutcome:
-    answer = server.ask(blocking.Client.get_prompt, name, arguments or None)
-    given = f"{name} {arguments}"
-    return _judge_answer(
-        _expectation(answer), answer, given, server.command.prompt(name, arguments)
-    )
-
-
-def _get_incomplete_prompt(
-    name: str, arguments: dict[str, str], server: TestedServer
-) -> TestOutcome:
-    answer = server.ask(blocking.Client.get_prompt, name, arguments or None)
-    is_refused = answer.kind == "error" and answer.code not in BAD_CODES
-    wrong = "" if is_refused else "a refusal: error -32602"
-    return _judge_answer(wrong, answer, f"{name} {arguments}", "")
+def _read_test(expected: str, subject: str, uri: str, sentence: str) -> Test:
+    request = (blocking.Client.read_resource, uri)
+    run = partial(_ask_once, expected, request, given=uri, repeat=lambda command: command.read(uri))
+    return Test("resource", subject, sentence, run)
 
 
 def _completion(
     reference: PromptReference | ResourceTemplateReference, subject: str, argument: str
 ) -> Test:
-    def run(server: TestedServer) -> TestOutcome:
-        answer = server.ask(blocking.Client.complete, reference, argument, "")
-        return _judge_answer(
-            _expectation(answer), answer, f"{subject}, {argument}, nothing typed", ""
-        )
-
-    return _test("completion", subject, f"completion of {argument} of {subject} answers", run)
+    request = (blocking.Client.complete, reference, argument, "")
+    given = f"{subject}, {argument}, nothing typed"
+    sentence = f"completion of {argument} of {subject} answers"
+    return Test("completion", subject, sentence, partial(_ask_once, _VALID, request, given=given))
 
 
-def _expectation(answer: ServerAnswer) -> str:
-    is_bad = answer.kind != "result" and (answer.kind != "error" or answer.code in BAD_CODES)
-    return _VALID if is_bad else ""
-
-
-def _judge_answer(wrong: str, answer: ServerAnswer, given: str, repeat: str) -> TestOutcome:
-    if not wrong:
+def _ask_once(
+    expected: str,
+    request: tuple[Any, ...],
+    server: TestedServer,
+    *,
+    given: str,
+    repeat: Callable[[CallCommand], str] | None = None,
+) -> TestOutcome:
+    """Make one request with a method of the blocking client, and judge the answer."""
+    answer = server.ask(*request)
+    is_refused = answer.kind == "error" and answer.code not in BAD_CODES
+    is_result = answer.kind == "result"
+    is_right = {"a result": is_result, _VALID: is_result or is_refused, _PROMPT_REFUSAL: is_refused}
+    if is_right[expected]:
         return pass_()
-    failure = Failure(expected=wrong, came=answer.summary(), given=given, repeat=repeat)
-    return TestOutcome(verdict="fail", failure=failure, calls=1)
+    again = "" if repeat is None else repeat(server.command)
+    return fail(Failure(expected=expected, came=answer.summary(), given=given, repeat=again))

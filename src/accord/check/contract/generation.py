@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from accord.check.contract.model import Failure
+from accord.check.contract.tested_server import Failure
 from accord.errors import MissingExtra
 from accord.json_schema.reader import (
     alternatives,
@@ -252,12 +252,9 @@ class _StrategyBuilder:
 
     def _integer(self, rule: Mapping[str, object]) -> _Strategy:
         step = number_at(rule, "multipleOf")
-        least, most = _range(rule)
         if step is not None and step == int(step) and step > 0:
-            low, high = -(-least // step), most // step
-            if low > high:
-                return draw.nothing()
-            return draw.integers(int(low), int(high)).map(lambda each: each * int(step))
+            return _multiples(rule, int(step))
+        least, most = _range(rule)
         low, high = -int(-least // 1), int(most // 1)
         if number_at(rule, "exclusiveMinimum") == low:
             low += 1
@@ -268,10 +265,7 @@ class _StrategyBuilder:
     def _number(self, rule: Mapping[str, object]) -> _Strategy:
         step = number_at(rule, "multipleOf")
         if step is not None and step > 0:
-            least, most = _range(rule)
-            low, high = int(-(-least // step)), int(most // step)
-            counts = draw.integers(min(low, high), max(low, high))
-            return counts.map(lambda each: each * step)
+            return _multiples(rule, step)
         least, most = _range(rule)
         if least > most:
             return draw.nothing()
@@ -325,6 +319,12 @@ def _key(value: object) -> str:
 def _natural(rule: Mapping[str, object], key: str, otherwise: int) -> int:
     value = number_at(rule, key)
     return otherwise if value is None or value < 0 else int(value)
+
+
+def _multiples(rule: Mapping[str, object], step: float) -> _Strategy:
+    least, most = _range(rule)
+    low, high = int(-(-least // step)), int(most // step)
+    return draw.nothing() if low > high else draw.integers(low, high).map(lambda n: n * step)
 
 
 def _range(rule: Mapping[str, object]) -> tuple[float, float]:

@@ -12,8 +12,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from accord.check.contract.model import Failure, Test
-    from accord.check.contract.tested_server import TestedServer
+    from accord.check.contract.tested_server import Failure, Test, TestedServer
 
 _ENDINGS: Final = (".accord.toml", ".accord.yaml", ".accord.yml")
 
@@ -30,15 +29,15 @@ class ContractFile(pytest.File):
 
     def collect(self) -> "Iterator[ContractItem]":
         """Yield a test for each case, and the tests of what the server declares."""
-        from accord.check.contract.case_file import read_cases, rules_of, server_of
-        from accord.check.contract.runner import all_tests
+        from accord.check.contract.cases import read_cases, rules_of, server_of
+        from accord.check.contract.runner import plan_tests
         from accord.errors import AccordError
 
         try:
             file = read_cases(self.path)
             server = server_of(file, self.path)
             self.config.add_cleanup(server.close)
-            tests = all_tests(server, rules_of(file), file.case)
+            tests, _ = plan_tests(server, rules_of(file), file.case)
         except (AccordError, ValueError) as error:
             raise self.CollectError(str(error)) from None
         for test in tests:

@@ -1,15 +1,17 @@
-"""Finds and runs the tests of a server: those of its contract, and the user's cases."""
+"""Finds, runs and reports the tests of a server: those of its contract, and the user's cases."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from importlib import import_module
+from textwrap import indent
 from time import monotonic
 from typing import Any, Final
 
 import msgspec
 
-from accord.check.contract.case_file import Case
-from accord.check.contract.case_tests import case_test
+from accord.check.contract.cases import Case, case_test
 from accord.check.contract.declared_tests import (
     ContractRules,
     prompt_tests,
@@ -17,9 +19,19 @@ from accord.check.contract.declared_tests import (
     template_tests,
     tool_tests,
 )
-from accord.check.contract.model import Failure, Test, TestKind, TestOutcome, skip
-from accord.check.contract.tested_server import TestedServer
+from accord.check.contract.tested_server import (
+    Failure,
+    Test,
+    TestedServer,
+    TestKind,
+    TestOutcome,
+    fail,
+    skip,
+)
 from accord.check.probing.tool_calls import CallLimit, CallPlan, CallRefused
+from accord.check.rendering.machine_readable import JunitCase, format_junit
+from accord.check.rendering.text import Painter, no_style
+from accord.check.rendering.wording import escape_unprintable, plural
 from accord.errors import (
     ConnectFailed,
     MethodNotFound,
@@ -46,23 +58,6 @@ class ContractBroken(AssertionError):
     """A server breaks its own contract; the message has every failure."""
 
 
-def all_tests(
-    server: TestedServer, rules: ContractRules | None, cases: Iterable[Case] = ()
-) -> list[Test]:
-    """Return the tests of what a server declares, and those of the cases.
-
-    Args:
-        server: connected to, and listed.
-        rules: which tools may be called; None leaves only the cases.
-        cases: the user's own.
-
-    Raises:
-        MissingExtra: the generator of arguments is not installed.
-        ValueError: the server does not have a tool that was chosen.
-    """
-    return plan_tests(server, rules, cases)[0]
-
-
 def plan_tests(
     server: TestedServer,
     rules: ContractRules | None,
@@ -70,13 +65,17 @@ def plan_tests(
     *,
     calls: int | None = None,
 ) -> tuple[list[Test], CallPlan]:
-    """Return the tests of `all_tests`, and which tools they will call.
+    """Return the tests of what a server declares and those of the cases, and their calls.
 
     Args:
         server: connected to, and listed.
         rules: which tools may be called; None leaves only the cases.
         cases: the user's own.
         calls: the limit of calls for each tool; None takes it from the rules.
+
+    Raises:
+        MissingExtra: the generator of arguments is not installed.
+        ValueError: the server does not have a tool that was chosen.
     """
     cases = list(cases)
     asked = Counter(case.call for case in cases if case.call is not None)
@@ -116,21 +115,26 @@ def _declared_tests(
             decided[str(tool["name"])] = decided.get(str(tool["name"])) or why
             tests += tool_tests(tool, rules, why)
         tests += failed
+
+    def add(
+        kind: TestKind,
+        method: str,
+        entries: Iterable[object],
+        make: Callable[[JsonObject], list[Test]],
+    ) -> None:
+        found, failed = _list_entries(kind, method, entries)
+        for each in found:
+            tests.extend(make(each))
+        tests.extend(failed)
+
     completes = can.completions is not None
     if can.resources is not None:
-        resources, failed = _list_entries("resource", "resources/list", client.resources())
-        for resource in resources:
-            tests += resource_tests(resource)
-        tests += failed
-        templates, failed = _list_entries("resource", _TEMPLATES, client.resource_templates())
-        for template in templates:
-            tests += template_tests(template, completes=completes)
-        tests += failed
+        add("resource", "resources/list", client.resources(), resource_tests)
+        of_template = partial(template_tests, completes=completes)
+        add("resource", _TEMPLATES, client.resource_templates(), of_template)
     if can.prompts is not None:
-        prompts, failed = _list_entries("prompt", "prompts/list", client.prompts())
-        for prompt in prompts:
-            tests += prompt_tests(prompt, completes=completes)
-        tests += failed
+        of_prompt = partial(prompt_tests, completes=completes)
+        add("prompt", "prompts/list", client.prompts(), of_prompt)
     return tests, decided
 
 
@@ -144,12 +148,11 @@ def _list_entries(
             found.append(msgspec.to_builtins(each))  # noqa: PERF401  # keeps the entries before an error
     except (RequestError, RequestTimeout, RemoteProtocolError) as error:
         failure = Failure(expected="a list", came=str(error), given=method)
-        outcome = TestOutcome(verdict="fail", failure=failure, calls=1)
+        outcome = fail(failure)
         if method == _TEMPLATES and isinstance(error, MethodNotFound):
             # Many servers with resources do not implement templates.
             outcome = skip(f"the server has no such method: {error}")
-        test = Test(kind=kind, subject=method, name=f"{method} answers", run=lambda _: outcome)
-        return found, [test]
+        return found, [Test(kind, method, f"{method} answers", lambda _: outcome)]
     return found, []
 
 
@@ -184,7 +187,7 @@ def run_test(server: TestedServer, test: Test) -> TestOutcome:
         return skip(str(error))
     except ConnectFailed as error:
         failure = Failure(expected="a server that can be reached again", came=str(error))
-        return TestOutcome(verdict="fail", failure=failure)
+        return fail(failure, calls=0)
 
 
 def check_contract(
@@ -225,14 +228,121 @@ def check_contract(
         calls=calls,
     )
     with TestedServer(target, options, patience=timeout) as server:  # type: ignore[arg-type]  # theirs
-        ran = run_tests(server, all_tests(server, rules))
-    broken = [each for each in ran if each.outcome.failure is not None]
-    if broken:
-        texts = [f"{each.test.name}\n{_format_failure(each.outcome)}" for each in broken]
-        raise ContractBroken(f"{len(broken)} of {len(ran)} tests failed\n\n" + "\n\n".join(texts))
+        ran = run_tests(server, plan_tests(server, rules)[0])
+    failures = [
+        f"{each.test.name}\n{indent(each.outcome.failure.text(), '  ')}"
+        for each in ran
+        if each.outcome.failure is not None
+    ]
+    if failures:
+        summary = f"{len(failures)} of {len(ran)} tests failed"
+        raise ContractBroken("\n\n".join([summary, *failures]))
     return ran
 
 
-def _format_failure(outcome: TestOutcome) -> str:
-    assert outcome.failure is not None
-    return "\n".join(f"  {line}" for line in outcome.failure.text().splitlines())
+# -- reports
+
+_SIGNS: Final = {"pass": ("green", "ok  "), "fail": ("bold red", "FAIL"), "skip": ("dim", "skip")}
+
+
+def has_failed(ran: Sequence[TestRun]) -> bool:
+    """Return whether any test failed."""
+    return any(each.outcome.verdict == "fail" for each in ran)
+
+
+def summary(ran: Sequence[TestRun]) -> str:
+    """Return the counts in one line."""
+    counts = Counter(each.outcome.verdict for each in ran)
+    calls = sum(each.outcome.calls for each in ran)
+    words = [f"{counts['pass']} passed", f"{counts['fail']} failed", f"{counts['skip']} skipped"]
+    return f"{', '.join(words)}; {calls} requests"
+
+
+def as_text(
+    target: str,
+    ran: Sequence[TestRun],
+    limit: CallLimit | None = None,
+    *,
+    quiet: bool = False,
+    paint: Painter = no_style,
+) -> str:
+    """Return the report as text: each test is a sentence, failures have details.
+
+    Args:
+        target: what was tested.
+        ran: the tests.
+        limit: the limit of calls for each tool.
+        quiet: leave out what passed or was skipped.
+        paint: styles a text, as (style, text).
+    """
+    lines = [escape_unprintable(target)]
+    for each in ran:
+        outcome = each.outcome
+        if quiet and outcome.verdict != "fail":
+            continue
+        style, sign = _SIGNS[outcome.verdict]
+        why = f" ({escape_unprintable(outcome.why)})" if outcome.why else ""
+        lines.append(f"  {paint(style, sign)} {escape_unprintable(each.test.name)}{why}")
+        if outcome.failure is not None:
+            lines += [f"       {line}" for line in outcome.failure.text().splitlines()]
+    if limit is not None and not quiet:
+        lines.append(f"each tool was called at most {plural(limit.calls, 'time')} (--calls)")
+    return "\n".join([*lines, summary(ran), ""])
+
+
+def as_json(target: str, ran: Sequence[TestRun], limit: CallLimit | None = None) -> str:
+    """Return the report as JSON."""
+    counts = Counter(each.outcome.verdict for each in ran)
+    report = {
+        "target": target,
+        "passed": counts["pass"],
+        "failed": counts["fail"],
+        "skipped": counts["skip"],
+        "calls": None if limit is None else limit.calls,
+        "called": {} if limit is None else dict(limit.made),
+        "tests": [_as_object(each) for each in ran],
+    }
+    return json.dumps(report, indent=2, ensure_ascii=False) + "\n"
+
+
+def _as_object(ran: TestRun) -> JsonObject:
+    test, outcome, failure = ran.test, ran.outcome, ran.outcome.failure
+    details: JsonObject = {"why": outcome.why}
+    if failure is not None:
+        details |= {
+            name: getattr(failure, name) for name in ("given", "expected", "came", "repeat")
+        }
+    return {
+        "name": test.name,
+        "kind": test.kind,
+        "subject": test.subject,
+        "verdict": outcome.verdict,
+        "requests": outcome.calls,
+        "seconds": round(ran.seconds, 3),
+        **{name: text for name, text in details.items() if text},
+    }
+
+
+def as_junit(target: str, ran: Sequence[TestRun], _limit: CallLimit | None = None) -> str:
+    """Return the report for continuous integration: a suite per kind, a case per test."""
+    kinds = dict.fromkeys(each.test.kind for each in ran)
+    return format_junit(target, [_junit_case(each) for each in ran], kinds)
+
+
+def _junit_case(ran: TestRun) -> JunitCase:
+    failure = ran.outcome.failure
+    return JunitCase(
+        suite=ran.test.kind,
+        name=ran.test.name,
+        state=ran.outcome.verdict,
+        message=escape_unprintable(ran.outcome.why) if failure is None else failure.summary(),
+        details="" if failure is None else failure.text(),
+        seconds=ran.seconds,
+    )
+
+
+FORMS: Final[dict[str, Callable[..., str]]] = {
+    "text": as_text,
+    "json": as_json,
+    "junit": as_junit,
+}

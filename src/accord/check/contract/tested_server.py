@@ -1,7 +1,5 @@
-"""A server under test: a client that connects again when the server has ended."""
+"""A server under test, its answers, and the tests: what they expect and how they end."""
 
-import base64
-import binascii
 import contextlib
 import json
 from collections.abc import Callable, Mapping
@@ -12,6 +10,7 @@ from typing import Any, Final, Literal, Self, TypeAlias
 import msgspec
 
 from accord.check.probing.tool_calls import CallLimit
+from accord.check.rendering.wording import escape_unprintable
 from accord.client import ConnectOptions, blocking
 from accord.errors import (
     AccordError,
@@ -22,9 +21,12 @@ from accord.errors import (
     RequestTimeout,
     TransportError,
 )
+from accord.protocol.syntax import is_base64
 from accord.types import AudioContent, ImageContent, JsonObject
 
 AnswerKind: TypeAlias = Literal["result", "error", "silence", "end", "breach"]
+TestVerdict: TypeAlias = Literal["pass", "fail", "skip"]
+TestKind: TypeAlias = Literal["tool", "resource", "prompt", "completion", "case"]
 _SHOWN: Final = 400
 # Seconds for the ping that tells whether the server is still alive.
 _ALIVE: Final = 2.0
@@ -143,18 +145,17 @@ class TestedServer:
         if client is not None:
             client.close()
 
-    def ask(
-        self, request: Callable[..., Any], *args: Any, patience: float | None = None
-    ) -> ServerAnswer:
+    def ask(self, request: Callable[..., Any], *args: Any) -> ServerAnswer:
         """Make one request with a method of the blocking client, and return its answer."""
         client = self.client
-        patience = self.patience if patience is None else patience
         start = monotonic()
         try:
-            result = request(client, *args, timeout=patience, cap=patience)
+            result = request(client, *args, timeout=self.patience, cap=self.patience)
         except RequestTimeout:
-            self._recover()
-            return ServerAnswer(kind="silence", text=f"no answer within {patience:g} s")
+            # Disconnects if it hangs, so that the next request is not affected.
+            with contextlib.suppress(AccordError):
+                self.is_alive()
+            return ServerAnswer(kind="silence", text=f"no answer within {self.patience:g} s")
         except RequestError as error:
             answer = ServerAnswer(kind="error", code=error.code, text=str(error.message))
         except (LocalProtocolError, RemoteProtocolError) as error:
@@ -184,7 +185,7 @@ class TestedServer:
         answer = self.ask(blocking.Client.call_tool, name, arguments)
         if answer.kind == "result":
             for block in answer.result.content:
-                if isinstance(block, ImageContent | AudioContent) and not _is_base64(block.data):
+                if isinstance(block, ImageContent | AudioContent) and not is_base64(block.data):
                     return ServerAnswer(
                         kind="breach", text=f"{block.mime_type} content is not base64"
                     )
@@ -204,21 +205,78 @@ class TestedServer:
             return False
         return True
 
-    def _recover(self) -> None:
-        """Disconnect from a server that hangs, so that the next request is not affected."""
-        with contextlib.suppress(AccordError):
-            self.is_alive()
-
-
-def _is_base64(text: str) -> bool:
-    try:
-        base64.b64decode(text, validate=True)
-    except (ValueError, binascii.Error):
-        return False
-    return True
-
 
 def format_json(value: object) -> str:
     """Return JSON in one line; a long value is cut."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}... ({len(text)} characters)"
+
+
+# -- tests
+
+
+class Failure(msgspec.Struct, frozen=True, kw_only=True):
+    """What was expected, and what the server sent.
+
+    Attributes:
+        expected: the answer that was expected.
+        came: the answer that the server sent.
+        given: the request.
+        repeat: the command line that sends it again; empty if there is no such command.
+    """
+
+    expected: str
+    came: str
+    given: str = ""
+    repeat: str = ""
+
+    def summary(self) -> str:
+        """Return it as one line."""
+        return " ".join(
+            escape_unprintable(f"expected {self.expected}; received {self.came}").split()
+        )
+
+    def text(self) -> str:
+        """Return it as lines for people."""
+        lines = [("sent", self.given), ("expected", self.expected), ("received", self.came)]
+        lines.append(("again", self.repeat))
+        return "\n".join(
+            f"{f'{name}:':<10}{escape_unprintable(said)}" for name, said in lines if said
+        )
+
+
+class TestOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict of one test, why it failed or was skipped, and the calls it made."""
+
+    __test__ = False  # pytest collects classes of this name
+
+    verdict: TestVerdict
+    failure: Failure | None = None
+    why: str = ""
+    calls: int = 0
+
+
+class Test(msgspec.Struct, frozen=True):
+    """One test: a sentence about a tool or the like, and the function that tests it."""
+
+    __test__ = False  # pytest collects classes of this name
+
+    kind: TestKind
+    subject: str
+    name: str
+    run: Callable[[TestedServer], TestOutcome]
+
+
+def pass_(calls: int = 1) -> TestOutcome:
+    """Return the outcome of a test that passed."""
+    return TestOutcome(verdict="pass", calls=calls)
+
+
+def fail(failure: Failure, calls: int = 1) -> TestOutcome:
+    """Return the outcome of a test that failed."""
+    return TestOutcome(verdict="fail", failure=failure, calls=calls)
+
+
+def skip(why: str) -> TestOutcome:
+    """Return the outcome of a test that was skipped."""
+    return TestOutcome(verdict="skip", why=why)

@@ -1,30 +1,28 @@
-"""One run of a client under check against a fake server."""
+"""One run of a client under check against a fake server, and the checks on every run."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
+from accord.bindings import headers as names
+from accord.check.fake_server.server import FakeServer, parse_json
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.verdicts import VerdictCollector
+from accord.protocol.revisions import REVISIONS
 from accord.protocol.verdict import Evidence
 from accord.trace import Transport
 from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from accord.check.fake_server.http_transport import ReceivedRequest
-    from accord.check.fake_server.server import FakeServer
 
 
-class ClientRun:
-    """What a client sent to a fake server, and how it ended.
+class ClientRun(VerdictCollector):
+    """What a client sent to a fake server, how it ended, and the verdicts.
 
     Attributes:
         server: the fake server.
         transport: the transport between both.
-        outcomes: the verdicts.
-        path: over HTTP, the path of the server.
-        requests: every HTTP request of the client, in order.
-        most_streams: over HTTP, how many event streams were open at the same time.
         exit_code: the client's exit code; None if it had to be stopped.
         usual_exit_code: its exit code with a correct server.
         was_connected: whether a connection was still open when the client had to be stopped.
@@ -32,13 +30,10 @@ class ClientRun:
         stderr: the last lines that the client wrote.
     """
 
-    def __init__(self, server: "FakeServer", transport: Transport, revision: RevisionId) -> None:
+    def __init__(self, server: FakeServer, transport: Transport, revision: RevisionId) -> None:
+        super().__init__("client", revision)
         self.server = server
         self.transport = transport
-        self.verdicts = VerdictCollector("client", revision)
-        self.path = ""
-        self.requests: list[ReceivedRequest] = []
-        self.most_streams = 0
         self.exit_code: int | None = None
         self.usual_exit_code: int | None = None
         self.was_connected = False
@@ -46,9 +41,16 @@ class ClientRun:
         self.stderr: Sequence[str] = ()
 
     @property
-    def revision(self) -> RevisionId:
-        """The revision that the requirements are judged by."""
-        return self.verdicts.revision
+    def path(self) -> str:
+        """Over HTTP, the path of the server."""
+        url: str = self.server.fake_transport.url
+        return urlsplit(url).path
+
+    @property
+    def requests(self) -> "list[ReceivedRequest]":
+        """Over HTTP, every request of the client, in order."""
+        found: list[ReceivedRequest] = self.server.fake_transport.requests
+        return found
 
     @property
     def lines(self) -> list[RawConnection]:
@@ -95,7 +97,7 @@ class ClientRun:
             evidence = [_evidence_of(request)]
         elif not condition and self.lines:
             evidence = self.lines[-1].log.last()
-        return self.verdicts.hold(id, condition, why, evidence=evidence)
+        return self.hold(id, condition, why, evidence=evidence)
 
     def fail(self, id: str, why: str) -> None:
         """Record that a requirement was violated."""
@@ -106,16 +108,12 @@ class ClientRun:
         for id in ids:
             self.holds(id, condition=True, why="")
 
-    def skip(self, id: str, why: str) -> None:
-        """Record why a requirement could not be tested."""
-        self.verdicts.skip(id, why)
-
     def not_applicable(self, id: str, why: str) -> None:
         """Record why a requirement does not apply to this client."""
-        known = self.verdicts.found.get(id)
+        known = self.found.get(id)
         if known is not None and known.verdict == "not-exercised":
-            del self.verdicts.found[id]
-        self.verdicts.exclude(id, why)
+            del self.found[id]
+        self.exclude(id, why)
 
 
 def _evidence_of(request: "ReceivedRequest") -> Evidence:
@@ -127,3 +125,325 @@ def _evidence_of(request: "ReceivedRequest") -> Evidence:
         f"{request.method} {request.path} [{heads}] {request.body[:400].decode(errors='replace')}"
     )
     return Evidence("HTTP request", "client", None, text[:1000])
+
+
+# -- checks on the traffic of every run, and on several runs of a client together
+
+_METHODS: Final[Mapping[str, tuple[str, ...]]] = {
+    "resources.list.method": ("resources/list",),
+    "resources.read.method": ("resources/read", "uri"),
+    "resources.templates.method": ("resources/templates/list",),
+    "resources.subscribe.method": ("resources/subscribe", "uri"),
+    "prompts.list.method": ("prompts/list",),
+    "prompts.get.method": ("prompts/get", "name"),
+    "tools.list.method": ("tools/list",),
+    "tools.call.method": ("tools/call", "name"),
+    "logging.set-level.method": ("logging/setLevel", "level"),
+    "completion.complete.method": ("completion/complete",),
+}
+"""Rows that name a method, the method, and the parameter that is a string."""
+
+PASSIVELY_CHECKED: Final = frozenset(
+    {
+        *_METHODS,
+        "http.client.accept-both",
+        "http.client.supports-both-forms",
+        "http.client.post-messages",
+        "http.client.protocol-version-header",
+        "http.get.accept-event-stream",
+        "http.get.client-may-listen",
+        "http.post.body-message-or-batch",
+        "http.streams.multiple",
+        "jsonrpc.request.answered",
+        "lifecycle.shutdown.http-close",
+        "lifecycle.version.client-disconnects",
+        "lifecycle.shutdown.stdio-close-stdin",
+        "ping.response.prompt",
+        "practice.list.empty-params",
+        "session.end.client-delete",
+        "session.id.client-echo",
+        "session.id.header-name",
+        "sse.client.posts-to-endpoint",
+        "stdio.client.launches-server",
+        "stdio.client.stdin-only-messages",
+        "stdio.framing.newline-delimited",
+        "stdio.framing.no-embedded-newline",
+    }
+)
+"""The requirements that `observe` decides."""
+
+_LISTS: Final = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
+
+
+def run_passive_checks(run: ClientRun) -> None:
+    """Judge what every run against a correct server shows."""
+    _check_methods(run)
+    _check_answers(run)
+    if run.transport == "stdio":
+        _check_lines(run)
+    elif run.transport == "sse" or run.server.is_older:
+        _check_posts(run)
+    else:
+        _check_http(run)
+
+
+# -- messages
+
+
+def _check_methods(run: ClientRun) -> None:
+    for id, (method, *parameters) in _METHODS.items():
+        for message in run.messages(method):
+            params = _params(message)
+            wrong = [each for each in parameters if not isinstance(params.get(each), str)]
+            run.holds(id, not wrong, f"sends {method} without a string as {wrong}")
+    for message in run.messages("completion/complete"):
+        argument = _params(message).get("argument")
+        given = argument if isinstance(argument, dict) else {}
+        whole = isinstance(given.get("name"), str) and isinstance(given.get("value"), str)
+        why = "sends completion/complete without the name and value of an argument"
+        run.holds("completion.complete.method", whole, why)
+    for method in _LISTS:
+        for message in run.messages(method):
+            # practice.list.empty-params: leaving params out means the same.
+            params = message.get("params", {})
+            why = f"sends {method} with parameters that are not an object"
+            run.holds("practice.list.empty-params", isinstance(params, dict), why)
+
+
+def _check_answers(run: ClientRun) -> None:
+    for method in run.server.unanswered_methods:
+        id = "ping.response.prompt" if method == "ping" else "jsonrpc.request.answered"
+        run.fail(id, f"stays connected and does not answer {method}")
+
+
+def _params(message: Mapping[str, object]) -> JsonObject:
+    params = message.get("params")
+    return params if isinstance(params, dict) else {}
+
+
+# -- stdio
+
+
+def _check_lines(run: ClientRun) -> None:
+    run.passes("stdio.client.launches-server")
+    odd = [each.decode(errors="replace") for each in run.server.odd]
+    unfinished = [each for each in odd if _is_whole(each)]
+    glued = [each for each in odd if not _is_whole(each) and _are_several(each)]
+    rest = [each for each in odd if each not in unfinished and each not in glued]
+    broken = bool(rest) and _is_whole("".join(rest))
+    run.holds(
+        "stdio.framing.newline-delimited",
+        not (unfinished or glued),
+        "writes messages without a newline after each",
+    )
+    run.holds(
+        "stdio.framing.no-embedded-newline", not broken, "splits a message into several lines"
+    )
+    run.holds(
+        "stdio.client.stdin-only-messages",
+        not rest or broken,
+        f"writes text that is not a message: {rest[0][:200] if rest else ''}",
+    )
+    _check_end(run)
+
+
+def _check_end(run: ClientRun) -> None:
+    id = "lifecycle.shutdown.stdio-close-stdin"
+    if run.exit_code is None:
+        run.skip(id, "the client did not end by itself")
+        return
+    signalled = next((each for each in run.server.events if each.startswith("signal")), None)
+    before = run.server.events[: run.server.events.index(signalled)] if signalled else []
+    run.holds(
+        id,
+        signalled is None or "input ended" in before,
+        f"sends {signalled} to the server before it closes its input",
+    )
+
+
+def _is_whole(text: str) -> bool:
+    return isinstance(parse_json(text), dict | list)
+
+
+def _are_several(text: str) -> bool:
+    """Return whether a text is several JSON objects in a row."""
+    from json import JSONDecodeError, JSONDecoder
+
+    place, found = 0, 0
+    while place < len(text):
+        try:
+            value, place = JSONDecoder().raw_decode(text, place)
+        except (JSONDecodeError, RecursionError):
+            return False
+        if not isinstance(value, dict):
+            return False
+        found += 1
+        while place < len(text) and text[place].isspace():
+            place += 1
+    return found > 1
+
+
+# -- HTTP with SSE
+
+
+def _check_posts(run: ClientRun) -> None:
+    for request in run.requests:
+        message = request.message
+        if not isinstance(message, dict) or "jsonrpc" not in message:
+            continue
+        if request.path == run.path and request.name in ("initialize", "server/discover"):
+            continue  # the client tries Streamable HTTP first
+        run.holds(
+            "sse.client.posts-to-endpoint",
+            request.method == "POST" and request.path == "/messages",
+            f"sends a message with {request.method} to {request.path}, not to the endpoint",
+            request=request,
+        )
+    if run.exit_code is not None and run.is_initialized:
+        run.passes("lifecycle.shutdown.http-close")
+
+
+# -- Streamable HTTP
+
+
+def _check_http(run: ClientRun) -> None:
+    row = REVISIONS[run.revision]
+    session: str | None = None
+    opening: ReceivedRequest | None = None
+    for request in run.requests:
+        if request.path != run.path:
+            continue
+        _check_head(run, request)
+        is_opening = request.name == "initialize"
+        if opening is not None and not is_opening and _is_after(request, opening):
+            _check_session(run, request, session)
+            if row.version_header:
+                given = request.headers.get("mcp-protocol-version")
+                run.holds(
+                    "http.client.protocol-version-header",
+                    given == run.revision,
+                    f"sends {request.method} {request.name or ''} with the version header {given}",
+                    request=request,
+                )
+        if is_opening and request.status == 200:
+            opening, session = request, _session_of(run, request)
+    if session is not None and not run.server.ids:
+        _check_delete(run, session)
+    if run.server.fake_transport.most_streams > 1:
+        run.passes("http.streams.multiple")
+    if run.exit_code is not None and run.is_initialized:
+        run.passes("lifecycle.shutdown.http-close")
+
+
+def _is_after(request: "ReceivedRequest", opening: "ReceivedRequest") -> bool:
+    """Return whether the client had the answer to initialize when it sent a request."""
+    return not opening.was_left and opening.ended is not None and request.at >= opening.ended
+
+
+def _session_of(run: ClientRun, opening: "ReceivedRequest") -> str | None:
+    """Return the session that an initialize request opened."""
+    for line in run.lines:
+        for message in line.received:
+            if message == opening.message:
+                return str(line.carrier.session) if line.carrier.session else None
+    return None
+
+
+def _check_head(run: ClientRun, request: "ReceivedRequest") -> None:
+    accept = request.headers.get("accept")
+    if request.method == "POST":
+        run.passes("http.client.post-messages")
+        both = accepts_type(accept, "application/json") and accepts_type(
+            accept, "text/event-stream"
+        )
+        run.holds(
+            "http.client.accept-both", both, f"sends a POST with Accept: {accept}", request=request
+        )
+        run.holds(
+            "http.post.body-message-or-batch",
+            isinstance(request.message, dict | list),
+            "sends a POST with a body that is not a message",
+            request=request,
+        )
+    elif request.method == "GET":
+        run.passes("http.get.client-may-listen")
+        why = f"sends a GET with Accept: {accept}"
+        listens = accepts_type(accept, "text/event-stream")
+        run.holds("http.get.accept-event-stream", listens, why, request=request)
+    elif request.body and isinstance(request.message, dict):
+        why = f"sends a message with {request.method}"
+        run.holds("http.client.post-messages", condition=False, why=why, request=request)
+
+
+def accepts_type(accept: str | None, content_type: str) -> bool:
+    """Return whether an Accept header names a type; a range such as `*/*` does not."""
+    named = {part.partition(";")[0].strip().lower() for part in (accept or "").split(",")}
+    return content_type in named
+
+
+def _check_session(run: ClientRun, request: "ReceivedRequest", session: str | None) -> None:
+    if session is None:
+        return
+    given = request.headers.get(names.SESSION)
+    kept = run.holds(
+        "session.id.client-echo",
+        given and given in {session, *(line.carrier.session for line in run.lines)},
+        f"sends {request.method} {request.name or ''} with the session id {given}",
+        request=request,
+    )
+    if kept:
+        run.passes("session.id.header-name")
+
+
+def _check_delete(run: ClientRun, session: str) -> None:
+    id = "session.end.client-delete"
+    if any(each.method == "DELETE" for each in run.requests):
+        named = [each.headers.get(names.SESSION) for each in run.requests]
+        run.holds(id, session in named, "ends a session without its id")
+    elif run.exit_code != 0 or not run.is_initialized:
+        run.skip(id, "the client did not end in an orderly way")
+    else:
+        run.fail(id, "ends without deleting its session")
+
+
+def _check_disconnects(runs: Sequence[ClientRun]) -> None:
+    """lifecycle.version.client-disconnects: it left servers with an unknown revision."""
+    for run in runs:
+        is_correct = not run.server.ids and run.server.is_judged
+        if is_correct and run.lines and not run.is_initialized and not run.was_connected:
+            run.passes("lifecycle.version.client-disconnects")
+
+
+def _check_fallback(runs: Sequence[ClientRun]) -> None:
+    """http.compat.sse-fallback: a client that falls back does so on every status."""
+    tried = [run for run in runs if run.server.is_older]
+    fallen = [run for run in tried if any(each.method == "GET" for each in run.requests)]
+    for run in tried:
+        for id in run.server.ids:
+            if not fallen:
+                run.not_applicable(id, "the client does not support servers with HTTP and SSE")
+                continue
+            why = (
+                f"does not fall back to HTTP with SSE on status {run.server.refusal}, but on others"
+            )
+            run.holds(id, run in fallen, why)
+
+
+def _check_both_forms(runs: Sequence[ClientRun]) -> None:
+    """http.client.supports-both-forms: it continues with JSON and with event streams."""
+    id = "http.client.supports-both-forms"
+    streamed = [run for run in runs if id in run.server.ids]
+    whole = [run for run in runs if not run.server.ids and not run.server.streams]
+    for run in streamed:
+        same = [each for each in whole if each.server.revision == run.server.revision]
+        if any(each.is_initialized for each in same):
+            run.holds(id, run.is_initialized, "does not continue when answers are event streams")
+        elif run.is_initialized:
+            run.fail(id, "does not continue when answers are JSON")
+
+
+CROSS_RUN_CHECKS: Final[tuple[Callable[[Sequence[ClientRun]], None], ...]] = (
+    _check_disconnects,
+    _check_fallback,
+    _check_both_forms,
+)

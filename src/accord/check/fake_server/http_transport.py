@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -11,21 +11,15 @@ import msgspec
 
 from accord.bindings import headers as names
 from accord.bindings import sse
-from accord.check.probing.message_log import MessageLog
-from accord.check.probing.raw_carrier import ConnectionEnded
+from accord.check.fake_server.server import FakeServer, FakeTransport, parse_json
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import MissingExtra
-from accord.trace import HttpFacts, Transport
+from accord.trace import HttpFacts
+from accord.transports.http.server.asgi import Receive, Scope, Send
 from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from socket import socket
-
-    from accord.check.fake_server.server import FakeServer
-
-_Scope = MutableMapping[str, Any]
-_Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-_Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 _JSON: Final = "application/json"
 _CLOSING: Final = 2.0
@@ -56,10 +50,7 @@ class ReceivedRequest(msgspec.Struct):
     @property
     def message(self) -> Any:
         """The body as JSON; None if it is not JSON."""
-        try:
-            return msgspec.json.decode(self.body)
-        except (ValueError, RecursionError):
-            return None
+        return parse_json(self.body)
 
     @property
     def name(self) -> str | None:
@@ -69,17 +60,11 @@ class ReceivedRequest(msgspec.Struct):
 
 
 class CannedResponse(msgspec.Struct):
-    """A raw response in place of one of the conversation.
-
-    Attributes:
-        body: the body, or its beginning if the connection is cut.
-        is_cut: whether the connection breaks after the body.
-    """
+    """A raw response in place of one of the conversation."""
 
     status: int
     headers: Mapping[str, str] = {}
     body: bytes = b""
-    is_cut: bool = False
 
 
 class _Cut(Exception):
@@ -96,11 +81,25 @@ class _Stream:
         self.queue: asyncio.Queue[bytes | None] = asyncio.Queue()
         self.count = 0
 
-    def note(self, data: bytes) -> None:
-        """Record an answer that was sent."""
-        message = _decode(data)
-        if self.wanted is not None and isinstance(message, dict) and "method" not in message:
-            self.wanted.discard(_key(message.get("id")))
+    async def messages(
+        self, request: ReceivedRequest, receive: Receive
+    ) -> AsyncGenerator[bytes, None]:
+        """Yield messages until every request is answered, or the client disconnects."""
+        gone = asyncio.get_running_loop().create_task(_wait_for_disconnect(receive))
+        try:
+            while self.wanted is None or self.wanted:
+                data = await _next_message(self.queue, gone)
+                if data is None:
+                    return
+                if data is _DROP:
+                    raise _Cut
+                message = parse_json(data)
+                if self.wanted and isinstance(message, dict) and "method" not in message:
+                    self.wanted.discard(_key(message.get("id")))
+                yield data
+        finally:
+            request.was_left = gone.done()
+            gone.cancel()
 
 
 class _HttpSession:
@@ -108,8 +107,8 @@ class _HttpSession:
 
     takes_down = True
 
-    def __init__(self, stage: "FakeHttpTransport", session: str | None) -> None:
-        self._transport = stage
+    def __init__(self, session: str | None, content_type: str) -> None:
+        self._facts = HttpFacts(status=200, headers={"content-type": content_type})
         self.session = session
         self.line: RawConnection
         # The stream of each request that waits for its answer.
@@ -123,7 +122,7 @@ class _HttpSession:
 
     async def send(self, data: bytes) -> None:
         """Send an answer on the stream of its request, other messages on the standing one."""
-        message = _decode(data)
+        message = parse_json(data)
         is_answer = isinstance(message, dict) and "method" not in message
         stream = self.waiting.get(_key(message.get("id"))) if is_answer else None
         await self._send_on(stream or self.standing, data)
@@ -134,8 +133,7 @@ class _HttpSession:
         await self._send_on(self.waiting.get(_key(id), self.standing), data)
 
     async def _send_on(self, stream: _Stream, data: bytes) -> None:
-        facts = HttpFacts(status=200, headers={"content-type": self._transport.content_type})
-        self.line.log.take("server", data, facts)
+        self.line.log.take("server", data, self._facts)
         await stream.queue.put(data)
 
     def is_waited_for(self, id: object) -> bool:
@@ -154,37 +152,26 @@ class _HttpSession:
             stream.queue.put_nowait(None)
 
 
-class FakeHttpTransport:
+class FakeHttpTransport(FakeTransport):
     """Serves a fake server over HTTP.
 
     Attributes:
-        url: where the client connects.
-        requests: all requests, in order.
-        most_streams: how many event streams were open at the same time.
+        origin: the scheme, host and port of the URL.
+        streaming: how many event streams are open.
     """
 
     def __init__(
-        self, server: "FakeServer", *, is_older: bool = False, patience: float = 5.0
+        self, server: FakeServer, *, is_older: bool = False, patience: float = 5.0
     ) -> None:
-        self._fake = server
+        super().__init__(server, patience)
         self._is_older = is_older or server.is_older
         self._path = "/sse" if is_older else "/mcp"
-        self._patience = patience
         self._sessions: dict[str, _HttpSession] = {}
         self._names = count(1)
-        self._tasks: set[asyncio.Task[Any]] = set()
         self._server: Any = None
         self._sockets: list[socket] = []
-        self.url = ""
         self.origin = ""
-        self.requests: list[ReceivedRequest] = []
         self.streaming = 0
-        self.most_streams = 0
-
-    @property
-    def content_type(self) -> str:
-        """The content type of answers."""
-        return sse.CONTENT_TYPE if self._fake.streams or self._is_older else _JSON
 
     async def __aenter__(self) -> Self:
         try:
@@ -229,7 +216,7 @@ class FakeHttpTransport:
 
     # -- one request
 
-    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
         request = ReceivedRequest(
@@ -242,213 +229,158 @@ class FakeHttpTransport:
         )
         self.requests.append(request)
         try:
-            await self._serve(request, receive, _record_status(request, send))
+            await self._serve(request, receive, send)
         finally:
             request.ended = asyncio.get_running_loop().time()
 
-    async def _serve(self, request: ReceivedRequest, receive: _Receive, send: _Send) -> None:
+    async def _serve(self, request: ReceivedRequest, receive: Receive, send: Send) -> None:
         answer = self._fake.http(request)
+        if answer is None and self._is_older:
+            answer = await self._serve_two_endpoints(request, receive, send)
+        elif answer is None and request.method == "POST":
+            answer = await self._post(request, receive, send)
+        elif answer is None and request.method == "GET":
+            answer = await self._get(request, receive, send)
+        elif answer is None:
+            answer = await self._delete(request)
         if answer is not None:
-            await _answer(send, answer)
-        elif self._is_older:
-            await self._serve_two_endpoints(request, receive, send)
-        elif request.method == "POST":
-            await self._post(request, receive, send)
-        elif request.method == "GET":
-            await self._get(request, receive, send)
-        elif request.method == "DELETE":
-            await self._delete(request, send)
+            await send(_head(request, answer.status, answer.headers))
+            await send({"type": "http.response.body", "body": answer.body})
+
+    # -- Streamable HTTP; these return None after they answered with a stream
+
+    async def _post(
+        self, request: ReceivedRequest, receive: Receive, send: Send
+    ) -> CannedResponse | None:
+        if request.name == "initialize":
+            http_session = self._begin(
+                secrets.token_urlsafe(16) if self._fake.has_sessions else None
+            )
+        elif (known := self._find_session(request)) is not None:
+            http_session = known
         else:
-            await _answer(send, CannedResponse(405))
-
-    # -- Streamable HTTP
-
-    async def _post(self, request: ReceivedRequest, receive: _Receive, send: _Send) -> None:
-        message = request.message
-        http_session = self._find_session(request, opens=request.name == "initialize")
-        if http_session is None:
-            status = 404 if names.SESSION in request.headers else 400
-            await _answer(send, CannedResponse(status))
-            return
-        wanted = _requests_in(message)
-        stream = _Stream(str(next(self._names)), {_key(each["id"]) for each in wanted})
+            return CannedResponse(404 if names.SESSION in request.headers else 400)
+        wanted = {_key(each["id"]) for each in _requests_in(request.message)}
+        stream = _Stream(str(next(self._names)), set(wanted))
         http_session.streams[stream.name] = stream
-        for each in wanted:
-            http_session.waiting[_key(each["id"])] = stream
-        self._hear(http_session, request)
+        http_session.waiting |= dict.fromkeys(wanted, stream)
+        self._hear_request(http_session, request)
         if not wanted:
-            await _answer(send, CannedResponse(202))
-            return
+            return CannedResponse(202)
         more = {} if http_session.session is None else {names.SESSION: http_session.session}
+        answer = None
         if self._fake.streams:
             await self._send_events(stream, request, receive, send, more)
         else:
-            await self._send_json(stream, request, receive, send, more)
-        for each in wanted:
-            http_session.waiting.pop(_key(each["id"]), None)
-
-    async def _send_json(
-        self,
-        stream: _Stream,
-        request: ReceivedRequest,
-        receive: _Receive,
-        send: _Send,
-        headers: Mapping[str, str],
-    ) -> None:
-        found: list[bytes] = []
-        gone = asyncio.get_running_loop().create_task(_wait_for_disconnect(receive))
-        try:
-            while stream.wanted:
-                data = await _next_message(stream.queue, gone)
-                if data is None:
-                    break
-                stream.note(data)
-                found.append(data)
-        finally:
-            request.was_left = gone.done()
-            gone.cancel()
-        body = b",".join(found)
-        if isinstance(request.message, list):
-            body = b"[" + body + b"]"
-        await _answer(send, CannedResponse(200, {"content-type": _JSON, **headers}, body))
+            body = b",".join([each async for each in stream.messages(request, receive)])
+            if isinstance(request.message, list):
+                body = b"[" + body + b"]"
+            answer = CannedResponse(200, {"content-type": _JSON, **more}, body)
+        for key in wanted:
+            http_session.waiting.pop(key, None)
+        return answer
 
     async def _send_events(
         self,
         stream: _Stream,
         request: ReceivedRequest,
-        receive: _Receive,
-        send: _Send,
+        receive: Receive,
+        send: Send,
         headers: Mapping[str, str],
+        *,
+        opening: bytes = b"",
     ) -> None:
         """Send events until every request is answered."""
-        await send(_head(200, {"content-type": sse.CONTENT_TYPE, **headers}))
+        await send(_head(request, 200, {"content-type": sse.CONTENT_TYPE, **headers}))
+        if opening:
+            await send({"type": "http.response.body", "body": opening, "more_body": True})
         self.streaming += 1
         self.most_streams = max(self.most_streams, self.streaming)
-        gone = asyncio.get_running_loop().create_task(_wait_for_disconnect(receive))
         try:
-            while stream.wanted is None or stream.wanted:
-                data = await _next_message(stream.queue, gone)
-                if data is None:
-                    break
-                if data is _DROP:
-                    raise _Cut
-                stream.note(data)
-                stream.count += 1
-                retry = b"" if self._fake.retry is None else b"retry: %d\n" % self._fake.retry
-                event = b"%sid: %s-%d\n" % (retry, stream.name.encode(), stream.count)
-                body = event + sse.encode(data)
-                await send({"type": "http.response.body", "body": body, "more_body": True})
+            async with contextlib.aclosing(stream.messages(request, receive)) as messages:
+                async for data in messages:
+                    body = self._event_head(stream) + sse.encode(data)
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
         finally:
             self.streaming -= 1
-            request.was_left = gone.done()
-            gone.cancel()
         await send({"type": "http.response.body", "body": b""})
 
-    async def _get(self, request: ReceivedRequest, receive: _Receive, send: _Send) -> None:
-        http_session = self._find_session(request, opens=False)
+    def _event_head(self, stream: _Stream) -> bytes:
+        """Return the fields before the data of an event; HTTP with SSE has none."""
+        if self._is_older:
+            return b""
+        stream.count += 1
+        retry = b"" if self._fake.retry is None else b"retry: %d\n" % self._fake.retry
+        return b"%sid: %s-%d\n" % (retry, stream.name.encode(), stream.count)
+
+    async def _get(
+        self, request: ReceivedRequest, receive: Receive, send: Send
+    ) -> CannedResponse | None:
+        http_session = self._find_session(request)
         if http_session is None:
-            await _answer(send, CannedResponse(404 if names.SESSION in request.headers else 400))
-            return
+            return CannedResponse(404 if names.SESSION in request.headers else 400)
         last = request.headers.get("last-event-id", "0").partition("-")[0]
         stream = http_session.streams.get(last, http_session.standing)
         if stream is http_session.standing and not self._fake.listens:
-            await _answer(send, CannedResponse(405))
-        else:
-            await self._send_events(stream, request, receive, send, {})
+            return CannedResponse(405)
+        await self._send_events(stream, request, receive, send, {})
+        return None
 
-    async def _delete(self, request: ReceivedRequest, send: _Send) -> None:
-        http_session = self._find_session(request, opens=False)
-        if http_session is not None:
-            http_session.line.end("the client ended the session")
-            await http_session.close()
-        await _answer(send, CannedResponse(404 if http_session is None else 204))
+    async def _delete(self, request: ReceivedRequest) -> CannedResponse:
+        if request.method != "DELETE":
+            return CannedResponse(405)
+        http_session = self._find_session(request)
+        if http_session is None:
+            return CannedResponse(404)
+        http_session.line.end("the client ended the session")
+        await http_session.close()
+        return CannedResponse(204)
 
     def end_session(self, line: RawConnection) -> None:
         """Forget a session: requests that name it are answered with 404."""
         http_session: _HttpSession = line.carrier
         self._sessions.pop(http_session.session or "", None)
 
-    def _find_session(self, request: ReceivedRequest, *, opens: bool) -> _HttpSession | None:
-        if not opens:
-            key = request.headers.get(names.SESSION, "")
-            http_session = self._sessions.get(key)
-            return None if http_session is None or http_session.is_ended else http_session
-        session = secrets.token_urlsafe(16) if self._fake.has_sessions else None
-        return self._begin(session or "", _HttpSession(self, session))
+    def _find_session(self, request: ReceivedRequest) -> _HttpSession | None:
+        http_session = self._sessions.get(request.headers.get(names.SESSION, ""))
+        return None if http_session is None or http_session.is_ended else http_session
 
-    def _begin(self, key: str, http_session: _HttpSession) -> _HttpSession:
-        transport: Transport = "sse" if self._is_older else "http"
-        tape = MessageLog(transport, "client", is_judged=self._fake.is_judged)
-        http_session.line = RawConnection(http_session, tape, patience=self._patience, me="server")
-        http_session.line.respond = self._fake.respond
-        self._fake.lines.append(http_session.line)
-        self._sessions[key] = http_session
+    def _begin(self, session: str | None) -> _HttpSession:
+        is_stream = self._fake.streams or self._is_older
+        http_session = _HttpSession(session, sse.CONTENT_TYPE if is_stream else _JSON)
+        http_session.line = self._open_line(http_session, "sse" if self._is_older else "http")
+        self._sessions[session or ""] = http_session
         return http_session
 
-    def _hear(self, http_session: _HttpSession, request: ReceivedRequest) -> None:
-        http_session.line.hear(
-            request.body, HttpFacts(method=request.method, headers=request.headers)
-        )
-        if request.name == "notifications/initialized":
-            task = asyncio.get_running_loop().create_task(self._run_scenario(http_session.line))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _run_scenario(self, line: RawConnection) -> None:
-        with contextlib.suppress(ConnectionEnded):
-            await self._fake.on_initialized(line)
+    def _hear_request(self, http_session: _HttpSession, request: ReceivedRequest) -> None:
+        facts = HttpFacts(method=request.method, headers=request.headers)
+        self._hear(http_session.line, request.body, facts)
 
     # -- HTTP with SSE
 
     async def _serve_two_endpoints(
-        self, request: ReceivedRequest, receive: _Receive, send: _Send
-    ) -> None:
+        self, request: ReceivedRequest, receive: Receive, send: Send
+    ) -> CannedResponse | None:
         if request.method == "GET" and request.path == self._path:
             key = secrets.token_urlsafe(16)
-            http_session = self._begin(key, _HttpSession(self, key))
-            await send(_head(200, {"content-type": sse.CONTENT_TYPE}))
+            http_session = self._begin(key)
             place = f"event: endpoint\ndata: /messages?session_id={key}\n\n".encode()
-            await send({"type": "http.response.body", "body": place, "more_body": True})
-            gone = asyncio.get_running_loop().create_task(_wait_for_disconnect(receive))
-            while (data := await _next_message(http_session.standing.queue, gone)) is not None:
-                if data is _DROP:
-                    raise _Cut
-                await send(
-                    {"type": "http.response.body", "body": sse.encode(data), "more_body": True}
-                )
-            gone.cancel()
+            await self._send_events(
+                http_session.standing, request, receive, send, {}, opening=place
+            )
             http_session.line.end("the client left the stream")
-            return
+            return None
         key = request.query.removeprefix("session_id=")
         known = self._sessions.get(key) if request.path == "/messages" else None
         if request.method != "POST" or known is None:
             # A request of Streamable HTTP: its client shall fall back.
-            await _answer(
-                send, CannedResponse(self._fake.refusal if request.path == self._path else 404)
-            )
-            return
-        await _answer(send, CannedResponse(202))
-        self._hear(known, request)
-
-
-def _record_status(request: ReceivedRequest, send: _Send) -> _Send:
-    async def record(message: MutableMapping[str, Any]) -> None:
-        if message["type"] == "http.response.start":
-            request.status = message["status"]
-        await send(message)
-
-    return record
+            return CannedResponse(self._fake.refusal if request.path == self._path else 404)
+        self._hear_request(known, request)
+        return CannedResponse(202)
 
 
 def _key(id: object) -> Any:
     return (type(id).__name__, id) if isinstance(id, int | str) else None
-
-
-def _decode(data: bytes) -> Any:
-    try:
-        return msgspec.json.decode(data)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _requests_in(message: object) -> list[JsonObject]:
@@ -457,7 +389,7 @@ def _requests_in(message: object) -> list[JsonObject]:
     return [each for each in found if isinstance(each, dict) and {"method", "id"} <= {*each}]
 
 
-async def _body(receive: _Receive) -> bytes:
+async def _body(receive: Receive) -> bytes:
     parts: list[bytes] = []
     while True:
         message = await receive()
@@ -466,7 +398,7 @@ async def _body(receive: _Receive) -> bytes:
             return b"".join(parts)
 
 
-async def _wait_for_disconnect(receive: _Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -483,17 +415,7 @@ async def _next_message(
     return None
 
 
-def _head(status: int, headers: Mapping[str, str]) -> JsonObject:
+def _head(request: ReceivedRequest, status: int, headers: Mapping[str, str]) -> JsonObject:
+    request.status = status
     shown = [(name.lower().encode(), text.encode("latin-1")) for name, text in headers.items()]
     return {"type": "http.response.start", "status": status, "headers": shown}
-
-
-async def _answer(send: _Send, answer: CannedResponse) -> None:
-    headers = dict(answer.headers)
-    if answer.is_cut:
-        # Announce more than is sent, so that the server drops the connection.
-        headers.setdefault("content-length", str(len(answer.body) + 1000))
-    await send(_head(answer.status, headers))
-    await send({"type": "http.response.body", "body": answer.body, "more_body": answer.is_cut})
-    if answer.is_cut:
-        raise _Cut

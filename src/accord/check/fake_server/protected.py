@@ -1,23 +1,18 @@
 """A protected fake server with its authorization server, which needs no user."""
 
-import base64
-import hashlib
 import secrets
 import shlex
-import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import msgspec
 
-from accord.check.fake_server import browser
-from accord.check.fake_server.http_transport import CannedResponse
+from accord.auth.pkce import challenge_of
+from accord.check.fake_server import launched
+from accord.check.fake_server.http_transport import CannedResponse, ReceivedRequest
 from accord.check.fake_server.server import FakeServer
 from accord.types import JsonObject, RevisionId
-
-if TYPE_CHECKING:
-    from accord.check.fake_server.http_transport import ReceivedRequest
 
 # The paths of both HTTP transports.
 PROTECTED: Final = ("/mcp", "/sse", "/messages")
@@ -36,9 +31,7 @@ class ProtectedFakeServer(FakeServer):
         state: returned in place of the client's state; None returns the right one.
     """
 
-    env: ClassVar[Mapping[str, str]] = {
-        "BROWSER": shlex.join([sys.executable, "-I", "-S", browser.__file__, "%s"])
-    }
+    env: ClassVar[Mapping[str, str]] = {"BROWSER": shlex.join([*launched.COMMAND, "browse", "%s"])}
     names_metadata: str | None = "/metadata-of-the-server"
     has_metadata = True
     place = "/oauth"
@@ -56,7 +49,7 @@ class ProtectedFakeServer(FakeServer):
         """The scheme, host and port of the server."""
         return str(self.fake_transport.origin)
 
-    def http(self, request: "ReceivedRequest") -> CannedResponse | None:
+    def http(self, request: ReceivedRequest) -> CannedResponse | None:
         if request.path in PROTECTED:
             given = request.headers.get("authorization", "")
             scheme, _, token = given.partition(" ")
@@ -95,7 +88,7 @@ class ProtectedFakeServer(FakeServer):
             "token_endpoint_auth_methods_supported": ["none", "client_secret_post"],
         }
 
-    def _register(self, request: "ReceivedRequest") -> CannedResponse:
+    def _register(self, request: ReceivedRequest) -> CannedResponse:
         metadata = request.message if isinstance(request.message, dict) else {}
         id = secrets.token_urlsafe(8)
         uris = metadata.get("redirect_uris")
@@ -104,7 +97,7 @@ class ProtectedFakeServer(FakeServer):
             {**metadata, "client_id": id, "token_endpoint_auth_method": "none"}, status=201
         )
 
-    def _authorize(self, request: "ReceivedRequest") -> CannedResponse:
+    def _authorize(self, request: ReceivedRequest) -> CannedResponse:
         wanted = parse_fields(request)
         code = secrets.token_urlsafe(8)
         self.codes[code] = wanted
@@ -115,22 +108,21 @@ class ProtectedFakeServer(FakeServer):
         join = "&" if urlsplit(target).query else "?"
         return CannedResponse(302, {"location": f"{target}{join}{urlencode(back)}"})
 
-    def _token(self, request: "ReceivedRequest") -> CannedResponse:
+    def _token(self, request: ReceivedRequest) -> CannedResponse:
         wanted = parse_fields(request)
         begun = self.codes.pop(wanted.get("code", ""), None)
         if begun is None:
             return _json({"error": "invalid_grant"}, status=400)
         verifier = wanted.get("code_verifier", "")
-        digest = hashlib.sha256(verifier.encode()).digest()
-        expected = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
-        plain = begun.get("code_challenge_method", "plain") == "plain"
-        self.verified.append(begun.get("code_challenge") == (verifier if plain else expected))
+        is_plain = begun.get("code_challenge_method", "plain") == "plain"
+        expected = verifier if is_plain else challenge_of(verifier)
+        self.verified.append(begun.get("code_challenge") == expected)
         token = secrets.token_urlsafe(16)
         self.tokens.add(token)
         return _json({"access_token": token, "token_type": "Bearer", "expires_in": 3600})
 
 
-def parse_fields(request: "ReceivedRequest") -> dict[str, str]:
+def parse_fields(request: ReceivedRequest) -> dict[str, str]:
     """Return the fields of a form or a query."""
     text = request.query if request.method == "GET" else request.body.decode(errors="replace")
     return {name: values[0] for name, values in parse_qs(text).items()}

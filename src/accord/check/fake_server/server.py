@@ -5,12 +5,15 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
+import msgspec
+
+from accord.check.probing.message_log import MessageLog
+from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout, RawCarrier
 from accord.check.probing.raw_connection import RawConnection, Reply, next_id
 from accord.errors import RequestError
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, SPOKEN
-from accord.trace import Transport
+from accord.trace import HttpFacts, Transport
 from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
@@ -52,6 +55,16 @@ LISTS: Final[Mapping[str, tuple[str, tuple[Mapping[str, object], ...]]]] = {
         ({"uriTemplate": "play://{name}", "name": "any"},),
     ),
     "prompts/list": ("prompts", PROMPTS),
+}
+_RESULTS: Final[Mapping[str, JsonObject]] = {
+    "ping": {},
+    "logging/setLevel": {},
+    "resources/subscribe": {},
+    "resources/unsubscribe": {},
+    "prompts/get": {
+        "messages": [{"role": "user", "content": {"type": "text", "text": "Hello."}}],
+    },
+    "completion/complete": {"completion": {"values": ["one", "two"], "total": 2, "hasMore": False}},
 }
 
 
@@ -120,11 +133,6 @@ class FakeServer:
         return [int(each.split()[1]) for each in self.events if each.startswith("signal")]
 
     @property
-    def has_ended_input(self) -> bool:
-        """Whether the client closed the input of a launched relay."""
-        return "input ended" in self.events
-
-    @property
     def name(self) -> str:
         """What it does, as a sentence without a subject."""
         words = (self.__doc__ or type(self).__name__).strip().splitlines()[0]
@@ -172,13 +180,8 @@ class FakeServer:
         if method == "resources/read":
             uri = str(params.get("uri"))
             return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": "a note"}]}
-        if method == "prompts/get":
-            content = {"type": "text", "text": "Hello."}
-            return {"messages": [{"role": "user", "content": content}]}
-        if method == "completion/complete":
-            return {"completion": {"values": ["one", "two"], "total": 2, "hasMore": False}}
-        if method in ("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"):
-            return {}
+        if method in _RESULTS:
+            return _RESULTS[method]
         raise RequestError(f"there is no method {method[:80]}", code=-32601)
 
     def initialize_result(
@@ -320,3 +323,54 @@ def client_scenario(
         return server
 
     return register
+
+
+def parse_json(text: bytes | str) -> Any:
+    """Return a text as data; None if it is not JSON."""
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+class FakeTransport:
+    """Connects clients to a fake server.
+
+    Attributes:
+        url: over HTTP, where the client connects.
+        requests: over HTTP, all requests of the client, in order.
+        most_streams: over HTTP, how many event streams were open at the same time.
+        command: over stdio, the command that the client has to launch.
+        pids: over stdio, the launched processes.
+    """
+
+    def __init__(self, server: FakeServer, patience: float) -> None:
+        self._fake = server
+        self._patience = patience
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.url = ""
+        self.requests: list[ReceivedRequest] = []
+        self.most_streams = 0
+        self.command: list[str] = []
+        self.pids: list[int] = []
+
+    def _open_line(self, carrier: RawCarrier, transport: Transport) -> RawConnection:
+        log = MessageLog(transport, "client", is_judged=self._fake.is_judged)
+        line = RawConnection(carrier, log, patience=self._patience, me="server")
+        line.respond = self._fake.respond
+        self._fake.lines.append(line)
+        return line
+
+    def _hear(self, line: RawConnection, data: bytes, http: HttpFacts | None = None) -> None:
+        """Take a message of the client; the scenario begins when the client is initialized."""
+        before = len(line.received)
+        line.hear(data, http)
+        methods = [each.get("method") for each in line.received[before:]]
+        if "notifications/initialized" in methods:
+            task = asyncio.get_running_loop().create_task(self._run_scenario(line))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _run_scenario(self, line: RawConnection) -> None:
+        with contextlib.suppress(ConnectionEnded):
+            await self._fake.on_initialized(line)

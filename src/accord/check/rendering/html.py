@@ -1,14 +1,15 @@
-"""Reports as one HTML page: readable without scripts, searchable with them.
+"""Reports as one HTML page, readable without scripts, and as a badge for a project's front page.
 
 The page is complete and may fetch nothing. Its content security policy allows only the style sheet
 and the script of this package, by their digests, so injected text could not run.
 """
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
+from string import Template
 from typing import Final
 
 from accord.check.rendering import wording
@@ -26,13 +27,6 @@ _SIGNS: Final = {
     "not-exercised": "?",
     "not-applicable": "\u2013",
 }
-_WORDS: Final = {
-    "fail": "Failed",
-    "warn": "Warning",
-    "pass": "Passed",
-    "not-exercised": "Not exercised",
-    "not-applicable": "Not applicable",
-}
 _HEADINGS: Final = {
     "fail": "Failed",
     "warn": "Warnings",
@@ -40,6 +34,7 @@ _HEADINGS: Final = {
     "not-exercised": "Not exercised",
     "not-applicable": "Not applicable",
 }
+_WORDS: Final = {**_HEADINGS, "warn": "Warning"}
 # Up to this many violations are unfolded.
 _UNFOLDED: Final = 3
 _RADIUS: Final = 44
@@ -52,34 +47,34 @@ def as_html(report: Report) -> str:
         f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)};"
         " base-uri 'none'; form-action 'none'"
     )
-    title = f"{_safe(report.target)}: MCP conformance"
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en">',
-            "<head>",
-            '<meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            '<meta name="color-scheme" content="light dark">',
-            '<meta name="referrer" content="no-referrer">',
-            f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">',
-            f"<title>{title}</title>",
-            f"<style>{style}</style>",
-            "</head>",
-            "<body>",
-            '<a class="skip" href="#results">To the results</a>',
-            *_header(report),
-            '<main id="results">',
-            *_filters(report),
-            *_sections(report),
-            "</main>",
-            *_footer(report),
-            '<div id="announcer" class="unseen" role="status"></div>',
-            f"<script>{script}</script>",
-            "</body>",
-            "</html>",
-            "",
-        ]
+    choices: dict[str, Sequence[str]] = {
+        "area": [area for area, _ in wording.by_area(report)],
+        "level": [each for each in LEVELS if any(r.level == each for r in report.results)],
+        "party": sorted({result.party for result in report.results}),
+    }
+    chips = [
+        f'<label class="chip"><input type="checkbox" name="verdict" value="{name}" checked>'
+        f"{_WORDS[name]}</label>"
+        for name in VERDICTS
+    ]
+    parts = {
+        "facts": _facts(report),
+        "gauges": _gauges(report),
+        "bar": _bar(report),
+        "remarks": _remarks(report),
+        "areas": _areas(report),
+        "choices": (line for each in choices.items() for line in _choice(*each)),
+        "chips": chips,
+        "sections": _sections(report),
+    }
+    return Template(_asset("page.html")).substitute(
+        {name: "\n".join(lines) for name, lines in parts.items()},
+        policy=escape(policy),
+        target=_safe(report.target),
+        style=style,
+        outcome=_outcome(report),
+        version=_safe(report.version),
+        script=script,
     )
 
 
@@ -98,27 +93,14 @@ def _safe(text: str) -> str:
 # -- the summary
 
 
-def _header(report: Report) -> Iterator[str]:
+def _outcome(report: Report) -> str:
     state = wording.state(report)
-    word, _ = wording.outcome(report)
-    summary = {"pass": ": no violation was found", "not-exercised": ""}.get(
-        state, f": {wording.breach_counts(report)}"
-    )
-    yield '<header><div class="card"><div class="top"><div class="what">'
-    yield '<p class="kicker">MCP conformance report</p>'
-    yield f"<h1>{_safe(report.target)}</h1>"
-    yield (
+    word, counts = wording.outcome(report)
+    summary = {"pass": ": no violation was found", "not-exercised": ""}.get(state, f": {counts}")
+    return (
         f'<p class="outcome {state}"><span aria-hidden="true">{_SIGNS[state]}</span>'
         f" {word.capitalize()}{summary}</p>"
     )
-    yield from _facts(report)
-    yield "</div>"
-    yield from _gauges(report)
-    yield "</div>"
-    yield from _bar(report)
-    yield from _score_rule(report)
-    yield from _areas(report)
-    yield "</div></header>"
 
 
 def _facts(report: Report) -> Iterator[str]:
@@ -135,17 +117,14 @@ def _facts(report: Report) -> Iterator[str]:
         "Date": setting.at,
         "Duration": None if setting.seconds is None else f"{setting.seconds:.1f} s",
     }
-    yield '<dl class="facts">'
     for name, value in facts.items():
         if value is not None:
             yield f"<div><dt>{name}</dt><dd>{_safe(value)}</dd></div>"
-    yield "</dl>"
 
 
 def _gauges(report: Report) -> Iterator[str]:
     percent, coverage = wording.percent_covered(report), report.coverage
     state = wording.state(report)
-    yield '<div class="gauges">'
     yield _ring(
         "covered",
         percent,
@@ -154,7 +133,6 @@ def _gauges(report: Report) -> Iterator[str]:
     )
     shown = "none" if report.score is None else f"{report.score:g}"
     yield _ring(f"ring-{state}", report.score or 0, shown, "<b>Score</b><br>of 100")
-    yield "</div>"
 
 
 def _ring(style: str, percent: float, shown: str, caption: str) -> str:
@@ -194,26 +172,22 @@ def _mark(verdict: str) -> str:
     )
 
 
-def _score_rule(report: Report) -> Iterator[str]:
+def _remarks(report: Report) -> Iterator[str]:
     coverage = report.coverage
-    yield '<details class="more"><summary>How coverage and score are made</summary>'
     yield (
         f"<p><b>Coverage</b>: {coverage.applicable} requirements apply here and can be decided by"
         f" this kind of check; {coverage.exercised} of them were put to the test. A feature"
         " that the other side did not declare does not apply.</p>"
     )
-    for line in (wording.calls_line(report), wording.not_called_line(report)):
-        if line:
-            yield f"<p><b>Tools</b> {_safe(line)}.</p>"
+    for line in wording.tool_lines(report):
+        yield f"<p><b>Tools</b> {_safe(line)}.</p>"
     for note in report.setting.notes:
         yield f"<p><b>Note</b>: {_safe(note)}.</p>"
     yield f"<p><b>Score</b>: {SCORE_RULE}. Rounded down: 100 means no violation.</p>"
-    yield "</details>"
 
 
 def _areas(report: Report) -> Iterator[str]:
     heads = "".join(f'<th scope="col">{_HEADINGS[name]}</th>' for name in wording.COLUMNS)
-    yield '<details class="more"><summary>By area</summary><div class="scroll"><table>'
     yield f'<thead><tr><th scope="col">Area</th>{heads}</tr></thead><tbody>'
     for area, counts in wording.by_area(report):
         cells = "".join(
@@ -221,32 +195,6 @@ def _areas(report: Report) -> Iterator[str]:
             for name in wording.COLUMNS
         )
         yield f'<tr><th scope="row">{_safe(area)}</th>{cells}</tr>'
-    yield "</tbody></table></div></details>"
-
-
-# -- the filters
-
-
-def _filters(report: Report) -> Iterator[str]:
-    results = report.results
-    yield '<form class="card filters" hidden role="search" aria-label="Filter the results">'
-    yield '<div class="row"><label class="field wide">Search'
-    yield '<input type="search" name="search" placeholder="id, clause, message" autocomplete="off">'
-    yield "</label>"
-    yield from _choice("area", [area for area, _ in wording.by_area(report)])
-    yield from _choice("level", [each for each in LEVELS if any(r.level == each for r in results)])
-    yield from _choice("party", sorted({result.party for result in results}))
-    yield '</div><div class="row"><fieldset><legend class="unseen">Verdict</legend>'
-    for name in VERDICTS:
-        yield (
-            f'<label class="chip"><input type="checkbox" name="verdict" value="{name}" checked>'
-            f"{_WORDS[name]}</label>"
-        )
-    yield '</fieldset><div class="push">'
-    yield '<button type="button" id="unfold">Unfold all</button>'
-    yield '<button type="button" id="fold">Fold all</button>'
-    yield '<button type="reset">Reset</button></div></div>'
-    yield '<div class="row"><p class="shown" role="status"></p></div></form>'
 
 
 def _choice(name: str, values: Iterable[str]) -> Iterator[str]:
@@ -374,9 +322,50 @@ def _indent_json(text: str) -> list[str]:
     return [line for line in lines if line.strip()]
 
 
-def _footer(report: Report) -> Iterator[str]:
-    yield (
-        f"<footer><p>Made by accord {_safe(report.version)}. A breach of a MUST fails, of a SHOULD"
-        " warns. Not applicable: the other side did not declare it. Not exercised: there was no"
-        " occasion to see it.</p></footer>"
+# -- the badge
+
+# White text on each of these has a contrast of at least 4.5 to 1.
+_COLOURS: Final = {
+    "fail": "#b42318",
+    "warn": "#8a5a00",
+    "pass": "#1a7f37",
+    "not-exercised": "#5c6370",
+}
+_LABEL: Final = "MCP conformance"
+# The width of a character at 11 pixels in a usual sans-serif face; the text is fitted to it.
+_CHARACTER: Final = 6.2
+_PADDING: Final = 7
+
+
+def as_badge(report: Report) -> str:
+    """Return score and coverage as SVG; the title has the target and the counts."""
+    value = "not tested"
+    if report.score is not None:
+        value = f"{report.score:g}/100 \u00b7 {wording.percent_covered(report)}% covered"
+    title = (
+        f"{report.target}: score {wording.score(report)},"
+        f" {wording.percent_covered(report)}% of the applicable requirements exercised,"
+        f" {wording.breach_counts(report)}"
     )
+    left, right = _width(_LABEL), _width(value)
+    colour = _COLOURS[wording.state(report)]
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img"'
+        f' aria-label="{escape(f"{_LABEL}: {value}")}">\n'
+        f"<title>{_safe(title)}</title>\n"
+        f'<clipPath id="r"><rect width="{left + right}" height="20" rx="4"/></clipPath>\n'
+        f'<g clip-path="url(#r)"><rect width="{left}" height="20" fill="#3b4252"/>'
+        f'<rect x="{left}" width="{right}" height="20" fill="{colour}"/></g>\n'
+        '<g fill="#fff" text-anchor="middle" font-size="11"'
+        ' font-family="Verdana,Geneva,DejaVu Sans,sans-serif">\n'
+        f"{_text(_LABEL, left / 2, left)}\n{_text(value, left + right / 2, right)}\n"
+        "</g>\n</svg>\n"
+    )
+
+
+def _width(text: str) -> int:
+    return round(len(text) * _CHARACTER) + 2 * _PADDING
+
+
+def _text(text: str, middle: float, width: int) -> str:
+    return f'<text x="{middle:g}" y="14" textLength="{width - 2 * _PADDING}">{escape(text)}</text>'

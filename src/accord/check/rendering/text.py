@@ -1,12 +1,15 @@
-"""Reports as text: the violations first, then the areas, coverage and score."""
+"""Reports as text and as Markdown, and the plan of a check: what users read in a terminal."""
 
+import json
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+from accord.check.probing.tool_calls import CallPlan
 from accord.check.rendering import wording
-from accord.check.report import SCORE_RULE, Report, ViolationGroup
+from accord.check.rendering.wording import escape_unprintable
+from accord.check.report import SCORE_RULE, Report
 
 Painter = Callable[[str, str], str]
 
@@ -29,50 +32,34 @@ def as_text(
         paint: styles a text, as (style, text).
         quiet: only the violations and the summary line.
     """
-    lines = [f"{wording.escape_unprintable(report.target)}: {wording.revision(report)}", ""]
-    repeats = {result.id: result.repeat for result in report.results}
+    lines = [f"{escape_unprintable(report.target)}: {wording.revision(report)}", ""]
     for group in report.violations:
-        lines += _group_lines(group, report, width=width, paint=paint)
-        if (repeat := repeats.get(group.violation.requirement)) is not None:
+        severity = paint(_STYLES[group.severity], group.severity.upper())
+        requirement = paint("bold", group.violation.requirement)
+        lines.append(f"{severity} {requirement} {wording.violation_context(group, report)}")
+        for label, said in wording.violation_facts(group, report):
             # Users copy the command, so it is never wrapped.
-            lines.append(f"     again:   {wording.escape_unprintable(repeat)}")
+            lines += _wrap(label, said, None if label == "again" else width)
         lines.append("")
     if not report.violations:
         lines += [paint(_STYLES["pass"], "no violations"), ""]
     if quiet:
         return "\n".join([*lines[2:-1], wording.summary(report)]) + "\n"
-    lines += _table(report, paint)
+    word, counts = wording.outcome(report)
     lines += [
+        *_table(report, paint),
         "",
         wording.coverage(report),
-        *(line for line in (wording.calls_line(report), wording.not_called_line(report)) if line),
-        *(f"note: {wording.escape_unprintable(note)}" for note in report.setting.notes),
+        *wording.tool_lines(report),
+        *(f"note: {escape_unprintable(note)}" for note in report.setting.notes),
         f"score: {wording.score(report)} ({SCORE_RULE})",
-        _outcome(report, paint),
+        f"result: {paint(_STYLES.get(wording.state(report), 'bold'), word)} ({counts})",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _group_lines(
-    group: ViolationGroup, report: Report, *, width: int | None, paint: Painter
-) -> Iterator[str]:
-    severity = group.severity
-    violation = group.violation
-    level = wording.level(violation.requirement, report)
-    yield (
-        f"{paint(_STYLES[severity], severity.upper())} {paint('bold', violation.requirement)}"
-        f" ({level}, {violation.party}){wording.where(group, report)}"
-    )
-    yield from _wrap("clause:  ", wording.clause(violation.requirement), width)
-    yield from _wrap(
-        "why:     ", f"{violation.party} {wording.escape_unprintable(violation.why)}", width
-    )
-    for message in wording.evidence_messages(group, report):
-        yield from _wrap("message: ", wording.excerpt(message), width)
-
-
 def _wrap(label: str, text: str, width: int | None) -> list[str]:
-    first = f"     {label}"
+    first, text = f"     {label + ':':<9}", escape_unprintable(text)
     if width is None:
         return [first + text]
     return textwrap.wrap(
@@ -99,6 +86,83 @@ def _table(report: Report, paint: Painter) -> Iterator[str]:
         yield area.ljust(first) + "".join(cells)
 
 
-def _outcome(report: Report, paint: Painter) -> str:
+# -- Markdown
+
+
+def as_markdown(report: Report) -> str:
+    """Return the report for a pull request: the outcome, the breaches, the areas folded away."""
     word, counts = wording.outcome(report)
-    return f"result: {paint(_STYLES.get(wording.state(report), 'bold'), word)} ({counts})"
+    transport = report.setting.transport
+    over = "" if transport is None else f", over {_escape(transport)}"
+    lines = [
+        f"### accord: {_escape(report.target)}",
+        "",
+        f"- **result: {word} ({counts})**",
+        f"- {wording.revision(report)}{over}",
+        f"- {wording.coverage(report)}",
+        *(f"- {_escape(line)}" for line in wording.tool_lines(report)),
+        *(f"- note: {_escape(note)}" for note in report.setting.notes),
+        f"- score: {wording.score(report)} ({SCORE_RULE})",
+        "",
+    ]
+    for group in report.violations:
+        context = wording.violation_context(group, report)
+        lines.append(f"- **{group.severity}** `{group.violation.requirement}` {context}")
+        for label, said in wording.violation_facts(group, report):
+            shown = _code(said) if label in ("message", "again") else _escape(said)
+            lines.append(f"  - {label}: {shown}")
+        lines.append("")
+    lines += ["<details><summary>By area</summary>", ""]
+    columns = wording.COLUMNS
+    lines += [f"| area | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
+    for area, verdicts in wording.by_area(report):
+        lines.append(f"| {area} | {' | '.join(str(verdicts[name]) for name in columns)} |")
+    return "\n".join([*lines, "", "</details>"]) + "\n"
+
+
+def _escape(text: str) -> str:
+    """Return a text that Markdown shows as it is."""
+    shown = escape_unprintable(text)
+    for sign in "\\`*_{}[]<>#|~":
+        shown = shown.replace(sign, f"\\{sign}")
+    # The zero-width space keeps GitHub from notifying the user of that name.
+    return shown.replace("@", "@&#8203;")
+
+
+def _code(text: str) -> str:
+    fence = "`"
+    while fence in text:
+        fence += "`"
+    return f"{fence} {escape_unprintable(text)} {fence}"
+
+
+# -- the plan of a check: which tools it will call, which not, and why
+
+
+def plan_as_text(plan: CallPlan) -> str:
+    """Return the plan as text."""
+    lines = [f"will call no tools{' except in your cases' if plan.cases else ''}"]
+    if plan.called:
+        most = wording.plural(plan.calls, "time")
+        lines = [f"will call, each at most {most} (--calls): {_join(plan.called)}"]
+    for reason, names in wording.names_by_reason(plan.not_called).items():
+        lines.append(f"will not call: {_join(names)} ({escape_unprintable(reason)})")
+    if plan.cases:
+        lines.append(f"your cases call: {_join(plan.cases)}")
+    return "\n".join(lines)
+
+
+def _join(names: Iterable[str]) -> str:
+    return ", ".join(escape_unprintable(name) for name in names)
+
+
+def plan_as_json(plan: CallPlan, target: str) -> str:
+    """Return the plan as JSON, in ASCII."""
+    shown = {
+        "target": target,
+        "calls": plan.calls,
+        "called": list(plan.called),
+        "not_called": dict(plan.not_called),
+        "cases": dict(plan.cases),
+    }
+    return json.dumps(shown, indent=2) + "\n"

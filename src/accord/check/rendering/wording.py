@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from accord.check.report import VERDICTS, Report, ViolationGroup
@@ -23,11 +23,10 @@ def escape_unprintable(text: str) -> str:
     """Escape every character that could control a terminal or break a document."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(each if each.isprintable() else _escape(each) for each in text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode("ascii")
+        for each in text
+    )
 
 
 def excerpt(text: str) -> str:
@@ -36,37 +35,14 @@ def excerpt(text: str) -> str:
     return shown if len(text) <= _EXCERPT else f"{shown} ..."
 
 
-def evidence_messages(group: ViolationGroup, report: Report) -> list[str]:
-    """Return the messages that show a violation: the recorded one, or a request and its answer."""
-    if group.numbers or group.violation.evidence is None:
-        return [] if group.violation.evidence is None else [group.violation.evidence]
-    for result in report.results:
-        if result.id == group.violation.requirement:
-            shown = [f"{each.party}: {each.message}" for each in result.evidence if each.message]
-            return shown[-_PROOF:] or [group.violation.evidence]
-    return [group.violation.evidence]
+def violation_context(group: ViolationGroup, report: Report) -> str:
+    """Return the level and the party of a violation, and the records that show it."""
+    row = catalogue().get(group.violation.requirement)
+    level = "unknown" if row is None else row.level_in(report.judged_by)
+    return f"({level}, {group.violation.party}){_where(group, report)}"
 
 
-def clause(id: str) -> str:
-    """Return the text of a requirement."""
-    row = catalogue().get(id)
-    return row.text if row else "not in the catalogue"
-
-
-def level(id: str, report: Report) -> str:
-    """Return the level of a requirement in the revision of a report."""
-    row = catalogue().get(id)
-    return "unknown" if row is None else row.level_in(report.judged_by)
-
-
-def page_of(anchor: str | None) -> str | None:
-    """Return the URL of a page of the specification; None if it is not a page."""
-    found = None if anchor is None else _PAGE.fullmatch(anchor)
-    return None if found is None else f"{_SPECIFICATION}{found[1]}{found[2].removesuffix('/index')}"
-
-
-def where(group: ViolationGroup, report: Report) -> str:
-    """Return which records show a violation, after a space; empty without a recording."""
+def _where(group: ViolationGroup, report: Report) -> str:
     if not group.numbers:
         return " at the end of the recording" if report.setting.party == "both" else ""
     shown = ", ".join(str(number) for number in group.numbers)
@@ -74,6 +50,31 @@ def where(group: ViolationGroup, report: Report) -> str:
         return f" record {shown}"
     more = ", ..." if group.count > len(group.numbers) else ""
     return f" {group.count} times: records {shown}{more}"
+
+
+def violation_facts(group: ViolationGroup, report: Report) -> Iterator[tuple[str, str]]:
+    """Yield what is known about a violation, each fact with its label; not all are escaped."""
+    violation = group.violation
+    row = catalogue().get(violation.requirement)
+    result = next((each for each in report.results if each.id == violation.requirement), None)
+    yield "clause", row.text if row else "not in the catalogue"
+    yield "why", f"{violation.party} {violation.why}"
+    if violation.evidence is not None:
+        shown = [violation.evidence]
+        if not group.numbers and result is not None:
+            # No recording: a request and its answer.
+            proof = [f"{each.party}: {each.message}" for each in result.evidence if each.message]
+            shown = proof[-_PROOF:] or shown
+        for message in shown:
+            yield "message", excerpt(message)
+    if result is not None and result.repeat is not None:
+        yield "again", result.repeat
+
+
+def page_of(anchor: str | None) -> str | None:
+    """Return the URL of a page of the specification; None if it is not a page."""
+    found = None if anchor is None else _PAGE.fullmatch(anchor)
+    return None if found is None else f"{_SPECIFICATION}{found[1]}{found[2].removesuffix('/index')}"
 
 
 def revision(report: Report) -> str:
@@ -90,24 +91,26 @@ def coverage(report: Report) -> str:
     return f"coverage: {counts.applicable} applicable, {counts.exercised} exercised"
 
 
-def calls_line(report: Report) -> str | None:
-    """Return which tools were called and how often; None if the check calls no tools."""
+def tool_lines(report: Report) -> Iterator[str]:
+    """Yield which tools were called and how often, and which were not and why."""
     setting = report.setting
-    if setting.calls is None:
-        return None
-    names = _few([f"{excerpt(name)} ({count})" for name, count in setting.called.items()])
-    return f"calls, at most {setting.calls} of each tool: {names or 'none'}"
-
-
-def not_called_line(report: Report) -> str | None:
-    """Return which tools were not called and why; None if all were."""
-    by_reason: dict[str, list[str]] = {}
-    for name, reason in report.setting.not_called.items():
-        by_reason.setdefault(reason, []).append(excerpt(name))
+    if setting.calls is not None:
+        names = _few([f"{excerpt(name)} ({count})" for name, count in setting.called.items()])
+        yield f"calls, at most {setting.calls} of each tool: {names or 'none'}"
     reasons = [
-        f"{_few(names)} ({escape_unprintable(reason)})" for reason, names in by_reason.items()
+        f"{_few([excerpt(name) for name in names])} ({escape_unprintable(reason)})"
+        for reason, names in names_by_reason(setting.not_called).items()
     ]
-    return f"not called: {'; '.join(reasons)}" if reasons else None
+    if reasons:
+        yield f"not called: {'; '.join(reasons)}"
+
+
+def names_by_reason(reasons: Mapping[str, str]) -> dict[str, list[str]]:
+    """Return the tools that are not called, by the reason that they share."""
+    found: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        found.setdefault(reason, []).append(name)
+    return found
 
 
 def _few(names: Sequence[str]) -> str:

@@ -8,25 +8,24 @@ import asyncio
 import contextlib
 import re
 import zlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from accord.bindings import headers as names
+from accord.bindings.addresses import LOOPBACK_HOSTS
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
+from accord.check.trace_check import opening_method
 from accord.check.watching.watcher import Copy, Watcher
 from accord.protocol.party import Bounded
 from accord.trace import HttpFacts, Transport
 from accord.transports.http.client.sender import require_aiohttp
+from accord.transports.http.server.asgi import Receive, Scope, Send
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
-
-_Scope = MutableMapping[str, Any]
-_Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-_Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 # Hop-by-hop headers (RFC 9110, 7.6.1): the proxy has two connections.
 _HOP: Final = frozenset(
@@ -49,15 +48,10 @@ _CONNECTING: Final = 10.0
 # Some servers close idle connections after 2 s; a request sent at that moment would fail.
 _IDLE: Final = 1.0
 _CONNECTIONS: Final = 1_000
-_LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 # Matches the whole header: userinfo, lists and other schemes could hide another origin.
 _LOOPBACK_ORIGIN: Final = re.compile(
     r"https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?", re.IGNORECASE
 )
-
-
-class _ProxiedRequest(msgspec.Struct):
-    method: str = ""
 
 
 class HttpProxy:
@@ -81,13 +75,13 @@ class HttpProxy:
         self._conversations = _ConversationIndex(watcher)
         self._count = 0
 
-    async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
             await self._pass(scope, receive, send)
 
-    async def _live(self, receive: _Receive, send: _Send) -> None:
+    async def _live(self, receive: Receive, send: Send) -> None:
         require_aiohttp("http", "watching over HTTP")
         from accord.transports.http.client.aiohttp_sender import open_session
 
@@ -101,7 +95,7 @@ class HttpProxy:
 
     # -- one request
 
-    async def _pass(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
+    async def _pass(self, scope: Scope, receive: Receive, send: Send) -> None:
         import aiohttp
 
         self._count += 1
@@ -135,16 +129,18 @@ class HttpProxy:
             raise broke
 
     async def _exchange(
-        self, scope: _Scope, query: str, body: bytes, send: _Send, tap: "_Tap"
+        self, scope: Scope, query: str, body: bytes, send: Send, tap: "_Tap"
     ) -> None:
         import aiohttp
+        from yarl import URL
 
         assert self._session is not None
         path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1").partition("?")[0]
         try:
             response = await self._session.request(
                 scope["method"],
-                _exact(f"{self._origin}{path}{'?' if query else ''}{query}"),
+                # As the client wrote it, escapes included.
+                URL(f"{self._origin}{path}{'?' if query else ''}{query}", encoded=True),
                 headers=self._forward_headers(scope["headers"]),
                 data=body or None,
                 allow_redirects=False,
@@ -166,7 +162,7 @@ class HttpProxy:
         kept = [(name, text) for name, text in pairs if name not in left_out]
         return [("host", self._host), *kept, *self._more.items()]
 
-    async def _answer(self, response: "ClientResponse", send: _Send, tap: "_Tap") -> None:
+    async def _answer(self, response: "ClientResponse", send: Send, tap: "_Tap") -> None:
         tap.response(response)
         left_out = {*_HOP, *_connection_headers(response.headers.getall("connection", []))}
         head = [(name.lower(), text) for name, text in response.raw_headers]
@@ -201,7 +197,7 @@ class HttpProxy:
     def _inside(self, place: str) -> bytes | None:
         """Return the origin to remove from an endpoint, so that the client uses the proxy."""
         asked, own = _place(place), _place(self._origin)
-        is_near = {asked[0], own[0]} <= _LOOPBACK and asked[1] == own[1]
+        is_near = {asked[0], own[0]} <= LOOPBACK_HOSTS and asked[1] == own[1]
         if asked[0] is None or (asked != own and not is_near):
             return None
         scheme, _, rest = place.partition("://")
@@ -219,8 +215,12 @@ class _FirstEvent:
     def take(self, chunk: bytes) -> bytes:
         """Return the bytes that may pass; none before the event is complete."""
         self.held += chunk
-        event = next(iter(_events(self.held)), None)
-        if event is None and len(self.held) < _CHUNK and not _is_whole(self.held):
+        event = None
+        with contextlib.suppress(EventTooLong):
+            event = next(iter(Decoder(_CHUNK).feed(self.held)), None)
+        # Between two events a stream ends with an empty line.
+        is_whole = self.held.endswith((b"\n\n", b"\r\n\r\n", b"\r\r"))
+        if event is None and len(self.held) < _CHUNK and not is_whole:
             return b""
         out, self.held = self.held, b""
         if event is None and len(out) < _CHUNK:
@@ -245,7 +245,7 @@ class _ConversationIndex:
         if session or query in self._older:
             tap.join(session or self._older[query])
             return
-        if _is_opening(body):
+        if opening_method(body) == "initialize":
             # Without a session each initialize starts a conversation; a session id renames it.
             tap.opened = lambda: self._begin_plain(tap, connection)
             return
@@ -305,16 +305,9 @@ class _Tap:
             self.transport = "sse"
 
     def _take(self, sender: Any, data: bytes | None, facts: HttpFacts) -> None:
-        self._watcher.take(
-            Copy(
-                sender,
-                data,
-                self._watcher.now(),
-                http=facts,
-                conversation=self.conversation,
-                transport=self.transport,
-            )
-        )
+        now = self._watcher.now()
+        copy = Copy(sender, data, now, facts, self.conversation, self.transport)
+        self._watcher.take(copy)
 
     def request(self, body: bytes) -> None:
         """Copy a request; without a session it waits for the response, which may name one."""
@@ -333,7 +326,9 @@ class _Tap:
         """Record status and headers of the response."""
         said = {name.lower(): text for name, text in response.headers.items()}
         if not self.conversation:
-            self.conversation = said.get(names.SESSION) or self._without_session(response.status)
+            self.conversation = said.get(names.SESSION) or (
+                self.opened() if self.opened and response.status < 400 else self.fallback
+            )
         stream = f"{self.method.lower()}-{self.number}"
         self._facts = HttpFacts(self.method, response.status, said, stream)
         self.is_stream = names.media_type(said.get("content-type")) == CONTENT_TYPE
@@ -344,11 +339,6 @@ class _Tap:
             self._unpacked = zlib.decompressobj(wbits=47)
         elif packing not in ("", "identity"):
             self._give_up()
-
-    def _without_session(self, status: int) -> str:
-        if self.opened is not None and status < 400:
-            return self.opened()
-        return self.fallback
 
     def _give_up(self) -> None:
         """Let the rest pass without being judged, and count it."""
@@ -404,7 +394,7 @@ def _check_source(headers: Mapping[str, str]) -> str:
     a page at a name that resolves to loopback nor a page of another site may use it.
     """
     host, origin = headers.get("host", ""), headers.get("origin")
-    if _place(f"http://{host}")[0] not in _LOOPBACK:
+    if _place(f"http://{host}")[0] not in LOOPBACK_HOSTS:
         return f"the Host is {host[:200]!r}, expected 127.0.0.1 or localhost"
     if origin is not None and not _LOOPBACK_ORIGIN.fullmatch(origin):
         return (
@@ -432,33 +422,7 @@ def _connection_headers(texts: Iterable[str]) -> set[str]:
     return {name.strip().lower() for text in texts for name in text.split(",")}
 
 
-def _is_opening(body: bytes) -> bool:
-    if b'"initialize"' not in body:
-        return False
-    try:
-        return msgspec.json.decode(body, type=_ProxiedRequest).method == "initialize"
-    except (msgspec.DecodeError, RecursionError):
-        return False
-
-
-def _is_whole(data: bytes) -> bool:
-    """Return whether a stream is between two events."""
-    return data.endswith((b"\n\n", b"\r\n\r\n", b"\r\r"))
-
-
-def _events(chunk: bytes) -> Iterable[Event]:
-    with contextlib.suppress(EventTooLong):
-        yield from Decoder(_CHUNK).feed(chunk)
-
-
-def _exact(url: str) -> Any:
-    """Keep a URL as the client wrote it, escapes included."""
-    from yarl import URL
-
-    return URL(url, encoded=True)
-
-
-async def _body(receive: _Receive) -> bytes | None:
+async def _body(receive: Receive) -> bytes | None:
     """Read the body of a request; None if the client disconnected."""
     parts: list[bytes] = []
     while True:
@@ -470,12 +434,12 @@ async def _body(receive: _Receive) -> bytes | None:
             return b"".join(parts)
 
 
-async def _wait_for_disconnect(receive: _Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-async def _refuse(send: _Send, why: str, status: int = 502) -> None:
+async def _refuse(send: Send, why: str, status: int = 502) -> None:
     error = {"code": -32000, "message": f"accord watch: {why}"}
     body = msgspec.json.encode({"jsonrpc": "2.0", "id": None, "error": error})
     head = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]

@@ -6,7 +6,7 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
@@ -59,8 +59,8 @@ def watch_command(
     server_in, server_out = os.dup(process.stdin.fileno()), os.dup(process.stdout.fileno())
     process.stdin.close()
     process.stdout.close()
-    to_server = _Pump(stdin, server_in, _LineCopier("client", watcher))
-    to_host = _Pump(server_out, stdout, _LineCopier("server", watcher))
+    to_server = _Pump(stdin, server_in, "client", watcher)
+    to_host = _Pump(server_out, stdout, "server", watcher)
     with _forward_signals(process) as awaited:
         to_server.start()
         to_host.start()
@@ -82,47 +82,39 @@ def _die_with_parent() -> Callable[[], object] | None:
     return partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, int(signal.SIGKILL))
 
 
-class _LineCopier:
-    """Splits bytes into lines and hands copies to the watcher."""
+class _Pump(threading.Thread):
+    """Passes the bytes of a sender on until either side ends, and then closes the other side.
 
-    def __init__(self, sender: Party, watcher: Watcher) -> None:
+    The watcher gets copies of the lines.
+    """
+
+    def __init__(self, source: int, sink: int, sender: Party, watcher: Watcher) -> None:
+        super().__init__(name="accord-watch", daemon=True)
+        self._source = source
+        self._sink = sink
         self._sender: Party = sender
         self._watcher = watcher
         self._lines = LineReader(LINE_LIMIT)
 
-    def hear(self, chunk: bytes) -> None:
+    def run(self) -> None:
+        while chunk := self._read():
+            # Copied before it is passed on, so that its answer is not copied first.
+            self._copy(self._lines.feed(chunk))
+            if not self._write(memoryview(chunk)):
+                break
+        rest = self._lines.end()
+        self._copy([] if rest is None else [rest])
+        # A writer gets an error from now on, a reader the end of the stream.
+        _leave(self._source, os.O_RDONLY)
+        _leave(self._sink, os.O_WRONLY)
+
+    def _copy(self, lines: Iterable[bytes | LineTooLong]) -> None:
         t = self._watcher.now()
-        for line in self._lines.feed(chunk):
+        for line in lines:
             if isinstance(line, LineTooLong):
                 self._watcher.drop()
             else:
                 self._watcher.take(Copy(self._sender, line, t))
-
-    def end(self) -> None:
-        rest = self._lines.end()
-        if rest is not None:
-            self._watcher.take(Copy(self._sender, rest, self._watcher.now()))
-
-
-class _Pump(threading.Thread):
-    """Passes bytes on until either side ends, and then closes the other side."""
-
-    def __init__(self, source: int, sink: int, ear: _LineCopier) -> None:
-        super().__init__(name="accord-watch", daemon=True)
-        self._source = source
-        self._sink = sink
-        self._ear = ear
-
-    def run(self) -> None:
-        while chunk := self._read():
-            # Copied before it is passed on, so that its answer is not copied first.
-            self._ear.hear(chunk)
-            if not self._write(memoryview(chunk)):
-                break
-        self._ear.end()
-        # A writer gets an error from now on, a reader the end of the stream.
-        _leave(self._source, os.O_RDONLY)
-        _leave(self._sink, os.O_WRONLY)
 
     def _read(self) -> bytes:
         while True:

@@ -18,10 +18,10 @@ import msgspec
 from msgspec.structs import replace
 
 from accord import trace
-from accord.check.report import Report, ViolationGroups, build_report
+from accord.check.report import Report, RequirementResult, ViolationGroups, build_report, rank
 from accord.check.trace_check import decidable
+from accord.check.verdicts import edit_texts
 from accord.protocol.monitor import Monitor
-from accord.protocol.verdict import Verdict, VerdictName
 from accord.protocol.violation import Violation
 from accord.testing.masking import Masks
 from accord.testing.recording import create_next
@@ -35,13 +35,6 @@ _OVERHEAD: Final = 512
 _CONVERSATIONS_MOST: Final = 200
 # Seconds to judge the rest when the server has ended; the host waits meanwhile.
 _CLOSING: Final = 10.0
-_ORDER: Final[dict[VerdictName, int]] = {
-    "fail": 0,
-    "warn": 1,
-    "pass": 2,
-    "not-exercised": 3,
-    "not-applicable": 4,
-}
 
 
 class Copy(msgspec.Struct):
@@ -280,7 +273,7 @@ def _report(target: str, conversation: _WatchedConversation) -> Report:
     monitor = conversation.monitor
     judged_by = monitor.conversation.current.id
     return build_report(
-        [_without_secrets(each, conversation.masks) for each in monitor.verdicts()],
+        [edit_texts(each, conversation.masks.mask_text) for each in monitor.verdicts()],
         target=target,
         revision=monitor.revision,
         judged_by=judged_by,
@@ -289,36 +282,22 @@ def _report(target: str, conversation: _WatchedConversation) -> Report:
     )
 
 
-def _without_secrets(verdict: Verdict, masks: Masks) -> Verdict:
-    if not verdict.evidence:
-        return verdict
-    evidence = [
-        replace(
-            each,
-            why=masks.mask_text(each.why),
-            message=None if each.message is None else masks.mask_text(each.message),
-        )
-        for each in verdict.evidence
-    ]
-    return replace(verdict, message=masks.mask_text(verdict.message), evidence=evidence)
-
-
 def merge_reports(reports: list[Report]) -> Report:
     """Merge reports of several conversations: the worst verdict on each requirement counts."""
     first = reports[0]
     if len(reports) == 1:
         return first
-    worst: dict[str, Verdict] = {}
+    by_id: dict[str, list[RequirementResult]] = {}
     for report in reports:
-        for verdict in report.results:
-            known = worst.get(verdict.id)
-            if known is None or _ORDER[verdict.verdict] < _ORDER[known.verdict]:
-                worst[verdict.id] = verdict
+        for result in report.results:
+            by_id.setdefault(result.id, []).append(result)
+    worst = [min(results, key=rank) for results in by_id.values()]
     return build_report(
-        list(worst.values()),
+        worst,
         target=first.target,
         revision=first.revision,
         judged_by=first.judged_by,
         decidable=decidable(first.judged_by),
         violations=[finding for report in reports for finding in report.violations],
+        by_revision={each.id: each.by_revision for each in worst},
     )

@@ -1,12 +1,81 @@
 import json
+from xml.etree import ElementTree as ET
 
 import pytest
 from msgspec.structs import replace
 
 from accord import __version__
-from accord.check.rendering.sarif import as_sarif
-from accord.check.report import Setting
-from check.reports import hostile_report, server_report, spotless_report
+from accord.check.rendering.machine_readable import as_json, as_junit, as_sarif
+from accord.check.report import SCORE_RULE, Setting, build_report
+from check.reports import NASTY, NEW, OLD, hostile_report, server_report, spotless_report
+
+
+def test_json_has_the_agreed_members():
+    shown = json.loads(as_json(hostile_report()))
+    assert shown["target"] == f"{NASTY}.jsonl"
+    assert (shown["revision"], shown["score"]) == (NEW, 50)
+    assert shown["coverage"] == {"applicable": 5, "exercised": 4}
+    agreed = {"id", "level", "party", "revisions", "verdict", "message", "evidence"}
+    for each in shown["results"]:
+        assert set(each) == agreed | {"by_revision", "clause", "anchor", "repeat"}
+    assert shown["results"][2]["evidence"] == [
+        {"why": f"sends {NASTY}", "party": "server", "number": 3, "message": NASTY}
+    ]
+    assert shown["results"][2]["clause"].startswith("The result of tools/call has")
+    assert shown["results"][2]["repeat"] is None
+
+
+def test_json_has_how_a_server_was_checked():
+    shown = json.loads(as_json(server_report()))
+    assert (shown["party"], shown["transport"]) == ("server", "stdio")
+    assert shown["revisions"] == [OLD, NEW]
+    assert (shown["at"], shown["seconds"]) == ("2025-07-01 12:00 UTC", 12.345)
+    assert (shown["accord"], shown["score_rule"]) == (__version__, SCORE_RULE)
+    first = shown["results"][0]
+    assert set(first["by_revision"]) == set(first["revisions"]) == {OLD, NEW}
+    assert first["repeat"] == (
+        f"accord check server 'my server.py' --only {first['id']} --revision {NEW}"
+    )
+
+
+def test_json_has_null_for_unknown_values():
+    report = build_report([], target="x", revision=None, judged_by=NEW, decidable=())
+    shown = json.loads(as_json(report))
+    assert (shown["revision"], shown["score"]) == (None, None)
+
+
+def test_junit_has_a_suite_per_area_and_a_case_per_requirement():
+    root = ET.fromstring(as_junit(hostile_report()))
+    assert root.tag == "testsuites"
+    assert root.attrib | {"name": ""} == {
+        "name": "",
+        "tests": "6",
+        "failures": "1",
+        "errors": "0",
+        "skipped": "2",
+    }
+    assert [suite.get("name") for suite in root] == ["jsonrpc", "tools", "roots"]
+    cases = {case.get("name"): case for case in root.iter("testcase")}
+    assert list(cases["jsonrpc.request.id-not-null"]) == []
+    failure = cases["tools.call.content-array"].find("failure")
+    assert failure.get("type") == "MUST"
+    assert "record 3: server sends x\\x1b[2J" in failure.text
+    assert (
+        "warning: sends no text"
+        in cases["tools.structured-content.also-text"].find("system-out").text
+    )
+    assert (
+        cases["tools.item.title"].find("skipped").get("message")
+        == "not-exercised: no message put this to the test"
+    )
+    assert cases["roots.item.name"].find("skipped").get("message") == "not-applicable"
+
+
+def test_junit_has_the_duration_and_the_command_to_repeat_a_check():
+    root = ET.fromstring(as_junit(server_report(1)))
+    assert root.get("time") == "12.345"
+    told = [case.findtext("failure") or case.findtext("system-out") for case in root.iter()]
+    assert sum("\nagain: accord check server 'my server.py'" in (each or "") for each in told) == 1
 
 
 def run_of(report):
