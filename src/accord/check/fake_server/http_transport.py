@@ -15,7 +15,7 @@ from accord.check.fake_server.server import FakeServer, FakeTransport, parse_jso
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import MissingExtra
 from accord.trace import HttpFacts
-from accord.transports.http.server.asgi import Receive, Scope, Send
+from accord.transports.http.server.exchange import Receive, Scope, Send
 from accord.types import JsonObject
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import msgspec
 
-from accord.auth.pkce import challenge_of
+from accord.auth.client_identity import challenge_of
 from accord.check.fake_server import launched
 from accord.check.fake_server.http_transport import CannedResponse, ReceivedRequest
 from accord.check.fake_server.server import FakeServer

@@ -22,7 +22,7 @@ from accord.check.watching.watcher import Copy, Watcher
 from accord.protocol.party import Bounded
 from accord.trace import HttpFacts, Transport
 from accord.transports.http.client.sender import require_aiohttp
-from accord.transports.http.server.asgi import Receive, Scope, Send
+from accord.transports.http.server.exchange import Receive, Scope, Send
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
