@@ -7,7 +7,7 @@ import pytest
 
 from accord.check.probing.exchange import exchange, post_message
 from accord.check.probing.raw_carrier import AuthorizationRequired
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
 from accord.check.revision_probe import spoken_revisions
 from check.mutants.between_http import serving
 
@@ -37,7 +37,7 @@ def answering(status, kind, *pieces, stays=False):
 @asynccontextmanager
 async def line_to(app):
     async with serving(app) as port, asyncio.timeout(60):
-        subject = Subject(name="app", url=f"http://127.0.0.1:{port}/mcp", patience=2)
+        subject = ServerTarget(name="app", url=f"http://127.0.0.1:{port}/mcp", patience=2)
         async with subject.line(is_judged=False) as line:
             yield line
 
@@ -105,6 +105,6 @@ def test_a_server_that_refuses_access_is_locked_and_not_silent():
         async with line_to(answering(401, "", b"")) as line:
             with pytest.raises(AuthorizationRequired):
                 await line.ask("ping")
-            return await spoken_revisions(Subject(name="app", url=line.carrier.url))
+            return await spoken_revisions(ServerTarget(name="app", url=line.carrier.url))
 
     assert len(asyncio.run(run())) == 1

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
 from check.mutants.everything import server
 from check.mutants.foundation import Between
 
@@ -20,7 +20,7 @@ def memory(hook=None):
             hook(wire)
         return wire
 
-    return Subject(name="memory", carrier=carrier, patience=5, settling=0.05)
+    return ServerTarget(name="memory", carrier=carrier, patience=5, settling=0.05)
 
 
 def on_a_line(work, hook=None, **options):

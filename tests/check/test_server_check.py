@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
 from accord.check.revision_probe import spoken_revisions
 from accord.check.scenarios.server import SCENARIOS
 from accord.check.server_check import ServerPlan, check_server
@@ -37,7 +37,7 @@ def in_process(hook=None):
             hook(wire)
         return wire
 
-    return Subject(name="everything", carrier=carrier, patience=5, settling=0.05, at_once=32)
+    return ServerTarget(name="everything", carrier=carrier, patience=5, settling=0.05, at_once=32)
 
 
 def by_id(report):

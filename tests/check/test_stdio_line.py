@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
 from accord.errors import ConnectFailed
 from check.mutants.process import awkward
 from support.waiting import until_sync
@@ -162,7 +162,7 @@ def test_garbage_is_kept_as_text_and_what_follows_is_heard():
 
 def test_a_line_without_its_end_is_heard_when_the_server_ends():
     code = 'import sys; sys.stdout.write(\'{"jsonrpc":"2.0","method":"last"}\')'
-    subject = Subject(name="one", command=[sys.executable, "-S", "-c", code])
+    subject = ServerTarget(name="one", command=[sys.executable, "-S", "-c", code])
 
     async def run():
         async with asyncio.timeout(60), subject.line(is_judged=False) as line:
@@ -187,7 +187,7 @@ def test_a_server_that_stops_reading_and_then_ends_is_reported_with_its_code():
         "import os, sys, time; os.close(0); print('done', file=sys.stderr, flush=True);"
         "time.sleep(0.3); sys.exit(3)"
     )
-    subject = Subject(name="one", command=[sys.executable, "-S", "-c", code], leaving=30)
+    subject = ServerTarget(name="one", command=[sys.executable, "-S", "-c", code], leaving=30)
 
     async def run():
         async with asyncio.timeout(60), subject.line(is_judged=False) as line:
@@ -201,7 +201,7 @@ def test_a_server_that_stops_reading_and_then_ends_is_reported_with_its_code():
 
 def test_a_command_that_is_not_there_cannot_be_reached():
     async def run():
-        async with Subject(name="none", command=["/no/such/command"]).line():
+        async with ServerTarget(name="none", command=["/no/such/command"]).line():
             pass
 
     with pytest.raises(ConnectFailed, match="/no/such/command"):
@@ -214,7 +214,7 @@ def test_children_of_a_server_do_not_outlive_the_line():
         "print(json.dumps({'jsonrpc': '2.0', 'method': 'child', 'params': {'pid': child.pid}}),"
         " flush=True); sys.stdin.read()"
     )
-    subject = Subject(name="parent", command=[sys.executable, "-S", "-c", code], leaving=1)
+    subject = ServerTarget(name="parent", command=[sys.executable, "-S", "-c", code], leaving=1)
 
     async def run():
         async with asyncio.timeout(60), subject.line(is_judged=False) as line:

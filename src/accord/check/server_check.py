@@ -22,7 +22,7 @@ from accord.check.probing.server_facts import (
     report_once,
     try_tools,
 )
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
 from accord.check.probing.tool_calls import CallLimit
 from accord.check.report import Report, Setting, merge_revisions, sort_revisions
 from accord.check.revision_probe import (
@@ -96,7 +96,7 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def check_server(
-    subject: Subject,
+    subject: ServerTarget,
     plan: ServerPlan | None = None,
     *,
     step: OnProgress | None = None,
@@ -147,13 +147,13 @@ async def _check_all(
         revision_probe.agree(plan.revisions) if plan.revisions else revision_probe.find_revisions()
     )
     revisions = sort_revisions(await asked)[::-1]
-    annotations = await later_annotations(revision_probe.subject, revisions)
+    annotations = await later_annotations(revision_probe.target, revisions)
     slow: dict[str, str] = {}
     settled: dict[str, list[Verdict]] = {}
     found: dict[RevisionId, list[Verdict]] = {}
     not_called: dict[str, str] = {}
     for revision in revisions:
-        subject = revision_probe.subject
+        subject = revision_probe.target
         on_scenario = None if step is None else _report_progress(step, revision, revisions)
         facts = new_facts(subject, plan.rules, revision, annotations)
         facts.slow, facts.settled = slow, settled
@@ -195,7 +195,7 @@ async def _check_revision(
     finally:
         await probe.dismiss_all()
     return [
-        hide_secrets(_verdict(row, probe), probe.subject.secrets)
+        hide_secrets(_verdict(row, probe), probe.target.secrets)
         for row in catalogue().values()
         if row.holds_in(facts.revision) and row.party in _BOUND and plan.wants(row.id)
     ]
@@ -203,7 +203,7 @@ async def _check_revision(
 
 async def _discover_server(probe: Probe, tell_plan: OnPlan | None) -> None:
     """Find out what the server offers, and which of its tools are slow."""
-    subject, facts, line = probe.subject, probe.facts, probe.line
+    subject, facts, line = probe.target, probe.facts, probe.line
     try:
         if not line.opening:
             await line.__aenter__()
@@ -216,7 +216,7 @@ async def _discover_server(probe: Probe, tell_plan: OnPlan | None) -> None:
             probe.lend(line)
         if facts.callable_tools():
             async with probe.borrow() as other:
-                await try_tools(facts, other, settling=probe.subject.settling)
+                await try_tools(facts, other, settling=probe.target.settling)
     except AuthorizationRequired as error:
         facts.locked = f"{error}; give --bearer or --oauth"
     except (MessageTimeout, ConnectionEnded) as error:
@@ -246,7 +246,7 @@ def _choose_scenarios(plan: ServerPlan, revision: RevisionId) -> list[Scenario]:
 async def _run_all(
     probe: Probe, scenarios: Sequence[Scenario], on_scenario: _OnScenario | None
 ) -> None:
-    slots = asyncio.Semaphore(probe.subject.at_once)
+    slots = asyncio.Semaphore(probe.target.at_once)
     done = 0
 
     async def run(each: Scenario) -> None:
@@ -269,7 +269,7 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
     if _is_left_out(probe, scenario):
         return
     try:
-        async with asyncio.timeout(probe.subject.patience * _WAITS):
+        async with asyncio.timeout(probe.target.patience * _WAITS):
             await scenario.body(probe)
     except (MessageTimeout, ConnectionEnded, ConnectFailed, TimeoutError) as error:
         _blame(probe, error)

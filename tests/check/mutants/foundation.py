@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from accord.check.probing.raw_connection import RawConnection
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
 from accord.check.scenarios.server import SCENARIOS
 from accord.check.server_check import ServerPlan, check_server
 from accord.protocol.catalogue import catalogue
@@ -31,7 +31,7 @@ Sent: TypeAlias = "Message | bytes | list[Message | bytes] | None"
 Change: TypeAlias = Callable[[Message, Message], Sent]
 """A message of the server, and the request that it answers or else an empty object."""
 
-Making: TypeAlias = Callable[[], AbstractAsyncContextManager[Subject]]
+Making: TypeAlias = Callable[[], AbstractAsyncContextManager[ServerTarget]]
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True):
@@ -304,7 +304,7 @@ def in_memory(
     """Return what makes a subject in memory, with a hook into each of its lines."""
 
     @asynccontextmanager
-    async def making() -> AsyncIterator[Subject]:
+    async def making() -> AsyncIterator[ServerTarget]:
         shared: dict[str, Any] = {}
 
         def carrier() -> Between:
@@ -312,7 +312,9 @@ def in_memory(
             hook(wire)
             return wire
 
-        yield Subject(name="mutant", carrier=carrier, patience=patience, settling=0.05, at_once=32)
+        yield ServerTarget(
+            name="mutant", carrier=carrier, patience=patience, settling=0.05, at_once=32
+        )
 
     return making
 

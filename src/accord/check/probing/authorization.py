@@ -7,7 +7,7 @@ import msgspec
 
 from accord.check.probing.exchange import post_message
 from accord.check.probing.raw_connection import CLIENT_INFO
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
 from accord.errors import AuthError, ConnectFailed, FlowFailed, MissingExtra
 from accord.protocol.revisions import SPOKEN, newest
 
@@ -38,7 +38,7 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
         return f"Granted(client_id={self.client_id!r})"
 
 
-async def obtain(subject: Subject, oauth: "OAuth | None" = None) -> Granted | None:
+async def obtain(subject: ServerTarget, oauth: "OAuth | None" = None) -> Granted | None:
     """Obtain a token for a server that asks for one; return None if it does not.
 
     Args:
@@ -70,7 +70,7 @@ async def obtain(subject: Subject, oauth: "OAuth | None" = None) -> Granted | No
         raise ConnectFailed(f"{subject.name}: no token could be obtained: {error}") from None
 
 
-async def _get_challenge(subject: Subject) -> tuple[str, ...] | None:
+async def _get_challenge(subject: ServerTarget) -> tuple[str, ...] | None:
     params = {"protocolVersion": _NEWEST, "capabilities": {}, "clientInfo": CLIENT_INFO}
     message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
     http = msgspec.structs.replace(subject, form="http")

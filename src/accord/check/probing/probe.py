@@ -10,7 +10,7 @@ import msgspec
 
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts, withheld_calls
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
 from accord.check.verdicts import VerdictCollector
 from accord.errors import AccordError
 from accord.protocol.verdict import Evidence
@@ -37,8 +37,8 @@ class Probe:
         verdicts: what the scenarios found.
     """
 
-    def __init__(self, subject: Subject, facts: ServerFacts, line: RawConnection) -> None:
-        self.subject = subject
+    def __init__(self, subject: ServerTarget, facts: ServerFacts, line: RawConnection) -> None:
+        self.target = subject
         self.facts = facts
         self.line = line
         self.verdicts = VerdictCollector("server", facts.revision)
@@ -134,11 +134,11 @@ class Probe:
         self, *, is_judged: bool, headers: Mapping[str, str] | None = None
     ) -> RawConnection:
         """Return a new connection; close idle ones first if the server can run only once."""
-        if self.subject.one_at_a_time and self.subject.command:
+        if self.target.one_at_a_time and self.target.command:
             await self._dismiss_idle()
             if self._lines:
                 raise AccordError("it takes two copies of the server at the same time")
-        line = self.subject.line(is_judged=is_judged, headers=headers, starting=self._starting)
+        line = self.target.line(is_judged=is_judged, headers=headers, starting=self._starting)
         self._lines.append(line)
         return line
 
@@ -178,16 +178,16 @@ class Probe:
 
     def adapt_pace(self) -> None:
         """Adapt the waiting times to the speed of the server."""
-        habits = self.subject.habits
+        habits = self.target.habits
         habits.startup_seconds = max(habits.startup_seconds, self.line.first_answer)
-        self.subject = self.subject.adapt_times()
-        self._starting = max(self._starting, self.subject.start_patience)
-        self.line.patience = max(self.line.patience, self.subject.patience)
+        self.target = self.target.adapt_times()
+        self._starting = max(self._starting, self.target.start_patience)
+        self.line.patience = max(self.line.patience, self.target.patience)
 
     def lose_patience(self) -> None:
         """Wait less from now on, because a server that hung once may hang in every scenario."""
-        patience = min(self.subject.patience, max(_LEAST_PATIENCE, self.subject.patience / 2))
-        self.subject = msgspec.structs.replace(self.subject, patience=patience)
+        patience = min(self.target.patience, max(_LEAST_PATIENCE, self.target.patience / 2))
+        self.target = msgspec.structs.replace(self.target, patience=patience)
         for line in self._lines:
             line.patience = min(line.patience, patience)
 

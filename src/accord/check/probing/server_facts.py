@@ -15,7 +15,7 @@ import msgspec
 
 from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEnded, MessageTimeout
 from accord.check.probing.raw_connection import RawConnection
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
 from accord.check.probing.tool_calls import DEFAULT_CALLS, CallLimit, CallPlan, tool_refusal
 from accord.check.report import sort_revisions
 from accord.errors import AccordError, ConnectFailed
@@ -163,7 +163,7 @@ OnPlan: TypeAlias = Callable[[CallPlan], None]
 
 
 def new_facts(
-    subject: Subject, rules: CheckRules, revision: RevisionId, annotations: JsonObject
+    subject: ServerTarget, rules: CheckRules, revision: RevisionId, annotations: JsonObject
 ) -> ServerFacts:
     """Return the facts that are known before the server is asked.
 
@@ -202,7 +202,7 @@ def annotations_of(tools: Sequence[JsonObject]) -> JsonObject:
     return {str(tool.get("name")): tool["annotations"] for tool in tools if tool.get("annotations")}
 
 
-async def later_annotations(subject: Subject, revisions: Sequence[RevisionId]) -> JsonObject:
+async def later_annotations(subject: ServerTarget, revisions: Sequence[RevisionId]) -> JsonObject:
     """Return the annotations of tools under the newest revision, if those to check have none.
 
     The first revision has no annotations, and the tools are the same.
@@ -222,7 +222,7 @@ async def later_annotations(subject: Subject, revisions: Sequence[RevisionId]) -
 
 
 async def plan_calls(
-    subject: Subject, rules: CheckRules, revisions: Sequence[RevisionId]
+    subject: ServerTarget, rules: CheckRules, revisions: Sequence[RevisionId]
 ) -> CallPlan:
     """Return which tools a check would call, without calling any.
 

@@ -43,7 +43,7 @@ async def _blame_for(
     """Record a verdict on a server that ended or stopped answering."""
     if isinstance(error, MessageTimeout):
         # A process that is about to end does not answer either.
-        await line.collect(probe.subject.leaving)
+        await line.collect(probe.target.leaving)
     if line.ended is not None:
         why = f"ends after {after}: {error if isinstance(error, ConnectionEnded) else line.ended}"
         probe.fail("practice.server.survives-errors", why)
@@ -64,7 +64,7 @@ async def unexpected_answers(
     asked = next_id()
     if not await is_alive(probe, line, after, id=asked):
         return None
-    await line.collect(probe.subject.settling)
+    await line.collect(probe.target.settling)
     found = [each for each in replies(line.received[since:]) if each.message.get("id") != asked]
     # Over HTTP a notification may be refused with a status and an error without id.
     is_http = line.log.transport == "http"
@@ -93,7 +93,7 @@ async def send_and_wait(
     probe.holds("practice.server.survives-errors", condition=True, why="")
     found = [each for each in replies(line.received[since:]) if each.message.get("id") != asked]
     if not found and line.log.transport == "stdio":
-        await line.collect(probe.subject.settling)
+        await line.collect(probe.target.settling)
         found = [each for each in replies(line.received[since:]) if each.message.get("id") != asked]
     line.point_at(message, *(each.message for each in found))
     return found

@@ -134,8 +134,8 @@ async def sends_requests_without_a_token(probe: "Probe") -> None:
         if heard.status != 401:
             return
         challenges = _challenges(heard)
-        sender = guarded_sender(probe.subject.url, line.patience)
-        published = await discover(sender, line, probe.subject.url, challenges)
+        sender = guarded_sender(probe.target.url, line.patience)
+        published = await discover(sender, line, probe.target.url, challenges)
         if not is_oauth(challenges, published):
             probe.fail("auth.http.oauth-flow", f"asks for {challenges[0].scheme}, not for OAuth")
             _exclude_all(probe, "the server does not use OAuth")
@@ -153,7 +153,7 @@ async def sends_requests_without_a_token(probe: "Probe") -> None:
 
 def _judge_refusal(probe: "Probe", heard: RawResponse) -> None:
     id = "auth.server.401-when-required"
-    if not probe.facts.locked and not probe.subject.headers:
+    if not probe.facts.locked and not probe.target.headers:
         # It accepts the token and refuses the request for an unknown reason.
         return
     probe.holds(
@@ -192,7 +192,7 @@ def _judge_resource(probe: "Probe", published: Published) -> None:
     )
     if not probe.holds(
         "auth.prm.server",
-        document is not None and _is_same_place(document.get("resource"), probe.subject.url),
+        document is not None and _is_same_place(document.get("resource"), probe.target.url),
         "publishes no protected resource metadata"
         if document is None
         else f"publishes metadata of {quote_value(document.get('resource'))}, not of itself",
@@ -342,7 +342,7 @@ async def _judge_query(probe: "Probe", line: RawConnection, opening: JsonObject)
     """
     id = "auth.role.resource-server"
     bare = await _post_with_token(line, opening)
-    heard = await _post_with_token(line, opening, url=_with_token(probe.subject.url, _GARBAGE))
+    heard = await _post_with_token(line, opening, url=_with_token(probe.target.url, _GARBAGE))
     if heard.is_ok:
         probe.fail(id, "accepts an invalid token from the query of the URL")
         return
@@ -352,13 +352,13 @@ async def _judge_query(probe: "Probe", line: RawConnection, opening: JsonObject)
     if heard.status == 400 and bare.status == 401:
         probe.holds(id, condition=True, why="")
         return
-    token = probe.subject.bearer
-    if not token or not probe.subject.allow_token_in_query:
+    token = probe.target.bearer
+    if not token or not probe.target.allow_token_in_query:
         probe.skip(
             id, "this needs a valid token in a URL: give --bearer and --allow-token-in-query"
         )
         return
-    heard = await _post_with_token(line, opening, url=_with_token(probe.subject.url, token))
+    heard = await _post_with_token(line, opening, url=_with_token(probe.target.url, token))
     probe.holds(id, not heard.is_ok, "accepts a token from the query of the URL")
 
 
@@ -375,7 +375,7 @@ def _is_token_invalid(heard: RawResponse) -> bool:
 
 
 async def _judge_grant(probe: "Probe", sender: GuardedSender, published: Published) -> None:
-    granted = probe.subject.granted
+    granted = probe.target.granted
     if granted is None:
         for id in _GRANTED:
             probe.skip(id, "this needs the OAuth flow: give --oauth")
@@ -451,10 +451,10 @@ async def uses_a_session_without_its_token(probe: "Probe") -> None:
         probe.holds(
             _INSIDE[0], not heard.is_ok, f"accepts a session id in place of a token: {heard}"
         )
-        if probe.subject.other_token is None:
+        if probe.target.other_token is None:
             probe.skip(_OTHERS[0], "this needs a token of another user: give --other-bearer")
             return
-        headers["authorization"] = f"Bearer {probe.subject.other_token}"
+        headers["authorization"] = f"Bearer {probe.target.other_token}"
         heard = await post_message(line, request("ping"), headers=headers)
         probe.holds(_OTHERS[0], not heard.is_ok, f"serves a session to another user: {heard}")
 
@@ -466,11 +466,11 @@ async def sends_a_token_for_another_server(probe: "Probe") -> None:
         if (await _post_with_token(line, opening)).is_ok:
             _exclude_all(probe, _OPEN)
             return
-        if probe.subject.foreign_token is None:
+        if probe.target.foreign_token is None:
             for id in _FOREIGN:
                 probe.skip(id, "this needs a token for another server: give --foreign-bearer")
             return
-        heard = await _post_with_token(line, opening, token=probe.subject.foreign_token)
+        heard = await _post_with_token(line, opening, token=probe.target.foreign_token)
         for id in _FOREIGN:
             probe.holds(id, not heard.is_ok, "accepts a token that was issued for another server")
 
@@ -478,7 +478,7 @@ async def sends_a_token_for_another_server(probe: "Probe") -> None:
 @scenario("tools.server.access-controlled", on=("sse",))
 async def listens_without_a_token(probe: "Probe") -> None:
     id = "tools.server.access-controlled"
-    if not probe.subject.headers:
+    if not probe.target.headers:
         probe.not_applicable(id, _OPEN)
         return
     async with (

@@ -89,7 +89,7 @@ async def _cancel(
     await line.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
     heard_then, began = len(line.received), asyncio.get_running_loop().time()
     try:
-        reply = await line.reply_to(id, patience=2 * duration + probe.subject.settling)
+        reply = await line.reply_to(id, patience=2 * duration + probe.target.settling)
     except MessageTimeout:
         late = [each for each in line.received[heard_then:] if _is_progress(each)]
         # Messages sent before the cancellation may still arrive.

@@ -116,7 +116,7 @@ async def reads_all_streams_of_a_session(probe: "Probe") -> None:
         if REVISIONS[probe.revision].batching:
             await _post(probe, line, [request("ping"), request("ping")], traffic)
         for heard in traffic.listening:
-            await heard.rest(probe.subject.settling)
+            await heard.rest(probe.target.settling)
     _judge_answers(probe, traffic)
     _judge_listening(probe, traffic)
     _judge_broadcast(probe, traffic)
@@ -154,7 +154,7 @@ async def _post(
     ids = _ids_of(message)
     async with exchange(line, message) as heard:
         await heard.until(lambda heard: all(heard.answers_to(id) for id in ids), line.patience)
-        await heard.rest(probe.subject.settling if heard.is_stream else line.patience)
+        await heard.rest(probe.target.settling if heard.is_stream else line.patience)
     traffic.posts.append((message, heard))
 
 
@@ -312,7 +312,7 @@ async def sends_no_version_header(probe: "Probe") -> None:
 @scenario("http.origin.validated", "http.origin.invalid-403", on=("http", "sse"))
 async def sends_a_foreign_origin(probe: "Probe") -> None:
     ids = ("http.origin.validated", "http.origin.invalid-403")
-    if not is_loopback(probe.subject.url):
+    if not is_loopback(probe.target.url):
         for id in ids:
             probe.skip(id, "foreign origins are known for servers on this machine only")
         return
@@ -321,7 +321,7 @@ async def sends_a_foreign_origin(probe: "Probe") -> None:
             heard = await post_message(line, initialize(probe.revision), origin=_FOREIGN)
             await end_session(line, heard)
         else:
-            headers = {"accept": CONTENT_TYPE, **probe.subject.headers, "origin": _FOREIGN}
+            headers = {"accept": CONTENT_TYPE, **probe.target.headers, "origin": _FOREIGN}
             async with exchange(line, method="GET", headers=headers) as heard:
                 pass
     if probe.holds(ids[0], not heard.is_ok, f"serves a request with Origin {_FOREIGN}"):
@@ -335,14 +335,14 @@ async def sends_a_foreign_origin(probe: "Probe") -> None:
 @scenario("http.server.bind-localhost", on=("http", "sse"))
 async def connects_to_the_address_of_this_machine(probe: "Probe") -> None:
     id = "http.server.bind-localhost"
-    if not probe.subject.is_launched:
+    if not probe.target.is_launched:
         probe.skip(id, "the check did not launch the server itself")
         return
     address = own_address()
     if address is None:
         probe.skip(id, "this machine has no address but loopback")
         return
-    port = urlsplit(probe.subject.url).port
+    port = urlsplit(probe.target.url).port
     is_open = True
     try:
         async with asyncio.timeout(_DIALLING):

@@ -128,7 +128,7 @@ async def resumes_streams(probe: "Probe") -> None:
         )
         again = _repeat_call(call)
         await post_message(line, again)
-        resumed = await _resume(line, first.ids[0], call["id"], probe.subject.settling)
+        resumed = await _resume(line, first.ids[0], call["id"], probe.target.settling)
         if not resumed.is_stream:
             for id in (_REPLAY, _NAMES, _CANCEL):
                 probe.not_applicable(id, f"the server replays nothing: {resumed}")
@@ -206,7 +206,7 @@ async def _judge_strangers(probe: "Probe", call: JsonObject, first: RawResponse)
     async with open_unjudged(probe) as line:
         if line.carrier.session is None:
             return
-        heard = await _resume(line, first.ids[0], call["id"], probe.subject.settling)
+        heard = await _resume(line, first.ids[0], call["id"], probe.target.settling)
         stray = _of(heard, call)
         probe.holds(_REPLAY, not stray, f"replays messages of another session: {stray[:1]}")
 

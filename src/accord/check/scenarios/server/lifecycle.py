@@ -102,7 +102,7 @@ async def sends_requests_before_initialize(probe: "Probe") -> None:
         method = harmless_method(probe.facts)
         id = await line.begin(method) if method != "ping" else None
         await line.initialize(probe.revision)
-        is_pinged = is_pinged or await _arrives(line, ping, probe.subject.patience)
+        is_pinged = is_pinged or await _arrives(line, ping, probe.target.patience)
         probe.holds("ping.response.prompt", is_pinged, "answers no ping before initialize")
         if id is not None:
             await wait_for_answer(probe, line, id, f"{method} before initialize")
@@ -139,7 +139,7 @@ async def omits_the_initialized_notification(probe: "Probe") -> None:
     id = "lifecycle.initialized.server-waits"
     async with probe.open(begins=False) as line:
         await line.initialize(probe.revision, is_confirmed=False)
-        await line.collect(probe.subject.settling)
+        await line.collect(probe.target.settling)
         early = [
             str(each["method"])
             for each in line.received

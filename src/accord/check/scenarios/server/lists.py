@@ -32,7 +32,7 @@ async def watches_the_lists_while_tools_are_called(probe: "Probe") -> None:
     async with probe.borrow() as line:
         before = {name: await list_all(line, _LISTS[name], name) for name in wanted}
         await call_all(probe, line)
-        await line.collect(probe.subject.settling)
+        await line.collect(probe.target.settling)
         for name in wanted:
             id = f"{name}.list-changed.sent"
             if _is_announced(line, name):
@@ -40,7 +40,7 @@ async def watches_the_lists_while_tools_are_called(probe: "Probe") -> None:
                 continue
             is_changed = await list_all(line, _LISTS[name], name) != before[name]
             if is_changed:
-                await line.collect(probe.subject.settling)
+                await line.collect(probe.target.settling)
             if is_changed and is_listening(line):
                 probe.holds(
                     id,

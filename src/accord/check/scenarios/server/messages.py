@@ -72,7 +72,7 @@ async def sends_many_requests_at_once(probe: "Probe") -> None:
         for id in ids:
             if await wait_for_answer(probe, line, id, f"one of {_MANY} requests at once") is None:
                 return
-        await line.collect(probe.subject.settling)
+        await line.collect(probe.target.settling)
         for id in ids:
             count = sum(each.message.get("id") == id for each in replies(line.received))
             probe.holds("jsonrpc.request.answered", count == 1, f"answers id {id} {count} times")

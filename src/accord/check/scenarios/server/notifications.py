@@ -32,7 +32,7 @@ async def asks_for_all_log_messages(probe: "Probe") -> None:
     async with probe.borrow() as line:
         await line.ask(_SET, {"level": _LEVELS[0]})
         await call_together(probe, line)
-        await line.collect(probe.subject.settling)
+        await line.collect(probe.target.settling)
         await line.ask(_SET, {"level": _USUAL})
         for id in _OF_MESSAGES:
             probe.skip(id, "the server logs nothing while its tools are called")
@@ -75,7 +75,7 @@ async def _collect_levels(
     reply = await line.ask(_SET, {"level": level})
     since = len(line.received)
     await call_together(probe, line)
-    await line.collect(probe.subject.settling)
+    await line.collect(probe.target.settling)
     found: JsonObject = {}
     for each in line.received[since:]:
         params = each.get("params")
@@ -130,7 +130,7 @@ async def asks_for_progress(probe: "Probe") -> None:
         for token, id in wanted.items():
             await wait_for_answer(probe, line, id, f"a call with the progress token {token!r}")
         # Reports after the answer arrive soon after it.
-        await line.collect(probe.subject.settling)
+        await line.collect(probe.target.settling)
         reports = [each for each in line.received if each.get("method") == _PROGRESS]
         if not reports:
             for id in _REPORTED:
@@ -151,7 +151,7 @@ async def asks_for_no_progress(probe: "Probe") -> None:
         for tool, arguments in probe.facts.callable_tools():
             id = await line.begin("tools/call", {"name": tool["name"], "arguments": arguments})
             await wait_for_answer(probe, line, id, f"a call of {tool['name']}")
-        await line.collect(probe.subject.settling)
+        await line.collect(probe.target.settling)
         uninvited = [each for each in line.received if each.get("method") == _PROGRESS]
         if probe.facts.callable_tools():
             probe.holds(

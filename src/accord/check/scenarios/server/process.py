@@ -60,7 +60,7 @@ async def closes_the_input_of_an_idle_server(probe: "Probe") -> None:
         return
     async with probe.open() as line:
         await line.ask(harmless_method(probe.facts))
-        await line.collect(probe.subject.settling)
+        await line.collect(probe.target.settling)
         carrier: StdioCarrier = line.carrier
         probe.holds(
             _EXITS, await carrier.end_input(), "keeps running after its standard input was closed"

@@ -275,7 +275,7 @@ async def leaves_requests_of_the_server_unanswered(probe: "Probe") -> None:
         return
     async with probe.open() as line:
         # Requests at the beginning belong to no call, and are answered.
-        await line.collect(probe.subject.settling)
+        await line.collect(probe.target.settling)
         line.respond = _silent
         questions: list[_Question] = []
         for tool, arguments in asking:
@@ -292,7 +292,7 @@ async def leaves_requests_of_the_server_unanswered(probe: "Probe") -> None:
         for question in questions:
             if not question.is_over(line):
                 await line.notify(_CANCELLED, {"requestId": question.call, "reason": "a check"})
-        await line.collect(probe.subject.settling)
+        await line.collect(probe.target.settling)
         await _answer_late(probe, line, [each for each in questions if each.is_given_up(line)])
     probe.skip(_ESTABLISHED, "the server waits longer for answers than the check")
     probe.skip(_TOLD, "the server waits longer for answers than the check")
@@ -331,7 +331,7 @@ async def _wait(probe: "Probe", line: "RawConnection", questions: list[_Question
             if question.token is not None:
                 params = {"progressToken": question.token, "progress": step + 1}
                 await line.notify("notifications/progress", params)
-        await line.collect(probe.subject.settling)
+        await line.collect(probe.target.settling)
         for question in questions:
             question.waits += not question.is_over(line)
 

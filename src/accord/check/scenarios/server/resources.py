@@ -98,10 +98,10 @@ async def subscribes_to_resources(probe: "Probe") -> None:
             reply = await line.ask("resources/subscribe", {"uri": uri})
             if not reply.is_error:
                 watched[uri] = [await _contents(line, uri) for _ in range(3)]
-        await line.collect(probe.subject.settling)
+        await line.collect(probe.target.settling)
         changed = [uri for uri in watched if await _has_changed(line, uri, watched[uri])]
         if changed and not _updates(line):
-            await line.collect(probe.subject.settling)
+            await line.collect(probe.target.settling)
         for uri in _updates(line):
             probe.holds(_SENT, condition=True, why=f"{uri} was announced")
         # The monitor reports updates without a uri, or with another one.
@@ -113,7 +113,7 @@ async def subscribes_to_resources(probe: "Probe") -> None:
         for uri in watched:
             await line.ask("resources/unsubscribe", {"uri": uri})
         # The monitor reports updates that arrive now.
-        await line.collect(probe.subject.settling)
+        await line.collect(probe.target.settling)
 
 
 async def _contents(line: "RawConnection", uri: str) -> str:

@@ -43,7 +43,7 @@ _GRACE: Final = 3.0
 _SECRET: Final = 6
 
 
-class Subject(msgspec.Struct, frozen=True, kw_only=True):
+class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where a server is, or how to launch it.
 
     Attributes:
