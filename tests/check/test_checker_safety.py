@@ -80,7 +80,7 @@ def test_a_public_server_cannot_make_the_check_send_requests_to_this_machine():
     async def run(named):
         url = "https://mcp.invalid/mcp"
         sender = GuardedSender(AddressPolicy.beside(url), seconds=LONG, proxy=nowhere)
-        line = ServerTarget(name="public", url=url).line(is_judged=False)
+        line = ServerTarget(name="public", url=url).connection(is_judged=False)
         challenges = parse_challenges([f'Bearer resource_metadata="{named}"'])
         return await discover(sender, line, url, challenges)
 

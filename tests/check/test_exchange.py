@@ -38,7 +38,7 @@ def answering(status, kind, *pieces, stays=False):
 async def line_to(app):
     async with serving(app) as port, asyncio.timeout(60):
         subject = ServerTarget(name="app", url=f"http://127.0.0.1:{port}/mcp", patience=2)
-        async with subject.line(is_judged=False) as line:
+        async with subject.connection(is_judged=False) as line:
             yield line
 
 
@@ -93,7 +93,7 @@ def test_a_refusal_answers_a_request_although_it_names_no_id(body):
 def test_a_refused_notification_gives_no_message():
     async def run():
         async with line_to(answering(400, "application/json", b'{"id":null,"error":{}}')) as line:
-            await line.say(NOTICE)
+            await line.send(NOTICE)
             await line.collect(0.05)
             return line.received
 

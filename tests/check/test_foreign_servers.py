@@ -185,7 +185,7 @@ def test_patience_grows_with_the_time_a_server_takes_to_start():
 
 def test_a_server_that_hung_before_gets_the_same_time_to_start():
     subject = foreign("plain", patience=5)
-    probe = Probe(subject, ServerFacts(revision=NEW, transport="stdio"), subject.line())
+    probe = Probe(subject, ServerFacts(revision=NEW, transport="stdio"), subject.connection())
     for _ in range(4):
         probe.lose_patience()
     assert probe.target.patience == 1
@@ -235,7 +235,7 @@ def test_a_server_over_http_that_does_not_answer_leaves_no_task_behind():
         asyncio.get_running_loop().set_exception_handler(
             lambda _, context: told.append(context["message"])
         )
-        async with ServerTarget(name="silent", url=server.url).line(is_judged=False) as line:
+        async with ServerTarget(name="silent", url=server.url).connection(is_judged=False) as line:
             await line.initialize(NEW)
             await line.start("tools/call", {"name": "get_time", "arguments": {}})
             assert await asyncio.to_thread(server.reached.wait, 30)

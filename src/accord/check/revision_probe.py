@@ -101,7 +101,7 @@ class RevisionProbe:
             await self._close_kept()
         ended = [line for line in kept if line.ended is not None]
         await asyncio.gather(*(line.close() for line in ended))
-        return [line for line in kept if line.ended is None] or [self.target.line()]
+        return [line for line in kept if line.ended is None] or [self.target.connection()]
 
     # -- asking
 
@@ -153,7 +153,7 @@ class RevisionProbe:
         return opened
 
     async def _open(self, revision: RevisionId) -> Opening:
-        line = self.target.line(is_judged=False)
+        line = self.target.connection(is_judged=False)
         async with AsyncExitStack() as stack:
             try:
                 await stack.enter_async_context(line)
@@ -185,7 +185,7 @@ class RevisionProbe:
         """Ask a server that refuses every handshake which revisions it speaks without one."""
         newest = [row.id for row in REVISIONS.values() if not row.handshake][-1]
         meta = {META_VERSION: newest, META_CAPABILITIES: {}, _META_INFO: CLIENT_INFO}
-        line = self.target.line(is_judged=False)
+        line = self.target.connection(is_judged=False)
         try:
             async with line:
                 if hasattr(line.carrier, "version"):

@@ -203,7 +203,7 @@ async def _check_revision(
 
 async def _discover_server(probe: Probe, tell_plan: OnPlan | None) -> None:
     """Find out what the server offers, and which of its tools are slow."""
-    subject, facts, line = probe.target, probe.facts, probe.line
+    subject, facts, line = probe.target, probe.facts, probe.connection
     try:
         if not line.opening:
             await line.__aenter__()
@@ -366,7 +366,7 @@ def _untried_verdict(row: Requirement, probe: Probe) -> Verdict:
 def _why_untried(row: Requirement, probe: Probe) -> tuple[VerdictName, str]:
     from accord.protocol.verdict import out_of_scope
 
-    monitor = probe.line.log.monitor
+    monitor = probe.connection.log.monitor
     assert monitor is not None
     reason = out_of_scope(row, monitor.conversation, {probe.facts.transport})
     if reason is not None:

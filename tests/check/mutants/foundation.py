@@ -103,12 +103,12 @@ class Between:
         self.from_server: Change = lambda message, request: message
         self.from_client: Callable[[Message], Sent] = lambda message: message
         self.requests: dict[Any, Message] = {}
-        self.line: RawConnection
+        self.connection: RawConnection
         self._wire = MemoryWire(server)
         self._timers: list[asyncio.TimerHandle] = []
 
     async def open(self, line: RawConnection) -> None:
-        self.line = line
+        self.connection = line
         await self._wire.open(self._hear, line.end)
 
     async def send(self, data: bytes) -> None:
@@ -143,7 +143,7 @@ class Between:
 
     def to_client(self, message: Any) -> None:
         """Let the check hear something, unchanged."""
-        self.line.hear(_encoded(message))
+        self.connection.receive(_encoded(message))
 
     def to_server(self, message: Any) -> None:
         """Hand something to the server, unchanged."""
@@ -155,7 +155,7 @@ class Between:
 
     def crash(self, why: str = "the server ended with exit code 1") -> None:
         """End the line as a server does that falls over."""
-        self.line.end(why)
+        self.connection.end(why)
 
 
 def _decoded(data: bytes) -> Any:

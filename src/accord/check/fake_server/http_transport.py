@@ -111,7 +111,7 @@ class _HttpSession:
     def __init__(self, stage: "FakeHttpTransport", session: str | None) -> None:
         self._transport = stage
         self.session = session
-        self.line: RawConnection
+        self.connection: RawConnection
         # The stream of each request that waits for its answer.
         self.waiting: dict[Any, _Stream] = {}
         self.standing = _Stream("0", None)
@@ -135,7 +135,7 @@ class _HttpSession:
 
     async def _send_on(self, stream: _Stream, data: bytes) -> None:
         facts = HttpFacts(status=200, headers={"content-type": self._transport.content_type})
-        self.line.log.take("server", data, facts)
+        self.connection.log.take("server", data, facts)
         await stream.queue.put(data)
 
     def is_waited_for(self, id: object) -> bool:
@@ -359,7 +359,7 @@ class FakeHttpTransport:
     async def _delete(self, request: ReceivedRequest, send: _Send) -> None:
         http_session = self._find_session(request, opens=False)
         if http_session is not None:
-            http_session.line.end("the client ended the session")
+            http_session.connection.end("the client ended the session")
             await http_session.close()
         await _answer(send, CannedResponse(404 if http_session is None else 204))
 
@@ -379,18 +379,22 @@ class FakeHttpTransport:
     def _begin(self, key: str, http_session: _HttpSession) -> _HttpSession:
         transport: Transport = "sse" if self._is_older else "http"
         tape = MessageLog(transport, "client", is_judged=self._fake.is_judged)
-        http_session.line = RawConnection(http_session, tape, patience=self._patience, me="server")
-        http_session.line.respond = self._fake.respond
-        self._fake.lines.append(http_session.line)
+        http_session.connection = RawConnection(
+            http_session, tape, patience=self._patience, me="server"
+        )
+        http_session.connection.respond = self._fake.respond
+        self._fake.lines.append(http_session.connection)
         self._sessions[key] = http_session
         return http_session
 
     def _hear(self, http_session: _HttpSession, request: ReceivedRequest) -> None:
-        http_session.line.hear(
+        http_session.connection.receive(
             request.body, HttpFacts(method=request.method, headers=request.headers)
         )
         if request.name == "notifications/initialized":
-            task = asyncio.get_running_loop().create_task(self._run_scenario(http_session.line))
+            task = asyncio.get_running_loop().create_task(
+                self._run_scenario(http_session.connection)
+            )
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -417,7 +421,7 @@ class FakeHttpTransport:
                     {"type": "http.response.body", "body": sse.encode(data), "more_body": True}
                 )
             gone.cancel()
-            http_session.line.end("the client left the stream")
+            http_session.connection.end("the client left the stream")
             return
         key = request.query.removeprefix("session_id=")
         known = self._sessions.get(key) if request.path == "/messages" else None

@@ -150,7 +150,7 @@ class FakeStdioTransport:
             self._fake.odd.append(data)
             # Only `odd` shows lines that are not messages.
             return
-        line.hear(data)
+        line.receive(data)
         if line.received and line.received[-1].get("method") == "notifications/initialized":
             task = asyncio.get_running_loop().create_task(self._run_scenario(line))
             self._tasks.add(task)

@@ -38,11 +38,11 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
         return f"Granted(client_id={self.client_id!r})"
 
 
-async def obtain(subject: ServerTarget, oauth: "OAuth | None" = None) -> Granted | None:
+async def obtain(target: ServerTarget, oauth: "OAuth | None" = None) -> Granted | None:
     """Obtain a token for a server that asks for one; return None if it does not.
 
     Args:
-        subject: the server.
+        target: the server.
         oauth: used in place of one that opens a browser; has its own store.
 
     Raises:
@@ -56,30 +56,30 @@ async def obtain(subject: ServerTarget, oauth: "OAuth | None" = None) -> Granted
         raise MissingExtra("auth", needed_for="obtaining a token") from None
     if oauth is None:
         oauth = OAuth(client_name="accord check", store=MemoryStore())
-    challenge = await _get_challenge(subject)
+    challenge = await _get_challenge(target)
     if challenge is None:
         return None
     try:
-        await oauth.challenged(Challenge(url=subject.url, status=401, values=challenge))
-        grant = await _read_grant(oauth, subject.url)
+        await oauth.challenged(Challenge(url=target.url, status=401, values=challenge))
+        grant = await _read_grant(oauth, target.url)
         if grant is None:
-            raise FlowFailed("token", asked=subject.url, came="no token", hint="")
+            raise FlowFailed("token", asked=target.url, came="no token", hint="")
         # A given secret is not stored with the grant, so it cannot be refreshed here.
-        return await _refresh(subject.url, grant, may_ask=oauth.client_secret is None)
+        return await _refresh(target.url, grant, may_ask=oauth.client_secret is None)
     except AuthError as error:
-        raise ConnectFailed(f"{subject.name}: no token could be obtained: {error}") from None
+        raise ConnectFailed(f"{target.name}: no token could be obtained: {error}") from None
 
 
-async def _get_challenge(subject: ServerTarget) -> tuple[str, ...] | None:
+async def _get_challenge(target: ServerTarget) -> tuple[str, ...] | None:
     params = {"protocolVersion": _NEWEST, "capabilities": {}, "clientInfo": CLIENT_INFO}
     message = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
-    http = msgspec.structs.replace(subject, form="http")
-    async with http.line(is_judged=False) as line:
-        if subject.form == "sse":
-            reply = await line.carrier.request("GET", headers={"accept": "text/event-stream"})
+    http = msgspec.structs.replace(target, form="http")
+    async with http.connection(is_judged=False) as connection:
+        if target.form == "sse":
+            reply = await connection.carrier.request("GET", headers={"accept": "text/event-stream"})
             status, challenge = reply.status, reply.header("www-authenticate")
         else:
-            heard = await post_message(line, message)
+            heard = await post_message(connection, message)
             status, challenge = heard.status, heard.headers.get("www-authenticate")
     if status != 401:
         return None

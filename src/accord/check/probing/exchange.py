@@ -37,7 +37,7 @@ class RawResponse:
         has_ended: whether the server ended it.
     """
 
-    def __init__(self, line: RawConnection, response: "AiohttpResponse") -> None:
+    def __init__(self, connection: RawConnection, response: "AiohttpResponse") -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = lower_headers(response)
         self.body = b""
@@ -46,7 +46,7 @@ class RawResponse:
         self.ids: list[str] = []
         self.is_primed = False
         self.has_ended = False
-        self._line = line
+        self._connection = connection
         self._response = response
         self._decoder = Decoder(_MOST)
         self._facts = HttpFacts(status=self.status, headers=self.headers)
@@ -100,7 +100,7 @@ class RawResponse:
 
     def evidence(self, asked: int) -> list[Evidence]:
         """Return the request, by the number of its record, and its answer."""
-        request, *others = self._line.log.evidence_since(asked)
+        request, *others = self._connection.log.evidence_since(asked)
         answer = list(takewhile(lambda each: each.party != request.party, others))
         if answer:
             return [request, *answer]
@@ -156,7 +156,7 @@ class RawResponse:
                 self.is_primed = self.is_primed or not self.names
 
     def _take(self, data: bytes) -> None:
-        message = self._line.log.take("server", data, self._facts)
+        message = self._connection.log.take("server", data, self._facts)
         if message is not None:
             self.messages.append(message)
 
@@ -166,7 +166,7 @@ class RawResponse:
 
 @asynccontextmanager
 async def exchange(
-    line: RawConnection,
+    connection: RawConnection,
     message: object = None,
     *,
     method: str = "POST",
@@ -174,14 +174,14 @@ async def exchange(
     headers: Mapping[str, str] | None = None,
     **changed: str | None,
 ) -> AsyncIterator[RawResponse]:
-    """Send a request on behalf of a line and yield its response, head read.
+    """Send a request on behalf of a connection and yield its response, head read.
 
     Args:
-        line: an unjudged one over HTTP; gives the headers, and records the messages.
+        connection: an unjudged one over HTTP; gives the headers, and records the messages.
         message: bytes, or a value that is encoded as JSON.
         method: the method of HTTP.
-        url: in place of the one of the line.
-        headers: in place of those of the line.
+        url: in place of the one of the connection.
+        headers: in place of those of the connection.
         **changed: headers to set, or with None to leave out, with _ for -.
 
     Raises:
@@ -190,8 +190,8 @@ async def exchange(
         MessageTimeout: the head did not arrive in time.
         CallRefused: it calls a tool that may not be called, or not again.
     """
-    line.claim(message)
-    carrier: HttpCarrier = line.carrier
+    connection.claim(message)
+    carrier: HttpCarrier = connection.carrier
     sent = dict(carrier.heads() if headers is None else headers)
     if method != "POST":
         sent.pop("content-type", None)
@@ -200,18 +200,18 @@ async def exchange(
         if value is not None:
             sent[name.replace("_", "-")] = value
     body = message if isinstance(message, bytes | None) else msgspec.json.encode(message)
-    line.log.take("client", body or b"", HttpFacts(method=method, headers=sent))
-    asked = line.log.count
-    line.proof = partial(line.log.evidence_since, asked)
+    connection.log.take("client", body or b"", HttpFacts(method=method, headers=sent))
+    asked = connection.log.count
+    connection.proof = partial(connection.log.evidence_since, asked)
     async with carrier.response(method, url=url, headers=sent, body=body) as response:
-        heard = RawResponse(line, response)
-        line.proof = partial(heard.evidence, asked)
+        heard = RawResponse(connection, response)
+        connection.proof = partial(heard.evidence, asked)
         yield heard
 
 
-async def post_message(line: RawConnection, message: object, **settings: Any) -> RawResponse:
+async def post_message(connection: RawConnection, message: object, **settings: Any) -> RawResponse:
     """Post a message and return its response, read until each request in it is answered."""
-    async with exchange(line, message, **settings) as heard:
+    async with exchange(connection, message, **settings) as heard:
         asked = [
             each["id"]
             for each in (message if isinstance(message, list) else [message])
@@ -219,8 +219,8 @@ async def post_message(line: RawConnection, message: object, **settings: Any) ->
         ]
         if heard.is_stream:
             await heard.until(
-                lambda heard: all(heard.answers_to(id) for id in asked), line.patience
+                lambda heard: all(heard.answers_to(id) for id in asked), connection.patience
             )
         else:
-            await heard.rest(line.patience)
+            await heard.rest(connection.patience)
         return heard

@@ -1,4 +1,4 @@
-"""Lines to a server over HTTP: Streamable HTTP, the older two endpoints, and raw requests."""
+"""Carries messages to a server over HTTP: Streamable HTTP, the older two endpoints."""
 
 import asyncio
 import contextlib
@@ -75,16 +75,16 @@ class _HttpBase:
     def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
         self.url = url
         self.headers = dict(headers or {})
-        self.line: RawConnection
+        self.connection: RawConnection
         self._sender: AiohttpSender | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._streams = count(1)
 
-    def _open_sender(self, line: RawConnection) -> None:
+    def _open_sender(self, connection: RawConnection) -> None:
         require_aiohttp("http", "checking over HTTP")
         from accord.transports.http.client.aiohttp_sender import AiohttpSender
 
-        self.line = line
+        self.connection = connection
         self._sender = AiohttpSender(HttpClientOptions(proxy=""), idle=_IDLE, is_raw=True)
 
     @asynccontextmanager
@@ -104,7 +104,7 @@ class _HttpBase:
             MessageTimeout: the head did not arrive in time.
         """
         assert self._sender is not None
-        wait = self.line.longest
+        wait = self.connection.longest
         try:
             async with asyncio.timeout(wait) as limit:
                 response = await self._sender.send(method, url or self.url, headers or {}, body)
@@ -132,12 +132,12 @@ class _HttpBase:
     ) -> HttpReply:
         """Send a raw request, apart from the conversation, and return the whole response.
 
-        An event stream is read only for as long as the line's patience.
+        An event stream is read only for as long as the connection's patience.
         """
         async with self.response(method, url=url, headers=headers, body=body) as response:
             body_read = bytearray()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.line.patience):
+                async with asyncio.timeout(self.connection.patience):
                     while len(body_read) < _MOST and (chunk := await response.chunk()):
                         body_read += chunk
             return HttpReply(response.status, lower_headers(response), bytes(body_read))
@@ -172,7 +172,7 @@ class _HttpBase:
             return
         # A request without an answer is reported by its caller; others may be answered.
         if not isinstance(error, MessageTimeout):
-            self.line.end(f"the server could not be read: {error}")
+            self.connection.end(f"the server could not be read: {error}")
 
     async def _end_tasks(self) -> None:
         for task in self._tasks:
@@ -182,7 +182,7 @@ class _HttpBase:
 
     def _record(self, data: bytes, headers: Mapping[str, str], stream: str | None = None) -> None:
         facts = HttpFacts(method="POST", headers=headers, stream=stream)
-        self.line.log.take("client", data, facts)
+        self.connection.log.take("client", data, facts)
 
 
 class HttpCarrier(_HttpBase):
@@ -200,9 +200,9 @@ class HttpCarrier(_HttpBase):
         self.statuses: list[int] = []
         self.listens: bool | None = None
 
-    async def open(self, line: RawConnection) -> None:
+    async def open(self, connection: RawConnection) -> None:
         """Get ready; the first message makes the connection."""
-        self._open_sender(line)
+        self._open_sender(connection)
 
     def heads(self, **more: str) -> dict[str, str]:
         """Return the headers of a POST in this conversation."""
@@ -248,7 +248,7 @@ class HttpCarrier(_HttpBase):
                 return
             body = await read_body(response)
             facts = HttpFacts(status=response.status, headers=lower_headers(response))
-            self.line.receive_refusal(data, body, facts)
+            self.connection.receive_refusal(data, body, facts)
 
     def agree(self, revision: object) -> None:
         """Send the negotiated revision from now on."""
@@ -265,11 +265,11 @@ class HttpCarrier(_HttpBase):
         if media_type(response.header("content-type")) == CONTENT_TYPE:
             async for event in self.events(response):
                 if event.name == "message":
-                    self.line.hear(event.data, facts)
+                    self.connection.receive(event.data, facts)
             return
         body = await read_body(response)
         if body.strip():
-            self.line.hear(body, replace(facts, stream=None))
+            self.connection.receive(body, replace(facts, stream=None))
 
     async def _listen(self) -> None:
         headers = {name: value for name, value in self.heads().items() if name != "content-type"}
@@ -312,21 +312,21 @@ class SseCarrier(_HttpBase):
         self.is_locked = False
         self._ready = asyncio.Event()
 
-    async def open(self, line: RawConnection) -> None:
+    async def open(self, connection: RawConnection) -> None:
         """Open the stream and wait for the endpoint event.
 
         Raises:
             ConnectFailed: it did not arrive.
         """
-        self._open_sender(line)
+        self._open_sender(connection)
         self._spawn(self._listen())
         try:
-            async with asyncio.timeout(line.longest):
+            async with asyncio.timeout(connection.longest):
                 await self._ready.wait()
         except TimeoutError:
             pass
         if self.place is None:
-            why = line.ended or "no endpoint event arrived"
+            why = connection.ended or "no endpoint event arrived"
             await self.close()
             if self.is_locked:
                 raise AuthorizationRequired(_LOCKED)
@@ -340,7 +340,7 @@ class SseCarrier(_HttpBase):
                 kind = media_type(response.header("content-type"))
                 if response.status not in _OK or kind != CONTENT_TYPE:
                     self.is_locked = response.status == _UNAUTHORIZED
-                    self.line.end(
+                    self.connection.end(
                         f"HTTP GET is answered with status {response.status} and "
                         f"{kind or 'nothing'}, not with a stream of events"
                     )
@@ -350,7 +350,7 @@ class SseCarrier(_HttpBase):
                 )
                 async for event in self.events(response):
                     self._take(event, facts)
-                self.line.end("the server ended its stream")
+                self.connection.end("the server ended its stream")
         finally:
             self._ready.set()
 
@@ -360,10 +360,10 @@ class SseCarrier(_HttpBase):
             self.place = urljoin(self.url, event.data.decode(errors="replace"))
             # The token goes there as well: neither to another host nor without TLS.
             if urlsplit(self.place)[:2] != urlsplit(self.url)[:2]:
-                self.line.end("the endpoint event names another host")
+                self.connection.end("the endpoint event names another host")
             self._ready.set()
         elif event.name == "message":
-            self.line.hear(event.data, facts)
+            self.connection.receive(event.data, facts)
         elif len(self.odd) < _ODD:
             self.odd.append(event)
 

@@ -43,8 +43,8 @@ class AuthorizationRequired(ConnectionEnded):
 class RawCarrier(Protocol):
     """The transport of a raw connection."""
 
-    async def open(self, line: "RawConnection") -> None:
-        """Make the connection; pass each message to `line.hear`."""
+    async def open(self, connection: "RawConnection") -> None:
+        """Make the connection; pass each message to `connection.receive`."""
 
     async def send(self, data: bytes) -> None:
         """Send these bytes as one message."""
@@ -59,9 +59,9 @@ class MemoryCarrier:
     def __init__(self, server: "Server[Any]") -> None:
         self._wire = MemoryWire(server)
 
-    async def open(self, line: "RawConnection") -> None:
+    async def open(self, connection: "RawConnection") -> None:
         """Begin a session."""
-        await self._wire.open(line.hear, line.end)
+        await self._wire.open(connection.receive, connection.end)
 
     async def send(self, data: bytes) -> None:
         """Send a message."""

@@ -115,7 +115,7 @@ class RawConnection:
         self.first_answer = 0.0
         self._grace = grace
         self._starting = patience * _STARTING if starting is None else starting
-        self._first_said: float | None = None
+        self._first_sent: float | None = None
         self._requests: dict[tuple[type, Any], tuple[str, Any]] = {}
         self.received: list[JsonObject] = []
         self.opening: JsonObject = {}
@@ -125,7 +125,7 @@ class RawConnection:
         self.ended: str | None = None
         self.answers_questions = True
         self.respond: Respond | None = None
-        self._has_spoken = False
+        self._has_received = False
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -152,9 +152,9 @@ class RawConnection:
 
     # -- receiving, called by the carrier
 
-    def hear(self, data: bytes, http: HttpFacts | None = None) -> None:
+    def receive(self, data: bytes, http: HttpFacts | None = None) -> None:
         """Take a message of the peer."""
-        self._note_first_word()
+        self._note_first_message()
         if self.log.count >= _FLOOD:
             self.end(f"the server floods the connection: more than {_FLOOD} messages")
             return
@@ -168,10 +168,10 @@ class RawConnection:
                         self._spawn(message)
         self._changed.set()
 
-    def _note_first_word(self) -> None:
-        if not self._has_spoken and self._first_said is not None:
-            self.first_answer = asyncio.get_running_loop().time() - self._first_said
-        self._has_spoken = True
+    def _note_first_message(self) -> None:
+        if not self._has_received and self._first_sent is not None:
+            self.first_answer = asyncio.get_running_loop().time() - self._first_sent
+        self._has_received = True
 
     def receive_refusal(self, data: bytes, answer: bytes, http: HttpFacts) -> None:
         """Take the refusal of a message by an HTTP status.
@@ -179,14 +179,14 @@ class RawConnection:
         The refusal of a request answers it even without an id; the refusal of a notification is
         not an answer.
         """
-        self._note_first_word()
+        self._note_first_message()
         sent, found = _decode(data), _decode(answer)
         if not isinstance(sent, dict) or not isinstance(sent.get("method"), str):
-            self.hear(answer, http)
+            self.receive(answer, http)
             return
         id = sent.get("id")
         if isinstance(found, dict) and "id" in sent and _is_same(found.get("id"), id):
-            self.hear(answer, http)
+            self.receive(answer, http)
             return
         self.log.take(OTHER[self.me], answer, http)
         if isinstance(id, str | int):
@@ -203,7 +203,7 @@ class RawConnection:
 
     def _spawn(self, question: JsonObject) -> None:
         if self.respond is None:
-            work = self.say(answer_to(question, self.client_capabilities))
+            work = self.send(answer_to(question, self.client_capabilities))
         else:
             work = self.respond(self, question)
         task = asyncio.get_running_loop().create_task(work)
@@ -217,7 +217,7 @@ class RawConnection:
 
     # -- sending
 
-    async def say(self, message: object, http: HttpFacts | None = None) -> None:
+    async def send(self, message: object, http: HttpFacts | None = None) -> None:
         """Send a message, or bytes as they are.
 
         Raises:
@@ -239,9 +239,9 @@ class RawConnection:
     async def _send(self, message: object, http: HttpFacts | None = None) -> None:
         data = message if isinstance(message, bytes) else msgspec.json.encode(message)
         if self.ended is not None:
-            raise ConnectionEnded(self.ended, has_started=self._has_spoken)
-        if self._first_said is None:
-            self._first_said = asyncio.get_running_loop().time()
+            raise ConnectionEnded(self.ended, has_started=self._has_received)
+        if self._first_sent is None:
+            self._first_sent = asyncio.get_running_loop().time()
         if not getattr(self.carrier, "takes_down", False):
             self.log.take(self.me, data, http)
         await self.carrier.send(data)
@@ -251,7 +251,7 @@ class RawConnection:
         message: JsonObject = {"jsonrpc": "2.0", "method": method}
         if params is not None:
             message["params"] = params
-        await self.say(message)
+        await self.send(message)
 
     async def begin(self, method: str, params: object = None, *, id: Any = None) -> Any:
         """Send a request and return its id without waiting for the answer."""
@@ -334,14 +334,14 @@ class RawConnection:
     def longest(self) -> float:
         """Seconds after which an answer counts as missing."""
         # Before its first message a server has to start.
-        return self.patience * self._grace if self._has_spoken else self._starting
+        return self.patience * self._grace if self._has_received else self._starting
 
     def method_of(self, id: Any) -> str:
         """Return the method of a request that was sent; empty for an unknown id."""
         return self._requests.get((type(id), id), ("", None))[0]
 
     def _missing(self, id: Any, error: MessageTimeout) -> MessageTimeout:
-        return MessageTimeout(str(error), method=self.method_of(id), has_started=self._has_spoken)
+        return MessageTimeout(str(error), method=self.method_of(id), has_started=self._has_received)
 
     def _note_late(self, id: Any, seconds: float) -> None:
         method, name = self._requests.get((type(id), id), ("", None))
@@ -363,7 +363,7 @@ class RawConnection:
             ConnectionEnded: the connection ended first.
         """
         if patience is None:
-            patience = self.patience if self._has_spoken else self._starting
+            patience = self.patience if self._has_received else self._starting
         place = since
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience
@@ -375,14 +375,14 @@ class RawConnection:
                 place += 1
             if self.ended is not None:
                 raise ConnectionEnded(
-                    f"{self.ended}, while {what} was expected", has_started=self._has_spoken
+                    f"{self.ended}, while {what} was expected", has_started=self._has_received
                 )
             try:
                 async with asyncio.timeout_at(deadline):
                     await self._changed.wait()
             except TimeoutError:
                 raise MessageTimeout(
-                    f"{what} did not arrive within {patience:.3g} s", has_started=self._has_spoken
+                    f"{what} did not arrive within {patience:.3g} s", has_started=self._has_received
                 ) from None
 
     def point_at(self, *messages: object) -> None:

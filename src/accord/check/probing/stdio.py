@@ -1,4 +1,4 @@
-"""A line to a server that was launched for it: over its standard streams."""
+"""Carries messages to a server that was launched for it, over its standard streams."""
 
 import asyncio
 import os
@@ -62,7 +62,7 @@ class StdioCarrier:
         )
         self.left_by_itself: bool | None = None
         self._leaving = leaving
-        self._line: RawConnection
+        self._connection: RawConnection
         self._rest = bytearray()
         self._launched: float | None = None
 
@@ -71,18 +71,18 @@ class StdioCarrier:
         """The last lines that the server wrote to stderr."""
         return self.child.stderr.lines
 
-    async def open(self, line: RawConnection) -> None:
+    async def open(self, connection: RawConnection) -> None:
         """Launch the server.
 
         Raises:
             ConnectFailed: the command cannot be started.
         """
-        self._line = line
+        self._connection = connection
         self._launched = asyncio.get_running_loop().time()
         self.child.start()
 
     def _on_output(self, chunk: bytes) -> None:
-        if self._line.ended is not None:
+        if self._connection.ended is not None:
             self.child.pause_output()
             return
         if self._launched is not None:
@@ -95,17 +95,17 @@ class StdioCarrier:
             *lines, last = bytes(rest).split(b"\n")
             rest[:] = last
             for line in lines:
-                self._line.hear(line)
+                self._connection.receive(line)
         if len(rest) > _LONGEST:
-            self._line.hear(bytes(rest[:_CUT]))
+            self._connection.receive(bytes(rest[:_CUT]))
             rest.clear()
-            self._line.end("the server wrote a line without an end")
+            self._connection.end("the server wrote a line without an end")
 
     def _on_end(self, reason: str) -> None:
         if self._rest:
-            self._line.hear(bytes(self._rest))
+            self._connection.receive(bytes(self._rest))
             self._rest.clear()
-        self._line.end(f"the server {reason}")
+        self._connection.end(f"the server {reason}")
 
     async def send(self, data: bytes) -> None:
         """Write a message and the end of its line."""
@@ -117,7 +117,7 @@ class StdioCarrier:
         # Queued bytes are written in the next turn of the loop, which may find the pipe broken.
         await asyncio.sleep(0)
         try:
-            async with asyncio.timeout(self._line.patience):
+            async with asyncio.timeout(self._connection.patience):
                 await self.child.writable(_UNREAD)
         except TimeoutError:
             raise ConnectionEnded(_DEAF) from None

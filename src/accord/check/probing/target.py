@@ -60,7 +60,7 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
         env: variables for a launched server, beside those of this process.
         cwd: the folder it runs in.
         server: a server in this process, in place of a command; spoken to as over stdio.
-        carrier: makes the transport of a line, in place of all of these; spoken to as over stdio.
+        carrier: makes the transport of a connection, in place of all of these; as over stdio.
         patience: seconds to wait for an answer; one within three times of it is late.
         settling: seconds after which nothing more is expected to arrive.
         leaving: seconds that a launched server may take to end, by itself and after each signal.
@@ -116,7 +116,7 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
         given = {each for each in (*tokens, *self.headers.values()) if len(each) >= _SECRET}
         return sorted(given, key=len, reverse=True)
 
-    def adapt_times(self) -> "Subject":
+    def adapt_times(self) -> "ServerTarget":
         """Return a copy with times that suit a server that starts slowly.
 
         A busy machine makes any server slow, which is not the server's fault.
@@ -128,7 +128,7 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
             leaving=max(self.leaving, self.habits.startup_seconds * _LEAVING),
         )
 
-    def line(
+    def connection(
         self,
         *,
         revision: RevisionId | None = None,
@@ -136,18 +136,18 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
         headers: Mapping[str, str] | None = None,
         starting: float = 0.0,
     ) -> RawConnection:
-        """Return a line that is opened by `async with`.
+        """Return a connection that is opened by `async with`.
 
         Args:
             revision: judge by this one; None finds it in the handshake.
             is_judged: whether a monitor judges the messages of the server.
-            headers: in place of those of the subject, for HTTP.
+            headers: in place of those of the target, for HTTP.
             starting: seconds to wait for its first output, at least.
         """
-        tape = MessageLog(self.transport, "server", revision=revision, is_judged=is_judged)
+        log = MessageLog(self.transport, "server", revision=revision, is_judged=is_judged)
         return RawConnection(
             self._carrier(headers),
-            tape,
+            log,
             patience=self.patience,
             grace=_GRACE,
             starting=max(starting, self.start_patience),

@@ -1,8 +1,10 @@
 """Protected servers: how a client finds their authorization server, gets a token and uses it."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
+from accord.check.fake_server.client_run import ClientRun
+from accord.check.fake_server.http_transport import ReceivedRequest
 from accord.check.fake_server.protected import (
     OPENID_METADATA,
     PROTECTED,
@@ -11,10 +13,6 @@ from accord.check.fake_server.protected import (
     parse_fields,
 )
 from accord.check.fake_server.server import client_scenario, revisions_of
-
-if TYPE_CHECKING:
-    from accord.check.fake_server.client_run import ClientRun
-    from accord.check.fake_server.http_transport import ReceivedRequest
 
 _FLOW: Final = (
     "auth.http.oauth-flow",
@@ -36,18 +34,18 @@ _FLOW: Final = (
 _NOT_AT_ALL: Final = "the client does not ask for authorization, which is optional"
 
 
-def _tried_authorization(run: "ClientRun") -> bool:
+def _tried_authorization(run: ClientRun) -> bool:
     """Return whether the client tried to get authorization."""
     return any(each.path not in PROTECTED for each in run.requests)
 
 
-def _requests_to(run: "ClientRun", name: str) -> list["ReceivedRequest"]:
+def _requests_to(run: ClientRun, name: str) -> list[ReceivedRequest]:
     server = run.server
     place = server.place if isinstance(server, ProtectedFakeServer) else ""
     return [each for each in run.requests if each.path == f"{place}/{name}"]
 
 
-def _metadata_requests(run: "ClientRun") -> list["ReceivedRequest"]:
+def _metadata_requests(run: ClientRun) -> list[ReceivedRequest]:
     return [
         each
         for each in run.requests
@@ -56,7 +54,7 @@ def _metadata_requests(run: "ClientRun") -> list["ReceivedRequest"]:
     ]
 
 
-def _judge_flow(run: "ClientRun", *, knows_resource: bool) -> None:
+def _judge_flow(run: ClientRun, *, knows_resource: bool) -> None:
     """Judge the requests for authorization and for a token, and how the token is used."""
     authorize, token = _requests_to(run, "authorize"), _requests_to(run, "token")
     for request in authorize:
@@ -71,7 +69,7 @@ def _judge_flow(run: "ClientRun", *, knows_resource: bool) -> None:
         _judge_use(run, server)
 
 
-def _judge_authorize(run: "ClientRun", request: "ReceivedRequest") -> None:
+def _judge_authorize(run: ClientRun, request: ReceivedRequest) -> None:
     given = parse_fields(request)
     challenge, method = given.get("code_challenge"), given.get("code_challenge_method")
     id = "auth.pkce.implemented"
@@ -108,7 +106,7 @@ def _is_loopback_of(uri: str, known: list[str]) -> bool:
     )
 
 
-def _judge_token(run: "ClientRun", request: "ReceivedRequest") -> None:
+def _judge_token(run: ClientRun, request: ReceivedRequest) -> None:
     server = run.server
     verified = (
         server.verified[-1] if isinstance(server, ProtectedFakeServer) and server.verified else True
@@ -117,9 +115,7 @@ def _judge_token(run: "ClientRun", request: "ReceivedRequest") -> None:
     run.holds("auth.pkce.implemented", verified, why)
 
 
-def _judge_resource(
-    run: "ClientRun", authorize: "ReceivedRequest", token: "ReceivedRequest"
-) -> None:
+def _judge_resource(run: ClientRun, authorize: ReceivedRequest, token: ReceivedRequest) -> None:
     first, second = parse_fields(authorize).get("resource"), parse_fields(token).get("resource")
     why = "asks for authorization without the resource that it is for"
     if not run.holds("auth.resource-parameter.sent", first, why, request=authorize):
@@ -138,7 +134,7 @@ def _judge_resource(
             run.holds("auth.resource.most-specific", given == url, why)
 
 
-def _judge_use(run: "ClientRun", server: ProtectedFakeServer) -> None:
+def _judge_use(run: ClientRun, server: ProtectedFakeServer) -> None:
     since = run.requests.index(_requests_to(run, "token")[0])
     later = [each for each in run.requests[since:] if each.path in PROTECTED]
     for request in run.requests:
@@ -166,7 +162,7 @@ def _judge_use(run: "ClientRun", server: ProtectedFakeServer) -> None:
         run.passes("auth.every-request")
 
 
-def _exclude(run: "ClientRun", why: str) -> None:
+def _exclude(run: ClientRun, why: str) -> None:
     for id in run.server.ids:
         run.not_applicable(id, why)
 
@@ -182,7 +178,7 @@ def _exclude(run: "ClientRun", why: str) -> None:
 class RequiresToken(ProtectedFakeServer):
     """Requires a token, and names its metadata."""
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         if not _tried_authorization(run):
             _exclude(run, _NOT_AT_ALL)
             return
@@ -214,7 +210,7 @@ class IssuesItsOwnTokens(ProtectedFakeServer):
 
     names_metadata = None
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         if not _tried_authorization(run):
             _exclude(run, _NOT_AT_ALL)
             return
@@ -250,7 +246,7 @@ class RequiresTokenWithoutMetadata(ProtectedFakeServer):
     has_metadata = False
     place = ""
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         tried = {each.path for each in run.requests if each.path not in PROTECTED}
         tried -= {path for path in tried if "/.well-known/" in path}
         if not _tried_authorization(run):
@@ -273,7 +269,7 @@ class ReturnsAnotherState(ProtectedFakeServer):
 
     state = "not-the-state-of-the-client"
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         id = "auth.state.verified"
         authorize = _requests_to(run, "authorize")
         if not authorize:

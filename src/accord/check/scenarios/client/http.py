@@ -1,17 +1,15 @@
 """Streamable HTTP: JSON and streams, broken streams, lost sessions, fallback to SSE."""
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from accord.bindings import headers as names
+from accord.check.fake_server.client_run import ClientRun
+from accord.check.fake_server.http_transport import CannedResponse, ReceivedRequest
 from accord.check.fake_server.server import FakeServer, client_scenario
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios.client.lists import PagedLists
 from accord.types import JsonObject, RevisionId
-
-if TYPE_CHECKING:
-    from accord.check.fake_server.client_run import ClientRun
-    from accord.check.fake_server.http_transport import CannedResponse, ReceivedRequest
 
 _RETRY: Final = 200
 # Two processes read two clocks, and timers are rounded.
@@ -57,14 +55,14 @@ class DropsStreams(FakeServer):
         super().__init__(revision)
         self.dropped_at: float | None = None
 
-    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
-        await self.say(line, _LOG, beside=request)
+    async def before_first_answer(self, connection: RawConnection, request: JsonObject) -> None:
+        await self.send(connection, _LOG, beside=request)
         # Give the event time to be sent.
         await asyncio.sleep(0.05)
         self.dropped_at = asyncio.get_running_loop().time()
-        line.carrier.drop(request.get("id"))
+        connection.carrier.drop(request.get("id"))
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         if self.dropped_at is None:
             return
         resumed = [
@@ -99,19 +97,19 @@ class DropsGetStreams(FakeServer):
         super().__init__(revision)
         self.is_dropped = False
 
-    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
+    async def before_first_answer(self, connection: RawConnection, request: JsonObject) -> None:
         for _ in range(_LOOKS):
             if self.fake_transport.streaming:
-                await line.say(_LOG)
+                await connection.send(_LOG)
                 await asyncio.sleep(0.05)
-                line.carrier.drop()
+                connection.carrier.drop()
                 self.is_dropped = True
                 # Time for a client that reconnects at once.
                 await asyncio.sleep(0.3)
                 return
             await asyncio.sleep(_LOOK)
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         id = "http.sse.resume-header"
         gets = [each for each in run.requests if each.method == "GET"]
         if not self.is_dropped:
@@ -127,13 +125,13 @@ class ForgetsTheSession(FakeServer):
 
     has_forgotten = False
 
-    def http(self, request: "ReceivedRequest") -> "CannedResponse | None":
+    def http(self, request: ReceivedRequest) -> CannedResponse | None:
         if not self.has_forgotten and _is_work(request) and self.lines:
             self.has_forgotten = True
             self.fake_transport.end_session(self.lines[0])
         return None
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         id = "http.session.client-restarts-on-404"
         lost = next((each for each in run.requests if _is_work(each) and each.status == 404), None)
         if lost is None:
@@ -154,7 +152,7 @@ class ForgetsTheSessionBetweenPages(PagedLists):
 
     has_forgotten = False
 
-    def http(self, request: "ReceivedRequest") -> "CannedResponse | None":
+    def http(self, request: ReceivedRequest) -> CannedResponse | None:
         message = request.message
         params = message.get("params") if isinstance(message, dict) else None
         has_cursor = isinstance(params, dict) and "cursor" in params
@@ -163,7 +161,7 @@ class ForgetsTheSessionBetweenPages(PagedLists):
             self.fake_transport.end_session(self.lines[0])
         return None
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         id = "pagination.no-cross-session-cursors"
         if not self.has_forgotten or len(self.lines) < 2:
             run.skip(id, "the client had no cursor when a new session began")
@@ -173,14 +171,14 @@ class ForgetsTheSessionBetweenPages(PagedLists):
             run.holds(id, not self.foreign, why)
 
 
-def _is_work(request: "ReceivedRequest") -> bool:
+def _is_work(request: ReceivedRequest) -> bool:
     """Return whether this is a request within a session."""
     message = request.message
     is_request = isinstance(message, dict) and "id" in message and "method" in message
     return request.method == "POST" and is_request and request.name not in ("initialize", "ping")
 
 
-def _opens(request: "ReceivedRequest") -> bool:
+def _opens(request: ReceivedRequest) -> bool:
     return request.method == "POST" and request.name == "initialize"
 
 

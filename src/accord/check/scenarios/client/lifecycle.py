@@ -3,16 +3,14 @@
 import asyncio
 import signal
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.server import FakeServer, client_scenario
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import RequestError
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 from accord.types import JsonObject
-
-if TYPE_CHECKING:
-    from accord.check.fake_server.client_run import ClientRun
 
 # A client without an agreed revision may still send these.
 _OPENING: Final = ("initialize", "ping", "server/discover")
@@ -21,7 +19,9 @@ _NEWEST: Final = BEFORE_HANDSHAKE.id
 
 
 def _later(server: FakeServer) -> list[str]:
-    methods = [str(each.get("method")) for line in server.lines for each in line.received]
+    methods = [
+        str(each.get("method")) for connection in server.lines for each in connection.received
+    ]
     return [each for each in methods if each not in (*_OPENING, "notifications/cancelled")]
 
 
@@ -30,11 +30,11 @@ class ChoosesUnknownRevision(FakeServer):
     """Answers initialize with a revision that does not exist."""
 
     def initialize_result(
-        self, line: RawConnection, params: Mapping[str, object]
+        self, connection: RawConnection, params: Mapping[str, object]
     ) -> Mapping[str, object]:
-        return {**super().initialize_result(line, params), "protocolVersion": "1999-12-31"}
+        return {**super().initialize_result(connection, params), "protocolVersion": "1999-12-31"}
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         if not self.lines:
             return
         id, later = "lifecycle.version.client-disconnects", _later(self)
@@ -50,12 +50,12 @@ class RefusesInitialize(FakeServer):
     """Answers initialize with an error."""
 
     def initialize_result(
-        self, line: RawConnection, params: Mapping[str, object]
+        self, connection: RawConnection, params: Mapping[str, object]
     ) -> Mapping[str, object]:
-        super().initialize_result(line, params)
+        super().initialize_result(connection, params)
         raise RequestError("unsupported protocol version", code=-32602)
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         if not self.lines:
             return
         id, later = "lifecycle.errors.handled", _later(self)
@@ -71,13 +71,13 @@ class AnswersInitializeLate(FakeServer):
     """Answers initialize late."""
 
     async def result(
-        self, line: RawConnection, method: str, params: JsonObject
+        self, connection: RawConnection, method: str, params: JsonObject
     ) -> Mapping[str, object] | None:
         if method == "initialize":
             await asyncio.sleep(_LATE)
-        return await super().result(line, method, params)
+        return await super().result(connection, method, params)
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         if run.is_initialized:
             run.passes("lifecycle.initialize.client-waits")  # unless a monitor found a violation
 
@@ -87,14 +87,14 @@ class PingsBeforeInitialize(FakeServer):
     """Pings before it answers initialize."""
 
     async def result(
-        self, line: RawConnection, method: str, params: JsonObject
+        self, connection: RawConnection, method: str, params: JsonObject
     ) -> Mapping[str, object] | None:
         if method == "initialize":
-            reply = await self.ask(line, "ping")
+            reply = await self.ask(connection, "ping")
             self.is_answered = reply is not None
-        return await super().result(line, method, params)
+        return await super().result(connection, method, params)
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         if getattr(self, "is_answered", False):
             run.passes("ping.response.prompt")
 
@@ -104,15 +104,15 @@ class ChoosesNewestRevision(FakeServer):
     """Answers initialize with the newest revision, whatever the client asks for."""
 
     def initialize_result(
-        self, line: RawConnection, params: Mapping[str, object]
+        self, connection: RawConnection, params: Mapping[str, object]
     ) -> Mapping[str, object]:
         asked = str(params.get("protocolVersion"))
-        answer = super().initialize_result(line, params)
+        answer = super().initialize_result(connection, params)
         # Judged by the revision that the client asked for.
-        line.revision = REVISIONS[asked].id if asked in REVISIONS else line.revision
+        connection.revision = REVISIONS[asked].id if asked in REVISIONS else connection.revision
         return {**answer, "protocolVersion": _NEWEST}
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         asked = next(iter(self.requested_revisions), None)
         if asked is not None:
             goes_on = run.is_initialized and asked in REVISIONS and asked < _NEWEST
@@ -129,7 +129,7 @@ class IgnoresShutdown(FakeServer):
 
     relay_commands = ("stubborn",)
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         if run.exit_code is None:
             why = "the client did not end by itself"
             run.skip(_ID, why)
@@ -147,7 +147,7 @@ class WritesToStderr(FakeServer):
 
     relay_commands = ("stderr ERROR: this is only a check",)
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         if run.is_initialized and run.usual_exit_code is not None:
             why = "fails when the server writes to stderr"
             run.holds("stdio.stderr-not-an-error-signal", run.ended_as_usual, why)

@@ -2,15 +2,13 @@
 
 import secrets
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.server import LISTS, FakeServer, client_scenario
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import RequestError
 from accord.types import JsonObject, RevisionId
-
-if TYPE_CHECKING:
-    from accord.check.fake_server.client_run import ClientRun
 
 _MORE: Final[Mapping[str, tuple[JsonObject, ...]]] = {
     "tools/list": tuple(
@@ -45,22 +43,22 @@ class PagedLists(FakeServer):
         self.needless: list[str] = []
 
     async def result(
-        self, line: RawConnection, method: str, params: JsonObject
+        self, connection: RawConnection, method: str, params: JsonObject
     ) -> Mapping[str, object] | None:
         if method in self.paged:
-            return self.page_of(line, method, params.get("cursor"))
+            return self.page_of(connection, method, params.get("cursor"))
         if method == "completion/complete":
             return {"completion": {"values": ["one"], "total": 1000, "hasMore": True}}
-        return await super().result(line, method, params)
+        return await super().result(connection, method, params)
 
-    def page_of(self, line: RawConnection, method: str, cursor: object) -> JsonObject:
+    def page_of(self, connection: RawConnection, method: str, cursor: object) -> JsonObject:
         """Return a page, and the cursor of the next one."""
         number = 0
         if cursor is not None:
             known = self.cursors.get(cursor) if isinstance(cursor, str) else None
-            if known is not None and known[0] is not line:
+            if known is not None and known[0] is not connection:
                 self.foreign.append(method)
-            if known is None or known[0] is not line or known[1] != method:
+            if known is None or known[0] is not connection or known[1] != method:
                 raise RequestError("unknown cursor", code=-32602)
             number = known[2]
         member, entries = LISTS[method]
@@ -71,7 +69,7 @@ class PagedLists(FakeServer):
         pages[:] = [*([] if number == 0 else pages), _SIZES[number]]
         if number + 1 < len(_SIZES):
             page["nextCursor"] = f"{secrets.token_urlsafe(9)}=="
-            self.cursors[page["nextCursor"]] = (line, method, number + 1)
+            self.cursors[page["nextCursor"]] = (connection, method, number + 1)
         return page
 
 
@@ -87,7 +85,7 @@ class ReturnsListsInPages(PagedLists):
 
     paged = ("tools/list", "resources/list", "resources/templates/list")
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         whole = [each for each, pages in self.fetched.items() if len(pages) == len(_SIZES)]
         for method, pages in self.fetched.items():
             if len(pages) > 1:
@@ -102,7 +100,7 @@ class ReturnsListsInPages(PagedLists):
         if run.messages("completion/complete") and run.ended_as_usual:
             run.passes("completion.client.care")
 
-    def _judge_end(self, run: "ClientRun", whole: list[str]) -> None:
+    def _judge_end(self, run: ClientRun, whole: list[str]) -> None:
         for method in whole:
             asked = [each.get("params") for each in run.messages(method)]
             cursors = [each.get("cursor") for each in asked if isinstance(each, dict)]
@@ -117,12 +115,12 @@ class ReturnsPromptsInPages(PagedLists):
 
     paged = ("prompts/list",)
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         pages = self.fetched.get("prompts/list", [])
         _judge_exit(run, "prompts.client.handles-pagination", bool(pages), len(pages) > 1)
 
 
-def _judge_exit(run: "ClientRun", id: str, has_listed: bool, has_continued: bool) -> None:  # noqa: FBT001
+def _judge_exit(run: ClientRun, id: str, has_listed: bool, has_continued: bool) -> None:  # noqa: FBT001
     """Judge whether a client that succeeds without pages fails with them."""
     if not has_listed:
         run.skip(id, "the client lists nothing of this kind")

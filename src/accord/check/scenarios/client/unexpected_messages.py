@@ -1,15 +1,13 @@
 """Unexpected messages: malformed text, unrequested answers, errors, invalid results."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.server import LISTS, FakeServer, client_scenario
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import RequestError
 from accord.types import JsonObject, RevisionId
-
-if TYPE_CHECKING:
-    from accord.check.fake_server.client_run import ClientRun
 
 _GARBAGE: Final[tuple[bytes, ...]] = (
     b"this is not a message",
@@ -33,16 +31,16 @@ class _UnexpectedMessages(FakeServer):
         super().__init__(revision)
         self.answers: bool | None = None
 
-    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
-        for each in self.unexpected_messages(line):
-            await self.say(line, each, beside=request)
-        self.answers = await self.ask(line, "ping", beside=request) is not None
+    async def before_first_answer(self, connection: RawConnection, request: JsonObject) -> None:
+        for each in self.unexpected_messages(connection):
+            await self.send(connection, each, beside=request)
+        self.answers = await self.ask(connection, "ping", beside=request) is not None
 
-    def unexpected_messages(self, line: RawConnection) -> tuple[object, ...]:
+    def unexpected_messages(self, connection: RawConnection) -> tuple[object, ...]:
         """Return the messages to send."""
         return self.said
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         id = "ping.response.prompt"
         if self.answers is None:
             run.skip(id, "the client left")
@@ -66,8 +64,10 @@ class SendsMalformedMessages(_UnexpectedMessages):
 class SendsUnrequestedAnswers(_UnexpectedMessages):
     """Sends answers to requests that were never sent, and one answer twice."""
 
-    def unexpected_messages(self, line: RawConnection) -> tuple[object, ...]:
-        opening = next((each for each in line.received if each.get("method") == "initialize"), {})
+    def unexpected_messages(self, connection: RawConnection) -> tuple[object, ...]:
+        opening = next(
+            (each for each in connection.received if each.get("method") == "initialize"), {}
+        )
         error = {"code": -32603, "message": "a check"}
         return (
             {"jsonrpc": "2.0", "id": "never-sent", "result": {}},
@@ -82,7 +82,7 @@ class AnswersWithErrors(FakeServer):
     """Answers with errors: failed tools, missing resources, failed prompts."""
 
     async def result(
-        self, line: RawConnection, method: str, params: JsonObject
+        self, connection: RawConnection, method: str, params: JsonObject
     ) -> Mapping[str, object] | None:
         if method == "tools/call":
             return {"content": [{"type": "text", "text": "it failed"}], "isError": True}
@@ -90,7 +90,7 @@ class AnswersWithErrors(FakeServer):
             raise RequestError("resource not found", code=-32002)
         if method in ("prompts/get", "completion/complete"):
             raise RequestError("invalid params", code=-32602)
-        return await super().result(line, method, params)
+        return await super().result(connection, method, params)
 
 
 @client_scenario("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
@@ -100,13 +100,13 @@ class DeclaresNoCapabilities(FakeServer):
     capabilities: Mapping[str, object] = {}
 
     async def result(
-        self, line: RawConnection, method: str, params: JsonObject
+        self, connection: RawConnection, method: str, params: JsonObject
     ) -> Mapping[str, object] | None:
         if method not in ("initialize", "ping"):
             raise RequestError(f"there is no method {method[:80]}", code=-32601)
-        return await super().result(line, method, params)
+        return await super().result(connection, method, params)
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         if run.is_initialized:
             # Unless a monitor found a violation.
             run.passes("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
@@ -117,7 +117,7 @@ class ReturnsInvalidStructuredContent(FakeServer):
     """Returns structured results that do not match their schemas."""
 
     async def result(
-        self, line: RawConnection, method: str, params: JsonObject
+        self, connection: RawConnection, method: str, params: JsonObject
     ) -> Mapping[str, object] | None:
         schema = {
             "type": "object",
@@ -130,9 +130,9 @@ class ReturnsInvalidStructuredContent(FakeServer):
         if method == "tools/call":
             text = {"type": "text", "text": '{"sum": "many"}'}
             return {"content": [text], "structuredContent": {"sum": "many"}, "isError": False}
-        return await super().result(line, method, params)
+        return await super().result(connection, method, params)
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         id = "tools.structured-content.client-validates"
         if not run.messages("tools/call"):
             run.skip(id, "the client calls no tool")

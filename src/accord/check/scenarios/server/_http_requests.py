@@ -3,7 +3,7 @@
 import ipaddress
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -11,15 +11,13 @@ import msgspec
 from accord.bindings.challenge import AuthChallenge
 from accord.bindings.quoting import quote_url
 from accord.check.probing.exchange import RawResponse, exchange, post_message
+from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import CLIENT_INFO, RawConnection, next_id
 from accord.errors import AccordError
 from accord.trace import HttpFacts
 from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 from accord.transports.http.client.requests import HttpRequest, HttpResponse, NoResponse
 from accord.types import JsonObject
-
-if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe
 
 INITIALIZED: Final = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 PERMISSION: Final = "a permission that the server did not use"
@@ -41,7 +39,7 @@ def initialize(revision: str) -> JsonObject:
 
 @asynccontextmanager
 async def open_unjudged(
-    probe: "Probe", *, revision: str | None = None, headers: Mapping[str, str] | None = None
+    probe: Probe, *, revision: str | None = None, headers: Mapping[str, str] | None = None
 ) -> AsyncIterator[RawConnection]:
     """Open a connection that is not judged and does not listen by GET yet.
 
@@ -50,17 +48,17 @@ async def open_unjudged(
     Raises:
         AccordError: the server refuses to open one.
     """
-    async with probe.open(is_judged=False, begins=False, headers=headers) as line:
-        reply = await line.initialize(
+    async with probe.open(is_judged=False, begins=False, headers=headers) as connection:
+        reply = await connection.initialize(
             revision or probe.revision, capabilities={}, is_confirmed=False
         )
         if reply.is_error:
             raise AccordError(f"no conversation could be opened: {reply}")
-        await post_message(line, INITIALIZED)
-        yield line
+        await post_message(connection, INITIALIZED)
+        yield connection
 
 
-def calls(probe: "Probe") -> list[JsonObject]:
+def calls(probe: Probe) -> list[JsonObject]:
     """Return calls of tools that may be called, each with a token for progress."""
     made = []
     for tool, arguments in probe.facts.callable_tools()[:_CALLS]:
@@ -70,15 +68,15 @@ def calls(probe: "Probe") -> list[JsonObject]:
     return made
 
 
-async def end_session(line: RawConnection, heard: RawResponse) -> None:
+async def end_session(connection: RawConnection, heard: RawResponse) -> None:
     """End the session that a raw request opened, if there is one."""
     given = heard.headers.get("mcp-session-id")
     if given is not None:
-        proof = line.proof
-        async with exchange(line, method="DELETE", mcp_session_id=given):
+        proof = connection.proof
+        async with exchange(connection, method="DELETE", mcp_session_id=given):
             pass
         # The next verdict is about the request that opened it.
-        line.proof = proof
+        connection.proof = proof
 
 
 def is_loopback(url: str) -> bool:
@@ -137,17 +135,17 @@ def is_oauth(challenges: Sequence[AuthChallenge], published: Published) -> bool:
 
 
 async def discover(
-    sender: GuardedSender, line: RawConnection, url: str, challenges: Sequence[AuthChallenge]
+    sender: GuardedSender, connection: RawConnection, url: str, challenges: Sequence[AuthChallenge]
 ) -> Published:
     """Fetch metadata from the URLs that a client would try, in that order.
 
     Args:
         sender: fetches the URLs that the server names.
-        line: records what the server itself publishes.
+        connection: records what the server itself publishes.
         url: of the server.
         challenges: of its refusal.
     """
-    asker = _DocumentFetcher(sender, line, url)
+    asker = _DocumentFetcher(sender, connection, url)
     named = [each.resource_metadata for each in challenges if each.resource_metadata]
     resource = await asker.first([*named, *_well_known(url, _RESOURCE)])
     listed = (resource or {}).get("authorization_servers")
@@ -173,10 +171,10 @@ async def discover(
 class _DocumentFetcher:
     """Fetches documents; records those of the server itself, and why others were not fetched."""
 
-    def __init__(self, sender: GuardedSender, line: RawConnection, url: str) -> None:
+    def __init__(self, sender: GuardedSender, connection: RawConnection, url: str) -> None:
         self.refused = ""
         self._sender = sender
-        self._line = line
+        self._connection = connection
         self._origin = _root(url)
 
     async def first(self, urls: Sequence[str]) -> Mapping[str, object] | None:
@@ -198,10 +196,10 @@ class _DocumentFetcher:
     def _keep(self, request: HttpRequest, response: HttpResponse) -> None:
         # A report shows only answers of the server under check, not of other services.
         if _root(response.url) == self._origin:
-            tape = self._line.log
-            tape.take("client", b"", HttpFacts(method="GET", headers=request.headers))
+            log = self._connection.log
+            log.take("client", b"", HttpFacts(method="GET", headers=request.headers))
             facts = HttpFacts(status=response.status, headers=response.headers)
-            tape.take("server", response.body, facts)
+            log.take("server", response.body, facts)
 
 
 def _well_known(url: str, name: str) -> list[str]:

@@ -4,13 +4,14 @@ Only servers that refuse a request without a token are judged.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import RawResponse, exchange, post_message
 from accord.check.probing.http import ACCEPT, CONTENT_JSON
+from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._http_requests import (
@@ -29,9 +30,6 @@ from accord.protocol.catalogue import catalogue
 from accord.transports.http.client.guarded import GuardedSender
 from accord.transports.http.client.requests import HttpRequest, NoResponse
 from accord.types import JsonObject
-
-if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe
 
 _OPEN: Final = "the server asks for no authorization"
 _GARBAGE: Final = "accord-check-no-such-token"
@@ -89,23 +87,23 @@ _CONSENTED: Final = tuple(
 )
 
 
-def _plain(line: RawConnection) -> dict[str, str]:
+def _plain(connection: RawConnection) -> dict[str, str]:
     """Return the headers of a request without a token."""
     made = {"content-type": CONTENT_JSON, "accept": ACCEPT}
-    if line.carrier.version is not None:
-        made["mcp-protocol-version"] = line.carrier.version
+    if connection.carrier.version is not None:
+        made["mcp-protocol-version"] = connection.carrier.version
     return made
 
 
 async def _post_with_token(
-    line: RawConnection, message: object, *, token: str | None = None, **settings: Any
+    connection: RawConnection, message: object, *, token: str | None = None, **settings: Any
 ) -> RawResponse:
     """Post a message without a token, or with this one."""
-    headers = _plain(line)
+    headers = _plain(connection)
     if token is not None:
         headers["authorization"] = f"Bearer {token}"
-    heard = await post_message(line, message, headers=headers, **settings)
-    await end_session(line, heard)
+    heard = await post_message(connection, message, headers=headers, **settings)
+    await end_session(connection, heard)
     return heard
 
 
@@ -114,7 +112,7 @@ def _challenges(heard: RawResponse) -> list[AuthChallenge]:
     return [] if value is None else parse_challenges([value])
 
 
-def _exclude_all(probe: "Probe", why: str) -> None:
+def _exclude_all(probe: Probe, why: str) -> None:
     for id in (*_OUTSIDE, *_SERVERS, *_INSIDE, *_OTHERS, *_FOREIGN, *_CONSENTED):
         if catalogue()[id].holds_in(probe.revision):
             probe.not_applicable(id, why)
@@ -124,9 +122,9 @@ def _exclude_all(probe: "Probe", why: str) -> None:
 
 
 @scenario(*_OUTSIDE, *_SERVERS, *_CONSENTED, on=("http",), is_outside=True)
-async def sends_requests_without_a_token(probe: "Probe") -> None:
-    async with probe.open(is_judged=False, begins=False) as line:
-        heard = await _post_with_token(line, initialize(probe.revision))
+async def sends_requests_without_a_token(probe: Probe) -> None:
+    async with probe.open(is_judged=False, begins=False) as connection:
+        heard = await _post_with_token(connection, initialize(probe.revision))
         if heard.is_ok:
             _exclude_all(probe, _OPEN)
             return
@@ -134,8 +132,8 @@ async def sends_requests_without_a_token(probe: "Probe") -> None:
         if heard.status != 401:
             return
         challenges = _challenges(heard)
-        sender = guarded_sender(probe.target.url, line.patience)
-        published = await discover(sender, line, probe.target.url, challenges)
+        sender = guarded_sender(probe.target.url, connection.patience)
+        published = await discover(sender, connection, probe.target.url, challenges)
         if not is_oauth(challenges, published):
             probe.fail("auth.http.oauth-flow", f"asks for {challenges[0].scheme}, not for OAuth")
             _exclude_all(probe, "the server does not use OAuth")
@@ -144,14 +142,14 @@ async def sends_requests_without_a_token(probe: "Probe") -> None:
         _judge_challenge(probe, bearer_challenge([heard.headers.get("www-authenticate", "")]))
         _judge_resource(probe, published)
         _judge_servers(probe, published)
-        await _judge_tokens(probe, line)
+        await _judge_tokens(probe, connection)
         await _judge_grant(probe, sender, published)
         for id in _CONSENTED:
             why = "this needs scopes, users or clients that a check does not have"
             probe.skip(id, f"{NO_PROBE}: {why}")
 
 
-def _judge_refusal(probe: "Probe", heard: RawResponse) -> None:
+def _judge_refusal(probe: Probe, heard: RawResponse) -> None:
     id = "auth.server.401-when-required"
     if not probe.facts.locked and not probe.target.headers:
         # It accepts the token and refuses the request for an unknown reason.
@@ -161,7 +159,7 @@ def _judge_refusal(probe: "Probe", heard: RawResponse) -> None:
     )
 
 
-def _judge_challenge(probe: "Probe", bearer: AuthChallenge | None) -> None:
+def _judge_challenge(probe: Probe, bearer: AuthChallenge | None) -> None:
     probe.holds(
         "auth.challenge.www-authenticate",
         bearer is not None and bearer.resource_metadata,
@@ -179,7 +177,7 @@ def _judge_challenge(probe: "Probe", bearer: AuthChallenge | None) -> None:
         )
 
 
-def _judge_resource(probe: "Probe", published: Published) -> None:
+def _judge_resource(probe: Probe, published: Published) -> None:
     document = published.resource
     if document is None and published.refused:
         for id in ("auth.prm.one-mechanism", "auth.prm.server", "auth.prm.lists-as"):
@@ -230,7 +228,7 @@ def _is_same_place(resource: Any, url: str) -> bool:
     return is_host and other.path.startswith(one.path.rstrip("/"))
 
 
-def _judge_servers(probe: "Probe", published: Published) -> None:
+def _judge_servers(probe: Probe, published: Published) -> None:
     """Judge the metadata of the authorization server."""
     if not published.issuers and not published.metadata:
         for id in _SERVERS:
@@ -264,7 +262,7 @@ def _judge_servers(probe: "Probe", published: Published) -> None:
         probe.not_applicable("auth.pkce.as-oidc-advertises", "it is not an OpenID provider")
 
 
-def _judge_metadata(probe: "Probe", document: Mapping[str, object], where: str) -> None:
+def _judge_metadata(probe: Probe, document: Mapping[str, object], where: str) -> None:
     methods = document.get("code_challenge_methods_supported")
     for id in ("auth.oauth21.authorization-server", "auth.oauth21.implementations"):
         probe.holds(
@@ -297,9 +295,9 @@ def _is_safe(url: str) -> bool:
     return parts.scheme == "https" or (parts.hostname in {"localhost", "127.0.0.1", "::1"})
 
 
-async def _judge_tokens(probe: "Probe", line: RawConnection) -> None:
+async def _judge_tokens(probe: Probe, connection: RawConnection) -> None:
     opening = initialize(probe.revision)
-    heard = await _post_with_token(line, opening, token=_GARBAGE)
+    heard = await _post_with_token(connection, opening, token=_GARBAGE)
     if probe.holds(
         "auth.token.validated", not heard.is_ok, "accepts a token that was never issued"
     ):
@@ -308,31 +306,31 @@ async def _judge_tokens(probe: "Probe", line: RawConnection) -> None:
             heard.status == 401,
             f"answers a token that was never issued with {heard}, expected 401",
         )
-        heard = await _post_with_token(line, request(_UNKNOWN_METHOD), token=_GARBAGE)
+        heard = await _post_with_token(connection, request(_UNKNOWN_METHOD), token=_GARBAGE)
         probe.holds(
             "auth.tokens.validated-first",
             not heard.is_ok and heard.code not in (-32601, -32602),
             f"looks at a request before its token: answers {heard} to an unknown method",
         )
-    headers = _plain(line) | {"authorization": "Bearer"}
-    heard = await post_message(line, opening, headers=headers)
-    await end_session(line, heard)
+    headers = _plain(connection) | {"authorization": "Bearer"}
+    heard = await post_message(connection, opening, headers=headers)
+    await end_session(connection, heard)
     probe.holds(
         "auth.status-codes",
         heard.status in (400, 401),
         f"answers a malformed Authorization header with {heard}, expected 400 or 401",
     )
     listing = request("tools/list")
-    heard = await _post_with_token(line, listing)
+    heard = await _post_with_token(connection, listing)
     probe.holds(
         "tools.server.access-controlled",
         not heard.answers_to(listing["id"]) or heard.code is not None,
         "lists its tools without a token, although it requires authorization",
     )
-    await _judge_query(probe, line, opening)
+    await _judge_query(probe, connection, opening)
 
 
-async def _judge_query(probe: "Probe", line: RawConnection, opening: JsonObject) -> None:
+async def _judge_query(probe: Probe, connection: RawConnection, opening: JsonObject) -> None:
     """Judge whether the server accepts a token from the query of the URL.
 
     Logs keep URLs, so the user's token is sent there only if that is allowed. Otherwise an invalid
@@ -341,8 +339,8 @@ async def _judge_query(probe: "Probe", line: RawConnection, opening: JsonObject)
     as malformed (400, RFC 6750 section 3.1).
     """
     id = "auth.role.resource-server"
-    bare = await _post_with_token(line, opening)
-    heard = await _post_with_token(line, opening, url=_with_token(probe.target.url, _GARBAGE))
+    bare = await _post_with_token(connection, opening)
+    heard = await _post_with_token(connection, opening, url=_with_token(probe.target.url, _GARBAGE))
     if heard.is_ok:
         probe.fail(id, "accepts an invalid token from the query of the URL")
         return
@@ -358,7 +356,7 @@ async def _judge_query(probe: "Probe", line: RawConnection, opening: JsonObject)
             id, "this needs a valid token in a URL: give --bearer and --allow-token-in-query"
         )
         return
-    heard = await _post_with_token(line, opening, url=_with_token(probe.target.url, token))
+    heard = await _post_with_token(connection, opening, url=_with_token(probe.target.url, token))
     probe.holds(id, not heard.is_ok, "accepts a token from the query of the URL")
 
 
@@ -374,7 +372,7 @@ def _is_token_invalid(heard: RawResponse) -> bool:
     return bearer is not None and bearer.error == "invalid_token"
 
 
-async def _judge_grant(probe: "Probe", sender: GuardedSender, published: Published) -> None:
+async def _judge_grant(probe: Probe, sender: GuardedSender, published: Published) -> None:
     granted = probe.target.granted
     if granted is None:
         for id in _GRANTED:
@@ -398,7 +396,7 @@ async def _judge_grant(probe: "Probe", sender: GuardedSender, published: Publish
 
 
 async def _judge_redirect(
-    probe: "Probe", sender: GuardedSender, published: Published, client_id: str
+    probe: Probe, sender: GuardedSender, published: Published, client_id: str
 ) -> None:
     id = "auth.redirect.exact-match"
     document = published.metadata or published.openid or {}
@@ -435,19 +433,19 @@ async def _judge_redirect(
 
 
 @scenario(*_INSIDE, *_OTHERS, on=("http",))
-async def uses_a_session_without_its_token(probe: "Probe") -> None:
-    async with open_unjudged(probe) as line:
-        bare = await _post_with_token(line, initialize(probe.revision))
+async def uses_a_session_without_its_token(probe: Probe) -> None:
+    async with open_unjudged(probe) as connection:
+        bare = await _post_with_token(connection, initialize(probe.revision))
         if bare.is_ok:
             _exclude_all(probe, _OPEN)
             return
-        session = line.carrier.session
+        session = connection.carrier.session
         if session is None:
             for id in (*_INSIDE, *_OTHERS):
                 probe.not_applicable(id, "the server gives no session ids")
             return
-        headers = _plain(line) | {"mcp-session-id": session}
-        heard = await post_message(line, request("ping"), headers=headers)
+        headers = _plain(connection) | {"mcp-session-id": session}
+        heard = await post_message(connection, request("ping"), headers=headers)
         probe.holds(
             _INSIDE[0], not heard.is_ok, f"accepts a session id in place of a token: {heard}"
         )
@@ -455,35 +453,35 @@ async def uses_a_session_without_its_token(probe: "Probe") -> None:
             probe.skip(_OTHERS[0], "this needs a token of another user: give --other-bearer")
             return
         headers["authorization"] = f"Bearer {probe.target.other_token}"
-        heard = await post_message(line, request("ping"), headers=headers)
+        heard = await post_message(connection, request("ping"), headers=headers)
         probe.holds(_OTHERS[0], not heard.is_ok, f"serves a session to another user: {heard}")
 
 
 @scenario(*_FOREIGN, on=("http",), is_outside=True)
-async def sends_a_token_for_another_server(probe: "Probe") -> None:
-    async with probe.open(is_judged=False, begins=False) as line:
+async def sends_a_token_for_another_server(probe: Probe) -> None:
+    async with probe.open(is_judged=False, begins=False) as connection:
         opening = initialize(probe.revision)
-        if (await _post_with_token(line, opening)).is_ok:
+        if (await _post_with_token(connection, opening)).is_ok:
             _exclude_all(probe, _OPEN)
             return
         if probe.target.foreign_token is None:
             for id in _FOREIGN:
                 probe.skip(id, "this needs a token for another server: give --foreign-bearer")
             return
-        heard = await _post_with_token(line, opening, token=probe.target.foreign_token)
+        heard = await _post_with_token(connection, opening, token=probe.target.foreign_token)
         for id in _FOREIGN:
             probe.holds(id, not heard.is_ok, "accepts a token that was issued for another server")
 
 
 @scenario("tools.server.access-controlled", on=("sse",))
-async def listens_without_a_token(probe: "Probe") -> None:
+async def listens_without_a_token(probe: Probe) -> None:
     id = "tools.server.access-controlled"
     if not probe.target.headers:
         probe.not_applicable(id, _OPEN)
         return
     async with (
-        probe.open(is_judged=False, begins=False) as line,
-        exchange(line, method="GET", headers={"accept": CONTENT_TYPE}) as heard,
+        probe.open(is_judged=False, begins=False) as connection,
+        exchange(connection, method="GET", headers={"accept": CONTENT_TYPE}) as heard,
     ):
         pass
     if heard.is_ok:

@@ -1,16 +1,14 @@
 """Cancellations: in time, too late, of unknown requests, and malformed ones."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from accord.check.probing.probe import Probe
 from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import harmless_method, is_alive, unexpected_answers
 from accord.types import JsonObject
-
-if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe
-    from accord.check.probing.raw_connection import RawConnection
 
 _CANCELLED: Final = "notifications/cancelled"
 _STOPS: Final = "cancellation.receiver.stops"
@@ -21,11 +19,11 @@ _TOOLS: Final = 12
 
 
 @scenario("cancellation.invalid-ignored", "cancellation.receiver.may-ignore", is_once=True)
-async def cancels_unknown_requests(probe: "Probe") -> None:
-    async with probe.borrow(is_judged=False) as line:
+async def cancels_unknown_requests(probe: Probe) -> None:
+    async with probe.borrow(is_judged=False) as connection:
         method = harmless_method(probe.facts)
-        done = await line.ask(method)
-        since = len(line.received)
+        done = await connection.ask(method)
+        since = len(connection.received)
         senseless: list[object] = [
             {"requestId": "accord-check-never-sent", "reason": "a check"},
             {"requestId": done.message["id"]},
@@ -34,8 +32,10 @@ async def cancels_unknown_requests(probe: "Probe") -> None:
             None,
         ]
         for params in senseless:
-            await line.notify(_CANCELLED, params)
-        stray = await unexpected_answers(probe, line, since, "cancellations of unknown requests")
+            await connection.notify(_CANCELLED, params)
+        stray = await unexpected_answers(
+            probe, connection, since, "cancellations of unknown requests"
+        )
         if stray is None:
             return
         probe.holds(
@@ -47,32 +47,32 @@ async def cancels_unknown_requests(probe: "Probe") -> None:
 
 
 @scenario("cancellation.races", is_once=True)
-async def cancels_while_the_answer_is_on_its_way(probe: "Probe") -> None:
-    async with probe.open() as line:
+async def cancels_while_the_answer_is_on_its_way(probe: Probe) -> None:
+    async with probe.open() as connection:
         method = harmless_method(probe.facts)
         try:
             for _ in range(10):
-                id = await line.begin(method)
-                await line.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
-            await line.ask(method)
+                id = await connection.begin(method)
+                await connection.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
+            await connection.ask(method)
         except (ConnectionEnded, MessageTimeout) as error:
             probe.fail("cancellation.races", f"fails after cancelled requests: {error}")
-            line.end("the server answers no further request")
+            connection.end("the server answers no further request")
         else:
             probe.holds("cancellation.races", condition=True, why="")
 
 
 @scenario(_STOPS, _SILENT, needs="tools", is_once=True)
-async def cancels_a_tool_that_takes_its_time(probe: "Probe") -> None:
-    async with probe.open() as line:
-        slow = await _slowest(probe, line)
+async def cancels_a_tool_that_takes_its_time(probe: Probe) -> None:
+    async with probe.open() as connection:
+        slow = await _slowest(probe, connection)
         if slow is None:
             for id in (_STOPS, _SILENT):
                 probe.skip(id, "no tool that may be called takes long enough to be cancelled")
             return
         # On a busy machine the first cancellation may be too late.
-        if await _cancel(probe, line, *slow) or await _cancel(probe, line, *slow):
-            await is_alive(probe, line, "a cancellation")
+        if await _cancel(probe, connection, *slow) or await _cancel(probe, connection, *slow):
+            await is_alive(probe, connection, "a cancellation")
             return
         name, duration = slow[0]["name"], slow[1]
         probe.fail(
@@ -82,23 +82,23 @@ async def cancels_a_tool_that_takes_its_time(probe: "Probe") -> None:
 
 
 async def _cancel(
-    probe: "Probe", line: "RawConnection", params: JsonObject, duration: float
+    probe: Probe, connection: RawConnection, params: JsonObject, duration: float
 ) -> bool:
     """Cancel a call and judge the result; False if the call seems to continue."""
-    id, left = await _begin_call(line, params, duration)
-    await line.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
-    heard_then, began = len(line.received), asyncio.get_running_loop().time()
+    id, left = await _begin_call(connection, params, duration)
+    await connection.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
+    heard_then, began = len(connection.received), asyncio.get_running_loop().time()
     try:
-        reply = await line.reply_to(id, patience=2 * duration + probe.target.settling)
+        reply = await connection.reply_to(id, patience=2 * duration + probe.target.settling)
     except MessageTimeout:
-        late = [each for each in line.received[heard_then:] if _is_progress(each)]
+        late = [each for each in connection.received[heard_then:] if _is_progress(each)]
         # Messages sent before the cancellation may still arrive.
         probe.holds(_STOPS, len(late) < 3, f"continues, and reports progress {len(late)} times")
         probe.holds(_SILENT, condition=True, why="")
         return True
     if reply.is_error:
         probe.holds(_STOPS, condition=True, why="")
-        if _is_plain(line):
+        if _is_plain(connection):
             probe.skip(_SILENT, "over HTTP a response that is not a stream must end with an answer")
         else:
             what = f"a call of {params['name']} that was cancelled, and takes {duration:.1f} s"
@@ -113,22 +113,24 @@ async def _cancel(
 
 
 async def _begin_call(
-    line: "RawConnection", params: JsonObject, duration: float
+    connection: RawConnection, params: JsonObject, duration: float
 ) -> tuple[Any, float]:
     """Begin a call; return its id once it runs, and how long it should still take."""
-    if line.log.transport != "http":
-        return await line.begin("tools/call", params), duration
+    if connection.log.transport != "http":
+        return await connection.begin("tools/call", params), duration
     # Only the answer may show that the call arrived, and the cancellation may overtake it.
-    id = await line.start("tools/call", params)
-    await line.collect(duration / 2)
+    id = await connection.start("tools/call", params)
+    await connection.collect(duration / 2)
     return id, duration / 2
 
 
-def _is_plain(line: "RawConnection") -> bool:
+def _is_plain(connection: RawConnection) -> bool:
     """Return whether the last answer was a plain JSON response."""
-    if line.log.transport != "http":
+    if connection.log.transport != "http":
         return False
-    last = next((each for each in reversed(line.log.records) if each.sender == "server"), None)
+    last = next(
+        (each for each in reversed(connection.log.records) if each.sender == "server"), None
+    )
     return last is not None and last.http is not None and last.http.stream is None
 
 
@@ -136,7 +138,7 @@ def _is_progress(message: JsonObject) -> bool:
     return message.get("method") == "notifications/progress"
 
 
-async def _slowest(probe: "Probe", line: "RawConnection") -> tuple[JsonObject, float] | None:
+async def _slowest(probe: Probe, connection: RawConnection) -> tuple[JsonObject, float] | None:
     """Return the parameters and the duration of the slowest call."""
     found: tuple[JsonObject, float] | None = None
     for number, (tool, arguments) in enumerate(probe.facts.callable_tools()[:_TOOLS]):
@@ -145,17 +147,17 @@ async def _slowest(probe: "Probe", line: "RawConnection") -> tuple[JsonObject, f
             "arguments": arguments,
             "_meta": {"progressToken": f"cancel-{number}"},
         }
-        duration = await _duration(line, params)
+        duration = await _duration(connection, params)
         if duration >= _SLOW:
             # The first call may be slow for other reasons.
-            duration = min(duration, await _duration(line, params))
+            duration = min(duration, await _duration(connection, params))
         if duration >= _SLOW and (found is None or duration > found[1]):
             found = params, duration
     return found
 
 
-async def _duration(line: "RawConnection", params: JsonObject) -> float:
+async def _duration(connection: RawConnection, params: JsonObject) -> float:
     """Call a tool and return the seconds it takes, 0 if it is refused."""
     began = asyncio.get_running_loop().time()
-    reply = await line.ask("tools/call", params)
+    reply = await connection.ask("tools/call", params)
     return 0.0 if reply.is_error else asyncio.get_running_loop().time() - began

@@ -4,7 +4,7 @@ import asyncio
 import socket
 from collections import Counter
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -12,6 +12,7 @@ import msgspec
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import RawResponse, exchange, post_message
 from accord.check.probing.http import CONTENT_JSON
+from accord.check.probing.probe import Probe
 from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import scenario
@@ -30,9 +31,6 @@ from accord.errors import AccordError, ConnectFailed
 from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject
 
-if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe
-
 _FOREIGN: Final = "http://accord-check.example"
 _UNKNOWN_VERSION: Final = "1999-12-31"
 # Without the header a request counts as of the first revision with Streamable HTTP.
@@ -45,20 +43,20 @@ _DIALLING: Final = 1.0
 
 
 @scenario("http.post.accepted-202", "http.post.refused-status", on=("http",))
-async def posts_messages_without_an_answer(probe: "Probe") -> None:
+async def posts_messages_without_an_answer(probe: Probe) -> None:
     nothing = {"jsonrpc": "2.0", "id": "accord-check-nobody-asked", "result": {}}
     malformed = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": {}}}
-    async with probe.open(is_judged=False, begins=False) as line:
-        await line.initialize(probe.revision, is_confirmed=False)
+    async with probe.open(is_judged=False, begins=False) as connection:
+        await connection.initialize(probe.revision, is_confirmed=False)
         for message, what in [
             (INITIALIZED, "notifications/initialized"),
             (nothing, "a response"),
             (malformed, "a malformed notification"),
         ]:
-            _judge_acceptance(probe, await post_message(line, message), what)
+            _judge_acceptance(probe, await post_message(connection, message), what)
 
 
-def _judge_acceptance(probe: "Probe", heard: RawResponse, what: str) -> None:
+def _judge_acceptance(probe: Probe, heard: RawResponse, what: str) -> None:
     accepted, refused = "http.post.accepted-202", "http.post.refused-status"
     if heard.code is not None and heard.status < 400:
         probe.fail(refused, f"refuses {what} with status {heard.status}, expected an error's")
@@ -105,16 +103,16 @@ class _Traffic(msgspec.Struct):
     "http.streams.no-broadcast",
     on=("http",),
 )
-async def reads_all_streams_of_a_session(probe: "Probe") -> None:
+async def reads_all_streams_of_a_session(probe: Probe) -> None:
     traffic = _Traffic()
-    async with open_unjudged(probe) as line, AsyncExitStack() as stack:
-        await _listen(probe, line, stack, traffic)
+    async with open_unjudged(probe) as connection, AsyncExitStack() as stack:
+        await _listen(probe, connection, stack, traffic)
         if probe.facts.declares("logging"):
-            await post_message(line, request("logging/setLevel", {"level": "debug"}))
+            await post_message(connection, request("logging/setLevel", {"level": "debug"}))
         for message in [request("ping"), request(harmless_method(probe.facts)), *calls(probe)]:
-            await _post(probe, line, message, traffic)
+            await _post(probe, connection, message, traffic)
         if REVISIONS[probe.revision].batching:
-            await _post(probe, line, [request("ping"), request("ping")], traffic)
+            await _post(probe, connection, [request("ping"), request("ping")], traffic)
         for heard in traffic.listening:
             await heard.rest(probe.target.settling)
     _judge_answers(probe, traffic)
@@ -124,9 +122,9 @@ async def reads_all_streams_of_a_session(probe: "Probe") -> None:
 
 
 async def _listen(
-    probe: "Probe", line: RawConnection, stack: AsyncExitStack, traffic: _Traffic
+    probe: Probe, connection: RawConnection, stack: AsyncExitStack, traffic: _Traffic
 ) -> None:
-    heard = await stack.enter_async_context(exchange(line, method="GET", accept=CONTENT_TYPE))
+    heard = await stack.enter_async_context(exchange(connection, method="GET", accept=CONTENT_TYPE))
     is_missing = heard.status == 404
     probe.holds(
         "http.endpoint.single-post-get",
@@ -143,18 +141,23 @@ async def _listen(
         return
     traffic.listening.append(heard)
     # Some servers allow one GET stream per session.
-    other = await stack.enter_async_context(exchange(line, method="GET", accept=CONTENT_TYPE))
+    other = await stack.enter_async_context(exchange(connection, method="GET", accept=CONTENT_TYPE))
     if other.is_stream:
         traffic.listening.append(other)
 
 
 async def _post(
-    probe: "Probe", line: RawConnection, message: JsonObject | list[JsonObject], traffic: _Traffic
+    probe: Probe,
+    connection: RawConnection,
+    message: JsonObject | list[JsonObject],
+    traffic: _Traffic,
 ) -> None:
     ids = _ids_of(message)
-    async with exchange(line, message) as heard:
-        await heard.until(lambda heard: all(heard.answers_to(id) for id in ids), line.patience)
-        await heard.rest(probe.target.settling if heard.is_stream else line.patience)
+    async with exchange(connection, message) as heard:
+        await heard.until(
+            lambda heard: all(heard.answers_to(id) for id in ids), connection.patience
+        )
+        await heard.rest(probe.target.settling if heard.is_stream else connection.patience)
     traffic.posts.append((message, heard))
 
 
@@ -162,7 +165,7 @@ def _ids_of(message: JsonObject | list[JsonObject]) -> list[object]:
     return [each["id"] for each in (message if isinstance(message, list) else [message])]
 
 
-def _judge_answers(probe: "Probe", traffic: _Traffic) -> None:
+def _judge_answers(probe: Probe, traffic: _Traffic) -> None:
     for message, heard in traffic.posts:
         if heard.is_ok:
             probe.holds(
@@ -179,9 +182,7 @@ def _judge_answers(probe: "Probe", traffic: _Traffic) -> None:
         _judge_stream(probe, message, heard)
 
 
-def _judge_stream(
-    probe: "Probe", message: JsonObject | list[JsonObject], heard: RawResponse
-) -> None:
+def _judge_stream(probe: Probe, message: JsonObject | list[JsonObject], heard: RawResponse) -> None:
     ids, what = _ids_of(message), _what(message)
     counts = {id: len(heard.answers_to(id)) for id in ids}
     if not all(counts.values()):
@@ -206,7 +207,7 @@ def _judge_stream(
         probe.holds("http.post.stream-messages-before-response", condition=True, why="")
 
 
-def _judge_listening(probe: "Probe", traffic: _Traffic) -> None:
+def _judge_listening(probe: Probe, traffic: _Traffic) -> None:
     if not traffic.listening:
         for id in ("http.get.no-responses", "http.get.server-messages"):
             probe.not_applicable(id, "the server offers no stream by GET")
@@ -220,7 +221,7 @@ def _judge_listening(probe: "Probe", traffic: _Traffic) -> None:
     probe.not_applicable("http.get.server-messages", PERMISSION)
 
 
-def _judge_broadcast(probe: "Probe", traffic: _Traffic) -> None:
+def _judge_broadcast(probe: Probe, traffic: _Traffic) -> None:
     id = "http.streams.no-broadcast"
     if not traffic.listening:
         probe.not_applicable(id, "the server never has two streams open")
@@ -246,7 +247,7 @@ def _tally(heard: RawResponse, *, is_unique: bool) -> Counter[str]:
     )
 
 
-def _judge_event_ids(probe: "Probe", traffic: _Traffic) -> None:
+def _judge_event_ids(probe: Probe, traffic: _Traffic) -> None:
     streams = [heard for _, heard in traffic.streams] + traffic.listening
     ids = Counter(id for heard in streams for id in heard.ids)
     if not ids:
@@ -267,27 +268,27 @@ def _what(message: JsonObject | list[JsonObject]) -> str:
 
 
 @scenario("http.post.related-requests-on-stream", "http.get.unrelated-messages", on=("http",))
-async def calls_several_tools_at_once(probe: "Probe") -> None:
+async def calls_several_tools_at_once(probe: Probe) -> None:
     wanted = calls(probe)
     if not wanted:
         probe.skip("http.post.related-requests-on-stream", "no tool may be called")
         return
     # The monitor judges which message belongs on which stream.
-    async with probe.open(capabilities={}) as line:
+    async with probe.open(capabilities={}) as connection:
         for message in wanted:
-            await line.say(message)
+            await connection.send(message)
         for message in wanted:
-            await line.reply_to(message["id"], what=_what(message))
+            await connection.reply_to(message["id"], what=_what(message))
 
 
 # -- the version header
 
 
 @scenario("http.version-header.bad-400", on=("http",))
-async def sends_an_unknown_version_header(probe: "Probe") -> None:
-    async with open_unjudged(probe) as line:
+async def sends_an_unknown_version_header(probe: Probe) -> None:
+    async with open_unjudged(probe) as connection:
         for version in (_UNKNOWN_VERSION, "accord-check"):
-            heard = await post_message(line, request("ping"), mcp_protocol_version=version)
+            heard = await post_message(connection, request("ping"), mcp_protocol_version=version)
             probe.holds(
                 "http.version-header.bad-400",
                 heard.status == 400,
@@ -296,13 +297,13 @@ async def sends_an_unknown_version_header(probe: "Probe") -> None:
 
 
 @scenario("http.version-header.default-2025-03-26", on=("http",))
-async def sends_no_version_header(probe: "Probe") -> None:
+async def sends_no_version_header(probe: Probe) -> None:
     id = "http.version-header.default-2025-03-26"
-    async with open_unjudged(probe, revision=_UNNAMED) as line:
-        if line.revision != _UNNAMED:
+    async with open_unjudged(probe, revision=_UNNAMED) as connection:
+        if connection.revision != _UNNAMED:
             probe.not_applicable(id, f"the server does not speak {_UNNAMED}")
             return
-        heard = await post_message(line, request("ping"), mcp_protocol_version=None)
+        heard = await post_message(connection, request("ping"), mcp_protocol_version=None)
         probe.holds(id, heard.is_ok, f"answers a request without MCP-Protocol-Version with {heard}")
 
 
@@ -310,19 +311,19 @@ async def sends_no_version_header(probe: "Probe") -> None:
 
 
 @scenario("http.origin.validated", "http.origin.invalid-403", on=("http", "sse"))
-async def sends_a_foreign_origin(probe: "Probe") -> None:
+async def sends_a_foreign_origin(probe: Probe) -> None:
     ids = ("http.origin.validated", "http.origin.invalid-403")
     if not is_loopback(probe.target.url):
         for id in ids:
             probe.skip(id, "foreign origins are known for servers on this machine only")
         return
-    async with probe.open(is_judged=False, begins=False) as line:
+    async with probe.open(is_judged=False, begins=False) as connection:
         if probe.facts.transport == "http":
-            heard = await post_message(line, initialize(probe.revision), origin=_FOREIGN)
-            await end_session(line, heard)
+            heard = await post_message(connection, initialize(probe.revision), origin=_FOREIGN)
+            await end_session(connection, heard)
         else:
             headers = {"accept": CONTENT_TYPE, **probe.target.headers, "origin": _FOREIGN}
-            async with exchange(line, method="GET", headers=headers) as heard:
+            async with exchange(connection, method="GET", headers=headers) as heard:
                 pass
     if probe.holds(ids[0], not heard.is_ok, f"serves a request with Origin {_FOREIGN}"):
         probe.holds(
@@ -333,7 +334,7 @@ async def sends_a_foreign_origin(probe: "Probe") -> None:
 
 
 @scenario("http.server.bind-localhost", on=("http", "sse"))
-async def connects_to_the_address_of_this_machine(probe: "Probe") -> None:
+async def connects_to_the_address_of_this_machine(probe: Probe) -> None:
     id = "http.server.bind-localhost"
     if not probe.target.is_launched:
         probe.skip(id, "the check did not launch the server itself")
@@ -368,17 +369,17 @@ def own_address() -> str | None:
 
 
 @scenario("lifecycle.shutdown.http-close", on=("http", "sse"))
-async def reconnects_after_closing_all_connections(probe: "Probe") -> None:
+async def reconnects_after_closing_all_connections(probe: Probe) -> None:
     id = "lifecycle.shutdown.http-close"
-    async with probe.open(is_judged=False) as line:
-        left = getattr(line.carrier, "session", None)
+    async with probe.open(is_judged=False) as connection:
+        left = getattr(connection.carrier, "session", None)
         # Close without any message: over HTTP that ends a session.
-        line.carrier.session = None
+        connection.carrier.session = None
     try:
-        async with probe.open(is_judged=False) as line:
-            reply = await line.ask("ping")
+        async with probe.open(is_judged=False) as connection:
+            reply = await connection.ask("ping")
             if left is not None:
-                async with exchange(line, method="DELETE", mcp_session_id=left):
+                async with exchange(connection, method="DELETE", mcp_session_id=left):
                     pass
     except (ConnectionEnded, MessageTimeout, ConnectFailed) as error:
         probe.fail(id, f"serves no request once connections were closed: {error}")

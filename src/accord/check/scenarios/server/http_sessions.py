@@ -3,22 +3,20 @@
 import contextlib
 from contextlib import AsyncExitStack
 from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import RawResponse, exchange, post_message
+from accord.check.probing.http import SseCarrier
+from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection, next_id
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._http_requests import PERMISSION, calls, open_unjudged, request
 from accord.check.scenarios.server._requests import harmless_method
 from accord.types import JsonObject
-
-if TYPE_CHECKING:
-    from accord.check.probing.http import SseCarrier
-    from accord.check.probing.probe import Probe
 
 _SESSIONS: Final = 3
 # Two unguessable ids differ in nearly all characters; counters and clocks in a few.
@@ -33,10 +31,16 @@ _STATELESS: Final = "the server gives no session ids"
     "session.id.secure",
     on=("http",),
 )
-async def opens_several_sessions(probe: "Probe") -> None:
+async def opens_several_sessions(probe: Probe) -> None:
     async with AsyncExitStack() as stack:
-        lines = [await stack.enter_async_context(open_unjudged(probe)) for _ in range(_SESSIONS)]
-        ids = [line.carrier.session for line in lines if line.carrier.session is not None]
+        connections = [
+            await stack.enter_async_context(open_unjudged(probe)) for _ in range(_SESSIONS)
+        ]
+        ids = [
+            connection.carrier.session
+            for connection in connections
+            if connection.carrier.session is not None
+        ]
     if not ids:
         probe.not_applicable("session.id.assigned-at-initialize", PERMISSION)
         for id in ("header-name", "visible-ascii", "secure"):
@@ -69,13 +73,13 @@ def _differences(one: str, other: str) -> int:
 
 
 @scenario("session.id.missing-400", on=("http",))
-async def omits_the_session_id(probe: "Probe") -> None:
+async def omits_the_session_id(probe: Probe) -> None:
     id = "session.id.missing-400"
-    async with open_unjudged(probe) as line:
-        if line.carrier.session is None:
+    async with open_unjudged(probe) as connection:
+        if connection.carrier.session is None:
             probe.not_applicable(id, _STATELESS)
             return
-        heard = await post_message(line, request("ping"), mcp_session_id=None)
+        heard = await post_message(connection, request("ping"), mcp_session_id=None)
         if heard.is_ok:
             probe.not_applicable(id, "the server does not require session ids")
             return
@@ -87,19 +91,19 @@ async def omits_the_session_id(probe: "Probe") -> None:
 
 
 @scenario("session.end.terminated-404", "session.end.server-may-terminate", on=("http",))
-async def uses_a_session_that_was_ended(probe: "Probe") -> None:
+async def uses_a_session_that_was_ended(probe: Probe) -> None:
     id = "session.end.terminated-404"
     probe.not_applicable("session.end.server-may-terminate", PERMISSION)
-    async with open_unjudged(probe) as line:
-        if line.carrier.session is None:
+    async with open_unjudged(probe) as connection:
+        if connection.carrier.session is None:
             probe.not_applicable(id, _STATELESS)
             return
-        async with exchange(line, method="DELETE") as ended:
+        async with exchange(connection, method="DELETE") as ended:
             pass
         if not ended.is_ok:
             probe.skip(id, f"the server lets no client end a session: {ended}")
             return
-        heard = await post_message(line, request("ping"))
+        heard = await post_message(connection, request("ping"))
         probe.holds(
             id,
             heard.status == 404,
@@ -118,17 +122,17 @@ _TRIES: Final = 3
 
 
 @scenario(*_IDS, on=("http",))
-async def resumes_streams(probe: "Probe") -> None:
-    async with open_unjudged(probe) as line:
-        call, first = await _find_streaming_call(probe, line)
+async def resumes_streams(probe: Probe) -> None:
+    async with open_unjudged(probe) as connection:
+        call, first = await _find_streaming_call(probe, connection)
         if call is None or first is None:
             return
         probe.holds(
             _PRIMING, first.is_primed, "starts a stream without an event id before the first data"
         )
         again = _repeat_call(call)
-        await post_message(line, again)
-        resumed = await _resume(line, first.ids[0], call["id"], probe.target.settling)
+        await post_message(connection, again)
+        resumed = await _resume(connection, first.ids[0], call["id"], probe.target.settling)
         if not resumed.is_stream:
             for id in (_REPLAY, _NAMES, _CANCEL):
                 probe.not_applicable(id, f"the server replays nothing: {resumed}")
@@ -142,17 +146,17 @@ async def resumes_streams(probe: "Probe") -> None:
             return
         probe.holds(_NAMES, condition=True, why="")
         await _judge_strangers(probe, call, first)
-        await _judge_disconnect(probe, line)
+        await _judge_disconnect(probe, connection)
 
 
 async def _find_streaming_call(
-    probe: "Probe", line: RawConnection
+    probe: Probe, connection: RawConnection
 ) -> tuple[JsonObject | None, RawResponse | None]:
     """Find a call that is answered by a stream of events with ids, several if possible."""
     has_streamed = False
     single: tuple[JsonObject, RawResponse] | None = None
     for call in calls(probe):
-        heard = await post_message(line, call)
+        heard = await post_message(connection, call)
         has_streamed = has_streamed or heard.is_stream
         if heard.is_stream and len(heard.ids) > 1:
             return call, heard
@@ -175,10 +179,12 @@ def _repeat_call(call: JsonObject) -> JsonObject:
     return call | {"id": next_id(), "params": params}
 
 
-async def _resume(line: RawConnection, last: str, id: object, patience: float) -> RawResponse:
+async def _resume(connection: RawConnection, last: str, id: object, patience: float) -> RawResponse:
     """Resume a stream after an event and read until the answer, or for this time."""
     for _ in range(_TRIES):
-        async with exchange(line, method="GET", accept=CONTENT_TYPE, last_event_id=last) as heard:
+        async with exchange(
+            connection, method="GET", accept=CONTENT_TYPE, last_event_id=last
+        ) as heard:
             if heard.status == _BUSY:
                 await heard.rest(patience)
                 continue
@@ -202,24 +208,24 @@ def _of(heard: RawResponse, call: JsonObject) -> list[JsonObject]:
     return heard.answers_to(call["id"]) + progress
 
 
-async def _judge_strangers(probe: "Probe", call: JsonObject, first: RawResponse) -> None:
-    async with open_unjudged(probe) as line:
-        if line.carrier.session is None:
+async def _judge_strangers(probe: Probe, call: JsonObject, first: RawResponse) -> None:
+    async with open_unjudged(probe) as connection:
+        if connection.carrier.session is None:
             return
-        heard = await _resume(line, first.ids[0], call["id"], probe.target.settling)
+        heard = await _resume(connection, first.ids[0], call["id"], probe.target.settling)
         stray = _of(heard, call)
         probe.holds(_REPLAY, not stray, f"replays messages of another session: {stray[:1]}")
 
 
-async def _judge_disconnect(probe: "Probe", line: RawConnection) -> None:
+async def _judge_disconnect(probe: Probe, connection: RawConnection) -> None:
     for call in calls(probe):
-        async with exchange(line, call) as heard:
+        async with exchange(connection, call) as heard:
             if not heard.is_stream:
                 continue
-            await heard.until(lambda heard: bool(heard.ids), line.patience)
+            await heard.until(lambda heard: bool(heard.ids), connection.patience)
             if not heard.ids or heard.answers_to(call["id"]):
                 continue
-        resumed = await _resume(line, heard.ids[-1], call["id"], line.patience)
+        resumed = await _resume(connection, heard.ids[-1], call["id"], connection.patience)
         probe.holds(
             _CANCEL,
             resumed.answers_to(call["id"]),
@@ -237,14 +243,14 @@ async def _judge_disconnect(probe: "Probe", line: RawConnection) -> None:
     "sse.server.event-data-json",
     on=("sse",),
 )
-async def speaks_over_two_endpoints(probe: "Probe") -> None:
-    async with probe.open(is_judged=False, capabilities={}) as line:
-        carrier: SseCarrier = line.carrier
+async def speaks_over_two_endpoints(probe: Probe) -> None:
+    async with probe.open(is_judged=False, capabilities={}) as connection:
+        carrier: SseCarrier = connection.carrier
         probe.holds("sse.endpoint.stream", condition=True, why="")
-        await line.ask("ping")
-        await line.ask(harmless_method(probe.facts))
+        await connection.ask("ping")
+        await connection.ask(harmless_method(probe.facts))
         for tool, arguments in probe.facts.callable_tools()[:3]:
-            await line.ask("tools/call", {"name": tool["name"], "arguments": arguments})
+            await connection.ask("tools/call", {"name": tool["name"], "arguments": arguments})
         _judge_endpoint(probe, carrier)
         odd = [status for status in carrier.statuses if not 200 <= status < 300]
         probe.holds("sse.endpoint.post", not odd, f"answers a posted message with status {odd[:1]}")
@@ -254,7 +260,7 @@ async def speaks_over_two_endpoints(probe: "Probe") -> None:
             not unnamed,
             f"sends a message as an event named {unnamed[:1]}, expected 'message'",
         )
-        broken = [record.raw for record in line.log.records if record.raw is not None]
+        broken = [record.raw for record in connection.log.records if record.raw is not None]
         probe.holds(
             "sse.server.event-data-json",
             not broken,
@@ -262,7 +268,7 @@ async def speaks_over_two_endpoints(probe: "Probe") -> None:
         )
 
 
-def _judge_endpoint(probe: "Probe", carrier: "SseCarrier") -> None:
+def _judge_endpoint(probe: Probe, carrier: SseCarrier) -> None:
     id = "sse.connect.endpoint-event"
     first = carrier.first
     assert first is not None

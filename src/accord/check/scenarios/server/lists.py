@@ -1,16 +1,13 @@
 """Lists: pages, cursors, announced changes, and declared capabilities."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from accord.check.probing.server_facts import list_all
+from accord.check.probing.probe import Probe
+from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.server_facts import ServerFacts, list_all
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import call_all, is_alive, is_listening
 from accord.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
-
-if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe
-    from accord.check.probing.raw_connection import RawConnection
-    from accord.check.probing.server_facts import ServerFacts
 
 _RESPECTED: Final = "lifecycle.capabilities.respected"
 _MISSING: Final = "accord-check://no/such/resource"
@@ -22,50 +19,50 @@ _LISTS: Final = {
 
 
 @scenario(*(f"{name}.list-changed.sent" for name in _LISTS))
-async def watches_the_lists_while_tools_are_called(probe: "Probe") -> None:
+async def watches_the_lists_while_tools_are_called(probe: Probe) -> None:
     wanted = [name for name in _LISTS if probe.facts.declares(f"{name}.listChanged")]
     for name in set(_LISTS).difference(wanted):
         reason = f"the server did not declare {name}.listChanged"
         probe.not_applicable(f"{name}.list-changed.sent", reason)
     if not wanted:
         return
-    async with probe.borrow() as line:
-        before = {name: await list_all(line, _LISTS[name], name) for name in wanted}
-        await call_all(probe, line)
-        await line.collect(probe.target.settling)
+    async with probe.borrow() as connection:
+        before = {name: await list_all(connection, _LISTS[name], name) for name in wanted}
+        await call_all(probe, connection)
+        await connection.collect(probe.target.settling)
         for name in wanted:
             id = f"{name}.list-changed.sent"
-            if _is_announced(line, name):
+            if _is_announced(connection, name):
                 probe.holds(id, condition=True, why="")
                 continue
-            is_changed = await list_all(line, _LISTS[name], name) != before[name]
+            is_changed = await list_all(connection, _LISTS[name], name) != before[name]
             if is_changed:
-                await line.collect(probe.target.settling)
-            if is_changed and is_listening(line):
+                await connection.collect(probe.target.settling)
+            if is_changed and is_listening(connection):
                 probe.holds(
                     id,
-                    _is_announced(line, name),
+                    _is_announced(connection, name),
                     f"sends no notification although its {name} changed",
                 )
             probe.skip(id, f"the list of {name} did not change during the check")
 
 
-def _is_announced(line: "RawConnection", name: str) -> bool:
+def _is_announced(connection: RawConnection, name: str) -> bool:
     wanted = f"notifications/{name}/list_changed"
-    return any(each.get("method") == wanted for each in line.received)
+    return any(each.get("method") == wanted for each in connection.received)
 
 
 @scenario(_RESPECTED)
-async def calls_declared_methods(probe: "Probe") -> None:
+async def calls_declared_methods(probe: Probe) -> None:
     declared = [name for name in _LISTS if probe.facts.declares(name)]
     asked: list[tuple[str, str, dict[str, str]]] = [(name, _LISTS[name], {}) for name in declared]
     if "resources" in declared:
         asked.append(("resources", "resources/read", {"uri": _MISSING}))
     if not asked:
         return
-    async with probe.borrow() as line:
+    async with probe.borrow() as connection:
         for name, method, params in asked:
-            reply = await line.ask(method, params)
+            reply = await connection.ask(method, params)
             probe.holds(
                 _RESPECTED,
                 reply.code != METHOD_NOT_FOUND,
@@ -74,14 +71,14 @@ async def calls_declared_methods(probe: "Probe") -> None:
 
 
 @scenario(*(f"{name}.capability.declared" for name in _LISTS))
-async def lists_without_the_capability(probe: "Probe") -> None:
+async def lists_without_the_capability(probe: Probe) -> None:
     undeclared = [name for name in _LISTS if not probe.facts.declares(name)]
     if not undeclared:
         return
     # The request itself breaks the rules, so that only the answer is judged.
-    async with probe.borrow(is_judged=False) as line:
+    async with probe.borrow(is_judged=False) as connection:
         for name in undeclared:
-            reply = await line.ask(_LISTS[name])
+            reply = await connection.ask(_LISTS[name])
             if reply.result.get(name):
                 probe.fail(f"{name}.capability.declared", f"has {name} that it did not declare")
             else:
@@ -105,36 +102,36 @@ _ONE_PAGE: Final = "all entries are on one page, without a cursor"
 _PAGES: Final = 200
 
 
-def _has_no_lists(facts: "ServerFacts") -> str | None:
+def _has_no_lists(facts: ServerFacts) -> str | None:
     declared = any(facts.declares(capability) for capability, _, _ in _PAGINATION_LISTS.values())
     return None if declared else "the server has no lists"
 
 
 @scenario(*_PAGINATION_LISTS, _STABLE, _BAD, _NEXT, when=_has_no_lists)
-async def walks_all_pages(probe: "Probe") -> None:
-    async with probe.borrow() as line:
+async def walks_all_pages(probe: Probe) -> None:
+    async with probe.borrow() as connection:
         for id, (capability, method, member) in _PAGINATION_LISTS.items():
             if not probe.facts.declares(capability):
                 probe.not_applicable(id, f"the server did not declare {capability}")
                 continue
-            cursor = (await line.ask(method)).result.get("nextCursor")
+            cursor = (await connection.ask(method)).result.get("nextCursor")
             if not isinstance(cursor, str):
                 probe.skip(id, _ONE_PAGE)
                 continue
-            if await _walk(probe, line, id, method, cursor):
-                await _repeat_page(probe, line, method, member, cursor)
+            if await _walk(probe, connection, id, method, cursor):
+                await _repeat_page(probe, connection, method, member, cursor)
                 await _try_unknown_cursor(probe, method)
         for id in (_STABLE, _BAD, _NEXT):
             probe.skip(id, _ONE_PAGE)
 
 
-async def _walk(probe: "Probe", line: "RawConnection", id: str, method: str, cursor: str) -> bool:
+async def _walk(probe: Probe, connection: RawConnection, id: str, method: str, cursor: str) -> bool:
     """Follow cursors; return whether they end."""
     used: list[str] = []
     following: Any = cursor
     while isinstance(following, str):
         used.append(following)
-        reply = await line.ask(method, {"cursor": following})
+        reply = await connection.ask(method, {"cursor": following})
         if reply.is_error:
             probe.fail(id, f"answers {method} with its own cursor with {reply}")
             return False
@@ -146,11 +143,11 @@ async def _walk(probe: "Probe", line: "RawConnection", id: str, method: str, cur
 
 
 async def _repeat_page(
-    probe: "Probe", line: "RawConnection", method: str, member: str, cursor: str
+    probe: Probe, connection: RawConnection, method: str, member: str, cursor: str
 ) -> None:
     # Lists may change in between: only a second difference counts.
     for is_last in (False, True):
-        one, other = [await line.ask(method, {"cursor": cursor}) for _ in range(2)]
+        one, other = [await connection.ask(method, {"cursor": cursor}) for _ in range(2)]
         is_same = one.result.get(member) == other.result.get(member) and not other.is_error
         if is_same or is_last:
             probe.holds(
@@ -159,12 +156,12 @@ async def _repeat_page(
             return
 
 
-async def _try_unknown_cursor(probe: "Probe", method: str) -> None:
-    async with probe.borrow(is_judged=False) as line:
-        reply = await line.ask(method, {"cursor": "accord-check-no-such-cursor"})
+async def _try_unknown_cursor(probe: Probe, method: str) -> None:
+    async with probe.borrow(is_judged=False) as connection:
+        reply = await connection.ask(method, {"cursor": "accord-check-no-such-cursor"})
         probe.holds(
             _BAD,
             reply.code == INVALID_PARAMS,
             f"answers {method} with a made-up cursor with {reply}, expected error -32602",
         )
-        await is_alive(probe, line, "a made-up cursor")
+        await is_alive(probe, connection, "a made-up cursor")

@@ -1,9 +1,11 @@
 """Messages: valid ones, broken ones, batches, and error codes."""
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from accord.check.probing.probe import Probe
 from accord.check.probing.raw_carrier import MessageTimeout
-from accord.check.probing.raw_connection import next_id
+from accord.check.probing.raw_connection import RawConnection, Reply, next_id
+from accord.check.probing.server_facts import ServerFacts
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import (
     harmless_method,
@@ -17,11 +19,6 @@ from accord.protocol.jsonrpc import METHOD_NOT_FOUND
 from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject
 
-if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe
-    from accord.check.probing.raw_connection import RawConnection, Reply
-    from accord.check.probing.server_facts import ServerFacts
-
 # More than a usual pipe or line buffer (64 KiB) holds, less than any sensible limit.
 _LARGE: Final = 256 * 1024
 _DEEP: Final = 40
@@ -31,10 +28,10 @@ _LATE: Final = 1.0
 
 
 @scenario("ping.response.prompt")
-async def pings(probe: "Probe") -> None:
-    async with probe.borrow() as line:
+async def pings(probe: Probe) -> None:
+    async with probe.borrow() as connection:
         try:
-            reply = await line.ask("ping")
+            reply = await connection.ask("ping")
         except MessageTimeout as error:
             probe.fail("ping.response.prompt", f"answers no ping: {error}")
             return
@@ -42,19 +39,19 @@ async def pings(probe: "Probe") -> None:
 
 
 @scenario("jsonrpc.request.answered", "jsonrpc.response.id-echo")
-async def uses_ids_of_all_kinds(probe: "Probe") -> None:
-    async with probe.borrow() as line:
+async def uses_ids_of_all_kinds(probe: Probe) -> None:
+    async with probe.borrow() as connection:
         number = next_id()
         # A number and its text are two ids, which may be in flight together.
         ids: list[object] = [number, str(number), "accord-check", "ä €", 2**53 - 1, -number, 0]
         for id in ids:
-            await line.start(harmless_method(probe.facts), id=id)
+            await connection.start(harmless_method(probe.facts), id=id)
         for id in ids:
-            await wait_for_answer(probe, line, id, harmless_method(probe.facts))
+            await wait_for_answer(probe, connection, id, harmless_method(probe.facts))
 
 
 @scenario("jsonrpc.request.answered")
-async def reuses_ids_of_another_connection(probe: "Probe") -> None:
+async def reuses_ids_of_another_connection(probe: Probe) -> None:
     method = harmless_method(probe.facts)
     async with probe.borrow() as one, probe.borrow() as other:
         id = next_id()
@@ -65,26 +62,29 @@ async def reuses_ids_of_another_connection(probe: "Probe") -> None:
 
 
 @scenario("jsonrpc.request.answered")
-async def sends_many_requests_at_once(probe: "Probe") -> None:
+async def sends_many_requests_at_once(probe: Probe) -> None:
     method = harmless_method(probe.facts)
-    async with probe.borrow() as line:
-        ids = [await line.start(method) for _ in range(_MANY)]
+    async with probe.borrow() as connection:
+        ids = [await connection.start(method) for _ in range(_MANY)]
         for id in ids:
-            if await wait_for_answer(probe, line, id, f"one of {_MANY} requests at once") is None:
+            if (
+                await wait_for_answer(probe, connection, id, f"one of {_MANY} requests at once")
+                is None
+            ):
                 return
-        await line.collect(probe.target.settling)
+        await connection.collect(probe.target.settling)
         for id in ids:
-            count = sum(each.message.get("id") == id for each in replies(line.received))
+            count = sum(each.message.get("id") == id for each in replies(connection.received))
             probe.holds("jsonrpc.request.answered", count == 1, f"answers id {id} {count} times")
 
 
 @scenario("jsonrpc.notification.not-answered")
-async def sends_unknown_notifications(probe: "Probe") -> None:
-    async with probe.borrow() as line:
-        since = len(line.received)
-        await line.notify("notifications/accord-check/unknown")
-        await line.notify("accord-check/unknown", {"_meta": {"org.example/note": 1}})
-        stray = await unexpected_answers(probe, line, since, "an unknown notification")
+async def sends_unknown_notifications(probe: Probe) -> None:
+    async with probe.borrow() as connection:
+        since = len(connection.received)
+        await connection.notify("notifications/accord-check/unknown")
+        await connection.notify("accord-check/unknown", {"_meta": {"org.example/note": 1}})
+        stray = await unexpected_answers(probe, connection, since, "an unknown notification")
         if stray is None:
             return
         probe.holds(
@@ -95,34 +95,36 @@ async def sends_unknown_notifications(probe: "Probe") -> None:
 
 
 @scenario("jsonrpc.request.answered", on=("stdio",), is_once=True)
-async def sends_large_and_deep_messages(probe: "Probe") -> None:
+async def sends_large_and_deep_messages(probe: Probe) -> None:
     method = harmless_method(probe.facts)
     nested: Any = 1
     for _ in range(_DEEP):
         nested = [nested]
-    async with probe.borrow() as line:
+    async with probe.borrow() as connection:
         for what, value in (
             ("large", "x" * _LARGE),
             ("deep", nested),
             ("odd", "\u2028\x00\U0001f30d"),
         ):
-            id = await line.begin(method, {"_meta": {"org.example/note": value}})
-            if await wait_for_answer(probe, line, id, f"a {what} request") is None:
+            id = await connection.begin(method, {"_meta": {"org.example/note": value}})
+            if await wait_for_answer(probe, connection, id, f"a {what} request") is None:
                 return
 
 
 @scenario("jsonrpc.batch.receive")
-async def sends_a_batch(probe: "Probe") -> None:
-    async with probe.open(is_judged=REVISIONS[probe.revision].batching) as line:
+async def sends_a_batch(probe: Probe) -> None:
+    async with probe.open(is_judged=REVISIONS[probe.revision].batching) as connection:
         if not REVISIONS[probe.revision].batching:
             batch = _batch(harmless_method(probe.facts), next_id(), f"batch-{next_id()}")
-            await send_and_wait(probe, line, batch, "a batch, which its revision does not have")
+            await send_and_wait(
+                probe, connection, batch, "a batch, which its revision does not have"
+            )
             return
-        if await _answers_batch(probe, line, "a batch"):
+        if await _answers_batch(probe, connection, "a batch"):
             # Some servers refuse a whole batch because of one unknown notification.
             what = "a batch with an unknown notification (it answers plain batches)"
             notice = {"jsonrpc": "2.0", "method": "notifications/accord-check/unknown"}
-            await _answers_batch(probe, line, what, notice)
+            await _answers_batch(probe, connection, what, notice)
 
 
 def _batch(method: str, one: Any, other: Any, *between: JsonObject) -> list[JsonObject]:
@@ -134,16 +136,16 @@ def _batch(method: str, one: Any, other: Any, *between: JsonObject) -> list[Json
 
 
 async def _answers_batch(
-    probe: "Probe", line: "RawConnection", what: str, *between: JsonObject
+    probe: Probe, connection: RawConnection, what: str, *between: JsonObject
 ) -> bool:
     one, other = next_id(), f"batch-{next_id()}"
     batch = _batch(harmless_method(probe.facts), one, other, *between)
     # Once a later request is answered, a missing answer will not come.
-    found = await send_and_wait(probe, line, batch, what)
+    found = await send_and_wait(probe, connection, batch, what)
     if found is None:
         return False
     came = [each.message.get("id") for each in found]
-    missing = [id for id in (one, other) if id not in came and not await _arrives(line, id)]
+    missing = [id for id in (one, other) if id not in came and not await _arrives(connection, id)]
     return probe.holds(
         "jsonrpc.batch.receive",
         not missing,
@@ -151,9 +153,9 @@ async def _answers_batch(
     )
 
 
-async def _arrives(line: "RawConnection", id: object) -> bool:
+async def _arrives(connection: RawConnection, id: object) -> bool:
     try:
-        await line.reply_to(id, patience=_LATE)
+        await connection.reply_to(id, patience=_LATE)
     except MessageTimeout:
         return False
     return True
@@ -175,25 +177,27 @@ _NO_JSON: Final = (
 
 
 @scenario(_PARSE_ERROR, "practice.server.survives-errors", is_once=True)
-async def sends_text_that_is_not_json(probe: "Probe") -> None:
-    async with probe.borrow(is_judged=False) as line:
+async def sends_text_that_is_not_json(probe: Probe) -> None:
+    async with probe.borrow(is_judged=False) as connection:
         for text in _NO_JSON:
             found = await send_and_wait(
-                probe, line, text, f"text that is not JSON ({text.decode()})"
+                probe, connection, text, f"text that is not JSON ({text.decode()})"
             )
             if found is None:
                 return
-            _expect(probe, line, found, _PARSE_ERROR, -32700, f"text that is not JSON ({text!r})")
+            _expect(
+                probe, connection, found, _PARSE_ERROR, -32700, f"text that is not JSON ({text!r})"
+            )
 
 
 @scenario(_INVALID_REQUEST, "practice.server.survives-errors", is_once=True)
-async def sends_json_that_is_not_a_request(probe: "Probe") -> None:
-    async with probe.borrow(is_judged=False) as line:
+async def sends_json_that_is_not_a_request(probe: Probe) -> None:
+    async with probe.borrow(is_judged=False) as connection:
         for what, message in _invalid_messages():
-            found = await send_and_wait(probe, line, message, what)
+            found = await send_and_wait(probe, connection, message, what)
             if found is None:
                 return
-            _expect(probe, line, found, _INVALID_REQUEST, -32600, what)
+            _expect(probe, connection, found, _INVALID_REQUEST, -32600, what)
 
 
 def _invalid_messages() -> list[tuple[str, Any]]:
@@ -207,10 +211,10 @@ def _invalid_messages() -> list[tuple[str, Any]]:
 
 
 def _expect(
-    probe: "Probe", line: "RawConnection", found: "list[Reply]", id: str, code: int, what: str
+    probe: Probe, connection: RawConnection, found: list[Reply], id: str, code: int, what: str
 ) -> None:
     # Over HTTP the status alone may refuse it.
-    statuses = getattr(line.carrier, "statuses", ())
+    statuses = getattr(connection.carrier, "statuses", ())
     is_refused = any(status not in _OK for status in statuses[-2:])
     found = [each for each in found if "jsonrpc" in each.message]
     if not found:
@@ -224,8 +228,8 @@ def _expect(
 
 
 @scenario("practice.server.survives-errors", is_once=True)
-async def sends_messages_that_must_be_ignored(probe: "Probe") -> None:
-    async with probe.borrow(is_judged=False) as line:
+async def sends_messages_that_must_be_ignored(probe: Probe) -> None:
+    async with probe.borrow(is_judged=False) as connection:
         for what, message in (
             (
                 "an answer to a request that it never sent",
@@ -244,31 +248,31 @@ async def sends_messages_that_must_be_ignored(probe: "Probe") -> None:
             ("an empty batch", b"[]"),
             ("text that is not UTF-8", b'{"jsonrpc": "2.0", "method": "\xff\xfe"}'),
         ):
-            if await send_and_wait(probe, line, message, what) is None:
+            if await send_and_wait(probe, connection, message, what) is None:
                 return
 
 
 @scenario("errors.code.method-not-found")
-async def calls_an_unknown_method(probe: "Probe") -> None:
-    async with probe.borrow() as line:
-        reply = await line.ask("accord-check/no-such-method", {})
+async def calls_an_unknown_method(probe: Probe) -> None:
+    async with probe.borrow() as connection:
+        reply = await connection.ask("accord-check/no-such-method", {})
         probe.holds(
             "errors.code.method-not-found",
             reply.code == -32601,
             f"answers an unknown method with {reply}, expected error -32601",
         )
-        await is_alive(probe, line, "an unknown method")
+        await is_alive(probe, connection, "an unknown method")
 
 
 @scenario(_INVALID_PARAMS, "errors.invalid-params.data-details")
-async def omits_required_parameters(probe: "Probe") -> None:
+async def omits_required_parameters(probe: Probe) -> None:
     methods = _with_parameters(probe.facts)
     if not methods:
         probe.skip(_INVALID_PARAMS, "no method that the server declared needs parameters")
         return
-    async with probe.borrow(is_judged=False) as line:
+    async with probe.borrow(is_judged=False) as connection:
         for method in methods:
-            reply = await line.ask(method, {})
+            reply = await connection.ask(method, {})
             if reply.code == METHOD_NOT_FOUND:
                 # lifecycle.capabilities.respected, which another scenario reports.
                 continue
@@ -281,18 +285,18 @@ async def omits_required_parameters(probe: "Probe") -> None:
             )
             if reply.code == -32602 and "data" in reply.message["error"]:
                 probe.holds("errors.invalid-params.data-details", condition=True, why="")
-        await is_alive(probe, line, "requests without the parameters they need")
+        await is_alive(probe, connection, "requests without the parameters they need")
 
 
-def _with_parameters(facts: "ServerFacts") -> list[str]:
+def _with_parameters(facts: ServerFacts) -> list[str]:
     asked = {"tools": "tools/call", "resources": "resources/read", "prompts": "prompts/get"}
     return [method for name, method in asked.items() if facts.declares(name)]
 
 
 @scenario(_NOT_FOUND, _NOT_FOUND_URI, needs="resources")
-async def reads_an_unknown_resource(probe: "Probe") -> None:
-    async with probe.borrow() as line:
-        reply = await line.ask("resources/read", {"uri": _MISSING})
+async def reads_an_unknown_resource(probe: Probe) -> None:
+    async with probe.borrow() as connection:
+        reply = await connection.ask("resources/read", {"uri": _MISSING})
         if reply.code == METHOD_NOT_FOUND:
             # lifecycle.capabilities.respected, which another scenario reports.
             for id in (_NOT_FOUND, _NOT_FOUND_URI):

@@ -1,20 +1,17 @@
 """A launched server as a process: its output, its exit, and signals."""
 
 import signal
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 import msgspec
 
+from accord.check.probing.probe import Probe
+from accord.check.probing.server_facts import ServerFacts
 from accord.check.probing.stdio import StdioCarrier
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import harmless_method
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from accord.check.probing.probe import Probe
-    from accord.check.probing.server_facts import ServerFacts
-    from accord.trace import Record
+from accord.trace import Record
 
 _STREAMS: Final = "stdio.server.reads-stdin-writes-stdout"
 _EXITS: Final = "stdio.shutdown.server-exits"
@@ -28,8 +25,8 @@ _NO_PROCESS: Final = "the server is not a launched process"
 _SPREAD: Final = 200
 
 
-def _not_launched(probe: "Probe", *ids: str) -> bool:
-    if isinstance(probe.line.carrier, StdioCarrier):
+def _not_launched(probe: Probe, *ids: str) -> bool:
+    if isinstance(probe.connection.carrier, StdioCarrier):
         return True
     for id in ids:
         probe.skip(id, _NO_PROCESS)
@@ -37,14 +34,14 @@ def _not_launched(probe: "Probe", *ids: str) -> bool:
 
 
 @scenario(_STREAMS, on=("stdio",), is_once=True)
-async def reads_answers_from_stdout(probe: "Probe") -> None:
+async def reads_answers_from_stdout(probe: Probe) -> None:
     # A server that answers anywhere else cannot be checked at all.
-    if _not_launched(probe, _STREAMS) and probe.line.opening:
+    if _not_launched(probe, _STREAMS) and probe.connection.opening:
         probe.holds(_STREAMS, condition=True, why="")
 
 
 @scenario(*_LOGS, on=("stdio",))
-async def reads_stderr(probe: "Probe") -> None:
+async def reads_stderr(probe: Probe) -> None:
     if not _not_launched(probe, *_LOGS):
         return
     if probe.facts.is_logging:
@@ -55,20 +52,20 @@ async def reads_stderr(probe: "Probe") -> None:
 
 
 @scenario(_ONLY_MESSAGES, _NEWLINE, _NO_NEWLINE, _EXITS, on=("stdio",), is_once=True)
-async def closes_the_input_of_an_idle_server(probe: "Probe") -> None:
+async def closes_the_input_of_an_idle_server(probe: Probe) -> None:
     if not _not_launched(probe, _EXITS):
         return
-    async with probe.open() as line:
-        await line.ask(harmless_method(probe.facts))
-        await line.collect(probe.target.settling)
-        carrier: StdioCarrier = line.carrier
+    async with probe.open() as connection:
+        await connection.ask(harmless_method(probe.facts))
+        await connection.collect(probe.target.settling)
+        carrier: StdioCarrier = connection.carrier
         probe.holds(
             _EXITS, await carrier.end_input(), "keeps running after its standard input was closed"
         )
-        _judge_lines(probe, line.log.records)
+        _judge_lines(probe, connection.log.records)
 
 
-def _judge_lines(probe: "Probe", records: "Iterable[Record]") -> None:
+def _judge_lines(probe: Probe, records: Iterable[Record]) -> None:
     """Judge lines that are not messages for their framing; the monitor reports the lines."""
     lines = [each for each in records if each.sender == "server"]
     texts = [each.raw for each in lines if each.raw is not None and each.raw.strip()]
@@ -109,13 +106,13 @@ def _are_several(text: str) -> bool:
 
 
 @scenario(_EXITS, on=("stdio",), is_once=True)
-async def closes_the_input_while_requests_are_in_flight(probe: "Probe") -> None:
+async def closes_the_input_while_requests_are_in_flight(probe: Probe) -> None:
     if not _not_launched(probe, _EXITS):
         return
-    async with probe.open() as line:
+    async with probe.open() as connection:
         for method, params in _busy(probe.facts):
-            await line.begin(method, params)
-        carrier: StdioCarrier = line.carrier
+            await connection.begin(method, params)
+        carrier: StdioCarrier = connection.carrier
         probe.holds(
             _EXITS,
             await carrier.end_input(),
@@ -123,7 +120,7 @@ async def closes_the_input_while_requests_are_in_flight(probe: "Probe") -> None:
         )
 
 
-def _busy(facts: "ServerFacts") -> "list[tuple[str, Any]]":
+def _busy(facts: ServerFacts) -> list[tuple[str, Any]]:
     called = [
         ("tools/call", {"name": tool["name"], "arguments": arguments})
         for tool, arguments in facts.callable_tools()[:4]
@@ -132,20 +129,20 @@ def _busy(facts: "ServerFacts") -> "list[tuple[str, Any]]":
 
 
 @scenario(_SIGNALS, on=("stdio",), is_once=True)
-async def sends_sigterm(probe: "Probe") -> None:
+async def sends_sigterm(probe: Probe) -> None:
     await _send_signal(probe, signal.SIGTERM)
 
 
 @scenario(_SIGNALS, on=("stdio",), is_once=True)
-async def sends_sigint(probe: "Probe") -> None:
+async def sends_sigint(probe: Probe) -> None:
     await _send_signal(probe, signal.SIGINT)
 
 
-async def _send_signal(probe: "Probe", number: signal.Signals) -> None:
+async def _send_signal(probe: Probe, number: signal.Signals) -> None:
     if not _not_launched(probe, _SIGNALS):
         return
-    async with probe.open() as line:
-        await line.ask(harmless_method(probe.facts))
-        code = await line.carrier.exit_after(number)
+    async with probe.open() as connection:
+        await connection.ask(harmless_method(probe.facts))
+        code = await connection.carrier.exit_after(number)
         how = "does not end" if code is None else f"ends with status {code}"
         probe.holds(_SIGNALS, code == 0, f"{how} after {number.name}, expected status 0")

@@ -1,19 +1,17 @@
 """Prompts, and completion of their arguments."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from accord.check.probing.probe import Probe
+from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.server_facts import ServerFacts
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import is_alive
 from accord.protocol import uri_template
 from accord.protocol.catalogue import catalogue
 from accord.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from accord.types import JsonObject
-
-if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe
-    from accord.check.probing.raw_connection import RawConnection
-    from accord.check.probing.server_facts import ServerFacts
 
 _GET: Final = "prompts/get"
 _CODES: Final = "prompts.errors.codes"
@@ -34,11 +32,12 @@ _GOT_AT_MOST: Final = 10
 
 
 @scenario(*_OF_MESSAGES, *_OF_KINDS, needs="prompts")
-async def asks_for_every_prompt(probe: "Probe") -> None:
-    async with probe.borrow() as line:
+async def asks_for_every_prompt(probe: Probe) -> None:
+    async with probe.borrow() as connection:
         found = [
-            await line.ask(
-                _GET, {"name": prompt.get("name"), "arguments": await _plain(probe, line, prompt)}
+            await connection.ask(
+                _GET,
+                {"name": prompt.get("name"), "arguments": await _plain(probe, connection, prompt)},
             )
             for prompt in probe.facts.prompts[:_GOT_AT_MOST]
         ]
@@ -51,20 +50,20 @@ async def asks_for_every_prompt(probe: "Probe") -> None:
             probe.skip(id, f"no prompt in the check {what}")
 
 
-async def _plain(probe: "Probe", line: "RawConnection", prompt: JsonObject) -> dict[str, str]:
+async def _plain(probe: Probe, connection: RawConnection, prompt: JsonObject) -> dict[str, str]:
     """Return arguments for a prompt: suggestions of the server, or plain text."""
     made: dict[str, str] = {}
     for name in arguments_of(prompt, only_required=True):
         reference = {"type": "ref/prompt", "name": str(prompt.get("name"))}
-        found = await complete_argument(probe, line, reference, name, made)
+        found = await complete_argument(probe, connection, reference, name, made)
         made[name] = found[0] if found else "1"
     return made
 
 
 @scenario(_CODES, _VALIDATED, needs="prompts")
-async def sends_invalid_prompt_requests(probe: "Probe") -> None:
-    async with probe.borrow() as line:
-        reply = await line.ask(_GET, {"name": "accord-check-no-such-prompt"})
+async def sends_invalid_prompt_requests(probe: Probe) -> None:
+    async with probe.borrow() as connection:
+        reply = await connection.ask(_GET, {"name": "accord-check-no-such-prompt"})
         probe.holds(
             _CODES,
             reply.code == INVALID_PARAMS,
@@ -73,7 +72,7 @@ async def sends_invalid_prompt_requests(probe: "Probe") -> None:
         for prompt in probe.facts.prompts[:_GOT_AT_MOST]:
             if not arguments_of(prompt, only_required=True):
                 continue
-            reply = await line.ask(_GET, {"name": prompt.get("name"), "arguments": {}})
+            reply = await connection.ask(_GET, {"name": prompt.get("name"), "arguments": {}})
             what = f"the prompt {prompt.get('name')} without an argument that it requires"
             if probe.holds(_VALIDATED, reply.is_error, f"answers {what} with {reply}"):
                 probe.holds(
@@ -82,7 +81,7 @@ async def sends_invalid_prompt_requests(probe: "Probe") -> None:
                     f"answers {what} with {reply}, expected error -32602",
                 )
         probe.skip(_VALIDATED, "no prompt requires an argument")
-        await is_alive(probe, line, "invalid prompt requests")
+        await is_alive(probe, connection, "invalid prompt requests")
 
 
 _COMPLETE: Final = "completion/complete"
@@ -97,12 +96,12 @@ _OF_RESULTS: Final = (
 _ASKED_AT_MOST: Final = 10
 
 
-def can_complete(facts: "ServerFacts") -> bool:
+def can_complete(facts: ServerFacts) -> bool:
     """Return whether the server may be asked; revisions without the capability allow it."""
     return facts.declares("completions") or not catalogue()[_DECLARED].holds_in(facts.revision)
 
 
-def _cannot_complete(facts: "ServerFacts") -> str | None:
+def _cannot_complete(facts: ServerFacts) -> str | None:
     if not can_complete(facts):
         return "the server did not declare completions"
     return None if _references(facts) else "no prompt or template has anything to complete"
@@ -118,7 +117,7 @@ def arguments_of(prompt: Mapping[str, object], *, only_required: bool = False) -
     ]
 
 
-def _references(facts: "ServerFacts") -> list[tuple[dict[str, str], str]]:
+def _references(facts: ServerFacts) -> list[tuple[dict[str, str], str]]:
     """Return pairs of a reference and the name of an argument that may be completed."""
     found = [
         ({"type": "ref/prompt", "name": str(prompt.get("name"))}, name)
@@ -136,8 +135,8 @@ def _references(facts: "ServerFacts") -> list[tuple[dict[str, str], str]]:
 
 
 async def complete_argument(
-    probe: "Probe",
-    line: "RawConnection",
+    probe: Probe,
+    connection: RawConnection,
     reference: dict[str, str],
     name: str,
     known: Mapping[str, str],
@@ -148,18 +147,18 @@ async def complete_argument(
     params: JsonObject = {"ref": reference, "argument": {"name": name, "value": ""}}
     if known and catalogue()["completion.request.context"].holds_in(probe.revision):
         params["context"] = {"arguments": dict(known)}
-    reply = await line.ask(_COMPLETE, params)
+    reply = await connection.ask(_COMPLETE, params)
     completion = reply.result.get("completion")
     values = completion.get("values") if isinstance(completion, dict) else None
     return [each for each in values if isinstance(each, str)] if isinstance(values, list) else []
 
 
 @scenario(*_OF_RESULTS, _CARE, when=_cannot_complete)
-async def completes_arguments(probe: "Probe") -> None:
-    async with probe.borrow() as line:
+async def completes_arguments(probe: Probe) -> None:
+    async with probe.borrow() as connection:
         for reference, name in _references(probe.facts)[:_ASKED_AT_MOST]:
             argument = {"name": name, "value": ""}
-            reply = await line.ask(_COMPLETE, {"ref": reference, "argument": argument})
+            reply = await connection.ask(_COMPLETE, {"ref": reference, "argument": argument})
             if reply.code == METHOD_NOT_FOUND and not probe.facts.declares("completions"):
                 for id in (*_OF_RESULTS, _CARE):
                     probe.not_applicable(id, "the server completes nothing")
@@ -167,7 +166,7 @@ async def completes_arguments(probe: "Probe") -> None:
             values = (reply.result.get("completion") or {}).get("values")
             for value in (values if isinstance(values, list) else ())[:1]:
                 params = {"ref": reference, "argument": {"name": name, "value": value}}
-                again = await line.ask(_COMPLETE, params)
+                again = await connection.ask(_COMPLETE, params)
                 if value in ((again.result.get("completion") or {}).get("values") or ()):
                     probe.holds(_CARE, condition=True, why="")
         probe.skip(_CARE, "only the server can say which values are relevant")
@@ -175,14 +174,14 @@ async def completes_arguments(probe: "Probe") -> None:
 
 
 @scenario(_DECLARED)
-async def completes_without_the_capability(probe: "Probe") -> None:
+async def completes_without_the_capability(probe: Probe) -> None:
     if can_complete(probe.facts):
         return
     # The request itself breaks the rules, so that only the answer is judged.
-    async with probe.borrow(is_judged=False) as line:
+    async with probe.borrow(is_judged=False) as connection:
         for reference, name in _references(probe.facts)[:_ASKED_AT_MOST]:
             params = {"ref": reference, "argument": {"name": name, "value": ""}}
-            reply = await line.ask(_COMPLETE, params)
+            reply = await connection.ask(_COMPLETE, params)
             if (reply.result.get("completion") or {}).get("values"):
                 probe.fail(_DECLARED, "completes arguments without declaring completions")
                 return
@@ -190,17 +189,17 @@ async def completes_without_the_capability(probe: "Probe") -> None:
 
 
 @scenario(_COMPLETION_CODES, needs="completions")
-async def sends_invalid_completion_requests(probe: "Probe") -> None:
-    async with probe.borrow(is_judged=False) as line:
+async def sends_invalid_completion_requests(probe: Probe) -> None:
+    async with probe.borrow(is_judged=False) as connection:
         argument = {"name": "accord-check", "value": ""}
         for what, reference in (
             ("an unknown prompt", {"type": "ref/prompt", "name": "accord-check-no-such-prompt"}),
             ("a reference of an unknown type", {"type": "ref/accord-check", "name": "none"}),
         ):
-            reply = await line.ask(_COMPLETE, {"ref": reference, "argument": argument})
+            reply = await connection.ask(_COMPLETE, {"ref": reference, "argument": argument})
             probe.holds(
                 _COMPLETION_CODES,
                 reply.code == INVALID_PARAMS,
                 f"answers completion of {what} with {reply}, expected error -32602",
             )
-        await is_alive(probe, line, "completion of unknown references")
+        await is_alive(probe, connection, "completion of unknown references")

@@ -2,13 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from accord.check.probing.client_answers import answer_to
+from accord.check.probing.probe import Probe
 from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
-from accord.check.probing.raw_connection import EVERYTHING
+from accord.check.probing.raw_connection import EVERYTHING, RawConnection, Respond
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import (
     asking_tools,
@@ -22,10 +23,6 @@ from accord.json_schema.samples import sample
 from accord.json_schema.validation import compile_schema
 from accord.protocol.jsonrpc import INVALID_PARAMS
 from accord.types import JsonObject
-
-if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe
-    from accord.check.probing.raw_connection import RawConnection, Respond
 
 _ELICIT: Final = "elicitation/create"
 _METHODS: Final = {
@@ -45,11 +42,11 @@ _OBJECTION: Final = re.compile(
 
 
 @scenario(*_METHODS, _MODES, _TOOLS)
-async def answers_requests_of_the_server(probe: "Probe") -> None:
-    async with probe.borrow() as line:
+async def answers_requests_of_the_server(probe: Probe) -> None:
+    async with probe.borrow() as connection:
         for tool, arguments in probe.facts.callable_tools():
-            await call(probe, line, tool, arguments)
-        questions = [each for each in line.received if "method" in each and "id" in each]
+            await call(probe, connection, tool, arguments)
+        questions = [each for each in connection.received if "method" in each and "id" in each]
         methods = {str(each["method"]) for each in questions}
         for id, method in _METHODS.items():
             area = method.partition("/")[0]
@@ -65,7 +62,7 @@ async def answers_requests_of_the_server(probe: "Probe") -> None:
         probe.skip(_TOOLS, "no tool that may be called asks for a model")
 
 
-def _judge_question(probe: "Probe", question: Mapping[str, object]) -> None:
+def _judge_question(probe: Probe, question: Mapping[str, object]) -> None:
     params = question.get("params")
     params = params if isinstance(params, dict) else {}
     if question["method"] == _ELICIT:
@@ -79,28 +76,28 @@ def _judge_question(probe: "Probe", question: Mapping[str, object]) -> None:
 
 
 @scenario(_MODES)
-async def declares_url_elicitation_only(probe: "Probe") -> None:
+async def declares_url_elicitation_only(probe: Probe) -> None:
     if not probe.facts.is_asking:
         probe.skip(_MODES, "no tool that may be called asks the user")
         return
 
-    async def respond(line: "RawConnection", question: JsonObject) -> None:
-        answer = answer_to(question, line.client_capabilities)
+    async def respond(connection: RawConnection, question: JsonObject) -> None:
+        answer = answer_to(question, connection.client_capabilities)
         if question.get("method") == _ELICIT:
             if _mode_of(question) == "url":
                 answer["result"] = {"action": "decline"}
             else:
                 answer.pop("result", None)
                 answer["error"] = {"code": INVALID_PARAMS, "message": "forms were not declared"}
-        await line.say(answer)
+        await connection.send(answer)
 
     capabilities = {**EVERYTHING, "elicitation": {"url": {}}}
-    async with probe.open(capabilities=capabilities) as line:
-        line.respond = respond
+    async with probe.open(capabilities=capabilities) as connection:
+        connection.respond = respond
         for tool, arguments in probe.facts.callable_tools():
-            since = len(line.received)
-            await call(probe, line, tool, arguments)
-            asked = [each for each in line.received[since:] if each.get("method") == _ELICIT]
+            since = len(connection.received)
+            await call(probe, connection, tool, arguments)
+            asked = [each for each in connection.received[since:] if each.get("method") == _ELICIT]
             for mode in map(_mode_of, asked):
                 why = f"asks in mode {mode!r}, although the client declared only 'url'"
                 probe.holds(_MODES, mode == "url", f"{why}, in a call of {tool['name']}")
@@ -112,50 +109,50 @@ def _mode_of(question: Mapping[str, object]) -> Any:
 
 
 @scenario("practice.server.survives-errors")
-async def refuses_requests_of_the_server(probe: "Probe") -> None:
+async def refuses_requests_of_the_server(probe: Probe) -> None:
     asking = await asking_tools(probe)
     if not asking:
         return
     for respond in (_refuse_with("decline"), _refuse_with("cancel"), _answer_with_error):
-        async with probe.borrow() as line:
-            line.respond = respond
+        async with probe.borrow() as connection:
+            connection.respond = respond
             for tool, arguments in asking:
-                await call(probe, line, tool, arguments)
-            await is_alive(probe, line, "questions that were refused")
+                await call(probe, connection, tool, arguments)
+            await is_alive(probe, connection, "questions that were refused")
 
 
-def _refuse_with(action: str) -> "Respond":
-    async def respond(line: "RawConnection", question: JsonObject) -> None:
-        answer = answer_to(question, line.client_capabilities)
+def _refuse_with(action: str) -> Respond:
+    async def respond(connection: RawConnection, question: JsonObject) -> None:
+        answer = answer_to(question, connection.client_capabilities)
         if question.get("method") == _ELICIT:
             answer["result"] = {"action": action}
-        await line.say(answer)
+        await connection.send(answer)
 
     return respond
 
 
-async def _answer_with_error(line: "RawConnection", question: JsonObject) -> None:
+async def _answer_with_error(connection: RawConnection, question: JsonObject) -> None:
     error = {"code": -1, "message": "refused by the user"}
-    await line.say({"jsonrpc": "2.0", "id": question.get("id"), "error": error})
+    await connection.send({"jsonrpc": "2.0", "id": question.get("id"), "error": error})
 
 
 @scenario(_VALIDATED)
-async def sends_invalid_answers(probe: "Probe") -> None:
+async def sends_invalid_answers(probe: Probe) -> None:
     refutable: list[object] = []
 
-    async def respond(line: "RawConnection", question: JsonObject) -> None:
-        answer = answer_to(question, line.client_capabilities)
+    async def respond(connection: RawConnection, question: JsonObject) -> None:
+        answer = answer_to(question, connection.client_capabilities)
         wrong = _wrong_content(question)
         if wrong is not None:
             refutable.append(question.get("id"))
             answer["result"] = {"action": "accept", "content": wrong}
-        await line.say(answer)
+        await connection.send(answer)
 
-    async with probe.borrow() as line:
-        line.respond = respond
+    async with probe.borrow() as connection:
+        connection.respond = respond
         for tool, arguments in probe.facts.callable_tools():
             refutable.clear()
-            reply = await call(probe, line, tool, arguments)
+            reply = await call(probe, connection, tool, arguments)
             if reply is None or not refutable:
                 continue
             text = text_of(reply)
@@ -192,12 +189,12 @@ def _is_refused(schema: Any, value: object) -> bool:
 
 
 @scenario(_TOOL_USE)
-async def lets_the_model_use_tools(probe: "Probe") -> None:
+async def lets_the_model_use_tools(probe: Probe) -> None:
     used: list[str] = []
     answered: list[str] = []
 
-    async def respond(line: "RawConnection", question: JsonObject) -> None:
-        answer = answer_to(question, line.client_capabilities)
+    async def respond(connection: RawConnection, question: JsonObject) -> None:
+        answer = answer_to(question, connection.client_capabilities)
         params = question.get("params")
         tools = params.get("tools") if isinstance(params, dict) else None
         if isinstance(tools, list) and tools and not used:
@@ -207,13 +204,13 @@ async def lets_the_model_use_tools(probe: "Probe") -> None:
             answer["result"]["stopReason"] = "toolUse"
         elif used and isinstance(params, dict):
             answered.append(str(params.get("messages")))
-        await line.say(answer)
+        await connection.send(answer)
 
     capabilities = {**EVERYTHING, "sampling": {"tools": {}}}
-    async with probe.open(capabilities=capabilities) as line:
-        line.respond = respond
+    async with probe.open(capabilities=capabilities) as connection:
+        connection.respond = respond
         for tool, arguments in probe.facts.callable_tools():
-            await call(probe, line, tool, arguments)
+            await call(probe, connection, tool, arguments)
         if answered:
             told = any("accord-check-1" in text for text in answered)
             probe.holds(_TOOL_USE, told, "asks again without a result of the tool that was used")
@@ -252,94 +249,100 @@ class _Question(msgspec.Struct):
         meta = params.get("_meta") if isinstance(params, dict) else None
         return meta.get("progressToken") if isinstance(meta, dict) else None
 
-    def is_given_up(self, line: "RawConnection") -> bool:
+    def is_given_up(self, connection: RawConnection) -> bool:
         """Return whether the server cancelled the request."""
         return any(
             each.get("method") == _CANCELLED
             and isinstance(params := each.get("params"), dict)
             and params.get("requestId") == self.message.get("id")
-            for each in line.received
+            for each in connection.received
         )
 
-    def is_over(self, line: "RawConnection") -> bool:
+    def is_over(self, connection: RawConnection) -> bool:
         """Return whether the call was answered anyway."""
-        return any(each.message.get("id") == self.call for each in replies(line.received))
+        return any(each.message.get("id") == self.call for each in replies(connection.received))
 
 
 @scenario(*_ALL)
-async def leaves_requests_of_the_server_unanswered(probe: "Probe") -> None:
+async def leaves_requests_of_the_server_unanswered(probe: Probe) -> None:
     asking = (await asking_tools(probe))[:_WAITING_TOOLS]
     if not asking:
         for id in _ALL:
             probe.skip(id, "no tool that may be called sends a request to the client")
         return
-    async with probe.open() as line:
+    async with probe.open() as connection:
         # Requests at the beginning belong to no call, and are answered.
-        await line.collect(probe.target.settling)
-        line.respond = _silent
+        await connection.collect(probe.target.settling)
+        connection.respond = _silent
         questions: list[_Question] = []
         for tool, arguments in asking:
             try:
-                found = await _requests_to(line, str(tool["name"]), arguments)
+                found = await _requests_to(connection, str(tool["name"]), arguments)
             except MessageTimeout:
                 # The server may hold all calls until it gets its answer.
                 break
             if found is not None:
                 questions.append(found)
-        await _wait(probe, line, questions)
+        await _wait(probe, connection, questions)
         for question in questions:
-            _judge_waiting(probe, line, question)
+            _judge_waiting(probe, connection, question)
         for question in questions:
-            if not question.is_over(line):
-                await line.notify(_CANCELLED, {"requestId": question.call, "reason": "a check"})
-        await line.collect(probe.target.settling)
-        await _answer_late(probe, line, [each for each in questions if each.is_given_up(line)])
+            if not question.is_over(connection):
+                await connection.notify(
+                    _CANCELLED, {"requestId": question.call, "reason": "a check"}
+                )
+        await connection.collect(probe.target.settling)
+        await _answer_late(
+            probe, connection, [each for each in questions if each.is_given_up(connection)]
+        )
     probe.skip(_ESTABLISHED, "the server waits longer for answers than the check")
     probe.skip(_TOLD, "the server waits longer for answers than the check")
     probe.skip(_MAXIMUM, "the server asks for no progress, or waits longer than the check")
 
 
-async def _silent(line: "RawConnection", question: JsonObject) -> None:
+async def _silent(connection: RawConnection, question: JsonObject) -> None:
     if question.get("method") == "ping":
-        await line.say(answer_to(question, line.client_capabilities))
+        await connection.send(answer_to(question, connection.client_capabilities))
 
 
-async def _requests_to(line: "RawConnection", tool: str, arguments: JsonObject) -> _Question | None:
+async def _requests_to(
+    connection: RawConnection, tool: str, arguments: JsonObject
+) -> _Question | None:
     """Call a tool and return its request to the client; None if it sends none.
 
     Raises:
         MessageTimeout: it neither sends a request nor ends.
     """
-    since = len(line.received)
-    call = await line.start("tools/call", {"name": tool, "arguments": arguments})
+    since = len(connection.received)
+    call = await connection.start("tools/call", {"name": tool, "arguments": arguments})
 
     def is_next(message: JsonObject) -> bool:
         if "method" in message:
             return "id" in message and message["method"] != "ping"
         return bool(message.get("id") == call)
 
-    message = await line.until(is_next, f"a question of {tool}", since=since)
+    message = await connection.until(is_next, f"a question of {tool}", since=since)
     if "method" not in message:
         return None
     return _Question(call, message)
 
 
-async def _wait(probe: "Probe", line: "RawConnection", questions: list[_Question]) -> None:
+async def _wait(probe: Probe, connection: RawConnection, questions: list[_Question]) -> None:
     """Wait until an impatient server gives up; send progress if it asked for that."""
     for step in range(_WAITS):
         for question in questions:
             if question.token is not None:
                 params = {"progressToken": question.token, "progress": step + 1}
-                await line.notify("notifications/progress", params)
-        await line.collect(probe.target.settling)
+                await connection.notify("notifications/progress", params)
+        await connection.collect(probe.target.settling)
         for question in questions:
-            question.waits += not question.is_over(line)
+            question.waits += not question.is_over(connection)
 
 
-def _judge_waiting(probe: "Probe", line: "RawConnection", question: _Question) -> None:
-    is_told = question.is_given_up(line)
+def _judge_waiting(probe: Probe, connection: RawConnection, question: _Question) -> None:
+    is_told = question.is_given_up(connection)
     # A call that is answered at once never waited for the client; one that is not may still wait.
-    if not is_told and not (question.waits and question.is_over(line)):
+    if not is_told and not (question.waits and question.is_over(connection)):
         return
     probe.holds(_ESTABLISHED, condition=True, why="")
     if question.token is not None:
@@ -348,17 +351,17 @@ def _judge_waiting(probe: "Probe", line: "RawConnection", question: _Question) -
     probe.holds(_TOLD, is_told, f"gives up {method} without cancelling it")
 
 
-async def _answer_late(probe: "Probe", line: "RawConnection", questions: list[_Question]) -> None:
+async def _answer_late(probe: Probe, connection: RawConnection, questions: list[_Question]) -> None:
     """Answer requests that the server gave up: it must ignore the answers."""
     if not questions:
         probe.skip(_LATE, "the server cancels none of its requests")
         return
     try:
         for question in questions:
-            await line.say(answer_to(question.message, line.client_capabilities))
-        await line.ask(harmless_method(probe.facts))
+            await connection.send(answer_to(question.message, connection.client_capabilities))
+        await connection.ask(harmless_method(probe.facts))
     except (ConnectionEnded, MessageTimeout) as error:
         probe.fail(_LATE, f"fails after an answer to a request that it had cancelled: {error}")
-        line.end("the server answers no further request")
+        connection.end("the server answers no further request")
     else:
         probe.holds(_LATE, condition=True, why="")

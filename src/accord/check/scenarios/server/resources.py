@@ -2,21 +2,19 @@
 
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
+from accord.check.probing.probe import Probe
+from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.server_facts import ServerFacts
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import is_alive, is_listening
 from accord.check.scenarios.server.prompts import complete_argument
 from accord.protocol import uri_template
 from accord.protocol.jsonrpc import INTERNAL_ERROR
 from accord.types import JsonObject
-
-if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe
-    from accord.check.probing.raw_connection import RawConnection
-    from accord.check.probing.server_facts import ServerFacts
 
 _READ: Final = "resources/read"
 _UPDATED: Final = "notifications/resources/updated"
@@ -38,14 +36,14 @@ _TIME: Final = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?|\d{10,}(?:\.\d+)?
 
 
 @scenario(*_OF_CONTENTS, _INTERNAL, needs="resources")
-async def reads_every_resource(probe: "Probe") -> None:
-    async with probe.borrow() as line:
+async def reads_every_resource(probe: Probe) -> None:
+    async with probe.borrow() as connection:
         uris = [str(each.get("uri")) for each in probe.facts.resources[:_READ_AT_MOST]]
         for template in probe.facts.templates[:_READ_AT_MOST]:
-            uri = await _expand(probe, line, template)
+            uri = await _expand(probe, connection, template)
             if uri is not None:
                 uris.append(uri)
-        found = [await line.ask(_READ, {"uri": uri}) for uri in uris]
+        found = [await connection.ask(_READ, {"uri": uri}) for uri in uris]
         if all(reply.is_error for reply in found):
             for id in _OF_CONTENTS:
                 probe.skip(id, "no resource could be read" if found else "no resource is listed")
@@ -55,7 +53,7 @@ async def reads_every_resource(probe: "Probe") -> None:
         probe.skip(_INTERNAL, "the check cannot make the server fail internally")
 
 
-async def _expand(probe: "Probe", line: "RawConnection", template: JsonObject) -> str | None:
+async def _expand(probe: Probe, connection: RawConnection, template: JsonObject) -> str | None:
     """Expand a template with suggestions of the server, or plain values."""
     text = template.get("uriTemplate")
     if not isinstance(text, str):
@@ -65,7 +63,7 @@ async def _expand(probe: "Probe", line: "RawConnection", template: JsonObject) -
         values: dict[str, str] = {}
         for name in parsed.variables:
             reference = {"type": "ref/resource", "uri": text}
-            found = await complete_argument(probe, line, reference, name, values)
+            found = await complete_argument(probe, connection, reference, name, values)
             values[name] = found[0] if found else "1"
         return parsed.expand(values)
     except ValueError:
@@ -73,60 +71,60 @@ async def _expand(probe: "Probe", line: "RawConnection", template: JsonObject) -
 
 
 @scenario(_VALIDATED, needs="resources")
-async def reads_invalid_uris(probe: "Probe") -> None:
-    async with probe.borrow(is_judged=False) as line:
+async def reads_invalid_uris(probe: Probe) -> None:
+    async with probe.borrow(is_judged=False) as connection:
         for text in _NO_URIS:
-            reply = await line.ask(_READ, {"uri": text})
+            reply = await connection.ask(_READ, {"uri": text})
             probe.holds(
                 _VALIDATED,
                 reply.is_error,
                 f"reads {text!r}, which is not a URI, and answers {reply}",
             )
-        await is_alive(probe, line, "invalid URIs")
+        await is_alive(probe, connection, "invalid URIs")
 
 
-def _has_no_resources(facts: "ServerFacts") -> str | None:
+def _has_no_resources(facts: ServerFacts) -> str | None:
     return None if facts.resources else "no resource is listed to subscribe to"
 
 
 @scenario(_SENT, *_OF_UPDATES, needs="resources.subscribe", when=_has_no_resources)
-async def subscribes_to_resources(probe: "Probe") -> None:
-    async with probe.borrow() as line:
+async def subscribes_to_resources(probe: Probe) -> None:
+    async with probe.borrow() as connection:
         watched: dict[str, list[str]] = {}
         for resource in probe.facts.resources[:_READ_AT_MOST]:
             uri = str(resource.get("uri"))
-            reply = await line.ask("resources/subscribe", {"uri": uri})
+            reply = await connection.ask("resources/subscribe", {"uri": uri})
             if not reply.is_error:
-                watched[uri] = [await _contents(line, uri) for _ in range(3)]
-        await line.collect(probe.target.settling)
-        changed = [uri for uri in watched if await _has_changed(line, uri, watched[uri])]
-        if changed and not _updates(line):
-            await line.collect(probe.target.settling)
-        for uri in _updates(line):
+                watched[uri] = [await _contents(connection, uri) for _ in range(3)]
+        await connection.collect(probe.target.settling)
+        changed = [uri for uri in watched if await _has_changed(connection, uri, watched[uri])]
+        if changed and not _updates(connection):
+            await connection.collect(probe.target.settling)
+        for uri in _updates(connection):
             probe.holds(_SENT, condition=True, why=f"{uri} was announced")
         # The monitor reports updates without a uri, or with another one.
-        is_silent = all(each.get("method") != _UPDATED for each in line.received)
-        if changed and is_silent and is_listening(line):
+        is_silent = all(each.get("method") != _UPDATED for each in connection.received)
+        if changed and is_silent and is_listening(connection):
             probe.fail(_SENT, f"sends no update although {changed[0]!r} changed")
         for id in (_SENT, *_OF_UPDATES):
             probe.skip(id, "no resource with a subscription changed during the check")
         for uri in watched:
-            await line.ask("resources/unsubscribe", {"uri": uri})
+            await connection.ask("resources/unsubscribe", {"uri": uri})
         # The monitor reports updates that arrive now.
-        await line.collect(probe.target.settling)
+        await connection.collect(probe.target.settling)
 
 
-async def _contents(line: "RawConnection", uri: str) -> str:
-    reply = await line.ask(_READ, {"uri": uri})
+async def _contents(connection: RawConnection, uri: str) -> str:
+    reply = await connection.ask(_READ, {"uri": uri})
     return _TIME.sub("", msgspec.json.encode(reply.result.get("contents")).decode())
 
 
-async def _has_changed(line: "RawConnection", uri: str, before: list[str]) -> bool:
+async def _has_changed(connection: RawConnection, uri: str, before: list[str]) -> bool:
     """Return whether a resource changed, and not only because it was read."""
     is_made_by_reading = all(one != other for one, other in pairwise(before))
-    return not is_made_by_reading and await _contents(line, uri) != before[-1]
+    return not is_made_by_reading and await _contents(connection, uri) != before[-1]
 
 
-def _updates(line: "RawConnection") -> list[str]:
-    found = [each.get("params") for each in line.received if each.get("method") == _UPDATED]
+def _updates(connection: RawConnection) -> list[str]:
+    found = [each.get("params") for each in connection.received if each.get("method") == _UPDATED]
     return [str(params.get("uri")) for params in found if isinstance(params, dict)]

@@ -1,20 +1,17 @@
 """Tools: calls with valid arguments, with invalid ones, and of unknown tools."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from accord.check.probing.server_facts import list_all
+from accord.check.probing.probe import Probe
+from accord.check.probing.raw_connection import RawConnection, Reply
+from accord.check.probing.server_facts import ServerFacts, list_all
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import call, call_all, has_failed, is_alive, text_of
 from accord.check.verdicts import NO_PROBE
 from accord.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from accord.types import JsonObject
-
-if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe
-    from accord.check.probing.raw_connection import RawConnection, Reply
-    from accord.check.probing.server_facts import ServerFacts
 
 _CALL: Final = "tools/call"
 _STRUCTURED: Final = "tools.structured-content.required-with-schema"
@@ -38,7 +35,7 @@ _HEALTH_WORDS: Final = ("health", "status", "ping", "alive", "diagnos", "version
 _WRONGED: Final = 8
 
 
-def _none_may_be_called(facts: "ServerFacts") -> str | None:
+def _none_may_be_called(facts: ServerFacts) -> str | None:
     if facts.callable_tools():
         return None
     reasons = dict.fromkeys(facts.refusal_for(tool) for tool in facts.tools)
@@ -55,11 +52,11 @@ def _none_may_be_called(facts: "ServerFacts") -> str | None:
     needs="tools",
     when=_none_may_be_called,
 )
-async def calls_every_tool(probe: "Probe") -> None:
-    async with probe.borrow() as line:
+async def calls_every_tool(probe: Probe) -> None:
+    async with probe.borrow() as connection:
         # The monitor compares results with the schemas that it saw on this connection.
-        await list_all(line, "tools/list", "tools")
-        made = await call_all(probe, line)
+        await list_all(connection, "tools/list", "tools")
+        made = await call_all(probe, connection)
         for tool, reply in made:
             _judge_failure(probe, reply, f"a call of {tool['name']}")
             if reply.is_error:
@@ -73,13 +70,13 @@ async def calls_every_tool(probe: "Probe") -> None:
                 )
             elif reply.result.get("isError") is True:
                 probe.holds(_EXECUTION, condition=True, why="")
-        await _judge_structured(probe, line, made)
+        await _judge_structured(probe, connection, made)
         for id in (_FAILURE, _JSON_FAILURE, _EXECUTION):
             probe.skip(id, "no call of a tool fails")
 
 
 async def _judge_structured(
-    probe: "Probe", line: "RawConnection", made: "list[tuple[JsonObject, Reply]]"
+    probe: Probe, connection: RawConnection, made: list[tuple[JsonObject, Reply]]
 ) -> None:
     due = {
         str(tool["name"]): reply
@@ -94,22 +91,22 @@ async def _judge_structured(
         return
     # If the list changed meanwhile, the monitor has dropped the schemas.
     for tool, arguments in probe.facts.callable_tools():
-        if tool["name"] in due and not _was_held_to_schemas(line):
-            await list_all(line, "tools/list", "tools")
-            await call(probe, line, tool, arguments)
-    tally = line.log.monitor.tallies.get(_CONFORMS) if line.log.monitor else None
+        if tool["name"] in due and not _was_held_to_schemas(connection):
+            await list_all(connection, "tools/list", "tools")
+            await call(probe, connection, tool, arguments)
+    tally = connection.log.monitor.tallies.get(_CONFORMS) if connection.log.monitor else None
     if tally is not None and tally.breaches:
         probe.skip(_STRUCTURED, f"the breach is reported as {_CONFORMS}")
     elif all("structuredContent" in reply.result for reply in due.values()):
         probe.holds(_STRUCTURED, condition=True, why="")
 
 
-def _was_held_to_schemas(line: "RawConnection") -> bool:
-    tally = line.log.monitor.tallies.get(_CONFORMS) if line.log.monitor else None
+def _was_held_to_schemas(connection: RawConnection) -> bool:
+    tally = connection.log.monitor.tallies.get(_CONFORMS) if connection.log.monitor else None
     return tally is not None and tally.exercised + tally.breaches > 0
 
 
-def _judge_failure(probe: "Probe", reply: "Reply", what: str) -> None:
+def _judge_failure(probe: Probe, reply: Reply, what: str) -> None:
     """Judge how a failure is reported as a result."""
     if reply.result.get("isError") is not True:
         return
@@ -139,7 +136,7 @@ def _is_json(text: str) -> bool:
     needs="tools",
     when=_none_may_be_called,
 )
-async def calls_tools_with_wrong_arguments(probe: "Probe") -> None:
+async def calls_tools_with_wrong_arguments(probe: Probe) -> None:
     tried = [
         (tool, wrong)
         for tool, args in probe.facts.callable_tools()[:_WRONGED]
@@ -149,14 +146,14 @@ async def calls_tools_with_wrong_arguments(probe: "Probe") -> None:
         for id in (_VALIDATES, _VALIDATES_TWIN, _WITHOUT_ARGUMENTS):
             probe.skip(id, "no tool that may be called says which arguments it needs")
         return
-    async with probe.borrow() as line:
+    async with probe.borrow() as connection:
         for tool, arguments in tried:
-            reply = await call(probe, line, tool, arguments)
+            reply = await call(probe, connection, tool, arguments)
             if reply is not None:
                 what = f"{tool['name']} with {msgspec.json.encode(arguments).decode()}"
                 _judge_refusal(probe, reply, what)
         tool = tried[0][0]
-        reply = await line.ask(_CALL, {"name": tool["name"]})
+        reply = await connection.ask(_CALL, {"name": tool["name"]})
         if reply.result.get("isError") is True:
             probe.holds(_WITHOUT_ARGUMENTS, condition=True, why="")
         elif reply.is_error:
@@ -164,10 +161,10 @@ async def calls_tools_with_wrong_arguments(probe: "Probe") -> None:
                 _WITHOUT_ARGUMENTS,
                 "it is reported as a protocol error, which the specification lists",
             )
-        await is_alive(probe, line, "calls with wrong arguments")
+        await is_alive(probe, connection, "calls with wrong arguments")
 
 
-def _judge_refusal(probe: "Probe", reply: "Reply", what: str) -> None:
+def _judge_refusal(probe: Probe, reply: Reply, what: str) -> None:
     if reply.result.get("isError") is True:
         _judge_failure(probe, reply, f"a call of {what}")
         probe.holds(_AS_RESULT_TWIN, condition=True, why="")
@@ -212,35 +209,35 @@ def _wrong_arguments(tool: JsonObject, arguments: JsonObject) -> list[JsonObject
 
 
 @scenario(_UNKNOWN, "practice.server.survives-errors", needs="tools")
-async def calls_an_unknown_tool(probe: "Probe") -> None:
-    async with probe.borrow() as line:
-        reply = await line.ask(_CALL, {"name": "accord-check-no-such-tool", "arguments": {}})
+async def calls_an_unknown_tool(probe: Probe) -> None:
+    async with probe.borrow() as connection:
+        reply = await connection.ask(_CALL, {"name": "accord-check-no-such-tool", "arguments": {}})
         probe.holds(
             _UNKNOWN,
             # The specification calls an unknown tool a protocol error.
             reply.is_error,
             f"answers a call of an unknown tool with {reply}, expected error -32602",
         )
-        await is_alive(probe, line, "a call of an unknown tool")
+        await is_alive(probe, connection, "a call of an unknown tool")
 
 
 @scenario(_CASE, needs="tools", when=_none_may_be_called)
-async def calls_a_tool_in_other_case(probe: "Probe") -> None:
+async def calls_a_tool_in_other_case(probe: Probe) -> None:
     listed = {str(tool.get("name")) for tool in probe.facts.tools}
     found = [
         (tool, arguments)
         for tool, arguments in probe.facts.callable_tools()
         if str(tool["name"]).swapcase() not in listed
     ]
-    async with probe.borrow() as line:
+    async with probe.borrow() as connection:
         for tool, arguments in found[:1]:
             other = str(tool["name"]).swapcase()
-            reply = await line.ask(_CALL, {"name": other, "arguments": arguments})
+            reply = await connection.ask(_CALL, {"name": other, "arguments": arguments})
             probe.holds(_CASE, has_failed(reply), f"treats {other!r} as {tool['name']!r}: {reply}")
 
 
 @scenario(_HEALTH, _RATE, needs="tools")
-async def looks_for_a_health_check(probe: "Probe") -> None:
+async def looks_for_a_health_check(probe: Probe) -> None:
     names = [str(tool.get("name")).lower() for tool in probe.facts.tools]
     if any(word in name for name in names for word in _HEALTH_WORDS):
         probe.holds(_HEALTH, condition=True, why="")
