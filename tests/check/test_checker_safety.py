@@ -6,9 +6,9 @@ import json
 from msgspec.structs import replace
 
 from accord.bindings.challenge import parse_challenges
+from accord.check.probing.authorization import fetch_metadata
 from accord.check.probing.target import ServerTarget
 from accord.check.rendering.json import as_json
-from accord.check.scenarios.server._http_requests import discover
 from accord.check.server_check import ServerPlan, check_server
 from accord.testing import run_in_virtual_time
 from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
@@ -82,7 +82,7 @@ def test_a_public_server_cannot_make_the_check_send_requests_to_this_machine():
         sender = GuardedSender(AddressPolicy.beside(url), seconds=LONG, proxy=nowhere)
         line = ServerTarget(name="public", url=url).connection(is_judged=False)
         challenges = parse_challenges([f'Bearer resource_metadata="{named}"'])
-        return await discover(sender, line, url, challenges)
+        return await fetch_metadata(sender, line, url, challenges)
 
     with serving(credentials(seen)) as other:
         published = asyncio.run(run(f"http://127.0.0.1:{other}/latest/meta-data/iam"))

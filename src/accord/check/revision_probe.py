@@ -7,8 +7,13 @@ from typing import Final, Self, TypeAlias
 
 import msgspec
 
-from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEnded, MessageTimeout
-from accord.check.probing.raw_connection import CLIENT_INFO, RawConnection, Reply
+from accord.check.probing.messages import CLIENT_INFO, Reply
+from accord.check.probing.raw_connection import (
+    AuthorizationRequired,
+    ConnectionEnded,
+    MessageTimeout,
+    RawConnection,
+)
 from accord.check.probing.target import MESSAGE_PREFIX, ServerTarget
 from accord.errors import ConnectFailed
 from accord.protocol.exchange import META_CAPABILITIES, META_VERSION

@@ -10,7 +10,11 @@ from typing import Final, TypeAlias
 import msgspec
 
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_connection import (
+    AuthorizationRequired,
+    ConnectionEnded,
+    MessageTimeout,
+)
 from accord.check.probing.server_facts import (
     CheckRules,
     OnPlan,

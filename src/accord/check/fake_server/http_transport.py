@@ -12,8 +12,7 @@ import msgspec
 from accord.bindings import headers as names
 from accord.bindings import sse
 from accord.check.probing.message_log import MessageLog
-from accord.check.probing.raw_carrier import ConnectionEnded
-from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.raw_connection import ConnectionEnded, RawConnection
 from accord.errors import MissingExtra
 from accord.trace import HttpFacts, Transport
 from accord.types import JsonObject

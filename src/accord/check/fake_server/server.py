@@ -5,8 +5,8 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
-from accord.check.probing.raw_connection import RawConnection, Reply, next_id
+from accord.check.probing.messages import Reply, next_id
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord.errors import RequestError
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, SPOKEN

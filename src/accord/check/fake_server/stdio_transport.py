@@ -10,8 +10,7 @@ import msgspec
 
 from accord.check.fake_server import stdio_relay
 from accord.check.probing.message_log import MessageLog
-from accord.check.probing.raw_carrier import ConnectionEnded
-from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.raw_connection import ConnectionEnded, RawConnection
 
 if TYPE_CHECKING:
     from accord.check.fake_server.server import FakeServer

@@ -8,13 +8,16 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin, urlsplit
 
-import msgspec
 from msgspec.structs import replace
 
 from accord.bindings.headers import media_type
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
-from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEnded, MessageTimeout
-from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.raw_connection import (
+    AuthorizationRequired,
+    ConnectionEnded,
+    MessageTimeout,
+    RawConnection,
+)
 from accord.errors import ConnectFailed
 from accord.protocol.revisions import REVISIONS
 from accord.trace import HttpFacts
@@ -36,35 +39,6 @@ _UNAUTHORIZED: Final = 401
 # Further ones prove nothing new.
 _ODD: Final = 100
 _LOCKED: Final = "the server asks for authorization (status 401)"
-
-
-class HttpReply(msgspec.Struct, frozen=True):
-    """The whole response to one raw request."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes = b""
-
-    def header(self, name: str) -> str | None:
-        """Return a header by its name in any case."""
-        return self.headers.get(name.lower())
-
-    @property
-    def content_type(self) -> str:
-        """The media type without its parameters."""
-        return (self.header("content-type") or "").partition(";")[0].strip().lower()
-
-    @property
-    def json(self) -> object:
-        """The body as JSON; None when it is something else."""
-        try:
-            return msgspec.json.decode(self.body)
-        except (ValueError, RecursionError):
-            return None
-
-    def __str__(self) -> str:
-        text = self.body[:120].decode(errors="replace")
-        return f"status {self.status}, {self.content_type or 'no content type'}, {text!r}"
 
 
 class _HttpBase:
@@ -123,48 +97,31 @@ class _HttpBase:
             response.close()
 
     async def request(
-        self,
-        method: str,
-        *,
-        url: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-    ) -> HttpReply:
-        """Send a raw request, apart from the conversation, and return the whole response.
+        self, method: str, *, url: str | None = None, headers: Mapping[str, str], body: bytes | None
+    ) -> int:
+        """Send a raw request, wait for the end of its response, and return the status.
 
         An event stream is read only for as long as the connection's patience.
         """
         async with self.response(method, url=url, headers=headers, body=body) as response:
-            body_read = bytearray()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.connection.patience):
-                    while len(body_read) < _MOST and (chunk := await response.chunk()):
-                        body_read += chunk
-            return HttpReply(response.status, lower_headers(response), bytes(body_read))
+                    await read_body(response)
+            return response.status
 
-    async def events(
-        self, response: "AiohttpResponse", patience: float | None = None
-    ) -> AsyncIterator[Event]:
-        """Yield the events of a stream as they arrive; ends with it, or after so much silence."""
+    async def events(self, response: "AiohttpResponse") -> AsyncIterator[Event]:
+        """Yield the events of a stream as they arrive, until it ends."""
         decoder = Decoder(_MOST)
-        while True:
-            try:
-                async with asyncio.timeout(patience):
-                    chunk = await response.chunk()
-            except TimeoutError:
-                return
-            if not chunk:
-                return
-            try:
+        with contextlib.suppress(EventTooLong):
+            while chunk := await response.chunk():
                 for event in decoder.feed(chunk):
                     yield event
-            except EventTooLong:
-                return
 
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+    def _spawn(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._on_done)
+        return task
 
     def _on_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
@@ -174,11 +131,21 @@ class _HttpBase:
         if not isinstance(error, MessageTimeout):
             self.connection.end(f"the server could not be read: {error}")
 
-    async def _end_tasks(self) -> None:
+    async def close(self) -> None:
+        """End the session, if there is one, and all connections."""
+        if self._sender is None:
+            return
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSING)
+        with contextlib.suppress(ConnectionEnded, MessageTimeout, ConnectFailed, TimeoutError):
+            async with asyncio.timeout(_CLOSING):
+                await self._end_session()
+        await self._sender.close()
+
+    async def _end_session(self) -> None:
+        pass
 
     def _record(self, data: bytes, headers: Mapping[str, str], stream: str | None = None) -> None:
         facts = HttpFacts(method="POST", headers=headers, stream=stream)
@@ -204,14 +171,14 @@ class HttpCarrier(_HttpBase):
         """Get ready; the first message makes the connection."""
         self._open_sender(connection)
 
-    def heads(self, **more: str) -> dict[str, str]:
+    def heads(self) -> dict[str, str]:
         """Return the headers of a POST in this conversation."""
         made = {"content-type": CONTENT_JSON, "accept": ACCEPT, **self.headers}
         if self.session is not None:
             made["mcp-session-id"] = self.session
         if self.version is not None:
             made["mcp-protocol-version"] = self.version
-        return made | {name.replace("_", "-"): value for name, value in more.items()}
+        return made
 
     async def send(self, data: bytes) -> None:
         """Post a message; its answer is read while it arrives."""
@@ -219,9 +186,7 @@ class HttpCarrier(_HttpBase):
         stream = f"stream-{next(self._streams)}"
         self._record(data, headers, stream)
         begun = asyncio.Event()
-        task = asyncio.get_running_loop().create_task(self._post(data, headers, begun, stream))
-        self._tasks.add(task)
-        task.add_done_callback(self._on_done)
+        task = self._spawn(self._post(data, headers, begun, stream))
         waiting = asyncio.get_running_loop().create_task(begun.wait())
         try:
             # Wait for the head, so that messages arrive in the order they were sent.
@@ -281,16 +246,9 @@ class HttpCarrier(_HttpBase):
                     stream = f"stream-{next(self._streams)}"
                     await self._hear(response, HttpFacts(method="GET", stream=stream))
 
-    async def close(self) -> None:
-        """End the session and all connections."""
-        if self._sender is None:
-            return
-        await self._end_tasks()
+    async def _end_session(self) -> None:
         if self.session is not None:
-            with contextlib.suppress(ConnectionEnded, MessageTimeout, ConnectFailed, TimeoutError):
-                async with asyncio.timeout(_CLOSING):
-                    await self.request("DELETE", headers=self.heads())
-        await self._sender.close()
+            await self.request("DELETE", headers=self.heads(), body=None)
 
 
 class SseCarrier(_HttpBase):
@@ -320,11 +278,9 @@ class SseCarrier(_HttpBase):
         """
         self._open_sender(connection)
         self._spawn(self._listen())
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(connection.longest):
                 await self._ready.wait()
-        except TimeoutError:
-            pass
         if self.place is None:
             why = connection.ended or "no endpoint event arrived"
             await self.close()
@@ -372,15 +328,8 @@ class SseCarrier(_HttpBase):
         assert self.place is not None
         headers = {"content-type": CONTENT_JSON, **self.headers}
         self._record(data, headers)
-        reply = await self.request("POST", url=self.place, headers=headers, body=data)
-        self.statuses.append(reply.status)
-
-    async def close(self) -> None:
-        """End the stream."""
-        if self._sender is None:
-            return
-        await self._end_tasks()
-        await self._sender.close()
+        status = await self.request("POST", url=self.place, headers=headers, body=data)
+        self.statuses.append(status)
 
 
 async def read_body(response: "AiohttpResponse") -> bytes:

@@ -4,10 +4,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from accord.check.probing.messages import decode_json, is_same_id, shorten
 from accord.protocol.monitor import Monitor
 from accord.protocol.verdict import Evidence
 from accord.trace import HttpFacts, Party, Record, Transport
@@ -59,7 +60,8 @@ class MessageLog:
             message = msgspec.json.decode(data)
         except (ValueError, RecursionError):
             # jsonrpc.encoding.utf8: a message in another encoding is still judged as a message.
-            is_json = _is_json(data.decode(errors="replace")) and not _is_text(data)
+            text = data.decode(errors="replace")
+            is_json = text.encode() != data and decode_json(text) is not None
         self.count += 1
         record = Record(
             sender=sender,
@@ -98,8 +100,7 @@ class MessageLog:
         """Return a request and its answer as evidence."""
         return self._find_records(
             lambda record, message: (
-                message.get("id") == id
-                and type(message.get("id")) is type(id)
+                is_same_id(message.get("id"), id)
                 and ("method" in message) is (record.sender != self._judged)
             )
         )
@@ -141,33 +142,14 @@ def _bytes_of(record: Record) -> bytes:
     return (record.raw or "").encode(errors="surrogatepass")
 
 
-def _decode(record: Record) -> object:
-    try:
-        return None if record.message is None else msgspec.json.decode(record.message)
-    except (ValueError, RecursionError):
-        return None
+def _decode(record: Record) -> Any:
+    return None if record.message is None else decode_json(bytes(record.message))
 
 
 def _cut(record: Record, data: bytes) -> Record:
     return msgspec.structs.replace(
         record, message=None, raw=data[:_EXCERPT].decode(errors="replace")
     )
-
-
-def _is_json(text: str) -> bool:
-    try:
-        msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _evidence(record: Record) -> Evidence:
@@ -180,8 +162,3 @@ def _evidence(record: Record) -> Evidence:
         head = f"HTTP {http.status or http.method} " + (f"({headers}) " if headers else "")
     text = _bytes_of(record).decode(errors="replace") or "(no body)"
     return Evidence(f"{head}message", record.sender, record.number, shorten(text, _EXCERPT))
-
-
-def shorten(text: str, limit: int) -> str:
-    """Return the beginning of a long text."""
-    return text if len(text) <= limit else f"{text[:limit]}..."

@@ -13,8 +13,12 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEnded, MessageTimeout
-from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.raw_connection import (
+    AuthorizationRequired,
+    ConnectionEnded,
+    MessageTimeout,
+    RawConnection,
+)
 from accord.check.probing.target import ServerTarget
 from accord.check.probing.tool_calls import DEFAULT_CALLS, CallLimit, CallPlan, tool_refusal
 from accord.check.report import sort_revisions

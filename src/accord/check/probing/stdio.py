@@ -1,13 +1,16 @@
-"""Carries messages to a server that was launched for it, over its standard streams."""
+"""Carries messages to a launched server, over its standard streams, or to one in memory."""
 
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.probing.raw_carrier import ConnectionEnded
-from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.raw_connection import ConnectionEnded, RawConnection
 from accord.transports.child import Child
+from accord.transports.memory import MemoryWire
+
+if TYPE_CHECKING:
+    from accord.server import Server
 
 # A longer line is a flood, and is cut to this much.
 _LONGEST: Final = 64 * 1024 * 1024
@@ -147,3 +150,22 @@ class StdioCarrier:
             # The next launch need not wait again.
             self.habits.stays |= not has_left
         await self.child.stop(terminate_grace=self._leaving)
+
+
+class MemoryCarrier:
+    """Reaches a server object in this process, with the messages of stdio."""
+
+    def __init__(self, server: "Server[Any]") -> None:
+        self._wire = MemoryWire(server)
+
+    async def open(self, connection: RawConnection) -> None:
+        """Begin a session."""
+        await self._wire.open(connection.receive, connection.end)
+
+    async def send(self, data: bytes) -> None:
+        """Send a message."""
+        self._wire.write(data, None)
+
+    async def close(self) -> None:
+        """End the session."""
+        await self._wire.close()

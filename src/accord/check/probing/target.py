@@ -12,9 +12,8 @@ import msgspec
 
 from accord.check.probing.http import HttpCarrier, SseCarrier
 from accord.check.probing.message_log import MessageLog
-from accord.check.probing.raw_carrier import MemoryCarrier, RawCarrier
-from accord.check.probing.raw_connection import RawConnection
-from accord.check.probing.stdio import Habits, StdioCarrier
+from accord.check.probing.raw_connection import RawCarrier, RawConnection
+from accord.check.probing.stdio import Habits, MemoryCarrier, StdioCarrier
 from accord.check.probing.tool_calls import CallLimit
 from accord.errors import ConnectFailed
 from accord.trace import Transport

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.server import FakeServer, client_scenario
-from accord.check.probing.raw_carrier import MessageTimeout
-from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.raw_connection import MessageTimeout, RawConnection
 from accord.check.scenarios.client.questions import SAMPLING, asks_model
 from accord.types import JsonObject, RevisionId
 

@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.server import FakeServer, client_scenario, revisions_of
-from accord.check.probing.raw_carrier import MessageTimeout
-from accord.check.probing.raw_connection import RawConnection, Reply
+from accord.check.probing.messages import Reply
+from accord.check.probing.raw_connection import MessageTimeout, RawConnection
 from accord.json_schema.validation import compile_schema
 from accord.protocol.catalogue import catalogue
 from accord.types import JsonObject, RevisionId

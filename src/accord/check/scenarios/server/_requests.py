@@ -1,17 +1,30 @@
-"""Requests that several scenarios send, and tools that they call."""
+"""Requests that several scenarios send, tools that they call, and sessions over HTTP."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Final
 
+from accord.check.probing.exchange import RawResponse, exchange, post_message
+from accord.check.probing.messages import (
+    Reply,
+    initialize_params,
+    new_notification,
+    new_request,
+    next_id,
+)
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
-from accord.check.probing.raw_connection import RawConnection, Reply, next_id
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord.check.probing.server_facts import ServerFacts
 from accord.check.scenarios._scenario import WORK_OF_AUTHORS
+from accord.errors import AccordError
 from accord.types import JsonObject
 
-_LISTS = {"tools": "tools/list", "resources": "resources/list", "prompts": "prompts/list"}
+INITIALIZED: Final = new_notification("notifications/initialized")
+PERMISSION: Final = "a permission that the server did not use"
+# Other people may use a server behind a URL: a check makes only a few calls.
+_CALLS: Final = 8
+_LISTS: Final = {"tools": "tools/list", "resources": "resources/list", "prompts": "prompts/list"}
 
 
 def harmless_method(facts: ServerFacts) -> str:
@@ -206,3 +219,53 @@ def has_failed(reply: Reply) -> bool:
 def is_listening(connection: RawConnection) -> bool:
     """Return whether the server can send messages apart from answers."""
     return getattr(connection.carrier, "listens", True) is not False
+
+
+# -- over HTTP
+
+
+def initialize(revision: str) -> JsonObject:
+    """Return an initialize request of a client without capabilities."""
+    return new_request("initialize", initialize_params(revision, {}))
+
+
+@asynccontextmanager
+async def open_unjudged(
+    probe: Probe, *, revision: str | None = None
+) -> AsyncIterator[RawConnection]:
+    """Open a connection that is not judged and does not listen by GET yet.
+
+    The client declares no capabilities, so that no tool sends it a request.
+
+    Raises:
+        AccordError: the server refuses to open one.
+    """
+    async with probe.open(is_judged=False, begins=False) as connection:
+        reply = await connection.initialize(
+            revision or probe.revision, capabilities={}, is_confirmed=False
+        )
+        if reply.is_error:
+            raise AccordError(f"no conversation could be opened: {reply}")
+        await post_message(connection, INITIALIZED)
+        yield connection
+
+
+def calls(probe: Probe) -> list[JsonObject]:
+    """Return calls of tools that may be called, each with a token for progress."""
+    made = []
+    for tool, arguments in probe.facts.callable_tools()[:_CALLS]:
+        token = f"accord-check-{next_id()}"
+        params = {"name": tool["name"], "arguments": arguments, "_meta": {"progressToken": token}}
+        made.append(new_request("tools/call", params))
+    return made
+
+
+async def end_session(connection: RawConnection, heard: RawResponse) -> None:
+    """End the session that a raw request opened, if there is one."""
+    given = heard.headers.get("mcp-session-id")
+    if given is not None:
+        proof = connection.proof
+        async with exchange(connection, method="DELETE", mcp_session_id=given):
+            pass
+        # The next verdict is about the request that opened it.
+        connection.proof = proof

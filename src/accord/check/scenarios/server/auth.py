@@ -7,23 +7,26 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
+from accord.bindings.addresses import is_loopback
 from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
 from accord.bindings.sse import CONTENT_TYPE
+from accord.check.probing.authorization import (
+    Published,
+    fetch_metadata,
+    guarded_sender,
+    is_oauth,
+    quote_value,
+)
 from accord.check.probing.exchange import RawResponse, exchange, post_message
 from accord.check.probing.http import ACCEPT, CONTENT_JSON
+from accord.check.probing.messages import new_request
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._http_requests import (
-    Published,
-    discover,
+from accord.check.scenarios.server._requests import (
     end_session,
-    guarded_sender,
     initialize,
-    is_oauth,
     open_unjudged,
-    quote_value,
-    request,
 )
 from accord.check.verdicts import NO_PROBE
 from accord.protocol.catalogue import catalogue
@@ -133,7 +136,7 @@ async def sends_requests_without_a_token(probe: Probe) -> None:
             return
         challenges = _challenges(heard)
         sender = guarded_sender(probe.target.url, connection.patience)
-        published = await discover(sender, connection, probe.target.url, challenges)
+        published = await fetch_metadata(sender, connection, probe.target.url, challenges)
         if not is_oauth(challenges, published):
             probe.fail("auth.http.oauth-flow", f"asks for {challenges[0].scheme}, not for OAuth")
             _exclude_all(probe, "the server does not use OAuth")
@@ -223,8 +226,8 @@ def _is_same_place(resource: Any, url: str) -> bool:
             return False
     except ValueError:
         return False
-    loopback = {"localhost", "127.0.0.1", "::1"}
-    is_host = one.hostname == other.hostname or {one.hostname, other.hostname} <= loopback
+    hosts = [one.hostname or "", other.hostname or ""]
+    is_host = one.hostname == other.hostname or all(map(is_loopback, hosts))
     return is_host and other.path.startswith(one.path.rstrip("/"))
 
 
@@ -292,7 +295,7 @@ def _is_safe(url: str) -> bool:
     except ValueError:
         return False
     # Loopback connections cannot be overheard.
-    return parts.scheme == "https" or (parts.hostname in {"localhost", "127.0.0.1", "::1"})
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
 
 
 async def _judge_tokens(probe: Probe, connection: RawConnection) -> None:
@@ -306,7 +309,7 @@ async def _judge_tokens(probe: Probe, connection: RawConnection) -> None:
             heard.status == 401,
             f"answers a token that was never issued with {heard}, expected 401",
         )
-        heard = await _post_with_token(connection, request(_UNKNOWN_METHOD), token=_GARBAGE)
+        heard = await _post_with_token(connection, new_request(_UNKNOWN_METHOD), token=_GARBAGE)
         probe.holds(
             "auth.tokens.validated-first",
             not heard.is_ok and heard.code not in (-32601, -32602),
@@ -320,7 +323,7 @@ async def _judge_tokens(probe: Probe, connection: RawConnection) -> None:
         heard.status in (400, 401),
         f"answers a malformed Authorization header with {heard}, expected 400 or 401",
     )
-    listing = request("tools/list")
+    listing = new_request("tools/list")
     heard = await _post_with_token(connection, listing)
     probe.holds(
         "tools.server.access-controlled",
@@ -445,7 +448,7 @@ async def uses_a_session_without_its_token(probe: Probe) -> None:
                 probe.not_applicable(id, "the server gives no session ids")
             return
         headers = _plain(connection) | {"mcp-session-id": session}
-        heard = await post_message(connection, request("ping"), headers=headers)
+        heard = await post_message(connection, new_request("ping"), headers=headers)
         probe.holds(
             _INSIDE[0], not heard.is_ok, f"accepts a session id in place of a token: {heard}"
         )
@@ -453,7 +456,7 @@ async def uses_a_session_without_its_token(probe: Probe) -> None:
             probe.skip(_OTHERS[0], "this needs a token of another user: give --other-bearer")
             return
         headers["authorization"] = f"Bearer {probe.target.other_token}"
-        heard = await post_message(connection, request("ping"), headers=headers)
+        heard = await post_message(connection, new_request("ping"), headers=headers)
         probe.holds(_OTHERS[0], not heard.is_ok, f"serves a session to another user: {heard}")
 
 

@@ -4,8 +4,7 @@ import asyncio
 from typing import Any, Final
 
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
-from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import harmless_method, is_alive, unexpected_answers
 from accord.types import JsonObject

@@ -9,24 +9,23 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from accord.bindings.addresses import is_loopback
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import RawResponse, exchange, post_message
 from accord.check.probing.http import CONTENT_JSON
+from accord.check.probing.messages import new_request
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
-from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._http_requests import (
+from accord.check.scenarios.server._requests import (
     INITIALIZED,
     PERMISSION,
     calls,
     end_session,
+    harmless_method,
     initialize,
-    is_loopback,
     open_unjudged,
-    request,
 )
-from accord.check.scenarios.server._requests import harmless_method
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject
@@ -108,11 +107,15 @@ async def reads_all_streams_of_a_session(probe: Probe) -> None:
     async with open_unjudged(probe) as connection, AsyncExitStack() as stack:
         await _listen(probe, connection, stack, traffic)
         if probe.facts.declares("logging"):
-            await post_message(connection, request("logging/setLevel", {"level": "debug"}))
-        for message in [request("ping"), request(harmless_method(probe.facts)), *calls(probe)]:
+            await post_message(connection, new_request("logging/setLevel", {"level": "debug"}))
+        for message in [
+            new_request("ping"),
+            new_request(harmless_method(probe.facts)),
+            *calls(probe),
+        ]:
             await _post(probe, connection, message, traffic)
         if REVISIONS[probe.revision].batching:
-            await _post(probe, connection, [request("ping"), request("ping")], traffic)
+            await _post(probe, connection, [new_request("ping"), new_request("ping")], traffic)
         for heard in traffic.listening:
             await heard.rest(probe.target.settling)
     _judge_answers(probe, traffic)
@@ -288,7 +291,9 @@ async def calls_several_tools_at_once(probe: Probe) -> None:
 async def sends_an_unknown_version_header(probe: Probe) -> None:
     async with open_unjudged(probe) as connection:
         for version in (_UNKNOWN_VERSION, "accord-check"):
-            heard = await post_message(connection, request("ping"), mcp_protocol_version=version)
+            heard = await post_message(
+                connection, new_request("ping"), mcp_protocol_version=version
+            )
             probe.holds(
                 "http.version-header.bad-400",
                 heard.status == 400,
@@ -303,7 +308,7 @@ async def sends_no_version_header(probe: Probe) -> None:
         if connection.revision != _UNNAMED:
             probe.not_applicable(id, f"the server does not speak {_UNNAMED}")
             return
-        heard = await post_message(connection, request("ping"), mcp_protocol_version=None)
+        heard = await post_message(connection, new_request("ping"), mcp_protocol_version=None)
         probe.holds(id, heard.is_ok, f"answers a request without MCP-Protocol-Version with {heard}")
 
 
@@ -313,7 +318,7 @@ async def sends_no_version_header(probe: Probe) -> None:
 @scenario("http.origin.validated", "http.origin.invalid-403", on=("http", "sse"))
 async def sends_a_foreign_origin(probe: Probe) -> None:
     ids = ("http.origin.validated", "http.origin.invalid-403")
-    if not is_loopback(probe.target.url):
+    if not is_loopback(urlsplit(probe.target.url).hostname or ""):
         for id in ids:
             probe.skip(id, "foreign origins are known for servers on this machine only")
         return

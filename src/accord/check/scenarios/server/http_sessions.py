@@ -11,11 +11,16 @@ import msgspec
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import RawResponse, exchange, post_message
 from accord.check.probing.http import SseCarrier
+from accord.check.probing.messages import new_request, next_id
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import RawConnection, next_id
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._http_requests import PERMISSION, calls, open_unjudged, request
-from accord.check.scenarios.server._requests import harmless_method
+from accord.check.scenarios.server._requests import (
+    PERMISSION,
+    calls,
+    harmless_method,
+    open_unjudged,
+)
 from accord.types import JsonObject
 
 _SESSIONS: Final = 3
@@ -79,7 +84,7 @@ async def omits_the_session_id(probe: Probe) -> None:
         if connection.carrier.session is None:
             probe.not_applicable(id, _STATELESS)
             return
-        heard = await post_message(connection, request("ping"), mcp_session_id=None)
+        heard = await post_message(connection, new_request("ping"), mcp_session_id=None)
         if heard.is_ok:
             probe.not_applicable(id, "the server does not require session ids")
             return
@@ -103,7 +108,7 @@ async def uses_a_session_that_was_ended(probe: Probe) -> None:
         if not ended.is_ok:
             probe.skip(id, f"the server lets no client end a session: {ended}")
             return
-        heard = await post_message(connection, request("ping"))
+        heard = await post_message(connection, new_request("ping"))
         probe.holds(
             id,
             heard.status == 404,

@@ -2,9 +2,9 @@
 
 from typing import Any, Final
 
+from accord.check.probing.messages import Reply, next_id
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_carrier import MessageTimeout
-from accord.check.probing.raw_connection import RawConnection, Reply, next_id
+from accord.check.probing.raw_connection import MessageTimeout, RawConnection
 from accord.check.probing.server_facts import ServerFacts
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import (

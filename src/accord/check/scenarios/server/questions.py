@@ -6,10 +6,15 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.check.probing.client_answers import answer_to
+from accord.check.probing.messages import answer_to
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
-from accord.check.probing.raw_connection import EVERYTHING, RawConnection, Respond
+from accord.check.probing.raw_connection import (
+    EVERYTHING,
+    ConnectionEnded,
+    MessageTimeout,
+    RawConnection,
+    Respond,
+)
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import (
     asking_tools,

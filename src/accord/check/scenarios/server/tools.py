@@ -4,8 +4,9 @@ from typing import Final
 
 import msgspec
 
+from accord.check.probing.messages import Reply
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import RawConnection, Reply
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts, list_all
 from accord.check.scenarios._scenario import scenario
 from accord.check.scenarios.server._requests import call, call_all, has_failed, is_alive, text_of
