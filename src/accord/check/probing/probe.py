@@ -1,13 +1,14 @@
 """What a scenario works with: connections to the server, facts about it, and its verdicts."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Final
 
 import msgspec
 
+from accord.check.probing.messages import Reply
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts, withheld_calls
 from accord.check.probing.target import ServerTarget
@@ -216,15 +217,27 @@ class Probe:
             evidence = (connection.proof and connection.proof()) or connection.log.last()
         return self.verdicts.hold(id, condition, why, evidence=evidence or ())
 
+    def passes(self, *ids: str) -> None:
+        """Record that requirements were kept."""
+        for id in ids:
+            self.holds(id, condition=True, why="")
+
     def fail(self, id: str, why: str) -> None:
         """Record that a requirement was broken."""
         self.holds(id, condition=False, why=why)
 
-    def skip(self, id: str, why: str) -> None:
-        """Record why a requirement could not be put to the test."""
-        # A call that could not be made is the reason for everything that is missing.
-        self.verdicts.skip(id, withheld_calls.get() or why)
+    def expects(self, id: str, reply: Reply, code: int, what: str) -> bool:
+        """Record whether the answer to a message is an error with this code."""
+        why = f"answers {what} with {reply}, expected error {code}"
+        return self.holds(id, reply.code == code, why)
 
-    def not_applicable(self, id: str, why: str) -> None:
-        """Record why a requirement does not concern this server."""
-        self.verdicts.exclude(id, why)
+    def skip(self, ids: str | Iterable[str], why: str) -> None:
+        """Record why requirements could not be put to the test."""
+        for id in [ids] if isinstance(ids, str) else ids:
+            # A call that could not be made is the reason for everything that is missing.
+            self.verdicts.skip(id, withheld_calls.get() or why)
+
+    def not_applicable(self, ids: str | Iterable[str], why: str) -> None:
+        """Record why requirements do not concern this server."""
+        for id in [ids] if isinstance(ids, str) else ids:
+            self.verdicts.exclude(id, why)

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from accord.check.probing.messages import is_request
 from accord.check.probing.raw_connection import (
     AuthorizationRequired,
     ConnectionEnded,
@@ -20,7 +21,13 @@ from accord.check.probing.raw_connection import (
     RawConnection,
 )
 from accord.check.probing.target import ServerTarget
-from accord.check.probing.tool_calls import DEFAULT_CALLS, CallLimit, CallPlan, tool_refusal
+from accord.check.probing.tool_calls import (
+    DEFAULT_CALLS,
+    CallLimit,
+    CallPlan,
+    ToolCall,
+    tool_refusal,
+)
 from accord.check.report import sort_revisions
 from accord.errors import AccordError, ConnectFailed
 from accord.json_schema.samples import sample, short_durations
@@ -140,14 +147,14 @@ class ServerFacts(msgspec.Struct, kw_only=True):
         not_called = self.refused | dict.fromkeys(missing, "the server lists no such tool")
         return CallPlan(calls=self.limit.calls, called=called, not_called=not_called)
 
-    def callable_tools(self) -> list[tuple[JsonObject, JsonObject]]:
+    def callable_tools(self) -> list[ToolCall]:
         """Return the tools that may be called now, each with plain valid arguments."""
         allowed = [tool for tool in self._named_tools() if self.refusal_for(tool) is None]
         exhausted = [tool["name"] for tool in allowed if not self.limit.calls_left(tool["name"])]
         if exhausted:
             withheld_calls.set(self.limit.exhausted_text(exhausted))
         return [
-            (tool, sample(tool.get("inputSchema")) | short_durations(tool.get("inputSchema")))
+            ToolCall(tool, sample(schema := tool.get("inputSchema")) | short_durations(schema))
             for tool in allowed
             if tool["name"] not in exhausted
         ]
@@ -285,11 +292,8 @@ async def try_tools(
     """
     long = max(_LONG, settling * _SETTLINGS)
     calls = [
-        (
-            str(tool["name"]),
-            await connection.start("tools/call", {"name": tool["name"], "arguments": args}),
-        )
-        for tool, args in facts.callable_tools()
+        (each.name, await connection.start("tools/call", each.params))
+        for each in facts.callable_tools()
     ]
     known = len(facts.slow)
     deadline = asyncio.get_running_loop().time() + min(long, connection.patience)
@@ -303,7 +307,7 @@ async def try_tools(
                 await connection.notify("notifications/cancelled", {"requestId": id})
         except ConnectionEnded:
             break
-    facts.is_asking = any("method" in each and "id" in each for each in connection.received)
+    facts.is_asking = any(map(is_request, connection.received))
     if len(facts.slow) > known:
         # A call may still be running: no scenario should wait behind it.
         connection.end("a tool took too long on it")

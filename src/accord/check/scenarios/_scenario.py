@@ -1,18 +1,21 @@
 """A scenario of a server check: what it sends, and which requirements it decides."""
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from contextlib import AbstractAsyncContextManager
+from functools import partial, wraps
+from typing import Final, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
+from accord.check.probing.probe import Probe
+from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.server_facts import ServerFacts
 from accord.trace import Transport
 
-if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe
-    from accord.check.probing.server_facts import ServerFacts
-
-Body: TypeAlias = Callable[["Probe"], Awaitable[None]]
-When: TypeAlias = Callable[["ServerFacts"], str | None]
+Body: TypeAlias = Callable[[Probe], Awaitable[None]]
+ConnectedBody: TypeAlias = Callable[[Probe, RawConnection], Awaitable[None]]
+Opens: TypeAlias = Callable[[Probe], AbstractAsyncContextManager[RawConnection]]
+When: TypeAlias = Callable[[ServerFacts], str | None]
 
 # Methods that run a handler of the server's author, which may take long: from outside a long task
 # looks like a lost answer.
@@ -20,6 +23,13 @@ WORK_OF_AUTHORS: Final = frozenset(
     {"tools/call", "resources/read", "prompts/get", "completion/complete"}
 )
 ALL_TRANSPORTS: Final[tuple[Transport, ...]] = ("stdio", "http", "sse")
+
+# Ways to open a connection; unjudged ones are for scenarios that break rules themselves.
+UNJUDGED: Final[Opens] = partial(Probe.borrow, is_judged=False)
+UNINITIALIZED: Final[Opens] = partial(Probe.open, begins=False)
+OWN: Final[Opens] = Probe.open
+OWN_UNJUDGED: Final[Opens] = partial(Probe.open, is_judged=False)
+UNINITIALIZED_UNJUDGED: Final[Opens] = partial(Probe.open, is_judged=False, begins=False)
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,33 +56,42 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     is_once: bool = False
 
 
+class Settings(TypedDict, total=False):
+    """The fields of a scenario that have defaults."""
+
+    needs: str
+    on: tuple[Transport, ...]
+    when: When
+    is_outside: bool
+    is_once: bool
+
+
 SERVER_SCENARIOS: Final[list[Scenario]] = []
 
 
-def scenario(
-    *ids: str,
-    needs: str | None = None,
-    on: tuple[Transport, ...] = ALL_TRANSPORTS,
-    when: When | None = None,
-    is_outside: bool = False,
-    is_once: bool = False,
-) -> Callable[[Body], Body]:
-    """Register a scenario of a server check; it is named after its function."""
+def bare_scenario(*ids: str, **settings: Unpack[Settings]) -> Callable[[Body], Body]:
+    """Register a scenario that opens its connections itself; it is named after its function."""
 
     def register(body: Body) -> Body:
         name = getattr(body, "__name__", "scenario").replace("_", " ")
-        SERVER_SCENARIOS.append(
-            Scenario(
-                name=name,
-                ids=ids,
-                body=body,
-                needs=needs,
-                on=on,
-                when=when,
-                is_outside=is_outside,
-                is_once=is_once,
-            )
-        )
+        SERVER_SCENARIOS.append(Scenario(name=name, ids=ids, body=body, **settings))
+        return body
+
+    return register
+
+
+def scenario(
+    *ids: str, opens: Opens = Probe.borrow, **settings: Unpack[Settings]
+) -> Callable[[ConnectedBody], ConnectedBody]:
+    """Register a scenario that gets one connection, borrowed unless `opens` opens another."""
+
+    def register(body: ConnectedBody) -> ConnectedBody:
+        @wraps(body)
+        async def run(probe: Probe) -> None:
+            async with opens(probe) as connection:
+                await body(probe, connection)
+
+        bare_scenario(*ids, **settings)(run)
         return body
 
     return register

@@ -3,15 +3,12 @@
 from accord.check.scenarios._scenario import SERVER_SCENARIOS as SCENARIOS
 from accord.check.scenarios.server import (  # noqa: F401  # modules register their scenarios
     auth,
-    cancellation,
     http,
     http_sessions,
     lifecycle,
     lists,
     messages,
     notifications,
-    process,
-    prompts,
     questions,
     resources,
     tools,

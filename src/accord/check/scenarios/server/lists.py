@@ -5,45 +5,37 @@ from typing import Any, Final
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts, list_all
-from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._requests import call_all, is_alive, is_listening
+from accord.check.scenarios._scenario import bare_scenario, scenario
+from accord.check.scenarios.server._requests import LISTS, call_all, is_alive, is_listening
 from accord.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 
 _RESPECTED: Final = "lifecycle.capabilities.respected"
 _MISSING: Final = "accord-check://no/such/resource"
-_LISTS: Final = {
-    "tools": "tools/list",
-    "resources": "resources/list",
-    "prompts": "prompts/list",
-}
 
 
-@scenario(*(f"{name}.list-changed.sent" for name in _LISTS))
+@bare_scenario(*(f"{name}.list-changed.sent" for name in LISTS))
 async def watches_the_lists_while_tools_are_called(probe: Probe) -> None:
-    wanted = [name for name in _LISTS if probe.facts.declares(f"{name}.listChanged")]
-    for name in set(_LISTS).difference(wanted):
+    wanted = [name for name in LISTS if probe.facts.declares(f"{name}.listChanged")]
+    for name in set(LISTS).difference(wanted):
         reason = f"the server did not declare {name}.listChanged"
         probe.not_applicable(f"{name}.list-changed.sent", reason)
     if not wanted:
         return
     async with probe.borrow() as connection:
-        before = {name: await list_all(connection, _LISTS[name], name) for name in wanted}
+        before = {name: await list_all(connection, LISTS[name], name) for name in wanted}
         await call_all(probe, connection)
         await connection.collect(probe.target.settling)
         for name in wanted:
             id = f"{name}.list-changed.sent"
             if _is_announced(connection, name):
-                probe.holds(id, condition=True, why="")
+                probe.passes(id)
                 continue
-            is_changed = await list_all(connection, _LISTS[name], name) != before[name]
+            is_changed = await list_all(connection, LISTS[name], name) != before[name]
             if is_changed:
                 await connection.collect(probe.target.settling)
             if is_changed and is_listening(connection):
-                probe.holds(
-                    id,
-                    _is_announced(connection, name),
-                    f"sends no notification although its {name} changed",
-                )
+                why = f"sends no notification although its {name} changed"
+                probe.holds(id, _is_announced(connection, name), why)
             probe.skip(id, f"the list of {name} did not change during the check")
 
 
@@ -53,32 +45,26 @@ def _is_announced(connection: RawConnection, name: str) -> bool:
 
 
 @scenario(_RESPECTED)
-async def calls_declared_methods(probe: Probe) -> None:
-    declared = [name for name in _LISTS if probe.facts.declares(name)]
-    asked: list[tuple[str, str, dict[str, str]]] = [(name, _LISTS[name], {}) for name in declared]
+async def calls_declared_methods(probe: Probe, connection: RawConnection) -> None:
+    declared = [name for name in LISTS if probe.facts.declares(name)]
+    asked: list[tuple[str, str, dict[str, str]]] = [(name, LISTS[name], {}) for name in declared]
     if "resources" in declared:
         asked.append(("resources", "resources/read", {"uri": _MISSING}))
-    if not asked:
-        return
-    async with probe.borrow() as connection:
-        for name, method, params in asked:
-            reply = await connection.ask(method, params)
-            probe.holds(
-                _RESPECTED,
-                reply.code != METHOD_NOT_FOUND,
-                f"declares {name} and does not know {method}",
-            )
+    for name, method, params in asked:
+        reply = await connection.ask(method, params)
+        why = f"declares {name} and does not know {method}"
+        probe.holds(_RESPECTED, reply.code != METHOD_NOT_FOUND, why)
 
 
-@scenario(*(f"{name}.capability.declared" for name in _LISTS))
+@bare_scenario(*(f"{name}.capability.declared" for name in LISTS))
 async def lists_without_the_capability(probe: Probe) -> None:
-    undeclared = [name for name in _LISTS if not probe.facts.declares(name)]
+    undeclared = [name for name in LISTS if not probe.facts.declares(name)]
     if not undeclared:
         return
     # The request itself breaks the rules, so that only the answer is judged.
     async with probe.borrow(is_judged=False) as connection:
         for name in undeclared:
-            reply = await connection.ask(_LISTS[name])
+            reply = await connection.ask(LISTS[name])
             if reply.result.get(name):
                 probe.fail(f"{name}.capability.declared", f"has {name} that it did not declare")
             else:
@@ -88,6 +74,7 @@ async def lists_without_the_capability(probe: Probe) -> None:
 _STABLE: Final = "pagination.cursor.stable"
 _BAD: Final = "pagination.bad-cursor-32602"
 _NEXT: Final = "pagination.next-cursor.optional"
+# For each requirement: the capability, the method and the member of the result.
 _PAGINATION_LISTS: Final = {
     "pagination.operation.tools-list": ("tools", "tools/list", "tools"),
     "pagination.operation.resources-list": ("resources", "resources/list", "resources"),
@@ -103,26 +90,23 @@ _PAGES: Final = 200
 
 
 def _has_no_lists(facts: ServerFacts) -> str | None:
-    declared = any(facts.declares(capability) for capability, _, _ in _PAGINATION_LISTS.values())
-    return None if declared else "the server has no lists"
+    return None if any(map(facts.declares, LISTS)) else "the server has no lists"
 
 
 @scenario(*_PAGINATION_LISTS, _STABLE, _BAD, _NEXT, when=_has_no_lists)
-async def walks_all_pages(probe: Probe) -> None:
-    async with probe.borrow() as connection:
-        for id, (capability, method, member) in _PAGINATION_LISTS.items():
-            if not probe.facts.declares(capability):
-                probe.not_applicable(id, f"the server did not declare {capability}")
-                continue
-            cursor = (await connection.ask(method)).result.get("nextCursor")
-            if not isinstance(cursor, str):
-                probe.skip(id, _ONE_PAGE)
-                continue
-            if await _walk(probe, connection, id, method, cursor):
-                await _repeat_page(probe, connection, method, member, cursor)
-                await _try_unknown_cursor(probe, method)
-        for id in (_STABLE, _BAD, _NEXT):
+async def walks_all_pages(probe: Probe, connection: RawConnection) -> None:
+    for id, (capability, method, member) in _PAGINATION_LISTS.items():
+        if not probe.facts.declares(capability):
+            probe.not_applicable(id, f"the server did not declare {capability}")
+            continue
+        cursor = (await connection.ask(method)).result.get("nextCursor")
+        if not isinstance(cursor, str):
             probe.skip(id, _ONE_PAGE)
+            continue
+        if await _walk(probe, connection, id, method, cursor):
+            await _repeat_page(probe, connection, method, member, cursor)
+            await _try_unknown_cursor(probe, method)
+    probe.skip((_STABLE, _BAD, _NEXT), _ONE_PAGE)
 
 
 async def _walk(probe: Probe, connection: RawConnection, id: str, method: str, cursor: str) -> bool:
@@ -139,7 +123,8 @@ async def _walk(probe: Probe, connection: RawConnection, id: str, method: str, c
         if following in used or len(used) > _PAGES:
             probe.fail(id, f"never ends {method}: the cursor {following!r:.80} is repeated")
             return False
-    return probe.holds(id, condition=True, why="")
+    probe.passes(id)
+    return True
 
 
 async def _repeat_page(
@@ -150,18 +135,13 @@ async def _repeat_page(
         one, other = [await connection.ask(method, {"cursor": cursor}) for _ in range(2)]
         is_same = one.result.get(member) == other.result.get(member) and not other.is_error
         if is_same or is_last:
-            probe.holds(
-                _STABLE, is_same, f"answers {method} with the same cursor first {one}, then {other}"
-            )
+            why = f"answers {method} with the same cursor first {one}, then {other}"
+            probe.holds(_STABLE, is_same, why)
             return
 
 
 async def _try_unknown_cursor(probe: Probe, method: str) -> None:
     async with probe.borrow(is_judged=False) as connection:
         reply = await connection.ask(method, {"cursor": "accord-check-no-such-cursor"})
-        probe.holds(
-            _BAD,
-            reply.code == INVALID_PARAMS,
-            f"answers {method} with a made-up cursor with {reply}, expected error -32602",
-        )
+        probe.expects(_BAD, reply, INVALID_PARAMS, f"{method} with a made-up cursor")
         await is_alive(probe, connection, "a made-up cursor")

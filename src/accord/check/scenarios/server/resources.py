@@ -1,25 +1,32 @@
-"""Resources: reading, templates, subscriptions."""
+"""Resources and prompts, and completion of their arguments."""
 
 import re
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import Final
 
 import msgspec
 
+from accord.check.probing.messages import Reply
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts
-from accord.check.scenarios._scenario import scenario
+from accord.check.scenarios._scenario import UNJUDGED, bare_scenario, scenario
 from accord.check.scenarios.server._requests import is_alive, is_listening
-from accord.check.scenarios.server.prompts import complete_argument
 from accord.protocol import uri_template
-from accord.protocol.jsonrpc import INTERNAL_ERROR
+from accord.protocol.catalogue import catalogue
+from accord.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from accord.types import JsonObject
+
+# How many entries of a list are read, asked for or completed.
+_AT_MOST: Final = 10
+
+# -- resources
 
 _READ: Final = "resources/read"
 _UPDATED: Final = "notifications/resources/updated"
 _SENT: Final = "resources.updated.sent"
-_VALIDATED: Final = "resources.uri.validated"
+_URI_VALIDATED: Final = "resources.uri.validated"
 _INTERNAL: Final = "errors.code.internal-error"
 _OF_CONTENTS: Final = (
     "resources.read.contents-array",
@@ -29,28 +36,26 @@ _OF_CONTENTS: Final = (
     "resources.binary.encoded",
 )
 _OF_UPDATES: Final = ("resources.updated.uri-param", "resources.updated.subscribers-only")
-_READ_AT_MOST: Final = 10
 _NO_URIS: Final = ("accord check: no uri", "::", "http://[accord-check", "desk//\\no\\scheme")
 # Timestamps change by themselves, which does not count as a change of a resource.
 _TIME: Final = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?|\d{10,}(?:\.\d+)?")
 
 
 @scenario(*_OF_CONTENTS, _INTERNAL, needs="resources")
-async def reads_every_resource(probe: Probe) -> None:
-    async with probe.borrow() as connection:
-        uris = [str(each.get("uri")) for each in probe.facts.resources[:_READ_AT_MOST]]
-        for template in probe.facts.templates[:_READ_AT_MOST]:
-            uri = await _expand(probe, connection, template)
-            if uri is not None:
-                uris.append(uri)
-        found = [await connection.ask(_READ, {"uri": uri}) for uri in uris]
-        if all(reply.is_error for reply in found):
-            for id in _OF_CONTENTS:
-                probe.skip(id, "no resource could be read" if found else "no resource is listed")
-        probe.skip("resources.binary.encoded", "no resource that was read is binary")
-        if any(reply.code == INTERNAL_ERROR for reply in found):
-            probe.holds(_INTERNAL, condition=True, why="")
-        probe.skip(_INTERNAL, "the check cannot make the server fail internally")
+async def reads_every_resource(probe: Probe, connection: RawConnection) -> None:
+    uris = [str(each.get("uri")) for each in probe.facts.resources[:_AT_MOST]]
+    for template in probe.facts.templates[:_AT_MOST]:
+        uri = await _expand(probe, connection, template)
+        if uri is not None:
+            uris.append(uri)
+    found = [await connection.ask(_READ, {"uri": uri}) for uri in uris]
+    if all(reply.is_error for reply in found):
+        why = "no resource could be read" if found else "no resource is listed"
+        probe.skip(_OF_CONTENTS, why)
+    probe.skip("resources.binary.encoded", "no resource that was read is binary")
+    if any(reply.code == INTERNAL_ERROR for reply in found):
+        probe.passes(_INTERNAL)
+    probe.skip(_INTERNAL, "the check cannot make the server fail internally")
 
 
 async def _expand(probe: Probe, connection: RawConnection, template: JsonObject) -> str | None:
@@ -60,27 +65,19 @@ async def _expand(probe: Probe, connection: RawConnection, template: JsonObject)
         return None
     try:
         parsed = uri_template.parse(text)
-        values: dict[str, str] = {}
-        for name in parsed.variables:
-            reference = {"type": "ref/resource", "uri": text}
-            found = await complete_argument(probe, connection, reference, name, values)
-            values[name] = found[0] if found else "1"
-        return parsed.expand(values)
+        reference = {"type": "ref/resource", "uri": text}
+        return parsed.expand(await _fill_in(probe, connection, reference, parsed.variables))
     except ValueError:
         return None
 
 
-@scenario(_VALIDATED, needs="resources")
-async def reads_invalid_uris(probe: Probe) -> None:
-    async with probe.borrow(is_judged=False) as connection:
-        for text in _NO_URIS:
-            reply = await connection.ask(_READ, {"uri": text})
-            probe.holds(
-                _VALIDATED,
-                reply.is_error,
-                f"reads {text!r}, which is not a URI, and answers {reply}",
-            )
-        await is_alive(probe, connection, "invalid URIs")
+@scenario(_URI_VALIDATED, opens=UNJUDGED, needs="resources")
+async def reads_invalid_uris(probe: Probe, connection: RawConnection) -> None:
+    for text in _NO_URIS:
+        reply = await connection.ask(_READ, {"uri": text})
+        why = f"reads {text!r}, which is not a URI, and answers {reply}"
+        probe.holds(_URI_VALIDATED, reply.is_error, why)
+    await is_alive(probe, connection, "invalid URIs")
 
 
 def _has_no_resources(facts: ServerFacts) -> str | None:
@@ -88,30 +85,29 @@ def _has_no_resources(facts: ServerFacts) -> str | None:
 
 
 @scenario(_SENT, *_OF_UPDATES, needs="resources.subscribe", when=_has_no_resources)
-async def subscribes_to_resources(probe: Probe) -> None:
-    async with probe.borrow() as connection:
-        watched: dict[str, list[str]] = {}
-        for resource in probe.facts.resources[:_READ_AT_MOST]:
-            uri = str(resource.get("uri"))
-            reply = await connection.ask("resources/subscribe", {"uri": uri})
-            if not reply.is_error:
-                watched[uri] = [await _contents(connection, uri) for _ in range(3)]
+async def subscribes_to_resources(probe: Probe, connection: RawConnection) -> None:
+    watched: dict[str, list[str]] = {}
+    for resource in probe.facts.resources[:_AT_MOST]:
+        uri = str(resource.get("uri"))
+        reply = await connection.ask("resources/subscribe", {"uri": uri})
+        if not reply.is_error:
+            watched[uri] = [await _contents(connection, uri) for _ in range(3)]
+    await connection.collect(probe.target.settling)
+    changed = [uri for uri in watched if await _has_changed(connection, uri, watched[uri])]
+    if changed and not _updates(connection):
         await connection.collect(probe.target.settling)
-        changed = [uri for uri in watched if await _has_changed(connection, uri, watched[uri])]
-        if changed and not _updates(connection):
-            await connection.collect(probe.target.settling)
-        for uri in _updates(connection):
-            probe.holds(_SENT, condition=True, why=f"{uri} was announced")
-        # The monitor reports updates without a uri, or with another one.
-        is_silent = all(each.get("method") != _UPDATED for each in connection.received)
-        if changed and is_silent and is_listening(connection):
-            probe.fail(_SENT, f"sends no update although {changed[0]!r} changed")
-        for id in (_SENT, *_OF_UPDATES):
-            probe.skip(id, "no resource with a subscription changed during the check")
-        for uri in watched:
-            await connection.ask("resources/unsubscribe", {"uri": uri})
-        # The monitor reports updates that arrive now.
-        await connection.collect(probe.target.settling)
+    updates = _updates(connection)
+    # The monitor reports updates without a uri, or with another one.
+    if any(isinstance(each.get("params"), dict) for each in updates):
+        probe.passes(_SENT)
+    if changed and not updates and is_listening(connection):
+        probe.fail(_SENT, f"sends no update although {changed[0]!r} changed")
+    why = "no resource with a subscription changed during the check"
+    probe.skip((_SENT, *_OF_UPDATES), why)
+    for uri in watched:
+        await connection.ask("resources/unsubscribe", {"uri": uri})
+    # The monitor reports updates that arrive now.
+    await connection.collect(probe.target.settling)
 
 
 async def _contents(connection: RawConnection, uri: str) -> str:
@@ -125,6 +121,181 @@ async def _has_changed(connection: RawConnection, uri: str, before: list[str]) -
     return not is_made_by_reading and await _contents(connection, uri) != before[-1]
 
 
-def _updates(connection: RawConnection) -> list[str]:
-    found = [each.get("params") for each in connection.received if each.get("method") == _UPDATED]
-    return [str(params.get("uri")) for params in found if isinstance(params, dict)]
+def _updates(connection: RawConnection) -> list[JsonObject]:
+    return [each for each in connection.received if each.get("method") == _UPDATED]
+
+
+# -- prompts
+
+_GET: Final = "prompts/get"
+_PROMPT_CODES: Final = "prompts.errors.codes"
+_ARGUMENTS_VALIDATED: Final = "prompts.arguments.validated"
+_OF_MESSAGES: Final = (
+    "prompts.get.messages-array",
+    "prompts.message.role",
+    "prompts.message.content",
+    "prompts.message.content-type",
+)
+_OF_KINDS: Final = {
+    "prompts.get.description": "has a description",
+    "prompts.image.base64": "has an image",
+    "prompts.audio.base64": "has a sound",
+    "prompts.resource.members": "embeds a resource",
+}
+
+
+@scenario(*_OF_MESSAGES, *_OF_KINDS, needs="prompts")
+async def asks_for_every_prompt(probe: Probe, connection: RawConnection) -> None:
+    found = []
+    for prompt in probe.facts.prompts[:_AT_MOST]:
+        reference = {"type": "ref/prompt", "name": str(prompt.get("name"))}
+        names = _arguments_of(prompt, only_required=True)
+        arguments = await _fill_in(probe, connection, reference, names)
+        found.append(
+            await connection.ask(_GET, {"name": prompt.get("name"), "arguments": arguments})
+        )
+    if all(reply.is_error for reply in found):
+        why = "no prompt accepted plain arguments" if found else "no prompt is listed"
+        probe.skip(_OF_MESSAGES, why)
+    for id, what in _OF_KINDS.items():
+        probe.skip(id, f"no prompt in the check {what}")
+
+
+@scenario(_PROMPT_CODES, _ARGUMENTS_VALIDATED, needs="prompts")
+async def sends_invalid_prompt_requests(probe: Probe, connection: RawConnection) -> None:
+    reply = await connection.ask(_GET, {"name": "accord-check-no-such-prompt"})
+    probe.expects(_PROMPT_CODES, reply, INVALID_PARAMS, "an unknown prompt")
+    for prompt in probe.facts.prompts[:_AT_MOST]:
+        if not _arguments_of(prompt, only_required=True):
+            continue
+        reply = await connection.ask(_GET, {"name": prompt.get("name"), "arguments": {}})
+        what = f"the prompt {prompt.get('name')} without an argument that it requires"
+        if probe.holds(_ARGUMENTS_VALIDATED, reply.is_error, f"answers {what} with {reply}"):
+            probe.expects(_PROMPT_CODES, reply, INVALID_PARAMS, what)
+    probe.skip(_ARGUMENTS_VALIDATED, "no prompt requires an argument")
+    await is_alive(probe, connection, "invalid prompt requests")
+
+
+def _arguments_of(prompt: Mapping[str, object], *, only_required: bool = False) -> list[str]:
+    """Return the names of a prompt's arguments."""
+    listed = prompt.get("arguments")
+    return [
+        str(each.get("name"))
+        for each in (listed if isinstance(listed, list) else ())
+        if isinstance(each, dict) and (each.get("required") is True or not only_required)
+    ]
+
+
+# -- completion
+
+_COMPLETE: Final = "completion/complete"
+_DECLARED: Final = "completion.capability.declared"
+_COMPLETION_CODES: Final = "completion.errors.codes"
+_CARE: Final = "completion.server.care"
+_OF_RESULTS: Final = (
+    "completion.result.values",
+    "completion.result.max-100",
+    "completion.result.total-and-has-more",
+)
+_NO_REFERENCES: Final = {
+    "an unknown prompt": {"type": "ref/prompt", "name": "accord-check-no-such-prompt"},
+    "a reference of an unknown type": {"type": "ref/accord-check", "name": "none"},
+}
+
+
+def _can_complete(facts: ServerFacts) -> bool:
+    """Return whether the server may be asked; revisions without the capability allow it."""
+    return facts.declares("completions") or not catalogue()[_DECLARED].holds_in(facts.revision)
+
+
+def _cannot_complete(facts: ServerFacts) -> str | None:
+    if not _can_complete(facts):
+        return "the server did not declare completions"
+    return None if _references(facts) else "no prompt or template has anything to complete"
+
+
+def _references(facts: ServerFacts) -> list[tuple[dict[str, str], str]]:
+    """Return pairs of a reference and the name of an argument that may be completed."""
+    found = [
+        ({"type": "ref/prompt", "name": str(prompt.get("name"))}, name)
+        for prompt in facts.prompts
+        for name in _arguments_of(prompt)
+    ]
+    for template in facts.templates:
+        text = str(template.get("uriTemplate"))
+        try:
+            names = uri_template.parse(text).variables
+        except ValueError:
+            continue
+        found += [({"type": "ref/resource", "uri": text}, name) for name in names]
+    return found
+
+
+async def _complete(
+    connection: RawConnection,
+    reference: Mapping[str, str],
+    name: str,
+    value: str = "",
+    known: Mapping[str, str] | None = None,
+) -> Reply:
+    """Ask for suggestions for an argument."""
+    params: JsonObject = {"ref": reference, "argument": {"name": name, "value": value}}
+    if known:
+        params["context"] = {"arguments": dict(known)}
+    return await connection.ask(_COMPLETE, params)
+
+
+def _suggestions(reply: Reply) -> list[str]:
+    completion = reply.result.get("completion")
+    values = completion.get("values") if isinstance(completion, dict) else None
+    return [each for each in values if isinstance(each, str)] if isinstance(values, list) else []
+
+
+async def _fill_in(
+    probe: Probe, connection: RawConnection, reference: dict[str, str], names: Iterable[str]
+) -> dict[str, str]:
+    """Return values for arguments: suggestions of the server, or plain text."""
+    has_context = catalogue()["completion.request.context"].holds_in(probe.revision)
+    values: dict[str, str] = {}
+    for name in names:
+        found: list[str] = []
+        if _can_complete(probe.facts):
+            known = values if has_context else None
+            found = _suggestions(await _complete(connection, reference, name, known=known))
+        values[name] = found[0] if found else "1"
+    return values
+
+
+@scenario(*_OF_RESULTS, _CARE, when=_cannot_complete)
+async def completes_arguments(probe: Probe, connection: RawConnection) -> None:
+    for reference, name in _references(probe.facts)[:_AT_MOST]:
+        reply = await _complete(connection, reference, name)
+        if reply.code == METHOD_NOT_FOUND and not probe.facts.declares("completions"):
+            probe.not_applicable((*_OF_RESULTS, _CARE), "the server completes nothing")
+            return
+        for value in _suggestions(reply)[:1]:
+            if value in _suggestions(await _complete(connection, reference, name, value)):
+                probe.passes(_CARE)
+    probe.skip(_CARE, "only the server can say which values are relevant")
+    probe.skip("completion.result.total-and-has-more", "no result has total or hasMore")
+
+
+@bare_scenario(_DECLARED)
+async def completes_without_the_capability(probe: Probe) -> None:
+    if _can_complete(probe.facts):
+        return
+    # The request itself breaks the rules, so that only the answer is judged.
+    async with probe.borrow(is_judged=False) as connection:
+        for reference, name in _references(probe.facts)[:_AT_MOST]:
+            if _suggestions(await _complete(connection, reference, name)):
+                probe.fail(_DECLARED, "completes arguments without declaring completions")
+                return
+        probe.not_applicable(_DECLARED, "the server completes nothing")
+
+
+@scenario(_COMPLETION_CODES, opens=UNJUDGED, needs="completions")
+async def sends_invalid_completion_requests(probe: Probe, connection: RawConnection) -> None:
+    for what, reference in _NO_REFERENCES.items():
+        reply = await _complete(connection, reference, "accord-check")
+        probe.expects(_COMPLETION_CODES, reply, INVALID_PARAMS, f"completion of {what}")
+    await is_alive(probe, connection, "completion of unknown references")
