@@ -2,13 +2,20 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.server import FakeServer, client_scenario
+from accord.check.probing.messages import (
+    is_request,
+    new_notification,
+    new_request,
+    params_of,
+    progress_token_of,
+)
 from accord.check.probing.raw_connection import MessageTimeout, RawConnection
 from accord.check.scenarios.client.questions import SAMPLING, asks_model
-from accord.types import JsonObject, RevisionId
+from accord.types import JsonObject
 
 _CANCELLED: Final = "notifications/cancelled"
 # An answer that takes this long is not ready when a cancellation arrives.
@@ -24,9 +31,7 @@ _FOREVER: Final = 120.0
 class _LeavesRequestUnanswered(FakeServer):
     """Leaves one request unanswered."""
 
-    def __init__(self, revision: RevisionId | None = None) -> None:
-        super().__init__(revision)
-        self.stuck: JsonObject | None = None
+    stuck: JsonObject | None = None
 
     def is_stuck(self, request: Mapping[str, object]) -> bool:
         """Return whether this is the request to leave unanswered."""
@@ -45,11 +50,10 @@ class _LeavesRequestUnanswered(FakeServer):
     def is_cancelled(self, run: ClientRun) -> bool:
         """Return whether the client cancelled the request."""
         id = None if self.stuck is None else self.stuck.get("id")
-        named = [each.get("params") for each in run.messages(_CANCELLED)]
-        return any(isinstance(each, dict) and each.get("requestId") == id for each in named)
+        return any(params_of(each).get("requestId") == id for each in run.messages(_CANCELLED))
 
-    def patient(self, run: ClientRun) -> str:
-        """Record that the client did not give up."""
+    def patience_text(self) -> str:
+        """Return that the client did not give up, as text."""
         if self.stuck is None:
             return "the client sent no request that could be left unanswered"
         return "the client did not give up a request before the time limit of the check"
@@ -63,7 +67,7 @@ class NeverAnswers(_LeavesRequestUnanswered):
         is_http = run.transport == "http"
         if self.stuck is None or (run.exit_code is None and not self.is_cancelled(run)):
             for id in self.ids:
-                run.skip(id, self.patient(run))
+                run.skip(id, self.patience_text())
             return
         run.passes("timeouts.established")
         told = self.is_cancelled(run)
@@ -81,14 +85,14 @@ class ReportsProgressForever(_LeavesRequestUnanswered):
     streams = True
 
     def is_stuck(self, request: Mapping[str, object]) -> bool:
-        return super().is_stuck(request) and _token(request) is not None
+        return super().is_stuck(request) and progress_token_of(request) is not None
 
     async def stick(self, connection: RawConnection, request: JsonObject) -> None:
         for number in range(int(_FOREVER / _RATE)):
             if any(each.get("method") == _CANCELLED for each in connection.received):
                 return
-            params = {"progressToken": _token(request), "progress": number + 1}
-            message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
+            params = {"progressToken": progress_token_of(request), "progress": number + 1}
+            message = new_notification("notifications/progress", params)
             await self.send(connection, message, beside=request)
             await asyncio.sleep(_RATE)
 
@@ -99,13 +103,7 @@ class ReportsProgressForever(_LeavesRequestUnanswered):
         elif self.is_cancelled(run) or run.exit_code is not None:
             run.passes(id)
         else:
-            run.skip(id, self.patient(run))
-
-
-def _token(request: Mapping[str, object]) -> Any:
-    params = request.get("params")
-    meta = params.get("_meta") if isinstance(params, dict) else None
-    return meta.get("progressToken") if isinstance(meta, dict) else None
+            run.skip(id, self.patience_text())
 
 
 @client_scenario("cancellation.sender.ignores-late")
@@ -113,11 +111,8 @@ class AnswersCancelledRequests(_LeavesRequestUnanswered):
     """Answers a request after the client cancelled it."""
 
     streams = True
-
-    def __init__(self, revision: RevisionId | None = None) -> None:
-        super().__init__(revision)
-        self.survived: bool | None = None
-        self._has_answered = False
+    survived: bool | None = None
+    _has_answered = False
 
     async def stick(self, connection: RawConnection, request: JsonObject) -> None:
         await connection.until(
@@ -130,11 +125,9 @@ class AnswersCancelledRequests(_LeavesRequestUnanswered):
                     self.survived = True
                     return
                 await asyncio.sleep(_SETTLING / _LOOKS)
-        method, params = str(request.get("method")), request.get("params")
-        result = await self.result(connection, method, params if isinstance(params, dict) else {})
-        answer = {"jsonrpc": "2.0", "id": request.get("id"), "result": result}
+        result = await self.result(connection, str(request.get("method")), params_of(request))
         self._has_answered = True
-        await connection.send(answer)
+        await connection.send({"jsonrpc": "2.0", "id": request.get("id"), "result": result})
         if connection.log.transport == "http" and not self.fake_transport.streaming:
             return  # a disconnected client cannot be pinged
         self.survived = await self.ask(connection, "ping") is not None
@@ -173,10 +166,8 @@ class NeverAnswersPings(_LeavesRequestUnanswered):
         """Return whether the client sent no further request after the ping."""
         if run.connection is None or self.stuck is None or run.exit_code is None:
             return False
-        place = run.connection.received.index(self.stuck)
-        return not any(
-            "method" in each and "id" in each for each in run.connection.received[place + 1 :]
-        )
+        received = run.connection.received
+        return not any(map(is_request, received[received.index(self.stuck) + 1 :]))
 
 
 # -- the server cancels
@@ -189,12 +180,9 @@ class CancelsItsRequests(FakeServer):
     """Sends requests and cancels them at once."""
 
     streams = True
-
-    def __init__(self, revision: RevisionId | None = None) -> None:
-        super().__init__(revision)
-        self.copes: bool | None = None
-        self.late: str | None = None
-        self.has_waited = False
+    copes: bool | None = None
+    late: str | None = None
+    has_waited = False
 
     async def before_first_answer(self, connection: RawConnection, request: JsonObject) -> None:
         for number in range(5):
@@ -232,19 +220,14 @@ class CancelsItsRequests(FakeServer):
     async def _ask_and_cancel(
         self, connection: RawConnection, request: JsonObject, id: str, method: str, params: object
     ) -> None:
-        message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": method}
-        if params is not None:
-            message["params"] = params
-        told = {"requestId": id, "reason": "a check"}
-        cancelled = {"jsonrpc": "2.0", "method": _CANCELLED, "params": told}
-        await self.send(connection, message, beside=request)
+        cancelled = new_notification(_CANCELLED, {"requestId": id, "reason": "a check"})
+        await self.send(connection, new_request(method, params, id=id), beside=request)
         await self.send(connection, cancelled, beside=request)
 
     async def judge(self, run: ClientRun) -> None:
         if self.copes is not None:
-            run.holds(
-                "cancellation.races", self.copes, "answers no further request after cancelled ones"
-            )
+            why = "answers no further request after cancelled ones"
+            run.holds("cancellation.races", self.copes, why)
         stops, silent = "cancellation.receiver.stops", "cancellation.receiver.frees-and-silent"
         if self.has_waited:
             run.passes(stops, silent)
@@ -265,26 +248,22 @@ class CancelsUnknownRequests(FakeServer):
     """Cancels unknown requests, with malformed notifications."""
 
     streams = True
-
-    def __init__(self, revision: RevisionId | None = None) -> None:
-        super().__init__(revision)
-        self.stray: list[object] | None = None
+    stray: list[object] | None = None
 
     async def before_first_answer(self, connection: RawConnection, request: JsonObject) -> None:
         done = await self.ask(connection, "ping", beside=request)
         since = len(connection.received)
         senseless: list[object] = [
             {"requestId": "never-asked"},
-            {"requestId": None if done is None else done.message.get("id")},
+            {"requestId": None if done is None else done.id},
             {"reason": "a check"},
             {"requestId": {}},
         ]
         for params in senseless:
-            message = {"jsonrpc": "2.0", "method": _CANCELLED, "params": params}
-            await self.send(connection, message, beside=request)
+            await self.send(connection, new_notification(_CANCELLED, params), beside=request)
         reply = await self.ask(connection, "ping", beside=request)
         answers = [each for each in connection.received[since:] if "method" not in each]
-        own = None if reply is None else reply.message.get("id")
+        own = None if reply is None else reply.id
         self.stray = [each for each in answers if each.get("id") != own]
         if reply is None:
             self.unanswered_methods.remove("ping")

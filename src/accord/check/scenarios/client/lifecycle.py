@@ -18,52 +18,51 @@ _LATE: Final = 0.3
 _NEWEST: Final = BEFORE_HANDSHAKE.id
 
 
-def _later(server: FakeServer) -> list[str]:
-    methods = [
-        str(each.get("method")) for connection in server.lines for each in connection.received
-    ]
-    return [each for each in methods if each not in (*_OPENING, "notifications/cancelled")]
+class _AgreesOnNothing(FakeServer):
+    """Leaves the client without an agreed revision: it must disconnect."""
+
+    continues: str
+    stays: str
+
+    async def judge(self, run: ClientRun) -> None:
+        if not self.lines:
+            return
+        (id,) = self.ids
+        methods = [
+            str(each.get("method")) for connection in self.lines for each in connection.received
+        ]
+        later = [each for each in methods if each not in (*_OPENING, "notifications/cancelled")]
+        if later:
+            run.fail(id, f"sends {later[0]} {self.continues}")
+        else:
+            run.holds(id, not run.was_connected, self.stays)
 
 
 @client_scenario("lifecycle.version.client-disconnects", is_judged=False)
-class ChoosesUnknownRevision(FakeServer):
+class ChoosesUnknownRevision(_AgreesOnNothing):
     """Answers initialize with a revision that does not exist."""
+
+    continues = "under a revision that does not exist"
+    stays = "stays connected to a server that chose a revision that does not exist"
 
     def initialize_result(
         self, connection: RawConnection, params: Mapping[str, object]
     ) -> Mapping[str, object]:
         return {**super().initialize_result(connection, params), "protocolVersion": "1999-12-31"}
 
-    async def judge(self, run: ClientRun) -> None:
-        if not self.lines:
-            return
-        id, later = "lifecycle.version.client-disconnects", _later(self)
-        if later:
-            run.fail(id, f"sends {later[0]} under a revision that does not exist")
-        else:
-            why = "stays connected to a server that chose a revision that does not exist"
-            run.holds(id, not run.was_connected, why)
-
 
 @client_scenario("lifecycle.errors.handled", is_judged=False)
-class RefusesInitialize(FakeServer):
+class RefusesInitialize(_AgreesOnNothing):
     """Answers initialize with an error."""
+
+    continues = "although initialize was refused"
+    stays = "neither exits nor disconnects after initialize was refused"
 
     def initialize_result(
         self, connection: RawConnection, params: Mapping[str, object]
     ) -> Mapping[str, object]:
         super().initialize_result(connection, params)
         raise RequestError("unsupported protocol version", code=-32602)
-
-    async def judge(self, run: ClientRun) -> None:
-        if not self.lines:
-            return
-        id, later = "lifecycle.errors.handled", _later(self)
-        if later:
-            run.fail(id, f"sends {later[0]} although initialize was refused")
-        else:
-            why = "neither exits nor disconnects after initialize was refused"
-            run.holds(id, not run.was_connected, why)
 
 
 @client_scenario("lifecycle.initialize.client-waits")
@@ -86,16 +85,17 @@ class AnswersInitializeLate(FakeServer):
 class PingsBeforeInitialize(FakeServer):
     """Pings before it answers initialize."""
 
+    is_answered = False
+
     async def result(
         self, connection: RawConnection, method: str, params: JsonObject
     ) -> Mapping[str, object] | None:
         if method == "initialize":
-            reply = await self.ask(connection, "ping")
-            self.is_answered = reply is not None
+            self.is_answered = await self.ask(connection, "ping") is not None
         return await super().result(connection, method, params)
 
     async def judge(self, run: ClientRun) -> None:
-        if getattr(self, "is_answered", False):
+        if self.is_answered:
             run.passes("ping.response.prompt")
 
 
@@ -131,8 +131,7 @@ class IgnoresShutdown(FakeServer):
 
     async def judge(self, run: ClientRun) -> None:
         if run.exit_code is None:
-            why = "the client did not end by itself"
-            run.skip(_ID, why)
+            run.skip(_ID, "the client did not end by itself")
         elif run.left_servers_running:
             told = " after SIGTERM" if signal.SIGTERM in self.signals else ""
             run.fail(_ID, f"leaves a server running that does not end by itself{told}")

@@ -1,11 +1,11 @@
 """Requests to a client: valid ones, undeclared ones, and malformed ones."""
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
 from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.server import FakeServer, client_scenario, revisions_of
-from accord.check.probing.messages import Reply
+from accord.check.probing.messages import Reply, new_notification, new_request, progress_token_of
 from accord.check.probing.raw_connection import MessageTimeout, RawConnection
 from accord.json_schema.validation import compile_schema
 from accord.protocol.catalogue import catalogue
@@ -16,6 +16,7 @@ SAMPLING: Final[JsonObject] = {
     "maxTokens": 10,
     "_meta": {"progressToken": "sampling"},
 }
+_ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 _TEXT: Final = {"type": "string", "title": "Name", "description": "Any name."}
 FORMS: Final[tuple[JsonObject, ...]] = (
     {"type": "object", "properties": {"name": _TEXT}, "required": ["name"]},
@@ -120,18 +121,13 @@ class SendsEveryRequest(FakeServer):
             if reply is not None and reply.is_error:
                 self.failures.append(("roots.errors", reply))
             elif reply is not None:
-                changes = sum(
-                    1
-                    for each in connection.received
-                    if each.get("method") == "notifications/roots/list_changed"
-                )
+                methods = [each.get("method") for each in connection.received]
+                changes = methods.count(_ROOTS_CHANGED)
                 self.roots.append((reply.result.get("roots"), changes))
 
     async def _tell(self, connection: RawConnection, request: JsonObject) -> None:
-        params = request.get("params")
-        meta = params.get("_meta") if isinstance(params, dict) else None
-        token = meta.get("progressToken") if isinstance(meta, dict) else None
-        told: list[tuple[str, Any]] = [
+        token = progress_token_of(request)
+        told: list[tuple[str, object]] = [
             ("notifications/message", {"level": "info", "data": "a log message"}),
             ("notifications/tools/list_changed", None),
             ("notifications/resources/list_changed", None),
@@ -141,11 +137,8 @@ class SendsEveryRequest(FakeServer):
         if token is not None:
             progress = {"progressToken": token, "progress": 1, "total": 2}
             told.append(("notifications/progress", progress))
-        for method, said in told:
-            message = {"jsonrpc": "2.0", "method": method}
-            await self.send(
-                connection, message if said is None else {**message, "params": said}, beside=request
-            )
+        for method, params in told:
+            await self.send(connection, new_notification(method, params), beside=request)
 
     async def judge(self, run: ClientRun) -> None:
         if self.is_pinged:
@@ -162,7 +155,7 @@ class SendsEveryRequest(FakeServer):
                 run.passes(id, "errors.code.internal-error")
             elif id == "sampling.errors":
                 run.passes(id)
-            if reply.code == -32602 and "data" in reply.message["error"]:
+            if reply.code == -32602 and "data" in reply.error:
                 run.passes("errors.invalid-params.data-details")
 
     def _judge_reports(self, run: ClientRun) -> None:
@@ -175,7 +168,7 @@ class SendsEveryRequest(FakeServer):
 
     def _judge_roots(self, run: ClientRun) -> None:
         id = "roots.list-changed.sent"
-        if run.messages("notifications/roots/list_changed"):
+        if run.messages(_ROOTS_CHANGED):
             run.passes(id)
         connection = run.connection
         declared = connection.client_capabilities.get("roots") if connection is not None else None
@@ -214,21 +207,20 @@ class SendsInvalidRequests(FakeServer):
         self.replies: dict[str, Reply] = {}
 
     async def before_first_answer(self, connection: RawConnection, request: JsonObject) -> None:
-        asked: tuple[tuple[str, str, Any] | None, ...] = (
-            ("unknown", "accord-check/nothing", {}),
-            ("roots", "roots/list", None) if not self.declares(connection, "roots") else None,
-            ("sampling", "sampling/createMessage", SAMPLING)
-            if not self.declares(connection, "sampling")
-            else ("senseless", "sampling/createMessage", {"messages": "none"}),
-            ("elicitation", "elicitation/create", {"message": "?", "requestedSchema": FORMS[0]})
-            if knows_forms(connection) and not self.declares(connection, "elicitation")
-            else None,
-        )
-        for each in asked:
-            if each is not None:
-                reply = await self.ask(connection, each[1], each[2], beside=request)
-                if reply is not None:
-                    self.replies[each[0]] = reply
+        asked: list[tuple[str, str, object]] = [("unknown", "accord-check/nothing", {})]
+        if not self.declares(connection, "roots"):
+            asked.append(("roots", "roots/list", None))
+        if self.declares(connection, "sampling"):
+            asked.append(("senseless", "sampling/createMessage", {"messages": "none"}))
+        else:
+            asked.append(("sampling", "sampling/createMessage", SAMPLING))
+        if knows_forms(connection) and not self.declares(connection, "elicitation"):
+            form = {"message": "?", "requestedSchema": FORMS[0]}
+            asked.append(("elicitation", "elicitation/create", form))
+        for what, method, params in asked:
+            reply = await self.ask(connection, method, params, beside=request)
+            if reply is not None:
+                self.replies[what] = reply
 
     async def judge(self, run: ClientRun) -> None:
         unknown = self.replies.get("unknown")
@@ -248,10 +240,8 @@ class SendsInvalidRequests(FakeServer):
     def _judge_sampling(self, run: ClientRun) -> None:
         undeclared, senseless = self.replies.get("sampling"), self.replies.get("senseless")
         if undeclared is not None:
-            why = (
-                f"answers sampling/createMessage although it did not declare sampling: {undeclared}"
-            )
-            run.holds("sampling.errors", undeclared.is_error, why)
+            why = "answers sampling/createMessage although it did not declare sampling"
+            run.holds("sampling.errors", undeclared.is_error, f"{why}: {undeclared}")
         if senseless is None or not senseless.is_error:
             run.skip("errors.code.invalid-params", "the client accepted invalid parameters")
             return
@@ -261,8 +251,7 @@ class SendsInvalidRequests(FakeServer):
             why = f"answers invalid parameters with {senseless}"
             wrong = senseless.code in (-32601, -32700)
             run.holds("errors.code.invalid-params", not wrong, why)
-        error = senseless.message.get("error")
-        if isinstance(error, dict) and "data" in error:
+        if "data" in senseless.error:
             run.passes("errors.invalid-params.data-details")
 
 
@@ -271,14 +260,11 @@ class SendsBatches(FakeServer):
     """Pings twice in one batch."""
 
     streams = True
-
-    def __init__(self, revision: RevisionId | None = None) -> None:
-        super().__init__(revision)
-        self.answered: int | None = None
+    answered: int | None = None
 
     async def before_first_answer(self, connection: RawConnection, request: JsonObject) -> None:
         ids = ("batch-1", "batch-2")
-        batch = [{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in ids]
+        batch = [new_request("ping", id=id) for id in ids]
         await self.send(connection, batch, beside=request)
         self.answered = 0
         for id in ids:
@@ -291,11 +277,8 @@ class SendsBatches(FakeServer):
     async def judge(self, run: ClientRun) -> None:
         if self.answered is None or not run.is_initialized:
             return
-        stays = run.connection is not None and (self.answered == 2 or self.is_deaf(run))
-        if stays:
+        # Otherwise it left because of the batch.
+        stays = self.answered == 2 or run.ended_as_usual or run.exit_code is None
+        if run.connection is not None and stays:
             why = f"answers {self.answered} of the two pings in a batch"
             run.holds("jsonrpc.batch.receive", self.answered == 2, why)
-
-    def is_deaf(self, run: ClientRun) -> bool:
-        """Return whether the client stayed connected although it did not answer the batch."""
-        return run.ended_as_usual or run.exit_code is None
