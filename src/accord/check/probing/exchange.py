@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from accord.bindings.headers import media_type
 from accord.bindings.sse import CONTENT_TYPE, Decoder, EventTooLong
 from accord.check.probing.http import HttpCarrier, lower_headers
+from accord.check.probing.messages import is_request, is_same_id, objects_in
 from accord.check.probing.raw_connection import RawConnection
 from accord.protocol.verdict import Evidence
 from accord.protocol.violation import OTHER
@@ -54,7 +56,7 @@ class RawResponse:
     @property
     def content_type(self) -> str:
         """The media type without its parameters."""
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return media_type(self.headers.get("content-type"))
 
     @property
     def is_ok(self) -> bool:
@@ -80,9 +82,7 @@ class RawResponse:
     def answers_to(self, id: object) -> list[JsonObject]:
         """Return the messages that answer a request."""
         return [
-            each
-            for each in self._flat()
-            if "method" not in each and each.get("id") == id and type(each.get("id")) is type(id)
+            each for each in self._flat() if "method" not in each and is_same_id(each.get("id"), id)
         ]
 
     def answers(self) -> list[JsonObject]:
@@ -92,11 +92,7 @@ class RawResponse:
         ]
 
     def _flat(self) -> list[JsonObject]:
-        found: list[JsonObject] = []
-        for message in self.messages:
-            batch = message if isinstance(message, list) else [message]
-            found.extend(each for each in batch if isinstance(each, dict))
-        return found
+        return [each for message in self.messages for each in objects_in(message)]
 
     def evidence(self, asked: int) -> list[Evidence]:
         """Return the request, by the number of its record, and its answer."""
@@ -212,11 +208,7 @@ async def exchange(
 async def post_message(connection: RawConnection, message: object, **settings: Any) -> RawResponse:
     """Post a message and return its response, read until each request in it is answered."""
     async with exchange(connection, message, **settings) as heard:
-        asked = [
-            each["id"]
-            for each in (message if isinstance(message, list) else [message])
-            if isinstance(each, dict) and "method" in each and "id" in each
-        ]
+        asked = [each["id"] for each in objects_in(message) if is_request(each)]
         if heard.is_stream:
             await heard.until(
                 lambda heard: all(heard.answers_to(id) for id in asked), connection.patience

@@ -99,6 +99,12 @@ def shorten(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}..."
 
 
+def objects_in(message: object) -> list[JsonObject]:
+    """Return the message, or the messages of a batch, that are objects."""
+    batch = message if isinstance(message, list) else [message]
+    return [each for each in batch if isinstance(each, dict)]
+
+
 def is_request(message: Mapping[str, object]) -> bool:
     """Return whether a message asks for an answer."""
     return "method" in message and "id" in message

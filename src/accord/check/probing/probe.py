@@ -1,7 +1,7 @@
 """What a scenario works with: connections to the server, facts about it, and its verdicts."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Final
@@ -69,7 +69,6 @@ class Probe:
         is_judged: bool = True,
         begins: bool = True,
         capabilities: JsonObject | None = None,
-        headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[RawConnection]:
         """Open a connection for this scenario alone.
 
@@ -77,9 +76,8 @@ class Probe:
             is_judged: False if the scenario breaks rules, so that answers prove nothing.
             begins: whether to do the handshake.
             capabilities: what the client declares; everything by default.
-            headers: in place of those of the target.
         """
-        connection = await self._launch(is_judged=is_judged, headers=headers)
+        connection = await self._launch(is_judged=is_judged)
         before = _in_use.set(connection)
         try:
             async with connection:
@@ -131,17 +129,13 @@ class Probe:
             raise
         return connection
 
-    async def _launch(
-        self, *, is_judged: bool, headers: Mapping[str, str] | None = None
-    ) -> RawConnection:
+    async def _launch(self, *, is_judged: bool) -> RawConnection:
         """Return a new connection; close idle ones first if the server can run only once."""
         if self.target.one_at_a_time and self.target.command:
             await self._dismiss_idle()
             if self._connections:
                 raise AccordError("it takes two copies of the server at the same time")
-        connection = self.target.connection(
-            is_judged=is_judged, headers=headers, starting=self._starting
-        )
+        connection = self.target.connection(is_judged=is_judged, starting=self._starting)
         self._connections.append(connection)
         return connection
 

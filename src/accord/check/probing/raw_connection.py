@@ -22,6 +22,7 @@ from accord.check.probing.messages import (
     is_same_id,
     new_notification,
     new_request,
+    objects_in,
     params_of,
 )
 from accord.check.probing.tool_calls import CallLimit
@@ -145,7 +146,6 @@ class RawConnection:
         self.revision: RevisionId | None = None
         self.client_capabilities: Mapping[str, object] = {}
         self.ended: str | None = None
-        self.answers_questions = True
         self.respond: Respond | None = None
         self._has_received = False
         self._changed = asyncio.Event()
@@ -181,13 +181,11 @@ class RawConnection:
             self.end(f"the server floods the connection: more than {_FLOOD} messages")
             return
         found = self.log.take(OTHER[self.me], data, http)
-        for message in found if isinstance(found, list) else [found]:
-            if isinstance(message, dict):
-                self.received.append(message)
-                if is_request(message):
-                    self.asked.add(str(message["method"]))
-                    if self.answers_questions:
-                        self._answer(message)
+        for message in objects_in(found):
+            self.received.append(message)
+            if is_request(message):
+                self.asked.add(str(message["method"]))
+                self._answer(message)
         self._changed.set()
 
     def _note_first_message(self) -> None:
@@ -241,7 +239,7 @@ class RawConnection:
 
     # -- sending
 
-    async def send(self, message: object, http: HttpFacts | None = None) -> None:
+    async def send(self, message: object) -> None:
         """Send a message, or bytes as they are.
 
         Raises:
@@ -249,7 +247,7 @@ class RawConnection:
             CallRefused: it calls a tool that may not be called, or not again.
         """
         self.claim(message)
-        await self._send(message, http)
+        await self._send(message)
 
     def claim(self, message: object) -> None:
         """Count the calls of tools in a message that is about to be sent.
@@ -260,14 +258,14 @@ class RawConnection:
         if self.limit is not None:
             self.limit.claim_all(decode_json(message) if isinstance(message, bytes) else message)
 
-    async def _send(self, message: object, http: HttpFacts | None = None) -> None:
+    async def _send(self, message: object) -> None:
         data = message if isinstance(message, bytes) else msgspec.json.encode(message)
         if self.ended is not None:
             raise ConnectionEnded(self.ended, has_started=self._has_received)
         if self._first_sent is None:
             self._first_sent = asyncio.get_running_loop().time()
         if not getattr(self.carrier, "takes_down", False):
-            self.log.take(self.me, data, http)
+            self.log.take(self.me, data)
         await self.carrier.send(data)
 
     async def notify(self, method: str, params: object = None) -> None:

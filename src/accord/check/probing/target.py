@@ -18,7 +18,6 @@ from accord.check.probing.tool_calls import CallLimit
 from accord.errors import ConnectFailed
 from accord.trace import Transport
 from accord.transports.child import Child
-from accord.types import RevisionId
 
 if TYPE_CHECKING:
     from accord.check.probing.authorization import Granted
@@ -130,23 +129,18 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
     def connection(
         self,
         *,
-        revision: RevisionId | None = None,
         is_judged: bool = True,
-        headers: Mapping[str, str] | None = None,
         starting: float = 0.0,
     ) -> RawConnection:
         """Return a connection that is opened by `async with`.
 
         Args:
-            revision: judge by this one; None finds it in the handshake.
             is_judged: whether a monitor judges the messages of the server.
-            headers: in place of those of the target, for HTTP.
             starting: seconds to wait for its first output, at least.
         """
-        log = MessageLog(self.transport, "server", revision=revision, is_judged=is_judged)
         return RawConnection(
-            self._carrier(headers),
-            log,
+            self._carrier(),
+            MessageLog(self.transport, "server", is_judged=is_judged),
             patience=self.patience,
             grace=_GRACE,
             starting=max(starting, self.start_patience),
@@ -158,7 +152,7 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
         """Seconds to wait for the first output of a launched server."""
         return max(self.patience, self.habits.startup_seconds) * _STARTING_AGAIN
 
-    def _carrier(self, headers: Mapping[str, str] | None) -> RawCarrier:
+    def _carrier(self) -> RawCarrier:
         if self.carrier is not None:
             return self.carrier()
         if self.server is not None:
@@ -172,7 +166,7 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
                 habits=self.habits,
             )
         kind = HttpCarrier if self.form == "http" else SseCarrier
-        return kind(self.url, self.headers if headers is None else headers)
+        return kind(self.url, self.headers)
 
 
 @asynccontextmanager

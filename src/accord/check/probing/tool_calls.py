@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from accord.check.probing.messages import params_of
+from accord.check.probing.messages import objects_in, params_of
 from accord.errors import AccordError
 from accord.types import JsonObject
 
@@ -137,8 +137,8 @@ class CallLimit:
 
 
 def _called_names(message: object) -> Iterator[str]:
-    for each in message if isinstance(message, list) else [message]:
-        if isinstance(each, dict) and each.get("method") == "tools/call":
+    for each in objects_in(message):
+        if each.get("method") == "tools/call":
             name = params_of(each).get("name")
             if isinstance(name, str):
                 yield name

@@ -15,7 +15,7 @@ from accord.bindings.http import UNNAMED
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import RawResponse, exchange, post_message
 from accord.check.probing.http import CONTENT_JSON
-from accord.check.probing.messages import new_notification, new_request, params_of
+from accord.check.probing.messages import new_notification, new_request, objects_in, params_of
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord.check.scenarios._scenario import UNINITIALIZED_UNJUDGED, bare_scenario, scenario
@@ -152,7 +152,7 @@ async def _post(probe: Probe, connection: RawConnection, message: Any, traffic: 
 
 
 def _ids_of(message: JsonObject | list[JsonObject]) -> list[object]:
-    return [each["id"] for each in (message if isinstance(message, list) else [message])]
+    return [each["id"] for each in objects_in(message)]
 
 
 def _judge_answers(probe: Probe, traffic: _Traffic) -> None:
