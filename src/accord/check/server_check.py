@@ -34,7 +34,7 @@ from accord.check.revision_probe import (
     add_stderr,
     describe_failure,
 )
-from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario
+from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario, revealing_methods
 from accord.check.verdicts import (
     NO_OCCASION,
     explain_untried,
@@ -238,12 +238,18 @@ def _choose_scenarios(plan: ServerPlan, revision: RevisionId) -> list[Scenario]:
     rows = catalogue()
     wanted = {id for id, row in rows.items() if row.holds_in(revision) and plan.wants(id)}
     # A monitor judges the messages of every scenario.
-    is_everywhere = any(rows[id].check == "wire" for id in wanted)
+    revealing = {revealing_methods(id, revision) for id in wanted if rows[id].check == "wire"}
+
+    def is_useful(each: Scenario) -> bool:
+        if not any(rows[id].holds_in(revision) for id in each.ids):
+            return False
+        reveals = any(methods is None or methods & {*each.sends} for methods in revealing)
+        return reveals or not wanted.isdisjoint(each.ids)
+
     return [
         each
         for each in SCENARIOS
-        if (not plan.scenarios or each.name in plan.scenarios)
-        and any(id in wanted or (is_everywhere and rows[id].holds_in(revision)) for id in each.ids)
+        if (not plan.scenarios or each.name in plan.scenarios) and is_useful(each)
     ]
 
 

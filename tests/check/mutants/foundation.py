@@ -17,6 +17,7 @@ import msgspec
 
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.target import ServerTarget
+from accord.check.scenarios._scenario import revealing_methods
 from accord.check.scenarios.server import SCENARIOS
 from accord.check.server_check import ServerPlan, check_server
 from accord.protocol.catalogue import catalogue
@@ -65,11 +66,15 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
         rows = catalogue()
         row = rows[self.id]
         # A monitor finds breaches in the traffic of scenarios that decide something else.
-        areas = {row.area, *self.areas} if row.check == "wire" else set(self.areas)
+        is_wire = row.check == "wire"
+        revealing = revealing_methods(self.id, self.revision) if is_wire else None
+        areas = {row.area, *self.areas} if is_wire and revealing is None else set(self.areas)
         return [
             each.name
             for each in SCENARIOS
-            if self.id in each.ids or areas & {rows[id].area for id in each.ids}
+            if self.id in each.ids
+            or areas & {rows[id].area for id in each.ids}
+            or (revealing or set()) & {*each.sends}
         ]
 
     def check(self, *, is_full: bool = False, is_real: bool = False) -> dict[str, str]:

@@ -10,7 +10,10 @@ import msgspec
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts
+from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
+from accord.protocol.rules import complete
 from accord.trace import Transport
+from accord.types import RevisionId
 
 Body: TypeAlias = Callable[[Probe], Awaitable[None]]
 ConnectedBody: TypeAlias = Callable[[Probe, RawConnection], Awaitable[None]]
@@ -22,6 +25,8 @@ When: TypeAlias = Callable[[ServerFacts], str | None]
 WORK_OF_AUTHORS: Final = frozenset(
     {"tools/call", "resources/read", "prompts/get", "completion/complete"}
 )
+# Requests after which a server may send messages of its own accord.
+_STIRRING: Final = WORK_OF_AUTHORS | {"resources/subscribe", "logging/setLevel"}
 ALL_TRANSPORTS: Final[tuple[Transport, ...]] = ("stdio", "http", "sse")
 
 # Ways to open a connection; unjudged ones are for scenarios that break rules themselves.
@@ -44,6 +49,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         when: returns why it cannot run against this server; None if it can.
         is_outside: whether it can run without authorization.
         is_once: whether its verdicts under one revision hold under all of them.
+        sends: the requests that it makes of a judged connection, besides harmless ones.
     """
 
     name: str
@@ -54,6 +60,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     when: When | None = None
     is_outside: bool = False
     is_once: bool = False
+    sends: tuple[str, ...] = ()
 
 
 class Settings(TypedDict, total=False):
@@ -64,6 +71,7 @@ class Settings(TypedDict, total=False):
     when: When
     is_outside: bool
     is_once: bool
+    sends: tuple[str, ...]
 
 
 SERVER_SCENARIOS: Final[list[Scenario]] = []
@@ -95,3 +103,16 @@ def scenario(
         return body
 
     return register
+
+
+def revealing_methods(id: str, revision: RevisionId) -> frozenset[str] | None:
+    """Return the requests that let a monitor judge a requirement; None if any message may do."""
+    rules = [each for each in complete(revision).rules if each.requirement == id]
+    found: set[str] = set()
+    for rule in rules:
+        if rule.on is None:
+            return None
+        found |= rule.on
+        if not {REQUEST, NOTIFICATION}.isdisjoint(rule.kinds):
+            found |= _STIRRING
+    return frozenset(found) if found else None

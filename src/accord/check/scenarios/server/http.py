@@ -251,7 +251,12 @@ def _what(message: JsonObject | list[JsonObject]) -> str:
     return f"{message['method']} of {name}" if name else str(message["method"])
 
 
-@bare_scenario("http.post.related-requests-on-stream", "http.get.unrelated-messages", on=("http",))
+@bare_scenario(
+    "http.post.related-requests-on-stream",
+    "http.get.unrelated-messages",
+    on=("http",),
+    sends=("tools/call",),
+)
 async def calls_several_tools_at_once(probe: Probe) -> None:
     wanted = calls(probe)
     if not wanted:

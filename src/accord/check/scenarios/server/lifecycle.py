@@ -48,7 +48,7 @@ async def requests_the_revision_under_check(probe: Probe) -> None:
     probe.holds(_ECHOES, chosen == probe.revision, why, evidence=opening.opening_proof)
 
 
-@scenario(_OFFERS_OTHER, _OFFERS_LATEST, opens=UNINITIALIZED, is_once=True)
+@scenario(_OFFERS_OTHER, _OFFERS_LATEST, opens=UNINITIALIZED, is_once=True, sends=("initialize",))
 async def requests_an_unknown_revision(probe: Probe, connection: RawConnection) -> None:
     try:
         reply = await connection.initialize(_UNKNOWN, is_confirmed=False)
@@ -133,7 +133,9 @@ async def initializes_twice(probe: Probe, connection: RawConnection) -> None:
     await is_alive(probe, connection, "a second initialize")
 
 
-@scenario("lifecycle.initialized.server-waits", opens=UNINITIALIZED, is_once=True)
+@scenario(
+    "lifecycle.initialized.server-waits", opens=UNINITIALIZED, is_once=True, sends=("initialize",)
+)
 async def omits_the_initialized_notification(probe: Probe, connection: RawConnection) -> None:
     await connection.initialize(probe.revision, is_confirmed=False)
     await connection.collect(probe.target.settling)
@@ -143,7 +145,7 @@ async def omits_the_initialized_notification(probe: Probe, connection: RawConnec
     probe.holds("lifecycle.initialized.server-waits", not early, why)
 
 
-@bare_scenario(_RESPECTED, needs="tools", is_once=True)
+@bare_scenario(_RESPECTED, needs="tools", is_once=True, sends=("tools/call",))
 async def declares_no_capabilities(probe: Probe) -> None:
     if not probe.facts.callable_tools():
         probe.skip(_RESPECTED, "no tool may be called")
@@ -232,7 +234,7 @@ def _are_several(text: str) -> bool:
     return count > 1
 
 
-@bare_scenario(_EXITS, on=("stdio",), is_once=True)
+@bare_scenario(_EXITS, on=("stdio",), is_once=True, sends=("tools/call",))
 async def closes_the_input_while_requests_are_in_flight(probe: Probe) -> None:
     if not _is_launched(probe, _EXITS):
         return

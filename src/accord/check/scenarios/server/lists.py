@@ -13,7 +13,9 @@ _RESPECTED: Final = "lifecycle.capabilities.respected"
 _MISSING: Final = "accord-check://no/such/resource"
 
 
-@bare_scenario(*(f"{name}.list-changed.sent" for name in LISTS))
+@bare_scenario(
+    *(f"{name}.list-changed.sent" for name in LISTS), sends=(*LISTS.values(), "tools/call")
+)
 async def watches_the_lists_while_tools_are_called(probe: Probe) -> None:
     wanted = [name for name in LISTS if probe.facts.declares(f"{name}.listChanged")]
     for name in set(LISTS).difference(wanted):
@@ -44,7 +46,7 @@ def _is_announced(connection: RawConnection, name: str) -> bool:
     return any(each.get("method") == wanted for each in connection.received)
 
 
-@scenario(_RESPECTED)
+@scenario(_RESPECTED, sends=(*LISTS.values(), "resources/read"))
 async def calls_declared_methods(probe: Probe, connection: RawConnection) -> None:
     declared = [name for name in LISTS if probe.facts.declares(name)]
     asked: list[tuple[str, str, dict[str, str]]] = [(name, LISTS[name], {}) for name in declared]
@@ -93,7 +95,14 @@ def _has_no_lists(facts: ServerFacts) -> str | None:
     return None if any(map(facts.declares, LISTS)) else "the server has no lists"
 
 
-@scenario(*_PAGINATION_LISTS, _STABLE, _BAD, _NEXT, when=_has_no_lists)
+@scenario(
+    *_PAGINATION_LISTS,
+    _STABLE,
+    _BAD,
+    _NEXT,
+    when=_has_no_lists,
+    sends=(*LISTS.values(), "resources/templates/list"),
+)
 async def walks_all_pages(probe: Probe, connection: RawConnection) -> None:
     for id, (capability, method, member) in _PAGINATION_LISTS.items():
         if not probe.facts.declares(capability):

@@ -29,7 +29,7 @@ _MANY: Final = 20
 _LATE: Final = 1.0
 
 
-@scenario("ping.response.prompt")
+@scenario("ping.response.prompt", sends=("ping",))
 async def pings(probe: Probe, connection: RawConnection) -> None:
     try:
         reply = await connection.ask("ping")
@@ -242,7 +242,7 @@ async def omits_required_parameters(probe: Probe) -> None:
         await is_alive(probe, connection, "requests without the parameters they need")
 
 
-@scenario(_NOT_FOUND, _NOT_FOUND_URI, needs="resources")
+@scenario(_NOT_FOUND, _NOT_FOUND_URI, needs="resources", sends=("resources/read",))
 async def reads_an_unknown_resource(probe: Probe, connection: RawConnection) -> None:
     reply = await connection.ask("resources/read", {"uri": _MISSING})
     if reply.code == METHOD_NOT_FOUND:

@@ -35,7 +35,7 @@ _OF_MESSAGES: Final = (
 _LOGS_NOTHING: Final = "the server logs nothing while its tools are called"
 
 
-@scenario(*_OF_MESSAGES, needs="logging")
+@scenario(*_OF_MESSAGES, needs="logging", sends=(_SET, "tools/call"))
 async def asks_for_all_log_messages(probe: Probe, connection: RawConnection) -> None:
     await connection.ask(_SET, {"level": _LEVELS[0]})
     await call_together(probe, connection)
@@ -112,7 +112,7 @@ def _is_progress(message: JsonObject) -> bool:
     return message.get("method") == "notifications/progress"
 
 
-@scenario(*_REPORTED, needs="tools")
+@scenario(*_REPORTED, needs="tools", sends=("tools/call",))
 async def asks_for_progress(probe: Probe, connection: RawConnection) -> None:
     wanted: dict[Any, Any] = {}
     for number, tool in enumerate(probe.facts.callable_tools()):
@@ -133,7 +133,7 @@ async def asks_for_progress(probe: Probe, connection: RawConnection) -> None:
     probe.holds("progress.rate-limited", most <= _MOST, why)
 
 
-@scenario("progress.notification.active-only", needs="tools")
+@scenario("progress.notification.active-only", needs="tools", sends=("tools/call",))
 async def asks_for_no_progress(probe: Probe, connection: RawConnection) -> None:
     await call_all(probe, connection)
     await connection.collect(probe.target.settling)
@@ -196,7 +196,7 @@ async def cancels_while_the_answer_is_on_its_way(probe: Probe, connection: RawCo
         probe.passes(_RACES)
 
 
-@scenario(_STOPS, _SILENT, opens=OWN, needs="tools", is_once=True)
+@scenario(_STOPS, _SILENT, opens=OWN, needs="tools", is_once=True, sends=("tools/call",))
 async def cancels_a_tool_that_takes_its_time(probe: Probe, connection: RawConnection) -> None:
     slow = await _slowest(probe, connection)
     if slow is None:

@@ -51,7 +51,7 @@ _OBJECTION: Final = re.compile(
 )
 
 
-@scenario(*_METHODS, _MODES, _TOOLS)
+@scenario(*_METHODS, _MODES, _TOOLS, sends=("tools/call",))
 async def answers_requests_of_the_server(probe: Probe, connection: RawConnection) -> None:
     await call_all(probe, connection)
     questions = [each for each in connection.received if is_request(each)]
@@ -77,7 +77,7 @@ async def answers_requests_of_the_server(probe: Probe, connection: RawConnection
     probe.skip(_TOOLS, "no tool that may be called asks for a model")
 
 
-@bare_scenario(_MODES)
+@bare_scenario(_MODES, sends=("tools/call",))
 async def declares_url_elicitation_only(probe: Probe) -> None:
     if not probe.facts.is_asking:
         probe.skip(_MODES, _NO_FORM)
@@ -109,7 +109,7 @@ def _mode_of(question: Mapping[str, object]) -> Any:
     return params_of(question).get("mode", "form")
 
 
-@bare_scenario(SURVIVES)
+@bare_scenario(SURVIVES, sends=("tools/call",))
 async def refuses_requests_of_the_server(probe: Probe) -> None:
     asking = await asking_tools(probe)
     if not asking:
@@ -137,7 +137,7 @@ async def _answer_with_error(connection: RawConnection, question: JsonObject) ->
     await connection.send({"jsonrpc": "2.0", "id": question.get("id"), "error": error})
 
 
-@scenario(_VALIDATED)
+@scenario(_VALIDATED, sends=("tools/call",))
 async def sends_invalid_answers(probe: Probe, connection: RawConnection) -> None:
     refutable: list[object] = []
 
@@ -186,7 +186,9 @@ def _is_refused(schema: Any, value: object) -> bool:
 
 
 @scenario(
-    _TOOL_USE, opens=partial(Probe.open, capabilities={**EVERYTHING, "sampling": {"tools": {}}})
+    _TOOL_USE,
+    opens=partial(Probe.open, capabilities={**EVERYTHING, "sampling": {"tools": {}}}),
+    sends=("tools/call",),
 )
 async def lets_the_model_use_tools(probe: Probe, connection: RawConnection) -> None:
     used: list[str] = []
@@ -253,7 +255,7 @@ class _Question(msgspec.Struct):
         return any(each.id == self.call for each in replies(connection.received))
 
 
-@bare_scenario(*_ALL)
+@bare_scenario(*_ALL, sends=("tools/call",))
 async def leaves_requests_of_the_server_unanswered(probe: Probe) -> None:
     asking = (await asking_tools(probe))[:_WAITING_TOOLS]
     if not asking:

@@ -23,7 +23,10 @@ _AT_MOST: Final = 10
 
 # -- resources
 
+_COMPLETE: Final = "completion/complete"
 _READ: Final = "resources/read"
+_SUBSCRIBE: Final = "resources/subscribe"
+_UNSUBSCRIBE: Final = "resources/unsubscribe"
 _UPDATED: Final = "notifications/resources/updated"
 _SENT: Final = "resources.updated.sent"
 _URI_VALIDATED: Final = "resources.uri.validated"
@@ -41,7 +44,7 @@ _NO_URIS: Final = ("accord check: no uri", "::", "http://[accord-check", "desk//
 _TIME: Final = re.compile(r"\d{1,2}:\d{2}(?::\d{2}(?:\.\d+)?)?|\d{10,}(?:\.\d+)?")
 
 
-@scenario(*_OF_CONTENTS, _INTERNAL, needs="resources")
+@scenario(*_OF_CONTENTS, _INTERNAL, needs="resources", sends=(_READ, _COMPLETE))
 async def reads_every_resource(probe: Probe, connection: RawConnection) -> None:
     uris = [str(each.get("uri")) for each in probe.facts.resources[:_AT_MOST]]
     for template in probe.facts.templates[:_AT_MOST]:
@@ -84,12 +87,18 @@ def _has_no_resources(facts: ServerFacts) -> str | None:
     return None if facts.resources else "no resource is listed to subscribe to"
 
 
-@scenario(_SENT, *_OF_UPDATES, needs="resources.subscribe", when=_has_no_resources)
+@scenario(
+    _SENT,
+    *_OF_UPDATES,
+    needs="resources.subscribe",
+    when=_has_no_resources,
+    sends=(_READ, _SUBSCRIBE, _UNSUBSCRIBE),
+)
 async def subscribes_to_resources(probe: Probe, connection: RawConnection) -> None:
     watched: dict[str, list[str]] = {}
     for resource in probe.facts.resources[:_AT_MOST]:
         uri = str(resource.get("uri"))
-        reply = await connection.ask("resources/subscribe", {"uri": uri})
+        reply = await connection.ask(_SUBSCRIBE, {"uri": uri})
         if not reply.is_error:
             watched[uri] = [await _contents(connection, uri) for _ in range(3)]
     await connection.collect(probe.target.settling)
@@ -105,7 +114,7 @@ async def subscribes_to_resources(probe: Probe, connection: RawConnection) -> No
     why = "no resource with a subscription changed during the check"
     probe.skip((_SENT, *_OF_UPDATES), why)
     for uri in watched:
-        await connection.ask("resources/unsubscribe", {"uri": uri})
+        await connection.ask(_UNSUBSCRIBE, {"uri": uri})
     # The monitor reports updates that arrive now.
     await connection.collect(probe.target.settling)
 
@@ -144,7 +153,7 @@ _OF_KINDS: Final = {
 }
 
 
-@scenario(*_OF_MESSAGES, *_OF_KINDS, needs="prompts")
+@scenario(*_OF_MESSAGES, *_OF_KINDS, needs="prompts", sends=(_GET, _COMPLETE))
 async def asks_for_every_prompt(probe: Probe, connection: RawConnection) -> None:
     found = []
     for prompt in probe.facts.prompts[:_AT_MOST]:
@@ -161,7 +170,7 @@ async def asks_for_every_prompt(probe: Probe, connection: RawConnection) -> None
         probe.skip(id, f"no prompt in the check {what}")
 
 
-@scenario(_PROMPT_CODES, _ARGUMENTS_VALIDATED, needs="prompts")
+@scenario(_PROMPT_CODES, _ARGUMENTS_VALIDATED, needs="prompts", sends=(_GET,))
 async def sends_invalid_prompt_requests(probe: Probe, connection: RawConnection) -> None:
     reply = await connection.ask(_GET, {"name": "accord-check-no-such-prompt"})
     probe.expects(_PROMPT_CODES, reply, INVALID_PARAMS, "an unknown prompt")
@@ -188,7 +197,6 @@ def _arguments_of(prompt: Mapping[str, object], *, only_required: bool = False) 
 
 # -- completion
 
-_COMPLETE: Final = "completion/complete"
 _DECLARED: Final = "completion.capability.declared"
 _COMPLETION_CODES: Final = "completion.errors.codes"
 _CARE: Final = "completion.server.care"
@@ -266,7 +274,7 @@ async def _fill_in(
     return values
 
 
-@scenario(*_OF_RESULTS, _CARE, when=_cannot_complete)
+@scenario(*_OF_RESULTS, _CARE, when=_cannot_complete, sends=(_COMPLETE,))
 async def completes_arguments(probe: Probe, connection: RawConnection) -> None:
     for reference, name in _references(probe.facts)[:_AT_MOST]:
         reply = await _complete(connection, reference, name)

@@ -57,7 +57,7 @@ def _none_may_be_called(facts: ServerFacts) -> str | None:
 _CALLED: Final = (_STRUCTURED, _CONFORMS, _FAILURE, _JSON_FAILURE, _EXECUTION)
 
 
-@scenario(*_CALLED, needs="tools", when=_none_may_be_called)
+@scenario(*_CALLED, needs="tools", when=_none_may_be_called, sends=(_CALL, "tools/list"))
 async def calls_every_tool(probe: Probe, connection: RawConnection) -> None:
     # The monitor compares results with the schemas that it saw on this connection.
     await list_all(connection, "tools/list", "tools")
@@ -132,7 +132,7 @@ _REFUSED: Final = (
 )
 
 
-@bare_scenario(*_REFUSED, needs="tools", when=_none_may_be_called)
+@bare_scenario(*_REFUSED, needs="tools", when=_none_may_be_called, sends=(_CALL,))
 async def calls_tools_with_wrong_arguments(probe: Probe) -> None:
     tried = [
         ToolCall(tool.tool, wrong)
@@ -194,7 +194,7 @@ def _wrong_arguments(call: ToolCall) -> list[JsonObject]:
     return made
 
 
-@scenario(_UNKNOWN, SURVIVES, needs="tools")
+@scenario(_UNKNOWN, SURVIVES, needs="tools", sends=(_CALL,))
 async def calls_an_unknown_tool(probe: Probe, connection: RawConnection) -> None:
     params = {"name": "accord-check-no-such-tool", "arguments": {}}
     reply = await connection.ask(_CALL, params)
@@ -204,7 +204,7 @@ async def calls_an_unknown_tool(probe: Probe, connection: RawConnection) -> None
     await is_alive(probe, connection, "a call of an unknown tool")
 
 
-@scenario(_CASE, needs="tools", when=_none_may_be_called)
+@scenario(_CASE, needs="tools", when=_none_may_be_called, sends=(_CALL,))
 async def calls_a_tool_in_other_case(probe: Probe, connection: RawConnection) -> None:
     listed = {str(tool.get("name")) for tool in probe.facts.tools}
     tools = [each for each in probe.facts.callable_tools() if each.name.swapcase() not in listed]
