@@ -53,8 +53,10 @@ class _HttpBase:
         self._sender: AiohttpSender | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._streams = count(1)
+        self.statuses: list[int] = []
 
-    def _open_sender(self, connection: RawConnection) -> None:
+    async def open(self, connection: RawConnection) -> None:
+        """Get ready; the first message makes the connection."""
         require_aiohttp("http", "checking over HTTP")
         from accord.transports.http.client.aiohttp_sender import AiohttpSender
 
@@ -164,12 +166,7 @@ class HttpCarrier(_HttpBase):
         super().__init__(url, headers)
         self.session: str | None = None
         self.version: str | None = None
-        self.statuses: list[int] = []
         self.listens: bool | None = None
-
-    async def open(self, connection: RawConnection) -> None:
-        """Get ready; the first message makes the connection."""
-        self._open_sender(connection)
 
     def heads(self) -> dict[str, str]:
         """Return the headers of a POST in this conversation."""
@@ -209,7 +206,7 @@ class HttpCarrier(_HttpBase):
                 raise AuthorizationRequired(_LOCKED)
             begun.set()
             if response.status in _OK:
-                await self._hear(response, HttpFacts(stream=stream))
+                await self._receive(response, HttpFacts(stream=stream))
                 return
             body = await read_body(response)
             facts = HttpFacts(status=response.status, headers=lower_headers(response))
@@ -225,7 +222,7 @@ class HttpCarrier(_HttpBase):
         """Open the stream for messages that belong to no request, if the server offers it."""
         self._spawn(self._listen())
 
-    async def _hear(self, response: "AiohttpResponse", facts: HttpFacts) -> None:
+    async def _receive(self, response: "AiohttpResponse", facts: HttpFacts) -> None:
         facts = replace(facts, status=response.status, headers=lower_headers(response))
         if media_type(response.header("content-type")) == CONTENT_TYPE:
             async for event in self.events(response):
@@ -237,14 +234,14 @@ class HttpCarrier(_HttpBase):
             self.connection.receive(body, replace(facts, stream=None))
 
     async def _listen(self) -> None:
-        headers = {name: value for name, value in self.heads().items() if name != "content-type"}
-        headers["accept"] = CONTENT_TYPE
+        headers = self.heads() | {"accept": CONTENT_TYPE}
+        del headers["content-type"]
         with contextlib.suppress(ConnectionEnded, MessageTimeout):
             async with self.response("GET", headers=headers) as response:
                 self.listens = response.status in _OK
                 if self.listens:
                     stream = f"stream-{next(self._streams)}"
-                    await self._hear(response, HttpFacts(method="GET", stream=stream))
+                    await self._receive(response, HttpFacts(method="GET", stream=stream))
 
     async def _end_session(self) -> None:
         if self.session is not None:
@@ -266,7 +263,6 @@ class SseCarrier(_HttpBase):
         self.place: str | None = None
         self.first: Event | None = None
         self.odd: list[Event] = []
-        self.statuses: list[int] = []
         self.is_locked = False
         self._ready = asyncio.Event()
 
@@ -276,7 +272,7 @@ class SseCarrier(_HttpBase):
         Raises:
             ConnectFailed: it did not arrive.
         """
-        self._open_sender(connection)
+        await super().open(connection)
         self._spawn(self._listen())
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(connection.longest):
@@ -290,9 +286,8 @@ class SseCarrier(_HttpBase):
 
     async def _listen(self) -> None:
         try:
-            async with self.response(
-                "GET", headers={"accept": CONTENT_TYPE, **self.headers}
-            ) as response:
+            headers = {"accept": CONTENT_TYPE, **self.headers}
+            async with self.response("GET", headers=headers) as response:
                 kind = media_type(response.header("content-type"))
                 if response.status not in _OK or kind != CONTENT_TYPE:
                     self.is_locked = response.status == _UNAUTHORIZED

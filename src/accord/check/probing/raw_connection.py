@@ -387,16 +387,11 @@ class RawConnection:
                     return self.received[place]
                 place += 1
             if self.ended is not None:
-                raise ConnectionEnded(
-                    f"{self.ended}, while {what} was expected", has_started=self._has_received
-                )
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._changed.wait()
-            except TimeoutError:
-                raise MessageTimeout(
-                    f"{what} did not arrive within {patience:.3g} s", has_started=self._has_received
-                ) from None
+                why = f"{self.ended}, while {what} was expected"
+                raise ConnectionEnded(why, has_started=self._has_received)
+            if not await self._wait_for_change(deadline):
+                why = f"{what} did not arrive within {patience:.3g} s"
+                raise MessageTimeout(why, has_started=self._has_received)
 
     def point_at(self, *messages: object) -> None:
         """Choose the messages, sent or received, that prove the next verdict."""
@@ -406,14 +401,18 @@ class RawConnection:
         """Wait for some seconds and return the messages of that time."""
         place = len(self.received)
         deadline = asyncio.get_running_loop().time() + seconds
-        while self.ended is None:
+        while self.ended is None and await self._wait_for_change(deadline):
             self._changed.clear()
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._changed.wait()
-            except TimeoutError:
-                break
         return self.received[place:]
+
+    async def _wait_for_change(self, deadline: float) -> bool:
+        """Wait until something arrives, or the connection ends; return False if nothing does."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def initialize(
         self,

@@ -42,6 +42,7 @@ class StdioCarrier:
 
     Attributes:
         child: the process.
+        left_by_itself: whether it ended after its input was closed, without a signal.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class StdioCarrier:
             on_end=self._on_end,
             exit_expected=leaving,
         )
+        self.left_by_itself: bool | None = None
         self._leaving = leaving
         self._connection: RawConnection
         self._rest = bytearray()
@@ -130,7 +132,8 @@ class StdioCarrier:
         """Close the server's input; returns whether it exited by itself within this time."""
         self.child.end_input()
         patience = self._leaving if patience is None else patience
-        return await self.child.wait(patience) is not None
+        self.left_by_itself = await self.child.wait(patience) is not None
+        return self.left_by_itself
 
     async def exit_after(self, number: int) -> int | None:
         """Send a signal to the server and return its exit code; None when it keeps running."""

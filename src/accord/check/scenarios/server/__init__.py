@@ -3,14 +3,13 @@
 from accord.check.scenarios._scenario import SERVER_SCENARIOS as SCENARIOS
 from accord.check.scenarios.server import (  # noqa: F401  # modules register their scenarios
     auth,
+    features,
     http,
     http_sessions,
     lifecycle,
-    lists,
     messages,
     notifications,
     questions,
-    resources,
     tools,
 )
 

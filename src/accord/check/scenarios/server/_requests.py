@@ -24,6 +24,7 @@ from accord.types import JsonObject
 
 SURVIVES: Final = "practice.server.survives-errors"
 ANSWERED: Final = "jsonrpc.request.answered"
+MISSING_URI: Final = "accord-check://no/such/resource"
 LISTS: Final = {"tools": "tools/list", "resources": "resources/list", "prompts": "prompts/list"}
 INITIALIZED: Final = new_notification("notifications/initialized")
 PERMISSION: Final = "a permission that the server did not use"

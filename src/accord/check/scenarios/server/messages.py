@@ -8,6 +8,7 @@ from accord.check.probing.raw_connection import MessageTimeout, RawConnection
 from accord.check.scenarios._scenario import UNJUDGED, bare_scenario, scenario
 from accord.check.scenarios.server._requests import (
     ANSWERED,
+    MISSING_URI,
     SURVIVES,
     arrives,
     harmless_method,
@@ -141,7 +142,6 @@ _INVALID_REQUEST: Final = "errors.code.invalid-request"
 _INVALID_PARAMS: Final = "errors.code.invalid-params"
 _NOT_FOUND: Final = "errors.code.resource-not-found"
 _NOT_FOUND_URI: Final = "errors.resource-not-found.data-uri"
-_MISSING: Final = "accord-check://no/such/resource"
 _OK: Final = range(200, 300)
 _NO_JSON: Final = (
     b'{"jsonrpc": "2.0", "id": 1, "method": "ping"',
@@ -244,7 +244,7 @@ async def omits_required_parameters(probe: Probe) -> None:
 
 @scenario(_NOT_FOUND, _NOT_FOUND_URI, needs="resources", sends=("resources/read",))
 async def reads_an_unknown_resource(probe: Probe, connection: RawConnection) -> None:
-    reply = await connection.ask("resources/read", {"uri": _MISSING})
+    reply = await connection.ask("resources/read", {"uri": MISSING_URI})
     if reply.code == METHOD_NOT_FOUND:
         # lifecycle.capabilities.respected, which another scenario reports.
         probe.skip((_NOT_FOUND, _NOT_FOUND_URI), "the server does not know resources/read")
@@ -258,7 +258,7 @@ async def reads_an_unknown_resource(probe: Probe, connection: RawConnection) -> 
         return
     data = reply.error.get("data")
     if isinstance(data, dict) and "uri" in data:
-        why = f"names {data['uri']!r} as missing when {_MISSING!r} was asked for"
-        probe.holds(_NOT_FOUND_URI, data["uri"] == _MISSING, why)
+        why = f"names {data['uri']!r} as missing when {MISSING_URI!r} was asked for"
+        probe.holds(_NOT_FOUND_URI, data["uri"] == MISSING_URI, why)
     else:
         probe.skip(_NOT_FOUND_URI, "the error carries no uri, which is optional")
