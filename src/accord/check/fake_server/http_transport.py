@@ -377,12 +377,11 @@ class FakeHttpTransport:
 
     def _begin(self, key: str, http_session: _HttpSession) -> _HttpSession:
         transport: Transport = "sse" if self._is_older else "http"
-        tape = MessageLog(transport, "client", is_judged=self._fake.is_judged)
-        http_session.connection = RawConnection(
-            http_session, tape, patience=self._patience, me="server"
-        )
-        http_session.connection.respond = self._fake.respond
-        self._fake.lines.append(http_session.connection)
+        log = MessageLog(transport, "client", is_judged=self._fake.is_judged)
+        connection = RawConnection(http_session, log, patience=self._patience, me="server")
+        connection.respond = self._fake.respond
+        self._fake.lines.append(connection)
+        http_session.connection = connection
         self._sessions[key] = http_session
         return http_session
 
@@ -391,9 +390,8 @@ class FakeHttpTransport:
             request.body, HttpFacts(method=request.method, headers=request.headers)
         )
         if request.name == "notifications/initialized":
-            task = asyncio.get_running_loop().create_task(
-                self._run_scenario(http_session.connection)
-            )
+            work = self._run_scenario(http_session.connection)
+            task = asyncio.get_running_loop().create_task(work)
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
