@@ -17,7 +17,7 @@ import msgspec
 
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.target import ServerTarget
-from accord.check.scenarios._scenario import revealing_methods
+from accord.check.scenarios._scenario import Scenario, revealing_methods
 from accord.check.scenarios.server import SCENARIOS
 from accord.check.server_check import ServerPlan, check_server
 from accord.protocol.catalogue import catalogue
@@ -63,19 +63,21 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
         """Names of the scenarios that can show the breach; empty where `only` chooses them."""
         if self.only:
             return []
+        ids = (self.id, *self.also)
+        return [each.name for each in SCENARIOS if any(self._is_shown(id, each) for id in ids)]
+
+    def _is_shown(self, id: str, scenario: Scenario) -> bool:
         rows = catalogue()
-        row = rows[self.id]
+        areas = {rows[each].area for each in scenario.ids}
+        if id in scenario.ids or areas & {*self.areas}:
+            return True
+        if rows[id].check != "wire":
+            return False
         # A monitor finds breaches in the traffic of scenarios that decide something else.
-        is_wire = row.check == "wire"
-        revealing = revealing_methods(self.id, self.revision) if is_wire else None
-        areas = {row.area, *self.areas} if is_wire and revealing is None else set(self.areas)
-        return [
-            each.name
-            for each in SCENARIOS
-            if self.id in each.ids
-            or areas & {rows[id].area for id in each.ids}
-            or (revealing or set()) & {*each.sends}
-        ]
+        revealing = revealing_methods(id, self.revision)
+        if revealing is None:
+            return rows[id].area in areas
+        return bool(revealing & {*scenario.sends})
 
     def check(self, *, is_full: bool = False, is_real: bool = False) -> dict[str, str]:
         """Return the requirements that a check finds broken, with what it says of them.
