@@ -24,6 +24,11 @@ from accord.protocol.catalogue import catalogue
 from accord.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from accord.types import JsonObject
 
+_READ: Final = "resources/read"
+_COMPLETE: Final = "completion/complete"
+# How many entries of a list are read, asked for or completed.
+_AT_MOST: Final = 10
+
 # -- lists
 
 _RESPECTED: Final = "lifecycle.capabilities.respected"
@@ -62,12 +67,12 @@ def _is_announced(connection: RawConnection, name: str) -> bool:
     return any(each.get("method") == wanted for each in connection.received)
 
 
-@scenario(_RESPECTED, sends=(*LISTS.values(), "resources/read"))
+@scenario(_RESPECTED, sends=(*LISTS.values(), _READ))
 async def calls_declared_methods(probe: Probe, connection: RawConnection) -> None:
     declared = [name for name in LISTS if probe.facts.declares(name)]
     asked: list[tuple[str, str, dict[str, str]]] = [(name, LISTS[name], {}) for name in declared]
     if "resources" in declared:
-        asked.append(("resources", "resources/read", {"uri": MISSING_URI}))
+        asked.append(("resources", _READ, {"uri": MISSING_URI}))
     for name, method, params in asked:
         reply = await connection.ask(method, params)
         why = f"declares {name} and does not know {method}"
@@ -172,13 +177,8 @@ async def _try_unknown_cursor(probe: Probe, method: str) -> None:
         await is_alive(probe, connection, "a made-up cursor")
 
 
-# How many entries of a list are read, asked for or completed.
-_AT_MOST: Final = 10
-
 # -- resources
 
-_COMPLETE: Final = "completion/complete"
-_READ: Final = "resources/read"
 _SUBSCRIBE: Final = "resources/subscribe"
 _UNSUBSCRIBE: Final = "resources/unsubscribe"
 _UPDATED: Final = "notifications/resources/updated"

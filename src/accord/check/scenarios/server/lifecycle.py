@@ -39,13 +39,13 @@ _RESPECTED: Final = "lifecycle.capabilities.respected"
 @bare_scenario(_ECHOES)
 async def requests_the_revision_under_check(probe: Probe) -> None:
     # A server that does not speak the revision is not checked under it.
-    opening = probe.connection
-    chosen = opening.opening.get("protocolVersion")
+    first = probe.connection
+    chosen = first.opening.get("protocolVersion")
     if not isinstance(chosen, str):
         probe.skip(_ECHOES, "the server names no revision")
         return
     why = f"answers {probe.revision} with {chosen!r}"
-    probe.holds(_ECHOES, chosen == probe.revision, why, evidence=opening.opening_proof)
+    probe.holds(_ECHOES, chosen == probe.revision, why, evidence=first.opening_proof)
 
 
 @scenario(_OFFERS_OTHER, _OFFERS_LATEST, opens=UNINITIALIZED, is_once=True, sends=("initialize",))
