@@ -43,7 +43,7 @@ class RevisionProbe:
     Launching a server is slow, so launched ones are used again.
 
     Attributes:
-        subject: the server; `one_at_a_time` is set if a second copy does not start.
+        target: the server; `one_at_a_time` is set if a second copy does not start.
         notes: remarks for the report.
     """
 
