@@ -158,7 +158,7 @@ def _plan(options: argparse.Namespace) -> "ServerPlan":
     return plan
 
 
-async def _plan_calls(plan: "ServerPlan", subject: "Subject") -> "CallPlan":
+async def _plan_calls(plan: "ServerPlan", subject: "ServerTarget") -> "CallPlan":
     from accord.check.probing.server_facts import plan_calls
     from accord.check.revision_probe import spoken_revisions
 
@@ -185,7 +185,7 @@ def _display_name(options: argparse.Namespace) -> str:
 
 
 async def _run_with_target(
-    options: argparse.Namespace, work: "Callable[[Subject], Awaitable[_T]]"
+    options: argparse.Namespace, work: "Callable[[ServerTarget], Awaitable[_T]]"
 ) -> _T:
     """Find out how to reach the server, serve it if necessary, and do the work."""
     from accord.check.probing.target import ServerTarget, serve_target
@@ -218,7 +218,7 @@ async def _run_with_target(
         return await work(await _authorize(subject, options))
 
 
-async def _authorize(subject: "Subject", options: argparse.Namespace) -> "Subject":
+async def _authorize(subject: "ServerTarget", options: argparse.Namespace) -> "ServerTarget":
     """Add the tokens that were given on the command line, or obtain one."""
     subject = replace(
         subject,
