@@ -7,7 +7,7 @@ import tomllib
 import pytest
 from sessions import HERE, QUIET, SERVERS
 
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
 from accord.check.server_check import ServerPlan, check_server
 
 VERDICTS = tomllib.loads((HERE / "verdicts.toml").read_text())
@@ -23,7 +23,7 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_only_what_was_reviewed_fails(name: str) -> None:
-    subject = Subject(name=name, command=SERVERS[name], env={**os.environ, **QUIET}, leaving=5)
+    subject = ServerTarget(name=name, command=SERVERS[name], env={**os.environ, **QUIET}, leaving=5)
 
     async def run() -> dict[str, str]:
         async with asyncio.timeout(170):

@@ -5,10 +5,10 @@ import json
 
 from msgspec.structs import replace
 
-from accord.bindings.http_responses import parse_challenges
-from accord.check.probing.subject import Subject
-from accord.check.rendering.machine_readable import as_json
-from accord.check.scenarios.server._http_requests import discover
+from accord.bindings.challenge import parse_challenges
+from accord.check.probing.authorization import fetch_metadata
+from accord.check.probing.target import ServerTarget
+from accord.check.rendering.json import as_json
 from accord.check.server_check import ServerPlan, check_server
 from accord.testing import run_in_virtual_time
 from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
@@ -65,7 +65,9 @@ def test_the_answer_of_another_service_is_not_in_the_report():
     with serving(credentials(seen)) as other:
         named = f"http://127.0.0.1:{other}/latest/meta-data/iam"
         with serving(challenging(named)) as port:
-            report = checked(Subject(name="hostile", url=f"http://127.0.0.1:{port}/mcp"), "auth")
+            report = checked(
+                ServerTarget(name="hostile", url=f"http://127.0.0.1:{port}/mcp"), "auth"
+            )
     shown = as_json(report)
     assert not [value for value in (*CREDENTIALS, *CREDENTIALS.values()) if value in shown]
 
@@ -78,9 +80,9 @@ def test_a_public_server_cannot_make_the_check_send_requests_to_this_machine():
     async def run(named):
         url = "https://mcp.invalid/mcp"
         sender = GuardedSender(AddressPolicy.beside(url), seconds=LONG, proxy=nowhere)
-        line = Subject(name="public", url=url).line(is_judged=False)
+        line = ServerTarget(name="public", url=url).connection(is_judged=False)
         challenges = parse_challenges([f'Bearer resource_metadata="{named}"'])
-        return await discover(sender, line, url, challenges)
+        return await fetch_metadata(sender, line, url, challenges)
 
     with serving(credentials(seen)) as other:
         published = asyncio.run(run(f"http://127.0.0.1:{other}/latest/meta-data/iam"))
@@ -91,7 +93,9 @@ def test_a_public_server_cannot_make_the_check_send_requests_to_this_machine():
 
 def test_an_address_that_was_not_requested_is_not_a_violation():
     with serving(challenging("http://169.254.169.254/latest/meta-data/iam")) as port:
-        report = checked(Subject(name="hostile", url=f"http://127.0.0.1:{port}/mcp"), "auth.prm")
+        report = checked(
+            ServerTarget(name="hostile", url=f"http://127.0.0.1:{port}/mcp"), "auth.prm"
+        )
     row = judged(report)["auth.prm.server"]
     assert row.verdict == "not-exercised"
     assert "http://169.254.169.254/latest/meta-data/iam was not asked" in row.message

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from accord import Context, Server
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
 from accord.check.scenarios.server.questions import _wrong_content
 from accord.check.server_check import ServerPlan, check_server
 
@@ -35,7 +35,7 @@ def asking(kind: Any) -> Server:
 
 def checked(server: Server, *only: str, revision: str = NEW) -> dict[str, Any]:
     async def run() -> Any:
-        subject = Subject(name="asking", server=server, settling=0.05, at_once=32)
+        subject = ServerTarget(name="asking", server=server, settling=0.05, at_once=32)
         async with asyncio.timeout(170):
             return await check_server(subject, ServerPlan(revisions=[revision], only=only))
 
@@ -106,7 +106,7 @@ def test_a_server_that_declares_tasks_is_not_blamed_for_requests_that_were_never
         return wire
 
     async def run() -> Any:
-        subject = Subject(name="tasks", carrier=carrier, settling=0.05, at_once=32)
+        subject = ServerTarget(name="tasks", carrier=carrier, settling=0.05, at_once=32)
         async with asyncio.timeout(170):
             return await check_server(subject, ServerPlan(revisions=[NEW], only=["tasks"]))
 

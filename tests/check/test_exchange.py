@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from accord.check.probing.exchange import exchange, post_message
-from accord.check.probing.raw_carrier import AuthorizationRequired
-from accord.check.probing.subject import Subject
+from accord.check.probing.raw_connection import AuthorizationRequired
+from accord.check.probing.target import ServerTarget
 from accord.check.revision_probe import spoken_revisions
 from check.mutants.between_http import serving
 
@@ -37,8 +37,8 @@ def answering(status, kind, *pieces, stays=False):
 @asynccontextmanager
 async def line_to(app):
     async with serving(app) as port, asyncio.timeout(60):
-        subject = Subject(name="app", url=f"http://127.0.0.1:{port}/mcp", patience=2)
-        async with subject.line(is_judged=False) as line:
+        subject = ServerTarget(name="app", url=f"http://127.0.0.1:{port}/mcp", patience=2)
+        async with subject.connection(is_judged=False) as line:
             yield line
 
 
@@ -93,7 +93,7 @@ def test_a_refusal_answers_a_request_although_it_names_no_id(body):
 def test_a_refused_notification_gives_no_message():
     async def run():
         async with line_to(answering(400, "application/json", b'{"id":null,"error":{}}')) as line:
-            await line.say(NOTICE)
+            await line.send(NOTICE)
             await line.collect(0.05)
             return line.received
 
@@ -105,6 +105,6 @@ def test_a_server_that_refuses_access_is_locked_and_not_silent():
         async with line_to(answering(401, "", b"")) as line:
             with pytest.raises(AuthorizationRequired):
                 await line.ask("ping")
-            return await spoken_revisions(Subject(name="app", url=line.carrier.url))
+            return await spoken_revisions(ServerTarget(name="app", url=line.carrier.url))
 
     assert len(asyncio.run(run())) == 1

@@ -9,7 +9,7 @@ import pytest
 
 from accord.check.probing.probe import Probe
 from accord.check.probing.server_facts import ServerFacts
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
 from accord.check.server_check import ServerPlan, check_server
 from accord.errors import ConnectFailed
 from check.foreign_http import serving
@@ -23,7 +23,7 @@ def foreign(*words, **settings):
     """Return a server of this kind; it starts within milliseconds."""
     command = [sys.executable, "-S", "-E", str(FOREIGN), *words]
     times = {"patience": 5, "settling": 0.1, "leaving": 2}
-    return Subject(name=words[0], command=command, **{**times, **settings})
+    return ServerTarget(name=words[0], command=command, **{**times, **settings})
 
 
 def check(subject, *revisions, only=()):
@@ -185,10 +185,10 @@ def test_patience_grows_with_the_time_a_server_takes_to_start():
 
 def test_a_server_that_hung_before_gets_the_same_time_to_start():
     subject = foreign("plain", patience=5)
-    probe = Probe(subject, ServerFacts(revision=NEW, transport="stdio"), subject.line())
+    probe = Probe(subject, ServerFacts(revision=NEW, transport="stdio"), subject.connection())
     for _ in range(4):
         probe.lose_patience()
-    assert probe.subject.patience == 1
+    assert probe.target.patience == 1
     assert asyncio.run(probe._launch(is_judged=False)).longest == 20
 
 
@@ -207,7 +207,7 @@ def test_a_process_that_ends_late_gets_a_warning():
 
 def test_a_refusal_in_plain_text_is_not_a_violation():
     with serving() as server:
-        report = check(Subject(name="text", url=server.url, settling=0.1), NEW)
+        report = check(ServerTarget(name="text", url=server.url, settling=0.1), NEW)
     results = by_id(report)
     assert results["jsonrpc.message.version-2-0"].verdict == "pass"
     assert "expected error -32601" in results["errors.code.method-not-found"].message
@@ -235,7 +235,7 @@ def test_a_server_over_http_that_does_not_answer_leaves_no_task_behind():
         asyncio.get_running_loop().set_exception_handler(
             lambda _, context: told.append(context["message"])
         )
-        async with Subject(name="silent", url=server.url).line(is_judged=False) as line:
+        async with ServerTarget(name="silent", url=server.url).connection(is_judged=False) as line:
             await line.initialize(NEW)
             await line.start("tools/call", {"name": "get_time", "arguments": {}})
             assert await asyncio.to_thread(server.reached.wait, 30)

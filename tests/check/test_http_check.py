@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from accord.auth import AuthorizationServer, MemoryStore
 from accord.check.probing.authorization import obtain
-from accord.check.probing.subject import Subject, serve_target
+from accord.check.probing.target import ServerTarget, serve_target
 from accord.check.server_check import ServerPlan, check_server
 from accord.errors import ConnectFailed
 from accord.testing import unattended
@@ -47,7 +47,7 @@ def serving_everything(path="mcp", form="http", **options):
     @asynccontextmanager
     async def making():
         async with serving(everything.asgi(**options)) as port:
-            yield Subject(
+            yield ServerTarget(
                 name="everything",
                 url=f"http://127.0.0.1:{port}/{path}",
                 form=form,
@@ -114,7 +114,7 @@ def test_a_web_page_is_recognized_as_not_a_server(form, says):
     async def run():
         async with serving(a_page) as port:
             url = f"http://127.0.0.1:{port}/"
-            await check_server(Subject(name="page", url=url, form=form, patience=20))
+            await check_server(ServerTarget(name="page", url=url, form=form, patience=20))
 
     with pytest.raises(ConnectFailed, match=says):
         asyncio.run(run())
@@ -165,12 +165,12 @@ def test_a_connection_that_the_server_may_be_closing_is_not_used_again():
             await asyncio.start_server(answer_once, "127.0.0.1") as each,
         ):
             port = each.sockets[0].getsockname()[1]
-            subject = Subject(name="it", url=f"http://127.0.0.1:{port}/", patience=20)
-            async with subject.line(is_judged=False) as line:
-                first = await line.carrier.request("POST", body=b"{}")
+            subject = ServerTarget(name="it", url=f"http://127.0.0.1:{port}/", patience=20)
+            async with subject.connection(is_judged=False) as line:
+                first = await line.carrier.request("POST", headers={}, body=b"{}")
                 await asyncio.sleep(1.2)
-                second = await line.carrier.request("POST", body=b"{}")
-                return first.status, second.status
+                second = await line.carrier.request("POST", headers={}, body=b"{}")
+                return first, second
 
     assert asyncio.run(run()) == (202, 202)
 
@@ -200,7 +200,7 @@ async def authorizing():
     """Serve everything behind an authorization server that grants without asking."""
     guard = AuthorizationServer(auto_approve="ada", scopes=["read"])
     async with serving(guard.guard(everything.asgi())) as port:
-        yield Subject(
+        yield ServerTarget(
             name="everything",
             url=f"http://127.0.0.1:{port}/mcp",
             patience=5,

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord.check.probing.server_facts import CheckRules
-from accord.check.probing.subject import Subject, serve_target
+from accord.check.probing.target import ServerTarget, serve_target
 from accord.check.server_check import ServerPlan, check_server
 from accord.protocol.catalogue import catalogue
 from check.mutants.between_http import serving
@@ -82,9 +82,9 @@ def checked(place, form="stdio", **rules):
             plan = ServerPlan(rules=CheckRules(**rules))
             if form == "stdio":
                 command = [sys.executable, "-m", "accord.cli.main", "run", str(place)]
-                return await check_server(Subject(name=place.name, command=command), plan)
+                return await check_server(ServerTarget(name=place.name, command=command), plan)
             async with serve_target(str(place), form, {}) as url:
-                subject = Subject(name=place.name, url=url, form=form, is_launched=True)
+                subject = ServerTarget(name=place.name, url=url, form=form, is_launched=True)
                 return await check_server(subject, plan)
 
     return asyncio.run(run())
@@ -186,7 +186,7 @@ def test_requirements_that_an_always_streaming_server_leaves_untried_are_listed(
     async def run():
         async with serving(everything.asgi(answers="stream")) as port, asyncio.timeout(170):
             url = f"http://127.0.0.1:{port}/mcp"
-            return await check_server(Subject(name="streams", url=url, is_launched=True))
+            return await check_server(ServerTarget(name="streams", url=url, is_launched=True))
 
     report = asyncio.run(run())
     assert alarms(report) == {}

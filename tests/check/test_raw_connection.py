@@ -5,8 +5,8 @@ import asyncio
 import msgspec
 import pytest
 
-from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
-from accord.check.probing.subject import Subject
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
+from accord.check.probing.target import ServerTarget
 from check.mutants.everything import server
 from check.mutants.foundation import Between
 
@@ -20,12 +20,12 @@ def memory(hook=None):
             hook(wire)
         return wire
 
-    return Subject(name="memory", carrier=carrier, patience=5, settling=0.05)
+    return ServerTarget(name="memory", carrier=carrier, patience=5, settling=0.05)
 
 
 def on_a_line(work, hook=None, **options):
     async def run():
-        async with asyncio.timeout(60), memory(hook).line(**options) as line:
+        async with asyncio.timeout(60), memory(hook).connection(**options) as line:
             await line.initialize(NEW)
             return await work(line)
 
@@ -35,10 +35,10 @@ def on_a_line(work, hook=None, **options):
 @pytest.mark.parametrize("length", [1, 100_000], ids=["kept whole", "cut"])
 def test_a_log_is_judged_from_its_beginning_or_not_at_all(length):
     async def work(line):
-        await line.say(
+        await line.send(
             {"jsonrpc": "2.0", "method": "notifications/x", "params": {"a": "x" * length}}
         )
-        line.hear(b'{"jsonrpc": "2.0", "id": 99, "result": {}}')
+        line.receive(b'{"jsonrpc": "2.0", "id": 99, "result": {}}')
         is_judged = line.log.judge()
         tallies = {} if line.log.monitor is None else line.log.monitor.tallies
         return is_judged, "jsonrpc.response.id-echo" in tallies and "ping.response.empty" in tallies
@@ -156,7 +156,7 @@ def test_a_connection_without_answers_leaves_requests_of_the_server_open():
 
 def test_the_members_of_a_batch_are_received_one_by_one():
     async def work(line):
-        line.hear(b'[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","method":"b"}]')
+        line.receive(b'[{"jsonrpc":"2.0","method":"a"},{"jsonrpc":"2.0","method":"b"}]')
         return [message["method"] for message in line.received[-2:]], line.log.count
 
     names, count = on_a_line(work)
@@ -169,7 +169,7 @@ def test_a_flood_ends_the_connection_and_costs_no_more_memory():
 
     async def work(line):
         for _ in range(20_100):
-            line.hear(notice)
+            line.receive(notice)
         return line
 
     line = on_a_line(work, is_judged=False)
@@ -182,7 +182,7 @@ def test_a_large_message_is_judged_whole_and_kept_in_part():
     async def work(line):
         large = {"jsonrpc": "2.0", "method": "notifications/message"}
         large["params"] = {"level": "info", "data": "x" * 100_000}
-        line.hear(msgspec.json.encode(large))
+        line.receive(msgspec.json.encode(large))
         return line
 
     line = on_a_line(work)
@@ -194,8 +194,8 @@ def test_a_large_message_is_judged_whole_and_kept_in_part():
 @pytest.mark.requirement("jsonrpc.encoding.utf8")
 def test_a_message_in_another_encoding_violates_the_encoding_requirement():
     async def work(line):
-        line.hear(b'{"jsonrpc":"2.0","method":"notifications/x","params":{"a":"\xe4"}}')
-        line.hear(b"\xe4 is not a message in any encoding")
+        line.receive(b'{"jsonrpc":"2.0","method":"notifications/x","params":{"a":"\xe4"}}')
+        line.receive(b"\xe4 is not a message in any encoding")
         return {id for id, tally in line.log.monitor.tallies.items() if tally.breaches}
 
     assert on_a_line(work) == {"jsonrpc.encoding.utf8", "stdio.server.stdout-only-messages"}
@@ -203,7 +203,7 @@ def test_a_message_in_another_encoding_violates_the_encoding_requirement():
 
 def test_an_unjudged_connection_has_no_monitor():
     async def work(line):
-        await line.say(b"no message")
+        await line.send(b"no message")
         return line.log.monitor
 
     assert on_a_line(work, is_judged=False) is None

@@ -6,13 +6,14 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
 from accord.check.revision_probe import spoken_revisions
 from accord.check.scenarios.server import SCENARIOS
 from accord.check.server_check import ServerPlan, check_server
 from accord.check.verdicts import is_chosen
 from accord.errors import ConnectFailed
 from accord.protocol.catalogue import catalogue
+from accord.protocol.methods import REQUESTS
 from accord.protocol.revisions import REVISIONS
 from accord.testing import run_in_virtual_time
 from check.mutants.everything import server
@@ -38,7 +39,7 @@ def in_process(hook=None):
             hook(wire)
         return wire
 
-    return Subject(name="everything", carrier=carrier, patience=5, settling=0.05, at_once=32)
+    return ServerTarget(name="everything", carrier=carrier, patience=5, settling=0.05, at_once=32)
 
 
 def by_id(report):
@@ -122,6 +123,53 @@ def test_scenarios_for_other_requirements_are_not_run():
 
     asyncio.run(run())
     assert [each[:10] for each in tried] == ["sends text", ""]
+
+
+@pytest.mark.parametrize(
+    ("id", "most"),
+    [
+        ("ping.response.empty", 1),
+        ("prompts.message.role", 2),
+        ("tools.call.structured-conforms", 25),
+    ],
+)
+def test_only_scenarios_that_can_show_a_breach_to_the_monitor_are_run(id, most):
+    tried = []
+
+    async def run():
+        plan = ServerPlan(revisions=[NEW], only=[id])
+        await check_server(in_process(), plan, step=lambda stage: tried.append(stage.scenario))
+
+    run_in_virtual_time(run())
+    assert 1 <= len(tried[:-1]) <= most
+
+
+@pytest.mark.parametrize("revision", [OLD, MIDDLE, NEW, "2025-11-25"])
+def test_every_scenario_declares_the_requests_that_it_sends(revision):
+    harmless = {"initialize", "ping", "tools/list", "resources/list", "prompts/list"}
+    sends = {each.name: {*each.sends} for each in SCENARIOS}
+    undeclared = []
+    stages = [""]
+
+    def hook(wire):
+        def record(message):
+            name, method = stages[-1], message.get("method")
+            is_judged = wire.connection.log.monitor is not None
+            if is_judged and name and method in REQUESTS - harmless - sends[name]:
+                undeclared.append((name, method))
+            return message
+
+        wire.from_client = record
+
+    async def run():
+        # One scenario at a time, so that a message belongs to the last one that began.
+        subject = replace(in_process(hook), at_once=1)
+        plan = ServerPlan(revisions=[revision])
+        await check_server(subject, plan, step=lambda stage: stages.append(stage.scenario))
+
+    run_in_virtual_time(run())
+    assert len(stages) > len(SCENARIOS) / 2
+    assert not undeclared
 
 
 @pytest.mark.parametrize("name", [each.name for each in SCENARIOS if each.is_once])

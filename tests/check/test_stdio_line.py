@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
-from accord.check.probing.subject import Subject
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
+from accord.check.probing.target import ServerTarget
 from accord.errors import ConnectFailed
 from check.mutants.process import awkward
 from support.waiting import until_sync
@@ -21,7 +21,7 @@ NEW = "2025-06-18"
 
 @asynccontextmanager
 async def launched(habit, **settings):
-    async with asyncio.timeout(60), awkward(habit, **settings).line(is_judged=False) as line:
+    async with asyncio.timeout(60), awkward(habit, **settings).connection(is_judged=False) as line:
         yield line
 
 
@@ -102,11 +102,11 @@ def test_the_exit_code_is_known_however_short_the_time_to_leave(caplog):
 def test_a_server_that_stays_is_waited_for_in_vain_only_once():
     async def run():
         subject = awkward("stays", leaving=0.3)
-        async with subject.line(is_judged=False) as line:
+        async with subject.connection(is_judged=False) as line:
             await line.initialize(NEW)
         assert subject.habits.stays
         # Waiting again for a server that stays would take a minute.
-        async with asyncio.timeout(50), replace(subject, leaving=60).line() as line:
+        async with asyncio.timeout(50), replace(subject, leaving=60).connection() as line:
             await line.initialize(NEW)
         assert line.carrier.child.exit_code == 0
 
@@ -117,7 +117,7 @@ def test_the_times_of_a_check_suit_the_speed_of_the_server():
     async def run():
         subject = awkward("none", settling=0.1, leaving=2)
         assert (subject.adapt_times().settling, subject.adapt_times().leaving) == (0.1, 2)
-        async with subject.line(is_judged=False) as line:
+        async with subject.connection(is_judged=False) as line:
             await line.initialize(NEW)
         assert subject.habits.startup_seconds > 0
         subject.habits.startup_seconds = 10
@@ -162,10 +162,10 @@ def test_garbage_is_kept_as_text_and_what_follows_is_heard():
 
 def test_a_line_without_its_end_is_heard_when_the_server_ends():
     code = 'import sys; sys.stdout.write(\'{"jsonrpc":"2.0","method":"last"}\')'
-    subject = Subject(name="one", command=[sys.executable, "-S", "-c", code])
+    subject = ServerTarget(name="one", command=[sys.executable, "-S", "-c", code])
 
     async def run():
-        async with asyncio.timeout(60), subject.line(is_judged=False) as line:
+        async with asyncio.timeout(60), subject.connection(is_judged=False) as line:
             return await line.until(lambda message: message.get("method") == "last", "it")
 
     assert asyncio.run(run())["jsonrpc"] == "2.0"
@@ -187,10 +187,10 @@ def test_a_server_that_stops_reading_and_then_ends_is_reported_with_its_code():
         "import os, sys, time; os.close(0); print('done', file=sys.stderr, flush=True);"
         "time.sleep(0.3); sys.exit(3)"
     )
-    subject = Subject(name="one", command=[sys.executable, "-S", "-c", code], leaving=30)
+    subject = ServerTarget(name="one", command=[sys.executable, "-S", "-c", code], leaving=30)
 
     async def run():
-        async with asyncio.timeout(60), subject.line(is_judged=False) as line:
+        async with asyncio.timeout(60), subject.connection(is_judged=False) as line:
             while not line.carrier.child.stderr.lines:
                 await asyncio.sleep(0.01)
             with pytest.raises(ConnectionEnded, match="ended with exit code 3"):
@@ -201,7 +201,7 @@ def test_a_server_that_stops_reading_and_then_ends_is_reported_with_its_code():
 
 def test_a_command_that_is_not_there_cannot_be_reached():
     async def run():
-        async with Subject(name="none", command=["/no/such/command"]).line():
+        async with ServerTarget(name="none", command=["/no/such/command"]).connection():
             pass
 
     with pytest.raises(ConnectFailed, match="/no/such/command"):
@@ -214,10 +214,10 @@ def test_children_of_a_server_do_not_outlive_the_line():
         "print(json.dumps({'jsonrpc': '2.0', 'method': 'child', 'params': {'pid': child.pid}}),"
         " flush=True); sys.stdin.read()"
     )
-    subject = Subject(name="parent", command=[sys.executable, "-S", "-c", code], leaving=1)
+    subject = ServerTarget(name="parent", command=[sys.executable, "-S", "-c", code], leaving=1)
 
     async def run():
-        async with asyncio.timeout(60), subject.line(is_judged=False) as line:
+        async with asyncio.timeout(60), subject.connection(is_judged=False) as line:
             child = await line.until(lambda message: message.get("method") == "child", "a child")
             return child["params"]["pid"]
 

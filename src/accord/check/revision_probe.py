@@ -7,9 +7,14 @@ from typing import Final, Self, TypeAlias
 
 import msgspec
 
-from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEnded, MessageTimeout
-from accord.check.probing.raw_connection import CLIENT_INFO, RawConnection, Reply
-from accord.check.probing.subject import MESSAGE_PREFIX, Subject
+from accord.check.probing.messages import CLIENT_INFO, Reply
+from accord.check.probing.raw_connection import (
+    AuthorizationRequired,
+    ConnectionEnded,
+    MessageTimeout,
+    RawConnection,
+)
+from accord.check.probing.target import MESSAGE_PREFIX, ServerTarget
 from accord.errors import ConnectFailed
 from accord.protocol.exchange import META_CAPABILITIES, META_VERSION
 from accord.protocol.revisions import REVISIONS
@@ -22,7 +27,7 @@ Opening: TypeAlias = Reply | str | None
 """The answer to initialize, or why it is missing; None if authorization comes first."""
 
 
-async def spoken_revisions(subject: Subject) -> list[RevisionId]:
+async def spoken_revisions(subject: ServerTarget) -> list[RevisionId]:
     """Ask which revisions with a handshake the server speaks over this transport.
 
     Raises:
@@ -38,12 +43,12 @@ class RevisionProbe:
     Launching a server is slow, so launched ones are used again.
 
     Attributes:
-        subject: the server; `one_at_a_time` is set if a second copy does not start.
+        target: the server; `one_at_a_time` is set if a second copy does not start.
         notes: remarks for the report.
     """
 
-    def __init__(self, subject: Subject) -> None:
-        self.subject = subject
+    def __init__(self, subject: ServerTarget) -> None:
+        self.target = subject
         self.notes: list[str] = []
         self._kept: dict[RevisionId, list[RawConnection]] = {}
         self._has_run_twice = False
@@ -80,7 +85,7 @@ class RevisionProbe:
         missing = [each for each in wanted if each not in found]
         if missing:
             raise ConnectFailed(
-                f"{self.subject.name} does not speak {', '.join(missing)}; it speaks"
+                f"{self.target.name} does not speak {', '.join(missing)}; it speaks"
                 f" {', '.join(found)}: choose one of these with --revision, or leave it out"
             )
         # It may answer with another revision although it speaks this one: the check judges that.
@@ -89,20 +94,20 @@ class RevisionProbe:
     async def lines(self, revision: RevisionId) -> list[RawConnection]:
         """Return the open connections of a revision, or a new one."""
         kept = self._kept.pop(revision, [])
-        if self.subject.one_at_a_time:
+        if self.target.one_at_a_time:
             await self._close_kept()
         ended = [line for line in kept if line.ended is not None]
         await asyncio.gather(*(line.close() for line in ended))
-        return [line for line in kept if line.ended is None] or [self.subject.line()]
+        return [line for line in kept if line.ended is None] or [self.target.connection()]
 
     # -- asking
 
     async def _ask(self, revisions: Sequence[RevisionId]) -> dict[RevisionId, Opening]:
         """Connect under each revision, at once if possible."""
-        if self.subject.one_at_a_time:
+        if self.target.one_at_a_time:
             return {each: await self._open(each) for each in revisions}
         copies = list(revisions)
-        if self.subject.command and len(copies) == 1 and not self._has_run_twice:
+        if self.target.command and len(copies) == 1 and not self._has_run_twice:
             # The check has to know whether a second copy runs beside the first.
             copies *= 2
         # One failure must not leave other copies behind that are still launching.
@@ -117,7 +122,7 @@ class RevisionProbe:
             if not isinstance(opened.get(revision), Reply):
                 opened[revision] = answer
         self._has_run_twice = True
-        if failed and self.subject.command:
+        if failed and self.target.command:
             opened |= await self._ask_alone(failed)
         return opened
 
@@ -127,8 +132,8 @@ class RevisionProbe:
         """Try again, one copy at a time, the revisions that failed when several copies ran."""
         await self._close_kept()
         opened: dict[RevisionId, Opening] = {}
-        before = self.subject
-        self.subject = msgspec.structs.replace(before, one_at_a_time=True, at_once=1)
+        before = self.target
+        self.target = msgspec.structs.replace(before, one_at_a_time=True, at_once=1)
         for revision, why in reversed(failed):
             answer = await self._open(revision)
             if isinstance(answer, str):
@@ -141,11 +146,11 @@ class RevisionProbe:
                 )
             opened[revision] = answer
         if not opened:
-            self.subject = before
+            self.target = before
         return opened
 
     async def _open(self, revision: RevisionId) -> Opening:
-        line = self.subject.line(is_judged=False)
+        line = self.target.connection(is_judged=False)
         async with AsyncExitStack() as stack:
             try:
                 await stack.enter_async_context(line)
@@ -154,7 +159,7 @@ class RevisionProbe:
                 return None
             except (MessageTimeout, ConnectionEnded) as error:
                 return add_stderr(str(error), line)
-            is_kept = self.subject.command and not self.subject.one_at_a_time
+            is_kept = self.target.command and not self.target.one_at_a_time
             if is_kept and _version(answer) == revision and line.log.judge():
                 stack.pop_all()
                 self._kept.setdefault(revision, []).append(line)
@@ -168,16 +173,16 @@ class RevisionProbe:
             known = await self._discover()
         if known:
             return (
-                f"{self.subject.name} speaks {', '.join(known)}, but none of the revisions that"
-                f" can be checked: {', '.join(_reachable(self.subject))}"
+                f"{self.target.name} speaks {', '.join(known)}, but none of the revisions that"
+                f" can be checked: {', '.join(_reachable(self.target))}"
             )
-        return describe_failure(self.subject, answers)
+        return describe_failure(self.target, answers)
 
     async def _discover(self) -> list[str]:
         """Ask a server that refuses every handshake which revisions it speaks without one."""
         newest = [row.id for row in REVISIONS.values() if not row.handshake][-1]
         meta = {META_VERSION: newest, META_CAPABILITIES: {}, _META_INFO: CLIENT_INFO}
-        line = self.subject.line(is_judged=False)
+        line = self.target.connection(is_judged=False)
         try:
             async with line:
                 if hasattr(line.carrier, "version"):
@@ -188,7 +193,7 @@ class RevisionProbe:
         return _strings(reply.result.get("supportedVersions")) or _named_revisions([reply])
 
 
-def describe_failure(subject: Subject, answers: Iterable[Reply | str]) -> str:
+def describe_failure(subject: ServerTarget, answers: Iterable[Reply | str]) -> str:
     """Return why the handshake with a server failed."""
     answers = list(answers)
     reasons = "; ".join(dict.fromkeys(_describe(answer) for answer in answers))[:_LONGEST]
@@ -255,7 +260,7 @@ def _version(answer: Opening) -> object:
     return answer.result.get("protocolVersion") if isinstance(answer, Reply) else None
 
 
-def _reachable(subject: Subject) -> list[RevisionId]:
+def _reachable(subject: ServerTarget) -> list[RevisionId]:
     """Return the revisions that exist over the transport of a server."""
     return [
         row.id

@@ -10,7 +10,11 @@ from typing import Final, TypeAlias
 import msgspec
 
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_connection import (
+    AuthorizationRequired,
+    ConnectionEnded,
+    MessageTimeout,
+)
 from accord.check.probing.server_facts import (
     CheckRules,
     OnPlan,
@@ -21,11 +25,11 @@ from accord.check.probing.server_facts import (
     report_once,
     try_tools,
 )
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
 from accord.check.probing.tool_calls import CallLimit
 from accord.check.report import Report, Setting, merge_revisions, sort_revisions
 from accord.check.revision_probe import RevisionProbe, add_stderr, describe_failure
-from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario
+from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario, revealing_methods
 from accord.check.verdicts import (
     NO_OCCASION,
     chosen_requirements,
@@ -86,7 +90,7 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def check_server(
-    subject: Subject,
+    subject: ServerTarget,
     plan: ServerPlan | None = None,
     *,
     step: OnProgress | None = None,
@@ -166,7 +170,7 @@ async def _check_all(
 
 async def _discover_server(probe: Probe, tell_plan: OnPlan | None) -> None:
     """Find out what the server offers, and which of its tools are slow."""
-    subject, facts, line = probe.subject, probe.facts, probe.line
+    subject, facts, line = probe.target, probe.facts, probe.connection
     try:
         if not line.opening:
             await line.__aenter__()
@@ -179,7 +183,7 @@ async def _discover_server(probe: Probe, tell_plan: OnPlan | None) -> None:
             probe.lend(line)
         if facts.callable_tools():
             async with probe.borrow() as other:
-                await try_tools(facts, other, settling=probe.subject.settling)
+                await try_tools(facts, other, settling=probe.target.settling)
     except AuthorizationRequired as error:
         facts.locked = f"{error}; give --bearer or --oauth"
     except (MessageTimeout, ConnectionEnded) as error:
@@ -197,12 +201,18 @@ def _choose_scenarios(plan: ServerPlan, revision: RevisionId) -> list[Scenario]:
     rows = catalogue()
     wanted = {id for id, row in rows.items() if row.holds_in(revision) and is_chosen(id, plan.only)}
     # A monitor judges the messages of every scenario.
-    is_everywhere = any(rows[id].check == "wire" for id in wanted)
+    revealing = {revealing_methods(id, revision) for id in wanted if rows[id].check == "wire"}
+
+    def is_useful(each: Scenario) -> bool:
+        if not any(rows[id].holds_in(revision) for id in each.ids):
+            return False
+        reveals = any(methods is None or methods & {*each.sends} for methods in revealing)
+        return reveals or not wanted.isdisjoint(each.ids)
+
     return [
         each
         for each in SCENARIOS
-        if (not plan.scenarios or each.name in plan.scenarios)
-        and any(id in wanted or (is_everywhere and rows[id].holds_in(revision)) for id in each.ids)
+        if (not plan.scenarios or each.name in plan.scenarios) and is_useful(each)
     ]
 
 
@@ -212,7 +222,7 @@ async def _run_all(
     step: OnProgress | None,
     revisions: tuple[RevisionId, ...],
 ) -> None:
-    slots = asyncio.Semaphore(probe.subject.at_once)
+    slots = asyncio.Semaphore(probe.target.at_once)
     done = 0
 
     def report(name: str) -> None:
@@ -244,7 +254,7 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
     if _is_left_out(probe, scenario):
         return
     try:
-        async with asyncio.timeout(probe.subject.patience * _WAITS):
+        async with asyncio.timeout(probe.target.patience * _WAITS):
             await scenario.body(probe)
     except (MessageTimeout, ConnectionEnded, ConnectFailed, TimeoutError) as error:
         _blame(probe, error)

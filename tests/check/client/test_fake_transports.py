@@ -170,7 +170,7 @@ def test_a_stream_that_was_dropped_is_resumed_where_it_ended():
 
         async def before_first_answer(self, line, request):
             log = {"jsonrpc": "2.0", "method": "notifications/message", "params": {}}
-            await self.say(line, log, beside=request)
+            await self.send(line, log, beside=request)
             await asyncio.sleep(0.02)
             line.carrier.drop(request["id"])
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import uvicorn
 
 from accord.bindings.sse import Decoder, Event, encode
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
 from accord.protocol.catalogue import catalogue
 from accord.transports.http.server.uvicorn_server import listen
 from check.mutants.everything import server as everything
@@ -212,12 +212,12 @@ def over_http(hook: Hook, *, form: str = "http", host: str = "127.0.0.1") -> Mak
     """Return what makes a subject over HTTP, with a hook into all that passes."""
 
     @asynccontextmanager
-    async def making() -> AsyncIterator[Subject]:
+    async def making() -> AsyncIterator[ServerTarget]:
         web = Web(everything.asgi(sse=True))
         hook(web)
         async with serving(web, host) as port:
             path = "mcp" if form == "http" else "sse"
-            yield Subject(
+            yield ServerTarget(
                 name="mutant",
                 url=f"http://127.0.0.1:{port}/{path}",
                 form=form,  # type: ignore[arg-type]

@@ -16,7 +16,8 @@ from typing import Any, TypeAlias
 import msgspec
 
 from accord.check.probing.raw_connection import RawConnection
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
+from accord.check.scenarios._scenario import Scenario, revealing_methods
 from accord.check.scenarios.server import SCENARIOS
 from accord.check.server_check import ServerPlan, check_server
 from accord.protocol.catalogue import catalogue
@@ -31,7 +32,7 @@ Sent: TypeAlias = "Message | bytes | list[Message | bytes] | None"
 Change: TypeAlias = Callable[[Message, Message], Sent]
 """A message of the server, and the request that it answers or else an empty object."""
 
-Making: TypeAlias = Callable[[], AbstractAsyncContextManager[Subject]]
+Making: TypeAlias = Callable[[], AbstractAsyncContextManager[ServerTarget]]
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,15 +63,21 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
         """Names of the scenarios that can show the breach; empty where `only` chooses them."""
         if self.only:
             return []
+        ids = (self.id, *self.also)
+        return [each.name for each in SCENARIOS if any(self._is_shown(id, each) for id in ids)]
+
+    def _is_shown(self, id: str, scenario: Scenario) -> bool:
         rows = catalogue()
-        row = rows[self.id]
+        areas = {rows[each].area for each in scenario.ids}
+        if id in scenario.ids or areas & {*self.areas}:
+            return True
+        if rows[id].check != "wire":
+            return False
         # A monitor finds breaches in the traffic of scenarios that decide something else.
-        areas = {row.area, *self.areas} if row.check == "wire" else set(self.areas)
-        return [
-            each.name
-            for each in SCENARIOS
-            if self.id in each.ids or areas & {rows[id].area for id in each.ids}
-        ]
+        revealing = revealing_methods(id, self.revision)
+        if revealing is None:
+            return rows[id].area in areas
+        return bool(revealing & {*scenario.sends})
 
     def check(self, *, is_full: bool = False, is_real: bool = False) -> dict[str, str]:
         """Return the requirements that a check finds broken, with what it says of them.
@@ -103,12 +110,12 @@ class Between:
         self.from_server: Change = lambda message, request: message
         self.from_client: Callable[[Message], Sent] = lambda message: message
         self.requests: dict[Any, Message] = {}
-        self.line: RawConnection
+        self.connection: RawConnection
         self._wire = MemoryWire(server)
         self._timers: list[asyncio.TimerHandle] = []
 
     async def open(self, line: RawConnection) -> None:
-        self.line = line
+        self.connection = line
         await self._wire.open(self._hear, line.end)
 
     async def send(self, data: bytes) -> None:
@@ -143,7 +150,7 @@ class Between:
 
     def to_client(self, message: Any) -> None:
         """Let the check hear something, unchanged."""
-        self.line.hear(_encoded(message))
+        self.connection.receive(_encoded(message))
 
     def to_server(self, message: Any) -> None:
         """Hand something to the server, unchanged."""
@@ -155,7 +162,7 @@ class Between:
 
     def crash(self, why: str = "the server ended with exit code 1") -> None:
         """End the line as a server does that falls over."""
-        self.line.end(why)
+        self.connection.end(why)
 
 
 def _decoded(data: bytes) -> Any:
@@ -304,7 +311,7 @@ def in_memory(
     """Return what makes a subject in memory, with a hook into each of its lines."""
 
     @asynccontextmanager
-    async def making() -> AsyncIterator[Subject]:
+    async def making() -> AsyncIterator[ServerTarget]:
         shared: dict[str, Any] = {}
 
         def carrier() -> Between:
@@ -312,7 +319,9 @@ def in_memory(
             hook(wire)
             return wire
 
-        yield Subject(name="mutant", carrier=carrier, patience=patience, settling=0.05, at_once=32)
+        yield ServerTarget(
+            name="mutant", carrier=carrier, patience=patience, settling=0.05, at_once=32
+        )
 
     return making
 

@@ -6,17 +6,17 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
 from check.mutants.foundation import Making, elsewhere, unbreakable
 
 AWKWARD = Path(__file__).parent.parent / "awkward.py"
 ONLY = ("stdio", "practice.shutdown")
 
 
-def awkward(habit: str, **settings: Any) -> Subject:
+def awkward(habit: str, **settings: Any) -> ServerTarget:
     """Return a server with a bad habit; it starts within milliseconds."""
     command = [sys.executable, "-S", "-E", str(AWKWARD), habit]
-    return Subject(
+    return ServerTarget(
         name=habit, command=command, **{"patience": 5, "settling": 0.1, "leaving": 2, **settings}
     )
 
@@ -32,7 +32,7 @@ def launched(
     """Register a server with a bad habit."""
 
     @asynccontextmanager
-    async def making() -> AsyncIterator[Subject]:
+    async def making() -> AsyncIterator[ServerTarget]:
         yield awkward(habit, leaving=1, patience=patience)
 
     made: Making = making

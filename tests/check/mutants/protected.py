@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from accord import Principal
 from accord.auth import Protected, StaticTokens
 from accord.check.probing.authorization import Granted
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
 from accord.protocol.catalogue import catalogue
 from check.mutants.between_http import Asked, Head, Headers, Hook, Web, serving
 from check.mutants.everything import server as everything
@@ -48,7 +48,7 @@ def protected(hook: Hook, *, has_token: bool = True, granted: Any = None) -> Mak
     """Return what makes a protected server, with a hook into all that passes."""
 
     @asynccontextmanager
-    async def making() -> AsyncIterator[Subject]:
+    async def making() -> AsyncIterator[ServerTarget]:
         web = Web(None)
         published: dict[str, Any] = {}
 
@@ -66,7 +66,7 @@ def protected(hook: Hook, *, has_token: bool = True, granted: Any = None) -> Mak
             web.app = Protected(tokens, issuer=origin).guard(everything.asgi())
             hook(web)
             headers = {"authorization": f"Bearer {OWN}"} if has_token else {}
-            yield Subject(
+            yield ServerTarget(
                 name="mutant",
                 url=f"{origin}/mcp",
                 headers=headers,

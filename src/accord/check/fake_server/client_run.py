@@ -58,7 +58,7 @@ class ClientRun(VerdictCollector):
         return self.server.lines
 
     @property
-    def line(self) -> RawConnection | None:
+    def connection(self) -> RawConnection | None:
         """The first connection; None if the client opened none."""
         return self.server.lines[0] if self.server.lines else None
 

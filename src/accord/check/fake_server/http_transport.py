@@ -110,7 +110,7 @@ class _HttpSession:
     def __init__(self, session: str | None, content_type: str) -> None:
         self._facts = HttpFacts(status=200, headers={"content-type": content_type})
         self.session = session
-        self.line: RawConnection
+        self.connection: RawConnection
         # The stream of each request that waits for its answer.
         self.waiting: dict[Any, _Stream] = {}
         self.standing = _Stream("0", None)

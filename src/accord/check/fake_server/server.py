@@ -161,7 +161,7 @@ class FakeServer:
             if result is None:
                 return
             answer["result"] = result
-        await line.say(answer)
+        await line.send(answer)
 
     async def result(
         self, line: RawConnection, method: str, params: JsonObject
@@ -256,21 +256,21 @@ class FakeServer:
         message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": method}
         if params is not None:
             message["params"] = params
-        await self.say(line, message, beside=beside)
+        await self.send(line, message, beside=beside)
         try:
             return await line.reply_to(id, what=method, patience=patience)
         except MessageTimeout:
             self.unanswered_methods.append(method)
             return None
 
-    async def say(
+    async def send(
         self, line: RawConnection, message: object, *, beside: Mapping[str, object] | None
     ) -> None:
         """Send a message, over HTTP on the stream of a request that waits for its answer."""
         if beside is not None and self.streams and hasattr(line.carrier, "send_beside"):
             await line.carrier.send_beside(beside.get("id"), message)
         else:
-            await line.say(message)
+            await line.send(message)
 
     # -- HTTP
 

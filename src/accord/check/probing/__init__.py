@@ -1,1 +1,1 @@
-"""Talking to what is under check: lines that say anything, hear everything and keep it all."""
+"""Talking to what is under check: raw connections that send anything and keep all messages."""

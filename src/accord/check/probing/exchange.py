@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from accord.bindings.headers import media_type
 from accord.bindings.sse import CONTENT_TYPE, Decoder, EventTooLong
 from accord.check.probing.http import HttpCarrier, lower_headers
+from accord.check.probing.messages import is_request, is_same_id, objects_in
 from accord.check.probing.raw_connection import RawConnection
 from accord.protocol.verdict import Evidence
 from accord.protocol.violation import OTHER
@@ -37,7 +39,7 @@ class RawResponse:
         has_ended: whether the server ended it.
     """
 
-    def __init__(self, line: RawConnection, response: "AiohttpResponse") -> None:
+    def __init__(self, connection: RawConnection, response: "AiohttpResponse") -> None:
         self.status = response.status
         self.headers: Mapping[str, str] = lower_headers(response)
         self.body = b""
@@ -46,7 +48,7 @@ class RawResponse:
         self.ids: list[str] = []
         self.is_primed = False
         self.has_ended = False
-        self._line = line
+        self._connection = connection
         self._response = response
         self._decoder = Decoder(_MOST)
         self._facts = HttpFacts(status=self.status, headers=self.headers)
@@ -54,7 +56,7 @@ class RawResponse:
     @property
     def content_type(self) -> str:
         """The media type without its parameters."""
-        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+        return media_type(self.headers.get("content-type"))
 
     @property
     def is_ok(self) -> bool:
@@ -80,9 +82,7 @@ class RawResponse:
     def answers_to(self, id: object) -> list[JsonObject]:
         """Return the messages that answer a request."""
         return [
-            each
-            for each in self._flat()
-            if "method" not in each and each.get("id") == id and type(each.get("id")) is type(id)
+            each for each in self._flat() if "method" not in each and is_same_id(each.get("id"), id)
         ]
 
     def answers(self) -> list[JsonObject]:
@@ -92,15 +92,11 @@ class RawResponse:
         ]
 
     def _flat(self) -> list[JsonObject]:
-        found: list[JsonObject] = []
-        for message in self.messages:
-            batch = message if isinstance(message, list) else [message]
-            found.extend(each for each in batch if isinstance(each, dict))
-        return found
+        return [each for message in self.messages for each in objects_in(message)]
 
     def evidence(self, asked: int) -> list[Evidence]:
         """Return the request, by the number of its record, and its answer."""
-        request, *others = self._line.log.evidence_since(asked)
+        request, *others = self._connection.log.evidence_since(asked)
         answer = list(takewhile(lambda each: each.party != request.party, others))
         if answer:
             return [request, *answer]
@@ -156,7 +152,7 @@ class RawResponse:
                 self.is_primed = self.is_primed or not self.names
 
     def _take(self, data: bytes) -> None:
-        message = self._line.log.take("server", data, self._facts)
+        message = self._connection.log.take("server", data, self._facts)
         if message is not None:
             self.messages.append(message)
 
@@ -166,7 +162,7 @@ class RawResponse:
 
 @asynccontextmanager
 async def exchange(
-    line: RawConnection,
+    connection: RawConnection,
     message: object = None,
     *,
     method: str = "POST",
@@ -174,14 +170,14 @@ async def exchange(
     headers: Mapping[str, str] | None = None,
     **changed: str | None,
 ) -> AsyncIterator[RawResponse]:
-    """Send a request on behalf of a line and yield its response, head read.
+    """Send a request on behalf of a connection and yield its response, head read.
 
     Args:
-        line: an unjudged one over HTTP; gives the headers, and records the messages.
+        connection: an unjudged one over HTTP; gives the headers, and records the messages.
         message: bytes, or a value that is encoded as JSON.
         method: the method of HTTP.
-        url: in place of the one of the line.
-        headers: in place of those of the line.
+        url: in place of the one of the connection.
+        headers: in place of those of the connection.
         **changed: headers to set, or with None to leave out, with _ for -.
 
     Raises:
@@ -190,8 +186,8 @@ async def exchange(
         MessageTimeout: the head did not arrive in time.
         CallRefused: it calls a tool that may not be called, or not again.
     """
-    line.claim(message)
-    carrier: HttpCarrier = line.carrier
+    connection.claim(message)
+    carrier: HttpCarrier = connection.carrier
     sent = dict(carrier.heads() if headers is None else headers)
     if method != "POST":
         sent.pop("content-type", None)
@@ -200,27 +196,23 @@ async def exchange(
         if value is not None:
             sent[name.replace("_", "-")] = value
     body = message if isinstance(message, bytes | None) else msgspec.json.encode(message)
-    line.log.take("client", body or b"", HttpFacts(method=method, headers=sent))
-    asked = line.log.count
-    line.proof = partial(line.log.evidence_since, asked)
+    connection.log.take("client", body or b"", HttpFacts(method=method, headers=sent))
+    asked = connection.log.count
+    connection.proof = partial(connection.log.evidence_since, asked)
     async with carrier.response(method, url=url, headers=sent, body=body) as response:
-        heard = RawResponse(line, response)
-        line.proof = partial(heard.evidence, asked)
+        heard = RawResponse(connection, response)
+        connection.proof = partial(heard.evidence, asked)
         yield heard
 
 
-async def post_message(line: RawConnection, message: object, **settings: Any) -> RawResponse:
+async def post_message(connection: RawConnection, message: object, **settings: Any) -> RawResponse:
     """Post a message and return its response, read until each request in it is answered."""
-    async with exchange(line, message, **settings) as heard:
-        asked = [
-            each["id"]
-            for each in (message if isinstance(message, list) else [message])
-            if isinstance(each, dict) and "method" in each and "id" in each
-        ]
+    async with exchange(connection, message, **settings) as heard:
+        asked = [each["id"] for each in objects_in(message) if is_request(each)]
         if heard.is_stream:
             await heard.until(
-                lambda heard: all(heard.answers_to(id) for id in asked), line.patience
+                lambda heard: all(heard.answers_to(id) for id in asked), connection.patience
             )
         else:
-            await heard.rest(line.patience)
+            await heard.rest(connection.patience)
         return heard

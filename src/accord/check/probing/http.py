@@ -1,4 +1,4 @@
-"""Lines to a server over HTTP: Streamable HTTP, the older two endpoints, and raw requests."""
+"""Carries messages to a server over HTTP: Streamable HTTP, the older two endpoints."""
 
 import asyncio
 import contextlib
@@ -8,13 +8,16 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urljoin, urlsplit
 
-import msgspec
 from msgspec.structs import replace
 
 from accord.bindings.headers import media_type
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
-from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEnded, MessageTimeout
-from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.raw_connection import (
+    AuthorizationRequired,
+    ConnectionEnded,
+    MessageTimeout,
+    RawConnection,
+)
 from accord.errors import ConnectFailed
 from accord.protocol.revisions import REVISIONS
 from accord.trace import HttpFacts
@@ -42,35 +45,6 @@ _ODD: Final = 100
 _LOCKED: Final = "the server asks for authorization (status 401)"
 
 
-class HttpReply(msgspec.Struct, frozen=True):
-    """The whole response to one raw request."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes = b""
-
-    def header(self, name: str) -> str | None:
-        """Return a header by its name in any case."""
-        return self.headers.get(name.lower())
-
-    @property
-    def content_type(self) -> str:
-        """The media type without its parameters."""
-        return (self.header("content-type") or "").partition(";")[0].strip().lower()
-
-    @property
-    def json(self) -> object:
-        """The body as JSON; None when it is something else."""
-        try:
-            return msgspec.json.decode(self.body)
-        except (ValueError, RecursionError):
-            return None
-
-    def __str__(self) -> str:
-        text = self.body[:120].decode(errors="replace")
-        return f"status {self.status}, {self.content_type or 'no content type'}, {text!r}"
-
-
 class _HttpBase:
     """The part that both forms share: sending requests, recording messages."""
 
@@ -79,16 +53,18 @@ class _HttpBase:
     def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
         self.url = url
         self.headers = dict(headers or {})
-        self.line: RawConnection
+        self.connection: RawConnection
         self._sender: AiohttpSender | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._streams = count(1)
+        self.statuses: list[int] = []
 
-    def _open_sender(self, line: RawConnection) -> None:
+    async def open(self, connection: RawConnection) -> None:
+        """Get ready; the first message makes the connection."""
         require_aiohttp("http", "checking over HTTP")
         from accord.transports.http.client.aiohttp_sender import AiohttpSender
 
-        self.line = line
+        self.connection = connection
         self._sender = AiohttpSender(HttpClientOptions(proxy=""), idle=_IDLE, is_raw=True)
 
     @asynccontextmanager
@@ -108,7 +84,7 @@ class _HttpBase:
             MessageTimeout: the head did not arrive in time.
         """
         assert self._sender is not None
-        wait = self.line.longest
+        wait = self.connection.longest
         try:
             async with asyncio.timeout(wait) as limit:
                 response = await self._sender.send(method, url or self.url, headers or {}, body)
@@ -127,48 +103,31 @@ class _HttpBase:
             response.close()
 
     async def request(
-        self,
-        method: str,
-        *,
-        url: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        body: bytes | None = None,
-    ) -> HttpReply:
-        """Send a raw request, apart from the conversation, and return the whole response.
+        self, method: str, *, url: str | None = None, headers: Mapping[str, str], body: bytes | None
+    ) -> int:
+        """Send a raw request, wait for the end of its response, and return the status.
 
-        An event stream is read only for as long as the line's patience.
+        An event stream is read only for as long as the connection's patience.
         """
         async with self.response(method, url=url, headers=headers, body=body) as response:
-            body_read = bytearray()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self.line.patience):
-                    while len(body_read) < _MOST and (chunk := await response.chunk()):
-                        body_read += chunk
-            return HttpReply(response.status, lower_headers(response), bytes(body_read))
+                async with asyncio.timeout(self.connection.patience):
+                    await read_body(response)
+            return response.status
 
-    async def events(
-        self, response: "AiohttpResponse", patience: float | None = None
-    ) -> AsyncIterator[Event]:
-        """Yield the events of a stream as they arrive; ends with it, or after so much silence."""
+    async def events(self, response: "AiohttpResponse") -> AsyncIterator[Event]:
+        """Yield the events of a stream as they arrive, until it ends."""
         decoder = Decoder(_MOST)
-        while True:
-            try:
-                async with asyncio.timeout(patience):
-                    chunk = await response.chunk()
-            except TimeoutError:
-                return
-            if not chunk:
-                return
-            try:
+        with contextlib.suppress(EventTooLong):
+            while chunk := await response.chunk():
                 for event in decoder.feed(chunk):
                     yield event
-            except EventTooLong:
-                return
 
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+    def _spawn(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._on_done)
+        return task
 
     def _on_done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
@@ -176,17 +135,27 @@ class _HttpBase:
             return
         # A request without an answer is reported by its caller; others may be answered.
         if not isinstance(error, MessageTimeout):
-            self.line.end(f"the server could not be read: {error}")
+            self.connection.end(f"the server could not be read: {error}")
 
-    async def _end_tasks(self) -> None:
+    async def close(self) -> None:
+        """End the session, if there is one, and all connections."""
+        if self._sender is None:
+            return
         for task in self._tasks:
             task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSING)
+        with contextlib.suppress(ConnectionEnded, MessageTimeout, ConnectFailed, TimeoutError):
+            async with asyncio.timeout(_CLOSING):
+                await self._end_session()
+        await self._sender.close()
+
+    async def _end_session(self) -> None:
+        pass
 
     def _record(self, data: bytes, headers: Mapping[str, str], stream: str | None = None) -> None:
         facts = HttpFacts(method="POST", headers=headers, stream=stream)
-        self.line.log.take("client", data, facts)
+        self.connection.log.take("client", data, facts)
 
 
 class HttpCarrier(_HttpBase):
@@ -201,21 +170,16 @@ class HttpCarrier(_HttpBase):
         super().__init__(url, headers)
         self.session: str | None = None
         self.version: str | None = None
-        self.statuses: list[int] = []
         self.listens: bool | None = None
 
-    async def open(self, line: RawConnection) -> None:
-        """Get ready; the first message makes the connection."""
-        self._open_sender(line)
-
-    def heads(self, **more: str) -> dict[str, str]:
+    def heads(self) -> dict[str, str]:
         """Return the headers of a POST in this conversation."""
         made = {"content-type": CONTENT_JSON, "accept": ACCEPT, **self.headers}
         if self.session is not None:
             made["mcp-session-id"] = self.session
         if self.version is not None:
             made["mcp-protocol-version"] = self.version
-        return made | {name.replace("_", "-"): value for name, value in more.items()}
+        return made
 
     async def send(self, data: bytes) -> None:
         """Post a message; its answer is read while it arrives."""
@@ -223,9 +187,7 @@ class HttpCarrier(_HttpBase):
         stream = f"stream-{next(self._streams)}"
         self._record(data, headers, stream)
         begun = asyncio.Event()
-        task = asyncio.get_running_loop().create_task(self._post(data, headers, begun, stream))
-        self._tasks.add(task)
-        task.add_done_callback(self._on_done)
+        task = self._spawn(self._post(data, headers, begun, stream))
         waiting = asyncio.get_running_loop().create_task(begun.wait())
         try:
             # Wait for the head, so that messages arrive in the order they were sent.
@@ -248,11 +210,11 @@ class HttpCarrier(_HttpBase):
                 raise AuthorizationRequired(_LOCKED)
             begun.set()
             if response.status in _OK:
-                await self._hear(response, HttpFacts(stream=stream))
+                await self._receive(response, HttpFacts(stream=stream))
                 return
             body = await read_body(response)
             facts = HttpFacts(status=response.status, headers=lower_headers(response))
-            self.line.receive_refusal(data, body, facts)
+            self.connection.receive_refusal(data, body, facts)
 
     def agree(self, revision: object) -> None:
         """Send the negotiated revision from now on."""
@@ -264,37 +226,30 @@ class HttpCarrier(_HttpBase):
         """Open the stream for messages that belong to no request, if the server offers it."""
         self._spawn(self._listen())
 
-    async def _hear(self, response: "AiohttpResponse", facts: HttpFacts) -> None:
+    async def _receive(self, response: "AiohttpResponse", facts: HttpFacts) -> None:
         facts = replace(facts, status=response.status, headers=lower_headers(response))
         if media_type(response.header("content-type")) == CONTENT_TYPE:
             async for event in self.events(response):
                 if event.name == "message":
-                    self.line.hear(event.data, facts)
+                    self.connection.receive(event.data, facts)
             return
         body = await read_body(response)
         if body.strip():
-            self.line.hear(body, replace(facts, stream=None))
+            self.connection.receive(body, replace(facts, stream=None))
 
     async def _listen(self) -> None:
-        headers = {name: value for name, value in self.heads().items() if name != "content-type"}
-        headers["accept"] = CONTENT_TYPE
+        headers = self.heads() | {"accept": CONTENT_TYPE}
+        del headers["content-type"]
         with contextlib.suppress(ConnectionEnded, MessageTimeout):
             async with self.response("GET", headers=headers) as response:
                 self.listens = response.status in _OK
                 if self.listens:
                     stream = f"stream-{next(self._streams)}"
-                    await self._hear(response, HttpFacts(method="GET", stream=stream))
+                    await self._receive(response, HttpFacts(method="GET", stream=stream))
 
-    async def close(self) -> None:
-        """End the session and all connections."""
-        if self._sender is None:
-            return
-        await self._end_tasks()
+    async def _end_session(self) -> None:
         if self.session is not None:
-            with contextlib.suppress(ConnectionEnded, MessageTimeout, ConnectFailed, TimeoutError):
-                async with asyncio.timeout(_CLOSING):
-                    await self.request("DELETE", headers=self.heads())
-        await self._sender.close()
+            await self.request("DELETE", headers=self.heads(), body=None)
 
 
 class SseCarrier(_HttpBase):
@@ -312,25 +267,22 @@ class SseCarrier(_HttpBase):
         self.place: str | None = None
         self.first: Event | None = None
         self.odd: list[Event] = []
-        self.statuses: list[int] = []
         self.is_locked = False
         self._ready = asyncio.Event()
 
-    async def open(self, line: RawConnection) -> None:
+    async def open(self, connection: RawConnection) -> None:
         """Open the stream and wait for the endpoint event.
 
         Raises:
             ConnectFailed: it did not arrive.
         """
-        self._open_sender(line)
+        await super().open(connection)
         self._spawn(self._listen())
-        try:
-            async with asyncio.timeout(line.longest):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(connection.longest):
                 await self._ready.wait()
-        except TimeoutError:
-            pass
         if self.place is None:
-            why = line.ended or "no endpoint event arrived"
+            why = connection.ended or "no endpoint event arrived"
             await self.close()
             if self.is_locked:
                 raise AuthorizationRequired(_LOCKED)
@@ -338,13 +290,12 @@ class SseCarrier(_HttpBase):
 
     async def _listen(self) -> None:
         try:
-            async with self.response(
-                "GET", headers={"accept": CONTENT_TYPE, **self.headers}
-            ) as response:
+            headers = {"accept": CONTENT_TYPE, **self.headers}
+            async with self.response("GET", headers=headers) as response:
                 kind = media_type(response.header("content-type"))
                 if response.status not in _OK or kind != CONTENT_TYPE:
                     self.is_locked = response.status == _UNAUTHORIZED
-                    self.line.end(
+                    self.connection.end(
                         f"HTTP GET is answered with status {response.status} and "
                         f"{kind or 'nothing'}, not with a stream of events"
                     )
@@ -354,7 +305,7 @@ class SseCarrier(_HttpBase):
                 )
                 async for event in self.events(response):
                     self._take(event, facts)
-                self.line.end("the server ended its stream")
+                self.connection.end("the server ended its stream")
         finally:
             self._ready.set()
 
@@ -364,10 +315,10 @@ class SseCarrier(_HttpBase):
             self.place = urljoin(self.url, event.data.decode(errors="replace"))
             # The token goes there as well: neither to another host nor without TLS.
             if urlsplit(self.place)[:2] != urlsplit(self.url)[:2]:
-                self.line.end("the endpoint event names another host")
+                self.connection.end("the endpoint event names another host")
             self._ready.set()
         elif event.name == "message":
-            self.line.hear(event.data, facts)
+            self.connection.receive(event.data, facts)
         elif len(self.odd) < _ODD:
             self.odd.append(event)
 
@@ -376,15 +327,8 @@ class SseCarrier(_HttpBase):
         assert self.place is not None
         headers = {"content-type": CONTENT_JSON, **self.headers}
         self._record(data, headers)
-        reply = await self.request("POST", url=self.place, headers=headers, body=data)
-        self.statuses.append(reply.status)
-
-    async def close(self) -> None:
-        """End the stream."""
-        if self._sender is None:
-            return
-        await self._end_tasks()
-        await self._sender.close()
+        status = await self.request("POST", url=self.place, headers=headers, body=data)
+        self.statuses.append(status)
 
 
 async def read_body(response: "AiohttpResponse") -> bytes:

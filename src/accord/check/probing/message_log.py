@@ -1,17 +1,17 @@
 """The messages of one connection: recorded, and judged by a monitor as they travel."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from time import monotonic
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from accord.check.probing.messages import decode_json, is_same_id, objects_in, shorten
 from accord.protocol.monitor import Monitor
 from accord.protocol.verdict import Evidence
 from accord.trace import HttpFacts, Party, Record, Transport
-from accord.types import JsonObject, RevisionId
 
 # Evidence needs only the last messages, and a flood must not fill the memory.
 _KEPT: Final = 400
@@ -30,23 +30,15 @@ class MessageLog:
     Args:
         transport: the transport of the connection.
         judged: the party under check.
-        revision: the revision to judge by; None takes it from the handshake.
         is_judged: False if the checker itself breaks rules, so that answers prove nothing.
     """
 
-    def __init__(
-        self,
-        transport: Transport,
-        judged: Party,
-        *,
-        revision: RevisionId | None = None,
-        is_judged: bool = True,
-    ) -> None:
+    def __init__(self, transport: Transport, judged: Party, *, is_judged: bool = True) -> None:
         self.transport = transport
         self._judged = judged
         self.records: deque[Record] = deque(maxlen=_KEPT)
         self.count = 0
-        self._monitor = partial(Monitor, revision=revision, judged=judged)
+        self._monitor = partial(Monitor, judged=judged)
         self.monitor = self._monitor() if is_judged else None
         self._is_whole = True
         self._start = monotonic()
@@ -59,7 +51,8 @@ class MessageLog:
             message = msgspec.json.decode(data)
         except (ValueError, RecursionError):
             # jsonrpc.encoding.utf8: a message in another encoding is still judged as a message.
-            is_json = _is_json(data.decode(errors="replace")) and not _is_text(data)
+            text = data.decode(errors="replace")
+            is_json = text.encode() != data and decode_json(text) is not None
         self.count += 1
         record = Record(
             sender=sender,
@@ -90,19 +83,21 @@ class MessageLog:
         if self.monitor is not None:
             self.monitor.close()
 
-    def last(self, count: int = _LAST) -> list[Evidence]:
+    def last(self) -> list[Evidence]:
         """Return the newest records as evidence, in order."""
-        return [_evidence(record) for record in list(self.records)[-count:]]
+        return [_evidence(record) for record in list(self.records)[-_LAST:]]
 
     def evidence_of_exchange(self, id: object) -> list[Evidence]:
         """Return a request and its answer as evidence."""
-        return self._find_records(
-            lambda record, message: (
-                message.get("id") == id
-                and type(message.get("id")) is type(id)
-                and ("method" in message) is (record.sender != self._judged)
+        return [
+            _evidence(record)
+            for record in self.records
+            if any(
+                is_same_id(each.get("id"), id)
+                and ("method" in each) is (record.sender != self._judged)
+                for each in objects_in(_decode(record))
             )
-        )
+        ]
 
     def evidence_of(self, messages: Iterable[object]) -> list[Evidence]:
         """Return the last record of each of these messages as evidence.
@@ -124,16 +119,6 @@ class MessageLog:
         """Return the first records from this number on, as evidence."""
         return [_evidence(each) for each in self.records if (each.number or 0) >= number][:_LAST]
 
-    def _find_records(self, matches: Callable[[Record, JsonObject], bool]) -> list[Evidence]:
-        found = []
-        for record in self.records:
-            message = _decode(record)
-            for each in message if isinstance(message, list) else [message]:
-                if isinstance(each, dict) and matches(record, each):
-                    found.append(_evidence(record))
-                    break
-        return found
-
 
 def _bytes_of(record: Record) -> bytes:
     if record.message is not None:
@@ -141,33 +126,14 @@ def _bytes_of(record: Record) -> bytes:
     return (record.raw or "").encode(errors="surrogatepass")
 
 
-def _decode(record: Record) -> object:
-    try:
-        return None if record.message is None else msgspec.json.decode(record.message)
-    except (ValueError, RecursionError):
-        return None
+def _decode(record: Record) -> Any:
+    return None if record.message is None else decode_json(bytes(record.message))
 
 
 def _cut(record: Record, data: bytes) -> Record:
     return msgspec.structs.replace(
         record, message=None, raw=data[:_EXCERPT].decode(errors="replace")
     )
-
-
-def _is_json(text: str) -> bool:
-    try:
-        msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _is_text(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _evidence(record: Record) -> Evidence:
@@ -180,8 +146,3 @@ def _evidence(record: Record) -> Evidence:
         head = f"HTTP {http.status or http.method} " + (f"({headers}) " if headers else "")
     text = _bytes_of(record).decode(errors="replace") or "(no body)"
     return Evidence(f"{head}message", record.sender, record.number, shorten(text, _EXCERPT))
-
-
-def shorten(text: str, limit: int) -> str:
-    """Return the beginning of a long text."""
-    return text if len(text) <= limit else f"{text[:limit]}..."

@@ -1,16 +1,17 @@
 """What a scenario works with: connections to the server, facts about it, and its verdicts."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Final
 
 import msgspec
 
+from accord.check.probing.messages import Reply
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts, withheld_calls
-from accord.check.probing.subject import Subject
+from accord.check.probing.target import ServerTarget
 from accord.check.verdicts import VerdictCollector
 from accord.errors import AccordError
 from accord.protocol.verdict import Evidence
@@ -23,32 +24,32 @@ _LAUNCHED: Final = {True: 2, False: 1}
 _LEAST_PATIENCE: Final = 1.0
 
 # The connection that a scenario uses, and the one it used last. Scenarios run as tasks at once.
-_in_use: ContextVar[RawConnection] = ContextVar("line_in_use")
-_used: ContextVar[RawConnection] = ContextVar("line_used")
+_in_use: ContextVar[RawConnection] = ContextVar("connection_in_use")
+_used: ContextVar[RawConnection] = ContextVar("connection_used")
 
 
 class Probe:
     """A server under check, as one scenario sees it.
 
     Attributes:
-        subject: how the server is reached.
+        target: how the server is reached.
         facts: what it says of itself.
-        line: the first connection, on which the server was discovered.
+        connection: the first connection, on which the server was discovered.
         verdicts: what the scenarios found.
     """
 
-    def __init__(self, subject: Subject, facts: ServerFacts, line: RawConnection) -> None:
-        self.subject = subject
+    def __init__(self, target: ServerTarget, facts: ServerFacts, connection: RawConnection) -> None:
+        self.target = target
         self.facts = facts
-        self.line = line
+        self.connection = connection
         self.verdicts = VerdictCollector("server", facts.revision)
-        self._lines: list[RawConnection] = [line]
+        self._connections: list[RawConnection] = [connection]
         # It does not shrink in `lose_patience`: starting takes its time.
-        self._starting = subject.start_patience
+        self._starting = target.start_patience
         self._idle: dict[bool, list[RawConnection]] = {True: [], False: []}
         # Launching a server is slow: a scenario rather waits for a connection to be returned.
         self._turns = {
-            is_judged: asyncio.Semaphore(kept if subject.command else subject.at_once)
+            is_judged: asyncio.Semaphore(kept if target.command else target.at_once)
             for is_judged, kept in _LAUNCHED.items()
         }
 
@@ -68,7 +69,6 @@ class Probe:
         is_judged: bool = True,
         begins: bool = True,
         capabilities: JsonObject | None = None,
-        headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[RawConnection]:
         """Open a connection for this scenario alone.
 
@@ -76,19 +76,18 @@ class Probe:
             is_judged: False if the scenario breaks rules, so that answers prove nothing.
             begins: whether to do the handshake.
             capabilities: what the client declares; everything by default.
-            headers: in place of those of the subject.
         """
-        line = await self._launch(is_judged=is_judged, headers=headers)
-        before = _in_use.set(line)
+        connection = await self._launch(is_judged=is_judged)
+        before = _in_use.set(connection)
         try:
-            async with line:
+            async with connection:
                 if begins:
-                    await line.initialize(self.revision, capabilities=capabilities)
-                yield line
+                    await connection.initialize(self.revision, capabilities=capabilities)
+                yield connection
         finally:
             _in_use.reset(before)
-            _used.set(line)
-            self._keep(line)
+            _used.set(connection)
+            self._keep(connection)
 
     @asynccontextmanager
     async def borrow(self, *, is_judged: bool = True) -> AsyncIterator[RawConnection]:
@@ -102,94 +101,92 @@ class Probe:
         """
         async with self._turns[is_judged]:
             idle = self._idle[is_judged]
-            line = idle.pop() if idle else await self._open_shared(is_judged)
-            line.received.clear()
-            line.proof = None
-            before = _in_use.set(line)
+            connection = idle.pop() if idle else await self._open_shared(is_judged)
+            connection.received.clear()
+            connection.proof = None
+            before = _in_use.set(connection)
             is_sound = False
             try:
-                yield line
-                is_sound = line.ended is None
+                yield connection
+                is_sound = connection.ended is None
             finally:
                 _in_use.reset(before)
-                _used.set(line)
-                line.respond = None
-                self._learn(line)
+                _used.set(connection)
+                connection.respond = None
+                self._learn(connection)
                 if is_sound:
-                    idle.append(line)
+                    idle.append(connection)
                 else:
-                    await self._dismiss(line)
+                    await self._dismiss(connection)
 
     async def _open_shared(self, is_judged: bool) -> RawConnection:  # noqa: FBT001 - a key, not a switch
-        line = await self._launch(is_judged=is_judged)
+        connection = await self._launch(is_judged=is_judged)
         try:
-            await line.__aenter__()
-            await line.initialize(self.revision)
+            await connection.__aenter__()
+            await connection.initialize(self.revision)
         except BaseException:
-            await self._dismiss(line)
+            await self._dismiss(connection)
             raise
-        return line
+        return connection
 
-    async def _launch(
-        self, *, is_judged: bool, headers: Mapping[str, str] | None = None
-    ) -> RawConnection:
+    async def _launch(self, *, is_judged: bool) -> RawConnection:
         """Return a new connection; close idle ones first if the server can run only once."""
-        if self.subject.one_at_a_time and self.subject.command:
+        if self.target.one_at_a_time and self.target.command:
             await self._dismiss_idle()
-            if self._lines:
+            if self._connections:
                 raise AccordError("it takes two copies of the server at the same time")
-        line = self.subject.line(is_judged=is_judged, headers=headers, starting=self._starting)
-        self._lines.append(line)
-        return line
+        connection = self.target.connection(is_judged=is_judged, starting=self._starting)
+        self._connections.append(connection)
+        return connection
 
-    def lend(self, line: RawConnection) -> None:
+    def lend(self, connection: RawConnection) -> None:
         """Add an open connection to those that can be borrowed."""
-        if line not in self._lines:
-            self._lines.append(line)
-        self._idle[True].append(line)
+        if connection not in self._connections:
+            self._connections.append(connection)
+        self._idle[True].append(connection)
 
-    async def _dismiss(self, line: RawConnection) -> None:
-        await line.close()
-        self._keep(line)
+    async def _dismiss(self, connection: RawConnection) -> None:
+        await connection.close()
+        self._keep(connection)
 
-    def _keep(self, line: RawConnection) -> None:
+    def _keep(self, connection: RawConnection) -> None:
         """Keep what was learned on a connection that has ended."""
-        self._lines.remove(line)
-        self._learn(line)
-        if line.log.monitor is not None:
-            self.verdicts.tallies.append(line.log.monitor.tallies)
+        self._connections.remove(connection)
+        self._learn(connection)
+        if connection.log.monitor is not None:
+            self.verdicts.tallies.append(connection.log.monitor.tallies)
 
     async def dismiss_all(self) -> None:
         """Close the idle connections and the first one."""
         await self._dismiss_idle()
-        if self.line in self._lines:
-            await self._dismiss(self.line)
+        if self.connection in self._connections:
+            await self._dismiss(self.connection)
 
     async def _dismiss_idle(self) -> None:
-        left = [line for lines in self._idle.values() for line in lines]
-        for lines in self._idle.values():
-            lines.clear()
-        await asyncio.gather(*(self._dismiss(line) for line in left))
+        left = [connection for connections in self._idle.values() for connection in connections]
+        for connections in self._idle.values():
+            connections.clear()
+        await asyncio.gather(*(self._dismiss(connection) for connection in left))
 
-    def _learn(self, line: RawConnection) -> None:
-        self.facts.asked |= line.asked
-        for name, seconds in line.late.items():
+    def _learn(self, connection: RawConnection) -> None:
+        self.facts.asked |= connection.asked
+        for name, seconds in connection.late.items():
             self.facts.slow.setdefault(name, f"it took longer than {seconds:.2g} s to answer")
 
     def adapt_pace(self) -> None:
         """Adapt the waiting times to the speed of the server."""
-        habits = self.subject.habits
-        habits.startup_seconds = max(habits.startup_seconds, self.line.first_answer)
-        self.subject = self.subject.adapt_times()
-        self._starting = max(self._starting, self.subject.start_patience)
-        self.line.patience = max(self.line.patience, self.subject.patience)
+        habits = self.target.habits
+        habits.startup_seconds = max(habits.startup_seconds, self.connection.first_answer)
+        self.target = self.target.adapt_times()
+        self._starting = max(self._starting, self.target.start_patience)
+        self.connection.patience = max(self.connection.patience, self.target.patience)
 
     def lose_patience(self) -> None:
         """Wait less from now on, because a server that hung once may hang in every scenario."""
-        patience = min(self.subject.patience, max(_LEAST_PATIENCE, self.subject.patience / 2))
-        self.subject = msgspec.structs.replace(self.subject, patience=patience)
-        for line in self._lines:
-            line.patience = min(line.patience, patience)
+        patience = min(self.target.patience, max(_LEAST_PATIENCE, self.target.patience / 2))
+        self.target = msgspec.structs.replace(self.target, patience=patience)
+        for connection in self._connections:
+            connection.patience = min(connection.patience, patience)
 
     # -- verdicts
 
@@ -210,19 +207,31 @@ class Probe:
             evidence: the messages that show it; the last exchange by default.
         """
         if not condition and evidence is None:
-            line = _in_use.get(_used.get(self.line))
-            evidence = (line.proof and line.proof()) or line.log.last()
+            connection = _in_use.get(_used.get(self.connection))
+            evidence = (connection.proof and connection.proof()) or connection.log.last()
         return self.verdicts.hold(id, condition, why, evidence=evidence or ())
+
+    def passes(self, *ids: str) -> None:
+        """Record that requirements were kept."""
+        for id in ids:
+            self.holds(id, condition=True, why="")
 
     def fail(self, id: str, why: str) -> None:
         """Record that a requirement was broken."""
         self.holds(id, condition=False, why=why)
 
-    def skip(self, id: str, why: str) -> None:
-        """Record why a requirement could not be put to the test."""
-        # A call that could not be made is the reason for everything that is missing.
-        self.verdicts.skip(id, withheld_calls.get() or why)
+    def expects(self, id: str, reply: Reply, code: int, what: str) -> bool:
+        """Record whether the answer to a message is an error with this code."""
+        why = f"answers {what} with {reply}, expected error {code}"
+        return self.holds(id, reply.code == code, why)
 
-    def not_applicable(self, id: str, why: str) -> None:
-        """Record why a requirement does not concern this server."""
-        self.verdicts.exclude(id, why)
+    def skip(self, ids: str | Iterable[str], why: str) -> None:
+        """Record why requirements could not be put to the test."""
+        for id in [ids] if isinstance(ids, str) else ids:
+            # A call that could not be made is the reason for everything that is missing.
+            self.verdicts.skip(id, withheld_calls.get() or why)
+
+    def not_applicable(self, ids: str | Iterable[str], why: str) -> None:
+        """Record why requirements do not concern this server."""
+        for id in [ids] if isinstance(ids, str) else ids:
+            self.verdicts.exclude(id, why)

@@ -7,26 +7,34 @@ that a scenario can make verdicts of them.
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from itertools import count
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import msgspec
 
-from accord.check.probing.client_answers import answer_to
-from accord.check.probing.message_log import MessageLog, shorten
-from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout, RawCarrier
+from accord.check.probing.message_log import MessageLog
+from accord.check.probing.messages import (
+    Reply,
+    answer_to,
+    decode_json,
+    initialize_params,
+    is_request,
+    is_same_id,
+    new_notification,
+    new_request,
+    objects_in,
+    params_of,
+)
 from accord.check.probing.tool_calls import CallLimit
+from accord.errors import AccordError
 from accord.protocol.violation import OTHER
 from accord.trace import HttpFacts, Party
-from accord.types import JsonObject
+from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.protocol.verdict import Evidence
-    from accord.types import RevisionId
 
 
-CLIENT_INFO: Final = {"name": "accord-check", "version": "1"}
 EVERYTHING: Final[Mapping[str, object]] = {
     "roots": {"listChanged": True},
     "sampling": {},
@@ -36,38 +44,53 @@ EVERYTHING: Final[Mapping[str, object]] = {
 _FLOOD: Final = 20_000
 # The first answer may take this many times the patience.
 _STARTING: Final = 4
-_EXCERPT: Final = 200
-_ids = count(1)
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """The answer to a request, as received."""
+class MessageTimeout(AccordError):
+    """A message did not arrive in time.
 
-    message: JsonObject
+    Attributes:
+        method: of the request without an answer; empty if another message is missing.
+        has_started: whether the server sent anything at all on this connection.
+    """
 
-    @property
-    def is_error(self) -> bool:
-        """Whether it is a JSON-RPC error."""
-        return "error" in self.message
+    def __init__(self, text: str, *, method: str = "", has_started: bool = True) -> None:
+        super().__init__(text)
+        self.method = method
+        self.has_started = has_started
 
-    @property
-    def code(self) -> object:
-        """The code of the error, or None."""
-        error = self.message.get("error")
-        return error.get("code") if isinstance(error, dict) else None
 
-    @property
-    def result(self) -> JsonObject:
-        """The result; empty if it is missing or not an object."""
-        result = self.message.get("result")
-        return result if isinstance(result, dict) else {}
+class ConnectionEnded(AccordError):
+    """The server closed the connection, or exited.
 
-    def __str__(self) -> str:
-        return shorten(msgspec.json.encode(self.message).decode(), _EXCERPT)
+    Attributes:
+        has_started: whether the server sent anything at all on this connection.
+    """
+
+    def __init__(self, text: str, *, has_started: bool = True) -> None:
+        super().__init__(text)
+        self.has_started = has_started
+
+
+class AuthorizationRequired(ConnectionEnded):
+    """The server answers nothing without authorization."""
+
+
+class RawCarrier(Protocol):
+    """The transport of a raw connection."""
+
+    async def open(self, connection: "RawConnection") -> None:
+        """Make the connection; pass each message to `connection.receive`."""
+
+    async def send(self, data: bytes) -> None:
+        """Send these bytes as one message."""
+
+    async def close(self) -> None:
+        """End the connection within a bounded time."""
 
 
 Respond: TypeAlias = Callable[["RawConnection", JsonObject], Coroutine[Any, Any, None]]
-"""Answers a request of the peer, in place of `client_answers`."""
+"""Answers a request of the peer, in place of `answer_to`."""
 
 
 class RawConnection:
@@ -115,7 +138,7 @@ class RawConnection:
         self.first_answer = 0.0
         self._grace = grace
         self._starting = patience * _STARTING if starting is None else starting
-        self._first_said: float | None = None
+        self._first_sent: float | None = None
         self._requests: dict[tuple[type, Any], tuple[str, Any]] = {}
         self.received: list[JsonObject] = []
         self.opening: JsonObject = {}
@@ -123,9 +146,8 @@ class RawConnection:
         self.revision: RevisionId | None = None
         self.client_capabilities: Mapping[str, object] = {}
         self.ended: str | None = None
-        self.answers_questions = True
         self.respond: Respond | None = None
-        self._has_spoken = False
+        self._has_received = False
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -152,26 +174,24 @@ class RawConnection:
 
     # -- receiving, called by the carrier
 
-    def hear(self, data: bytes, http: HttpFacts | None = None) -> None:
+    def receive(self, data: bytes, http: HttpFacts | None = None) -> None:
         """Take a message of the peer."""
-        self._note_first_word()
+        self._note_first_message()
         if self.log.count >= _FLOOD:
             self.end(f"the server floods the connection: more than {_FLOOD} messages")
             return
         found = self.log.take(OTHER[self.me], data, http)
-        for message in found if isinstance(found, list) else [found]:
-            if isinstance(message, dict):
-                self.received.append(message)
-                if "method" in message and "id" in message:
-                    self.asked.add(str(message["method"]))
-                    if self.answers_questions:
-                        self._spawn(message)
+        for message in objects_in(found):
+            self.received.append(message)
+            if is_request(message):
+                self.asked.add(str(message["method"]))
+                self._answer(message)
         self._changed.set()
 
-    def _note_first_word(self) -> None:
-        if not self._has_spoken and self._first_said is not None:
-            self.first_answer = asyncio.get_running_loop().time() - self._first_said
-        self._has_spoken = True
+    def _note_first_message(self) -> None:
+        if not self._has_received and self._first_sent is not None:
+            self.first_answer = asyncio.get_running_loop().time() - self._first_sent
+        self._has_received = True
 
     def receive_refusal(self, data: bytes, answer: bytes, http: HttpFacts) -> None:
         """Take the refusal of a message by an HTTP status.
@@ -179,14 +199,14 @@ class RawConnection:
         The refusal of a request answers it even without an id; the refusal of a notification is
         not an answer.
         """
-        self._note_first_word()
-        sent, found = _decode(data), _decode(answer)
+        self._note_first_message()
+        sent, found = decode_json(data), decode_json(answer)
         if not isinstance(sent, dict) or not isinstance(sent.get("method"), str):
-            self.hear(answer, http)
+            self.receive(answer, http)
             return
         id = sent.get("id")
-        if isinstance(found, dict) and "id" in sent and _is_same(found.get("id"), id):
-            self.hear(answer, http)
+        if isinstance(found, dict) and "id" in sent and is_same_id(found.get("id"), id):
+            self.receive(answer, http)
             return
         self.log.take(OTHER[self.me], answer, http)
         if isinstance(id, str | int):
@@ -201,11 +221,13 @@ class RawConnection:
         self.ended = self.ended or why
         self._changed.set()
 
-    def _spawn(self, question: JsonObject) -> None:
+    def _answer(self, question: JsonObject) -> None:
         if self.respond is None:
-            work = self.say(answer_to(question, self.client_capabilities))
+            self._spawn(self.send(answer_to(question, self.client_capabilities)))
         else:
-            work = self.respond(self, question)
+            self._spawn(self.respond(self, question))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._finish_task)
@@ -217,7 +239,7 @@ class RawConnection:
 
     # -- sending
 
-    async def say(self, message: object, http: HttpFacts | None = None) -> None:
+    async def send(self, message: object) -> None:
         """Send a message, or bytes as they are.
 
         Raises:
@@ -225,7 +247,7 @@ class RawConnection:
             CallRefused: it calls a tool that may not be called, or not again.
         """
         self.claim(message)
-        await self._send(message, http)
+        await self._send(message)
 
     def claim(self, message: object) -> None:
         """Count the calls of tools in a message that is about to be sent.
@@ -234,36 +256,32 @@ class RawConnection:
             CallRefused: one of them is not allowed.
         """
         if self.limit is not None:
-            self.limit.claim_all(_decode(message) if isinstance(message, bytes) else message)
+            self.limit.claim_all(decode_json(message) if isinstance(message, bytes) else message)
 
-    async def _send(self, message: object, http: HttpFacts | None = None) -> None:
+    async def _send(self, message: object) -> None:
         data = message if isinstance(message, bytes) else msgspec.json.encode(message)
         if self.ended is not None:
-            raise ConnectionEnded(self.ended, has_started=self._has_spoken)
-        if self._first_said is None:
-            self._first_said = asyncio.get_running_loop().time()
+            raise ConnectionEnded(self.ended, has_started=self._has_received)
+        if self._first_sent is None:
+            self._first_sent = asyncio.get_running_loop().time()
         if not getattr(self.carrier, "takes_down", False):
-            self.log.take(self.me, data, http)
+            self.log.take(self.me, data)
         await self.carrier.send(data)
 
     async def notify(self, method: str, params: object = None) -> None:
         """Send a notification."""
-        message: JsonObject = {"jsonrpc": "2.0", "method": method}
-        if params is not None:
-            message["params"] = params
-        await self.say(message)
+        await self.send(new_notification(method, params))
 
     async def begin(self, method: str, params: object = None, *, id: Any = None) -> Any:
         """Send a request and return its id without waiting for the answer."""
-        message = _request(method, params, id)
+        message = new_request(method, params, id=id)
         self.claim(message)
         await self._begin(message)
         return message["id"]
 
     async def _begin(self, message: JsonObject) -> None:
-        id, params = message["id"], message.get("params")
-        name = params.get("name") if isinstance(params, dict) else None
-        self._requests[type(id), id] = message["method"], name
+        id = message["id"]
+        self._requests[type(id), id] = message["method"], params_of(message).get("name")
         self.proof = partial(self.log.evidence_of_exchange, id)
         try:
             await self._send(message)
@@ -281,12 +299,10 @@ class RawConnection:
         Raises:
             CallRefused: it calls a tool that may not be called, or not again.
         """
-        message = _request(method, params, id)
+        message = new_request(method, params, id=id)
         # Not in the task, where a refused call would look like a lost answer.
         self.claim(message)
-        task = asyncio.get_running_loop().create_task(self._begin(message))
-        self._tasks.add(task)
-        task.add_done_callback(self._finish_task)
+        self._spawn(self._begin(message))
         # Lets the task write now, so that messages arrive in order over a pipe.
         await asyncio.sleep(0)
         return message["id"]
@@ -317,7 +333,7 @@ class RawConnection:
         began = asyncio.get_running_loop().time()
         try:
             found = await self.until(
-                lambda message: "method" not in message and _is_same(message.get("id"), id),
+                lambda message: "method" not in message and is_same_id(message.get("id"), id),
                 f"an answer to {what}",
                 patience=wait,
             )
@@ -334,14 +350,11 @@ class RawConnection:
     def longest(self) -> float:
         """Seconds after which an answer counts as missing."""
         # Before its first message a server has to start.
-        return self.patience * self._grace if self._has_spoken else self._starting
-
-    def method_of(self, id: Any) -> str:
-        """Return the method of a request that was sent; empty for an unknown id."""
-        return self._requests.get((type(id), id), ("", None))[0]
+        return self.patience * self._grace if self._has_received else self._starting
 
     def _missing(self, id: Any, error: MessageTimeout) -> MessageTimeout:
-        return MessageTimeout(str(error), method=self.method_of(id), has_started=self._has_spoken)
+        method, _ = self._requests.get((type(id), id), ("", None))
+        return MessageTimeout(str(error), method=method, has_started=self._has_received)
 
     def _note_late(self, id: Any, seconds: float) -> None:
         method, name = self._requests.get((type(id), id), ("", None))
@@ -363,7 +376,7 @@ class RawConnection:
             ConnectionEnded: the connection ended first.
         """
         if patience is None:
-            patience = self.patience if self._has_spoken else self._starting
+            patience = self.patience if self._has_received else self._starting
         place = since
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience
@@ -374,16 +387,11 @@ class RawConnection:
                     return self.received[place]
                 place += 1
             if self.ended is not None:
-                raise ConnectionEnded(
-                    f"{self.ended}, while {what} was expected", has_started=self._has_spoken
-                )
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._changed.wait()
-            except TimeoutError:
-                raise MessageTimeout(
-                    f"{what} did not arrive within {patience:.3g} s", has_started=self._has_spoken
-                ) from None
+                why = f"{self.ended}, while {what} was expected"
+                raise ConnectionEnded(why, has_started=self._has_received)
+            if not await self._wait_for_change(deadline):
+                why = f"{what} did not arrive within {patience:.3g} s"
+                raise MessageTimeout(why, has_started=self._has_received)
 
     def point_at(self, *messages: object) -> None:
         """Choose the messages, sent or received, that prove the next verdict."""
@@ -393,14 +401,18 @@ class RawConnection:
         """Wait for some seconds and return the messages of that time."""
         place = len(self.received)
         deadline = asyncio.get_running_loop().time() + seconds
-        while self.ended is None:
+        while self.ended is None and await self._wait_for_change(deadline):
             self._changed.clear()
-            try:
-                async with asyncio.timeout_at(deadline):
-                    await self._changed.wait()
-            except TimeoutError:
-                break
         return self.received[place:]
+
+    async def _wait_for_change(self, deadline: float) -> bool:
+        """Wait until something arrives, or the connection ends; return False if nothing does."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def initialize(
         self,
@@ -411,14 +423,10 @@ class RawConnection:
     ) -> Reply:
         """Do the handshake; send initialized too unless `is_confirmed` is False."""
         self.client_capabilities = EVERYTHING if capabilities is None else capabilities
-        params = {
-            "protocolVersion": revision,
-            "capabilities": dict(self.client_capabilities),
-            "clientInfo": CLIENT_INFO,
-        }
+        params = initialize_params(revision, self.client_capabilities)
         reply = await self.ask("initialize", params)
         self.opening = reply.result
-        self.opening_proof = self.log.evidence_of_exchange(reply.message.get("id"))
+        self.opening_proof = self.log.evidence_of_exchange(reply.id)
         self.revision = self.opening.get("protocolVersion")
         if hasattr(self.carrier, "agree"):
             self.carrier.agree(self.revision)
@@ -427,28 +435,3 @@ class RawConnection:
             if hasattr(self.carrier, "listen"):
                 self.carrier.listen()
         return reply
-
-
-def next_id() -> int:
-    """Return an id that this process never used before."""
-    return next(_ids)
-
-
-def _request(method: str, params: object, id: Any) -> JsonObject:
-    message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": method}
-    if id is None:
-        message["id"] = next_id()
-    if params is not None:
-        message["params"] = params
-    return message
-
-
-def _decode(data: bytes) -> Any:
-    try:
-        return msgspec.json.decode(data)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _is_same(one: object, other: object) -> bool:
-    return type(one) is type(other) and bool(one == other)

@@ -13,10 +13,21 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from accord.check.probing.raw_carrier import AuthorizationRequired, ConnectionEnded, MessageTimeout
-from accord.check.probing.raw_connection import RawConnection
-from accord.check.probing.subject import Subject
-from accord.check.probing.tool_calls import DEFAULT_CALLS, CallLimit, CallPlan, tool_refusal
+from accord.check.probing.messages import is_request
+from accord.check.probing.raw_connection import (
+    AuthorizationRequired,
+    ConnectionEnded,
+    MessageTimeout,
+    RawConnection,
+)
+from accord.check.probing.target import ServerTarget
+from accord.check.probing.tool_calls import (
+    DEFAULT_CALLS,
+    CallLimit,
+    CallPlan,
+    ToolCall,
+    tool_refusal,
+)
 from accord.check.report import sort_revisions
 from accord.errors import AccordError, ConnectFailed
 from accord.json_schema.samples import sample, short_durations
@@ -136,14 +147,14 @@ class ServerFacts(msgspec.Struct, kw_only=True):
         not_called = self.refused | dict.fromkeys(missing, "the server lists no such tool")
         return CallPlan(calls=self.limit.calls, called=called, not_called=not_called)
 
-    def callable_tools(self) -> list[tuple[JsonObject, JsonObject]]:
+    def callable_tools(self) -> list[ToolCall]:
         """Return the tools that may be called now, each with plain valid arguments."""
         allowed = [tool for tool in self._named_tools() if self.refusal_for(tool) is None]
         exhausted = [tool["name"] for tool in allowed if not self.limit.calls_left(tool["name"])]
         if exhausted:
             withheld_calls.set(self.limit.exhausted_text(exhausted))
         return [
-            (tool, sample(tool.get("inputSchema")) | short_durations(tool.get("inputSchema")))
+            ToolCall(tool, sample(schema := tool.get("inputSchema")) | short_durations(schema))
             for tool in allowed
             if tool["name"] not in exhausted
         ]
@@ -163,38 +174,40 @@ OnPlan: TypeAlias = Callable[[CallPlan], None]
 
 
 def new_facts(
-    subject: Subject, rules: CheckRules, revision: RevisionId, annotations: JsonObject
+    target: ServerTarget, rules: CheckRules, revision: RevisionId, annotations: JsonObject
 ) -> ServerFacts:
     """Return the facts that are known before the server is asked.
 
     Args:
-        subject: the server, with the limit of calls.
+        target: the server, with the limit of calls.
         rules: what the check may do.
         revision: the revision under check.
         annotations: of its tools, under other revisions.
     """
     return ServerFacts(
         revision=revision,
-        transport=subject.transport,
+        transport=target.transport,
         annotations=annotations,
         rules=rules,
-        limit=subject.limit or CallLimit(rules.calls),
-        is_remote=subject.is_remote,
+        limit=target.limit or CallLimit(rules.calls),
+        is_remote=target.is_remote,
     )
 
 
-async def discover(facts: ServerFacts, line: RawConnection) -> None:
+async def discover(facts: ServerFacts, connection: RawConnection) -> None:
     """List what a server offers over an open connection, and decide which tools may be called."""
-    facts.opening = line.opening
+    facts.opening = connection.opening
     if facts.declares("tools"):
-        facts.tools = await list_all(line, "tools/list", "tools")
+        facts.tools = await list_all(connection, "tools/list", "tools")
     facts.decide_calls()
     if facts.declares("resources"):
-        facts.resources = await list_all(line, "resources/list", "resources")
-        facts.templates = await list_all(line, "resources/templates/list", "resourceTemplates")
+        facts.resources = await list_all(connection, "resources/list", "resources")
+        facts.templates = await list_all(
+            connection, "resources/templates/list", "resourceTemplates"
+        )
     if facts.declares("prompts"):
-        facts.prompts = await list_all(line, "prompts/list", "prompts")
-    facts.is_logging = bool(getattr(line.carrier, "stderr", ()))
+        facts.prompts = await list_all(connection, "prompts/list", "prompts")
+    facts.is_logging = bool(getattr(connection.carrier, "stderr", ()))
 
 
 def annotations_of(tools: Sequence[JsonObject]) -> JsonObject:
@@ -202,32 +215,32 @@ def annotations_of(tools: Sequence[JsonObject]) -> JsonObject:
     return {str(tool.get("name")): tool["annotations"] for tool in tools if tool.get("annotations")}
 
 
-async def later_annotations(subject: Subject, revisions: Sequence[RevisionId]) -> JsonObject:
+async def later_annotations(target: ServerTarget, revisions: Sequence[RevisionId]) -> JsonObject:
     """Return the annotations of tools under the newest revision, if those to check have none.
 
     The first revision has no annotations, and the tools are the same.
     """
     if any(revision in lifetime_of(ToolAnnotations) for revision in revisions):
         return {}
-    if subject.one_at_a_time:
+    if target.one_at_a_time:
         return {}  # the only copy is in use
     newest = [row.id for row in REVISIONS.values() if row.handshake][-1]
     try:
-        async with subject.line(is_judged=False) as line:
-            await line.initialize(newest)
-            return annotations_of(await list_all(line, "tools/list", "tools"))
+        async with target.connection(is_judged=False) as connection:
+            await connection.initialize(newest)
+            return annotations_of(await list_all(connection, "tools/list", "tools"))
     except AccordError:
         # The check itself reports why the server does not answer.
         return {}
 
 
 async def plan_calls(
-    subject: Subject, rules: CheckRules, revisions: Sequence[RevisionId]
+    target: ServerTarget, rules: CheckRules, revisions: Sequence[RevisionId]
 ) -> CallPlan:
     """Return which tools a check would call, without calling any.
 
     Args:
-        subject: the server.
+        target: the server.
         rules: what the check may do.
         revisions: the revisions that would be checked.
 
@@ -236,16 +249,16 @@ async def plan_calls(
     """
     called: dict[str, None] = {}
     not_called: dict[str, str] = {}
-    annotations = await later_annotations(subject, revisions)
+    annotations = await later_annotations(target, revisions)
     for revision in reversed(sort_revisions(revisions)):
-        facts = new_facts(subject, rules, revision, annotations)
+        facts = new_facts(target, rules, revision, annotations)
         try:
-            async with subject.line(is_judged=False) as line:
-                await line.initialize(revision)
-                await discover(facts, line)
+            async with target.connection(is_judged=False) as connection:
+                await connection.initialize(revision)
+                await discover(facts, connection)
         except (MessageTimeout, ConnectionEnded) as error:
             hint = "; give --bearer or --oauth" if isinstance(error, AuthorizationRequired) else ""
-            raise ConnectFailed(f"{subject.name}: {error}{hint}") from None
+            raise ConnectFailed(f"{target.name}: {error}{hint}") from None
         annotations |= annotations_of(facts.tools)
         plan = facts.call_plan()
         called |= dict.fromkeys(plan.called)
@@ -267,46 +280,45 @@ def report_once(on_plan: OnPlan) -> OnPlan:
     return report_new
 
 
-async def try_tools(facts: ServerFacts, line: RawConnection, *, settling: float = 0.0) -> None:
+async def try_tools(
+    facts: ServerFacts, connection: RawConnection, *, settling: float = 0.0
+) -> None:
     """Call each tool that may be called, all at once; record those that do not answer soon.
 
     Args:
         facts: updated with what was found out.
-        line: not in use by a scenario, because a tool may block its server.
+        connection: not in use by a scenario, because a tool may block its server.
         settling: seconds within which this server reacts; a slow one gets more time.
     """
     long = max(_LONG, settling * _SETTLINGS)
     calls = [
-        (
-            str(tool["name"]),
-            await line.start("tools/call", {"name": tool["name"], "arguments": args}),
-        )
-        for tool, args in facts.callable_tools()
+        (each.name, await connection.start("tools/call", each.params))
+        for each in facts.callable_tools()
     ]
     known = len(facts.slow)
-    deadline = asyncio.get_running_loop().time() + min(long, line.patience)
+    deadline = asyncio.get_running_loop().time() + min(long, connection.patience)
     for name, id in calls:
         left = max(deadline - asyncio.get_running_loop().time(), 0)
         try:
-            await line.reply_to(id, patience=left)
+            await connection.reply_to(id, patience=left)
         except MessageTimeout:
             facts.slow[name] = f"its first call took longer than {long:.2g} s"
             with contextlib.suppress(ConnectionEnded):
-                await line.notify("notifications/cancelled", {"requestId": id})
+                await connection.notify("notifications/cancelled", {"requestId": id})
         except ConnectionEnded:
             break
-    facts.is_asking = any("method" in each and "id" in each for each in line.received)
+    facts.is_asking = any(map(is_request, connection.received))
     if len(facts.slow) > known:
         # A call may still be running: no scenario should wait behind it.
-        line.end("a tool took too long on it")
+        connection.end("a tool took too long on it")
 
 
-async def list_all(line: RawConnection, method: str, member: str) -> list[JsonObject]:
+async def list_all(connection: RawConnection, method: str, member: str) -> list[JsonObject]:
     """Return all entries of a list, from a limited number of pages."""
     found: list[JsonObject] = []
     cursor: object = None
     for _ in range(_PAGES):
-        reply = await line.ask(method, {} if cursor is None else {"cursor": cursor})
+        reply = await connection.ask(method, {} if cursor is None else {"cursor": cursor})
         entries = reply.result.get(member)
         if isinstance(entries, list):
             found += [each for each in entries if isinstance(each, dict)]

@@ -1,13 +1,16 @@
-"""A line to a server that was launched for it: over its standard streams."""
+"""Carries messages to a launched server, over its standard streams, or to one in memory."""
 
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from accord.check.probing.raw_carrier import ConnectionEnded
-from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.raw_connection import ConnectionEnded, RawConnection
 from accord.transports.child import Child
+from accord.transports.memory import MemoryWire
+
+if TYPE_CHECKING:
+    from accord.server import Server
 
 # A longer line is a flood, and is cut to this much.
 _LONGEST: Final = 64 * 1024 * 1024
@@ -62,7 +65,7 @@ class StdioCarrier:
         )
         self.left_by_itself: bool | None = None
         self._leaving = leaving
-        self._line: RawConnection
+        self._connection: RawConnection
         self._rest = bytearray()
         self._launched: float | None = None
 
@@ -71,18 +74,18 @@ class StdioCarrier:
         """The last lines that the server wrote to stderr."""
         return self.child.stderr.lines
 
-    async def open(self, line: RawConnection) -> None:
+    async def open(self, connection: RawConnection) -> None:
         """Launch the server.
 
         Raises:
             ConnectFailed: the command cannot be started.
         """
-        self._line = line
+        self._connection = connection
         self._launched = asyncio.get_running_loop().time()
         self.child.start()
 
     def _on_output(self, chunk: bytes) -> None:
-        if self._line.ended is not None:
+        if self._connection.ended is not None:
             self.child.pause_output()
             return
         if self._launched is not None:
@@ -95,17 +98,17 @@ class StdioCarrier:
             *lines, last = bytes(rest).split(b"\n")
             rest[:] = last
             for line in lines:
-                self._line.hear(line)
+                self._connection.receive(line)
         if len(rest) > _LONGEST:
-            self._line.hear(bytes(rest[:_CUT]))
+            self._connection.receive(bytes(rest[:_CUT]))
             rest.clear()
-            self._line.end("the server wrote a line without an end")
+            self._connection.end("the server wrote a line without an end")
 
     def _on_end(self, reason: str) -> None:
         if self._rest:
-            self._line.hear(bytes(self._rest))
+            self._connection.receive(bytes(self._rest))
             self._rest.clear()
-        self._line.end(f"the server {reason}")
+        self._connection.end(f"the server {reason}")
 
     async def send(self, data: bytes) -> None:
         """Write a message and the end of its line."""
@@ -117,7 +120,7 @@ class StdioCarrier:
         # Queued bytes are written in the next turn of the loop, which may find the pipe broken.
         await asyncio.sleep(0)
         try:
-            async with asyncio.timeout(self._line.patience):
+            async with asyncio.timeout(self._connection.patience):
                 await self.child.writable(_UNREAD)
         except TimeoutError:
             raise ConnectionEnded(_DEAF) from None
@@ -132,11 +135,11 @@ class StdioCarrier:
         self.left_by_itself = await self.child.wait(patience) is not None
         return self.left_by_itself
 
-    async def exit_after(self, number: int, patience: float | None = None) -> int | None:
+    async def exit_after(self, number: int) -> int | None:
         """Send a signal to the server and return its exit code; None when it keeps running."""
         await asyncio.sleep(_REST)
         self.child.signal(number, only_leader=True)
-        return await self.child.wait(self._leaving if patience is None else patience)
+        return await self.child.wait(self._leaving)
 
     async def close(self) -> None:
         """End the server: by closing its input, then by force."""
@@ -147,3 +150,22 @@ class StdioCarrier:
             # The next launch need not wait again.
             self.habits.stays |= not has_left
         await self.child.stop(terminate_grace=self._leaving)
+
+
+class MemoryCarrier:
+    """Reaches a server object in this process, with the messages of stdio."""
+
+    def __init__(self, server: "Server[Any]") -> None:
+        self._wire = MemoryWire(server)
+
+    async def open(self, connection: RawConnection) -> None:
+        """Begin a session."""
+        await self._wire.open(connection.receive, connection.end)
+
+    async def send(self, data: bytes) -> None:
+        """Send a message."""
+        self._wire.write(data, None)
+
+    async def close(self) -> None:
+        """End the session."""
+        await self._wire.close()

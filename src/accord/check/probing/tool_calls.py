@@ -7,7 +7,9 @@ from typing import Final
 
 import msgspec
 
+from accord.check.probing.messages import objects_in, params_of
 from accord.errors import AccordError
+from accord.types import JsonObject
 
 # A full check of four revisions calls a tool some 45 times, one that asks questions some 60 times.
 DEFAULT_CALLS: Final = 100
@@ -31,6 +33,27 @@ class CallPlan(msgspec.Struct, frozen=True, kw_only=True):
     called: tuple[str, ...] = ()
     not_called: Mapping[str, str] = {}
     cases: Mapping[str, int] = {}
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """A tool that may be called, with plain valid arguments."""
+
+    tool: JsonObject
+    arguments: JsonObject
+
+    @property
+    def name(self) -> str:
+        """The name of the tool."""
+        return str(self.tool["name"])
+
+    @property
+    def params(self) -> JsonObject:
+        """The parameters of the call."""
+        return {"name": self.name, "arguments": self.arguments}
+
+    def with_progress(self, token: object) -> JsonObject:
+        """Return the parameters of a call that asks for progress."""
+        return self.params | {"_meta": {"progressToken": token}}
 
 
 class CallLimit:
@@ -114,10 +137,9 @@ class CallLimit:
 
 
 def _called_names(message: object) -> Iterator[str]:
-    for each in message if isinstance(message, list) else [message]:
-        if isinstance(each, dict) and each.get("method") == "tools/call":
-            params = each.get("params")
-            name = params.get("name") if isinstance(params, dict) else None
+    for each in objects_in(message):
+        if each.get("method") == "tools/call":
+            name = params_of(each).get("name")
             if isinstance(name, str):
                 yield name
 

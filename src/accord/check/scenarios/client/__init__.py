@@ -2,13 +2,12 @@
 
 from accord.check.fake_server.server import CLIENT_SCENARIOS
 from accord.check.scenarios.client import (  # noqa: F401  # modules register their scenarios
+    answers,
     authorization,
     cancellation,
     http,
     lifecycle,
-    lists,
     questions,
-    unexpected_messages,
 )
 
 __all__ = ["CLIENT_SCENARIOS"]

@@ -1,8 +1,11 @@
 """Protected servers: how a client finds their authorization server, gets a token and uses it."""
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Collection, Mapping
+from typing import Final
 from urllib.parse import urlsplit
 
+from accord.check.fake_server.client_run import ClientRun
+from accord.check.fake_server.http_transport import ReceivedRequest
 from accord.check.fake_server.protected import (
     OPENID_METADATA,
     PROTECTED,
@@ -11,10 +14,6 @@ from accord.check.fake_server.protected import (
     parse_fields,
 )
 from accord.check.fake_server.server import client_scenario, revisions_of
-
-if TYPE_CHECKING:
-    from accord.check.fake_server.client_run import ClientRun
-    from accord.check.fake_server.http_transport import ReceivedRequest
 
 _FLOW: Final = (
     "auth.http.oauth-flow",
@@ -36,18 +35,37 @@ _FLOW: Final = (
 _NOT_AT_ALL: Final = "the client does not ask for authorization, which is optional"
 
 
-def _tried_authorization(run: "ClientRun") -> bool:
-    """Return whether the client tried to get authorization."""
-    return any(each.path not in PROTECTED for each in run.requests)
+class _AuthorizationScenario(ProtectedFakeServer):
+    """A protected server that judges how a client gets its token, and how it uses it."""
+
+    def was_tried(self, run: ClientRun) -> bool:
+        """Return whether the client tried to get authorization; else nothing applies to it."""
+        has_tried = any(each.path not in PROTECTED for each in run.requests)
+        for id in () if has_tried else self.ids:
+            run.not_applicable(id, _NOT_AT_ALL)
+        return has_tried
+
+    def requests_to(self, run: ClientRun, name: str) -> list[ReceivedRequest]:
+        """Return the requests to an endpoint of the authorization server."""
+        return [each for each in run.requests if each.path == f"{self.place}/{name}"]
+
+    def judge_flow(self, run: ClientRun, *, knows_resource: bool) -> None:
+        """Judge the requests for authorization and for a token, and how the token is used."""
+        authorize, token = self.requests_to(run, "authorize"), self.requests_to(run, "token")
+        for request in authorize:
+            _judge_authorize(run, request, self.clients)
+        if token:
+            why = "asks for a token with a verifier that does not fit its challenge"
+            run.holds("auth.pkce.implemented", all(self.verified[-1:]), why)
+        if authorize and token and knows_resource:
+            _judge_resource(run, authorize[-1], token[-1])
+        if self.tokens:
+            run.passes("auth.http.oauth-flow", "auth.oauth21.implementations")
+            since = run.requests.index(token[0])
+            _judge_use(run, run.requests[since:], self.tokens)
 
 
-def _requests_to(run: "ClientRun", name: str) -> list["ReceivedRequest"]:
-    server = run.server
-    place = server.place if isinstance(server, ProtectedFakeServer) else ""
-    return [each for each in run.requests if each.path == f"{place}/{name}"]
-
-
-def _metadata_requests(run: "ClientRun") -> list["ReceivedRequest"]:
+def _metadata_requests(run: ClientRun) -> list[ReceivedRequest]:
     return [
         each
         for each in run.requests
@@ -56,22 +74,9 @@ def _metadata_requests(run: "ClientRun") -> list["ReceivedRequest"]:
     ]
 
 
-def _judge_flow(run: "ClientRun", *, knows_resource: bool) -> None:
-    """Judge the requests for authorization and for a token, and how the token is used."""
-    authorize, token = _requests_to(run, "authorize"), _requests_to(run, "token")
-    for request in authorize:
-        _judge_authorize(run, request)
-    for request in token:
-        _judge_token(run, request)
-    if authorize and token and knows_resource:
-        _judge_resource(run, authorize[-1], token[-1])
-    server = run.server
-    if isinstance(server, ProtectedFakeServer) and server.tokens:
-        run.passes("auth.http.oauth-flow", "auth.oauth21.implementations")
-        _judge_use(run, server)
-
-
-def _judge_authorize(run: "ClientRun", request: "ReceivedRequest") -> None:
+def _judge_authorize(
+    run: ClientRun, request: ReceivedRequest, clients: Mapping[str, list[str]]
+) -> None:
     given = parse_fields(request)
     challenge, method = given.get("code_challenge"), given.get("code_challenge_method")
     id = "auth.pkce.implemented"
@@ -87,12 +92,7 @@ def _judge_authorize(run: "ClientRun", request: "ReceivedRequest") -> None:
     why = f"asks to be redirected to {uri}"
     is_fine = parts.scheme == "https" or is_local or parts.scheme not in ("http", "")
     run.holds("auth.redirect.localhost-or-https", is_fine, why, request=request)
-    server = run.server
-    known = (
-        server.clients.get(given.get("client_id", ""))
-        if isinstance(server, ProtectedFakeServer)
-        else None
-    )
+    known = clients.get(given.get("client_id", ""))
     if known is not None:
         run.holds("auth.redirect.registered", uri in known or _is_loopback_of(uri, known), why)
 
@@ -108,18 +108,7 @@ def _is_loopback_of(uri: str, known: list[str]) -> bool:
     )
 
 
-def _judge_token(run: "ClientRun", request: "ReceivedRequest") -> None:
-    server = run.server
-    verified = (
-        server.verified[-1] if isinstance(server, ProtectedFakeServer) and server.verified else True
-    )
-    why = "asks for a token with a verifier that does not fit its challenge"
-    run.holds("auth.pkce.implemented", verified, why)
-
-
-def _judge_resource(
-    run: "ClientRun", authorize: "ReceivedRequest", token: "ReceivedRequest"
-) -> None:
+def _judge_resource(run: ClientRun, authorize: ReceivedRequest, token: ReceivedRequest) -> None:
     first, second = parse_fields(authorize).get("resource"), parse_fields(token).get("resource")
     why = "asks for authorization without the resource that it is for"
     if not run.holds("auth.resource-parameter.sent", first, why, request=authorize):
@@ -138,37 +127,28 @@ def _judge_resource(
             run.holds("auth.resource.most-specific", given == url, why)
 
 
-def _judge_use(run: "ClientRun", server: ProtectedFakeServer) -> None:
-    since = run.requests.index(_requests_to(run, "token")[0])
-    later = [each for each in run.requests[since:] if each.path in PROTECTED]
+def _judge_use(run: ClientRun, later: list[ReceivedRequest], tokens: Collection[str]) -> None:
+    def is_in_query(request: ReceivedRequest) -> bool:
+        return any(token in request.query for token in tokens)
+
     for request in run.requests:
-        in_query = any(token in request.query for token in server.tokens)
         why = "puts the access token into the query"
-        run.holds("auth.token.not-in-query", not in_query, why, request=request)
+        run.holds("auth.token.not-in-query", not is_in_query(request), why, request=request)
     for request in later:
         given = request.headers.get("authorization")
-        in_query = any(token in request.query for token in server.tokens)
+        if request.path not in PROTECTED or (given is None and is_in_query(request)):
+            continue
         if given is None:
-            if not in_query:
-                why = f"sends {request.method} without the token it was given"
-                run.holds("auth.every-request", condition=False, why=why, request=request)
+            why = f"sends {request.method} without the token it was given"
+            run.holds("auth.every-request", given, why, request=request)
             continue
         scheme, _, token = given.partition(" ")
-        why = f"presents a token with the scheme {scheme}"
-        if not run.holds(
-            "auth.token.bearer-header", scheme.lower() == "bearer", why, request=request
-        ):
-            continue
-        why = "sends a token that the server's authorization server did not issue"
-        run.holds(
-            "auth.tokens.only-own-issuer", token.strip() in server.tokens, why, request=request
-        )
-        run.passes("auth.every-request")
-
-
-def _exclude(run: "ClientRun", why: str) -> None:
-    for id in run.server.ids:
-        run.not_applicable(id, why)
+        is_bearer, why = scheme.lower() == "bearer", f"presents a token with the scheme {scheme}"
+        if run.holds("auth.token.bearer-header", is_bearer, why, request=request):
+            is_own = token.strip() in tokens
+            why = "sends a token that the server's authorization server did not issue"
+            run.holds("auth.tokens.only-own-issuer", is_own, why, request=request)
+            run.passes("auth.every-request")
 
 
 @client_scenario(
@@ -179,12 +159,11 @@ def _exclude(run: "ClientRun", why: str) -> None:
     "auth.as-metadata.client",
     on=("http", "sse"),
 )
-class RequiresToken(ProtectedFakeServer):
+class RequiresToken(_AuthorizationScenario):
     """Requires a token, and names its metadata."""
 
-    async def judge(self, run: "ClientRun") -> None:
-        if not _tried_authorization(run):
-            _exclude(run, _NOT_AT_ALL)
+    async def judge(self, run: ClientRun) -> None:
+        if not self.was_tried(run):
             return
         run.passes("auth.challenge.client-reacts")
         named = any(each.path == self.names_metadata for each in run.requests)
@@ -192,13 +171,13 @@ class RequiresToken(ProtectedFakeServer):
         why = "does not fetch the metadata that the challenge names"
         id = "auth.challenge.client-parses"
         if run.holds(id, named, why):
-            found = _metadata_requests(run) or _requests_to(run, "authorize")
+            found = _metadata_requests(run) or self.requests_to(run, "authorize")
             why = "fetches the metadata and ignores the authorization server in it"
             run.holds("auth.prm.client-uses", found, why)
-        if _requests_to(run, "authorize"):
+        if self.requests_to(run, "authorize"):
             why = "asks for authorization without the metadata of the authorization server"
             run.holds("auth.as-metadata.client", _metadata_requests(run), why)
-        _judge_flow(run, knows_resource=True)
+        self.judge_flow(run, knows_resource=True)
 
 
 @client_scenario(
@@ -209,14 +188,13 @@ class RequiresToken(ProtectedFakeServer):
     on=("http", "sse"),
     revisions=revisions_of("auth.discovery.base-url"),
 )
-class IssuesItsOwnTokens(ProtectedFakeServer):
+class IssuesItsOwnTokens(_AuthorizationScenario):
     """Requires a token, and is its own authorization server, as in 2025-03-26."""
 
     names_metadata = None
 
-    async def judge(self, run: "ClientRun") -> None:
-        if not _tried_authorization(run):
-            _exclude(run, _NOT_AT_ALL)
+    async def judge(self, run: ClientRun) -> None:
+        if not self.was_tried(run):
             return
         found = _metadata_requests(run)
         roots = [each for each in found if each.path == SERVER_METADATA]
@@ -230,9 +208,9 @@ class IssuesItsOwnTokens(ProtectedFakeServer):
                 why = "looks for metadata without MCP-Protocol-Version"
                 id = "auth.discovery.protocol-version-header"
                 run.holds(id, given, why, request=request)
-        if _requests_to(run, "register"):
+        if self.requests_to(run, "register"):
             run.passes("auth.dcr.implementations")
-        _judge_flow(run, knows_resource=False)
+        self.judge_flow(run, knows_resource=False)
 
 
 @client_scenario(
@@ -243,19 +221,19 @@ class IssuesItsOwnTokens(ProtectedFakeServer):
     on=("http", "sse"),
     revisions=revisions_of("auth.discovery.base-url"),
 )
-class RequiresTokenWithoutMetadata(ProtectedFakeServer):
+class RequiresTokenWithoutMetadata(_AuthorizationScenario):
     """Requires a token, and publishes no metadata."""
 
     names_metadata = None
     has_metadata = False
     place = ""
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         tried = {each.path for each in run.requests if each.path not in PROTECTED}
         tried -= {path for path in tried if "/.well-known/" in path}
-        if not _tried_authorization(run):
-            _exclude(run, _NOT_AT_ALL)
-        elif tried:
+        if not self.was_tried(run):
+            return
+        if tried:
             for name in ("register", "authorize", "token"):
                 if f"/{name}" in tried:
                     run.passes("auth.fallback.default-paths", f"auth.fallback.{name}-path")
@@ -268,18 +246,18 @@ class RequiresTokenWithoutMetadata(ProtectedFakeServer):
 
 
 @client_scenario("auth.state.verified", on=("http", "sse"))
-class ReturnsAnotherState(ProtectedFakeServer):
+class ReturnsAnotherState(_AuthorizationScenario):
     """Redirects the client with a state that it did not send."""
 
     state = "not-the-state-of-the-client"
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         id = "auth.state.verified"
-        authorize = _requests_to(run, "authorize")
+        authorize = self.requests_to(run, "authorize")
         if not authorize:
             run.not_applicable(id, _NOT_AT_ALL)
         elif "state" not in parse_fields(authorize[0]):
-            run.holds(id, condition=False, why="asks for authorization without a state")
+            run.fail(id, "asks for authorization without a state")
         else:
             why = "accepts a code that arrived with a different state"
-            run.holds(id, not _requests_to(run, "token"), why)
+            run.holds(id, not self.requests_to(run, "token"), why)

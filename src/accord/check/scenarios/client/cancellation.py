@@ -2,16 +2,20 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
+from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.server import FakeServer, client_scenario
-from accord.check.probing.raw_carrier import MessageTimeout
-from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.messages import (
+    is_request,
+    new_notification,
+    new_request,
+    params_of,
+    progress_token_of,
+)
+from accord.check.probing.raw_connection import MessageTimeout, RawConnection
 from accord.check.scenarios.client.questions import SAMPLING, asks_model
-from accord.types import JsonObject, RevisionId
-
-if TYPE_CHECKING:
-    from accord.check.fake_server.client_run import ClientRun
+from accord.types import JsonObject
 
 _CANCELLED: Final = "notifications/cancelled"
 # An answer that takes this long is not ready when a cancellation arrives.
@@ -27,32 +31,29 @@ _FOREVER: Final = 120.0
 class _LeavesRequestUnanswered(FakeServer):
     """Leaves one request unanswered."""
 
-    def __init__(self, revision: RevisionId | None = None) -> None:
-        super().__init__(revision)
-        self.stuck: JsonObject | None = None
+    stuck: JsonObject | None = None
 
     def is_stuck(self, request: Mapping[str, object]) -> bool:
         """Return whether this is the request to leave unanswered."""
         return request.get("method") not in ("initialize", "ping", "server/discover")
 
-    async def respond(self, line: RawConnection, request: JsonObject) -> None:
+    async def respond(self, connection: RawConnection, request: JsonObject) -> None:
         if self.stuck is None and self.is_stuck(request):
             self.stuck = request
-            await self.stick(line, request)
+            await self.stick(connection, request)
         else:
-            await super().respond(line, request)
+            await super().respond(connection, request)
 
-    async def stick(self, line: RawConnection, request: JsonObject) -> None:
+    async def stick(self, connection: RawConnection, request: JsonObject) -> None:
         """Run instead of answering."""
 
-    def is_cancelled(self, run: "ClientRun") -> bool:
+    def is_cancelled(self, run: ClientRun) -> bool:
         """Return whether the client cancelled the request."""
         id = None if self.stuck is None else self.stuck.get("id")
-        named = [each.get("params") for each in run.messages(_CANCELLED)]
-        return any(isinstance(each, dict) and each.get("requestId") == id for each in named)
+        return any(params_of(each).get("requestId") == id for each in run.messages(_CANCELLED))
 
-    def patient(self, run: "ClientRun") -> str:
-        """Record that the client did not give up."""
+    def patience_text(self) -> str:
+        """Return that the client did not give up, as text."""
         if self.stuck is None:
             return "the client sent no request that could be left unanswered"
         return "the client did not give up a request before the time limit of the check"
@@ -62,11 +63,11 @@ class _LeavesRequestUnanswered(FakeServer):
 class NeverAnswers(_LeavesRequestUnanswered):
     """Never answers the first request."""
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         is_http = run.transport == "http"
         if self.stuck is None or (run.exit_code is None and not self.is_cancelled(run)):
             for id in self.ids:
-                run.skip(id, self.patient(run))
+                run.skip(id, self.patience_text())
             return
         run.passes("timeouts.established")
         told = self.is_cancelled(run)
@@ -84,31 +85,25 @@ class ReportsProgressForever(_LeavesRequestUnanswered):
     streams = True
 
     def is_stuck(self, request: Mapping[str, object]) -> bool:
-        return super().is_stuck(request) and _token(request) is not None
+        return super().is_stuck(request) and progress_token_of(request) is not None
 
-    async def stick(self, line: RawConnection, request: JsonObject) -> None:
+    async def stick(self, connection: RawConnection, request: JsonObject) -> None:
         for number in range(int(_FOREVER / _RATE)):
-            if any(each.get("method") == _CANCELLED for each in line.received):
+            if any(each.get("method") == _CANCELLED for each in connection.received):
                 return
-            params = {"progressToken": _token(request), "progress": number + 1}
-            message = {"jsonrpc": "2.0", "method": "notifications/progress", "params": params}
-            await self.say(line, message, beside=request)
+            params = {"progressToken": progress_token_of(request), "progress": number + 1}
+            message = new_notification("notifications/progress", params)
+            await self.send(connection, message, beside=request)
             await asyncio.sleep(_RATE)
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         id = "timeouts.maximum-despite-progress"
         if self.stuck is None:
             run.skip(id, "the client asks for no progress")
         elif self.is_cancelled(run) or run.exit_code is not None:
             run.passes(id)
         else:
-            run.skip(id, self.patient(run))
-
-
-def _token(request: Mapping[str, object]) -> Any:
-    params = request.get("params")
-    meta = params.get("_meta") if isinstance(params, dict) else None
-    return meta.get("progressToken") if isinstance(meta, dict) else None
+            run.skip(id, self.patience_text())
 
 
 @client_scenario("cancellation.sender.ignores-late")
@@ -116,36 +111,31 @@ class AnswersCancelledRequests(_LeavesRequestUnanswered):
     """Answers a request after the client cancelled it."""
 
     streams = True
+    survived: bool | None = None
+    _has_answered = False
 
-    def __init__(self, revision: RevisionId | None = None) -> None:
-        super().__init__(revision)
-        self.survived: bool | None = None
-        self._has_answered = False
-
-    async def stick(self, line: RawConnection, request: JsonObject) -> None:
-        await line.until(
+    async def stick(self, connection: RawConnection, request: JsonObject) -> None:
+        await connection.until(
             lambda message: message.get("method") == _CANCELLED, "a cancellation", patience=_FOREVER
         )
-        if line.log.transport == "http":
+        if connection.log.transport == "http":
             # Time for the client to leave the stream of the answer.
             for _ in range(_LOOKS):
-                if not line.carrier.is_waited_for(request.get("id")):
+                if not connection.carrier.is_waited_for(request.get("id")):
                     self.survived = True
                     return
                 await asyncio.sleep(_SETTLING / _LOOKS)
-        method, params = str(request.get("method")), request.get("params")
-        result = await self.result(line, method, params if isinstance(params, dict) else {})
-        answer = {"jsonrpc": "2.0", "id": request.get("id"), "result": result}
+        result = await self.result(connection, str(request.get("method")), params_of(request))
         self._has_answered = True
-        await line.say(answer)
-        if line.log.transport == "http" and not self.fake_transport.streaming:
+        await connection.send({"jsonrpc": "2.0", "id": request.get("id"), "result": result})
+        if connection.log.transport == "http" and not self.fake_transport.streaming:
             return  # a disconnected client cannot be pinged
-        self.survived = await self.ask(line, "ping") is not None
+        self.survived = await self.ask(connection, "ping") is not None
         if not self.survived:
             # The late answer caused the silence, not the ping.
             self.unanswered_methods.remove("ping")
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         id = "cancellation.sender.ignores-late"
         if run.transport == "http" and self.is_cancelled(run) and not self._has_answered:
             # It may have disconnected earlier; it left the stream of the answer in any case.
@@ -163,7 +153,7 @@ class NeverAnswersPings(_LeavesRequestUnanswered):
     def is_stuck(self, request: Mapping[str, object]) -> bool:
         return request.get("method") == "ping"
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         for id in self.ids:
             if self.stuck is None:
                 run.skip(id, "the client sends no ping")
@@ -172,12 +162,12 @@ class NeverAnswersPings(_LeavesRequestUnanswered):
             else:
                 run.skip(id, "the client's reaction cannot be observed")
 
-    def _is_last(self, run: "ClientRun") -> bool:
+    def _is_last(self, run: ClientRun) -> bool:
         """Return whether the client sent no further request after the ping."""
-        if run.line is None or self.stuck is None or run.exit_code is None:
+        if run.connection is None or self.stuck is None or run.exit_code is None:
             return False
-        place = run.line.received.index(self.stuck)
-        return not any("method" in each and "id" in each for each in run.line.received[place + 1 :])
+        received = run.connection.received
+        return not any(map(is_request, received[received.index(self.stuck) + 1 :]))
 
 
 # -- the server cancels
@@ -190,62 +180,54 @@ class CancelsItsRequests(FakeServer):
     """Sends requests and cancels them at once."""
 
     streams = True
+    copes: bool | None = None
+    late: str | None = None
+    has_waited = False
 
-    def __init__(self, revision: RevisionId | None = None) -> None:
-        super().__init__(revision)
-        self.copes: bool | None = None
-        self.late: str | None = None
-        self.has_waited = False
-
-    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
+    async def before_first_answer(self, connection: RawConnection, request: JsonObject) -> None:
         for number in range(5):
-            await self._ask_and_cancel(line, request, f"taken-back-{number}", "ping", None)
-        self.copes = await self.ask(line, "ping", beside=request) is not None
+            await self._ask_and_cancel(connection, request, f"taken-back-{number}", "ping", None)
+        self.copes = await self.ask(connection, "ping", beside=request) is not None
         if not self.copes:
             self.unanswered_methods.remove("ping")
-        elif self.declares(line, "sampling"):
-            seconds = await self._time_sampling(line, request)
+        elif self.declares(connection, "sampling"):
+            seconds = await self._time_sampling(connection, request)
             if seconds is not None and seconds >= _SLOW:
-                await self._cancel_sampling(line, request, seconds)
+                await self._cancel_sampling(connection, request, seconds)
 
-    async def _time_sampling(self, line: RawConnection, request: JsonObject) -> float | None:
+    async def _time_sampling(self, connection: RawConnection, request: JsonObject) -> float | None:
         """Return the shortest time in which the client answers, of several tries."""
-        seconds = await asks_model(self, line, request)
+        seconds = await asks_model(self, connection, request)
         for _ in range(_AGAIN):
             if seconds is None or not _SLOW <= seconds < _SURELY_SLOW:
                 break
-            again = await asks_model(self, line, request)
+            again = await asks_model(self, connection, request)
             seconds = seconds if again is None else min(seconds, again)
         return seconds
 
     async def _cancel_sampling(
-        self, line: RawConnection, request: JsonObject, seconds: float
+        self, connection: RawConnection, request: JsonObject, seconds: float
     ) -> None:
         id = "taken-back-sampling"
-        await self._ask_and_cancel(line, request, id, "sampling/createMessage", SAMPLING)
+        await self._ask_and_cancel(connection, request, id, "sampling/createMessage", SAMPLING)
         try:
-            reply = await line.reply_to(id, patience=2 * seconds + _SETTLING)
+            reply = await connection.reply_to(id, patience=2 * seconds + _SETTLING)
         except MessageTimeout:
             self.has_waited = True
         else:
             self.late = "error" if reply.is_error else "result"
 
     async def _ask_and_cancel(
-        self, line: RawConnection, request: JsonObject, id: str, method: str, params: object
+        self, connection: RawConnection, request: JsonObject, id: str, method: str, params: object
     ) -> None:
-        message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": method}
-        if params is not None:
-            message["params"] = params
-        told = {"requestId": id, "reason": "a check"}
-        cancelled = {"jsonrpc": "2.0", "method": _CANCELLED, "params": told}
-        await self.say(line, message, beside=request)
-        await self.say(line, cancelled, beside=request)
+        cancelled = new_notification(_CANCELLED, {"requestId": id, "reason": "a check"})
+        await self.send(connection, new_request(method, params, id=id), beside=request)
+        await self.send(connection, cancelled, beside=request)
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         if self.copes is not None:
-            run.holds(
-                "cancellation.races", self.copes, "answers no further request after cancelled ones"
-            )
+            why = "answers no further request after cancelled ones"
+            run.holds("cancellation.races", self.copes, why)
         stops, silent = "cancellation.receiver.stops", "cancellation.receiver.frees-and-silent"
         if self.has_waited:
             run.passes(stops, silent)
@@ -266,32 +248,28 @@ class CancelsUnknownRequests(FakeServer):
     """Cancels unknown requests, with malformed notifications."""
 
     streams = True
+    stray: list[object] | None = None
 
-    def __init__(self, revision: RevisionId | None = None) -> None:
-        super().__init__(revision)
-        self.stray: list[object] | None = None
-
-    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
-        done = await self.ask(line, "ping", beside=request)
-        since = len(line.received)
+    async def before_first_answer(self, connection: RawConnection, request: JsonObject) -> None:
+        done = await self.ask(connection, "ping", beside=request)
+        since = len(connection.received)
         senseless: list[object] = [
             {"requestId": "never-asked"},
-            {"requestId": None if done is None else done.message.get("id")},
+            {"requestId": None if done is None else done.id},
             {"reason": "a check"},
             {"requestId": {}},
         ]
         for params in senseless:
-            message = {"jsonrpc": "2.0", "method": _CANCELLED, "params": params}
-            await self.say(line, message, beside=request)
-        reply = await self.ask(line, "ping", beside=request)
-        answers = [each for each in line.received[since:] if "method" not in each]
-        own = None if reply is None else reply.message.get("id")
+            await self.send(connection, new_notification(_CANCELLED, params), beside=request)
+        reply = await self.ask(connection, "ping", beside=request)
+        answers = [each for each in connection.received[since:] if "method" not in each]
+        own = None if reply is None else reply.id
         self.stray = [each for each in answers if each.get("id") != own]
         if reply is None:
             self.unanswered_methods.remove("ping")
             self.stray = ["nothing more"]
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         if self.stray is None:
             return
         shown = str(self.stray[0])[:200] if self.stray else ""

@@ -1,17 +1,16 @@
 """Streamable HTTP: JSON and streams, broken streams, lost sessions, fallback to SSE."""
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from accord.bindings import headers as names
+from accord.check.fake_server.client_run import ClientRun
+from accord.check.fake_server.http_transport import CannedResponse, ReceivedRequest
 from accord.check.fake_server.server import FakeServer, client_scenario
+from accord.check.probing.messages import is_request, params_of
 from accord.check.probing.raw_connection import RawConnection
-from accord.check.scenarios.client.lists import PagedLists
-from accord.types import JsonObject, RevisionId
-
-if TYPE_CHECKING:
-    from accord.check.fake_server.client_run import ClientRun
-    from accord.check.fake_server.http_transport import CannedResponse, ReceivedRequest
+from accord.check.scenarios.client.answers import PagedLists
+from accord.types import JsonObject
 
 _RETRY: Final = 200
 # Two processes read two clocks, and timers are rounded.
@@ -52,26 +51,20 @@ class DropsStreams(FakeServer):
 
     streams = True
     retry = _RETRY
+    dropped_at: float | None = None
 
-    def __init__(self, revision: RevisionId | None = None) -> None:
-        super().__init__(revision)
-        self.dropped_at: float | None = None
-
-    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
-        await self.say(line, _LOG, beside=request)
+    async def before_first_answer(self, connection: RawConnection, request: JsonObject) -> None:
+        await self.send(connection, _LOG, beside=request)
         # Give the event time to be sent.
         await asyncio.sleep(0.05)
         self.dropped_at = asyncio.get_running_loop().time()
-        line.carrier.drop(request.get("id"))
+        connection.carrier.drop(request.get("id"))
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         if self.dropped_at is None:
             return
-        resumed = [
-            each
-            for each in run.requests
-            if each.method == "GET" and "last-event-id" in each.headers
-        ]
+        gets = [each for each in run.requests if each.method == "GET"]
+        resumed = [each for each in gets if "last-event-id" in each.headers]
         polls, any_origin = self.ids[1:3]
         why = "does not resume a stream that broke before the answer"
         for id in (polls, any_origin):
@@ -81,12 +74,9 @@ class DropsStreams(FakeServer):
             return
         run.passes("http.sse.resume-header")
         waited = resumed[0].at - self.dropped_at
-        run.holds(
-            "http.sse.client-honours-retry",
-            waited >= _RETRY / 1000 - _TOLERANCE,
-            f"reconnects after {waited * 1000:.0f} ms, the server asked for {_RETRY} ms",
-            request=resumed[0],
-        )
+        is_right = waited >= _RETRY / 1000 - _TOLERANCE
+        why = f"reconnects after {waited * 1000:.0f} ms, the server asked for {_RETRY} ms"
+        run.holds("http.sse.client-honours-retry", is_right, why, request=resumed[0])
 
 
 @client_scenario("http.sse.resume-header", on=("http",))
@@ -94,76 +84,75 @@ class DropsGetStreams(FakeServer):
     """Drops the GET stream of a client."""
 
     retry = 20
+    is_dropped = False
 
-    def __init__(self, revision: RevisionId | None = None) -> None:
-        super().__init__(revision)
-        self.is_dropped = False
-
-    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
+    async def before_first_answer(self, connection: RawConnection, request: JsonObject) -> None:
         for _ in range(_LOOKS):
             if self.fake_transport.streaming:
-                await line.say(_LOG)
+                await connection.send(_LOG)
                 await asyncio.sleep(0.05)
-                line.carrier.drop()
+                connection.carrier.drop()
                 self.is_dropped = True
                 # Time for a client that reconnects at once.
                 await asyncio.sleep(0.3)
                 return
             await asyncio.sleep(_LOOK)
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         id = "http.sse.resume-header"
         gets = [each for each in run.requests if each.method == "GET"]
         if not self.is_dropped:
             run.skip(id, "the client does not listen")
-        for each in gets[1:] if self.is_dropped else ():
+            return
+        for each in gets[1:]:
             why = "listens again after its stream broke, without Last-Event-ID"
             run.holds(id, "last-event-id" in each.headers, why, request=each)
 
 
-@client_scenario("http.session.client-restarts-on-404", on=("http",))
-class ForgetsTheSession(FakeServer):
-    """Forgets the session before the first request in it."""
+class _ForgetsSessions(FakeServer):
+    """Forgets the session when a certain request arrives for the first time."""
 
     has_forgotten = False
 
-    def http(self, request: "ReceivedRequest") -> "CannedResponse | None":
-        if not self.has_forgotten and _is_work(request) and self.lines:
+    def is_fatal(self, request: ReceivedRequest) -> bool:
+        """Return whether the session is forgotten with this request."""
+        raise NotImplementedError
+
+    def http(self, request: ReceivedRequest) -> CannedResponse | None:
+        if not self.has_forgotten and self.is_fatal(request) and self.lines:
             self.has_forgotten = True
             self.fake_transport.end_session(self.lines[0])
         return None
 
-    async def judge(self, run: "ClientRun") -> None:
+
+@client_scenario("http.session.client-restarts-on-404", on=("http",))
+class ForgetsTheSession(_ForgetsSessions):
+    """Forgets the session before the first request in it."""
+
+    def is_fatal(self, request: ReceivedRequest) -> bool:
+        return _is_work(request)
+
+    async def judge(self, run: ClientRun) -> None:
         id = "http.session.client-restarts-on-404"
         lost = next((each for each in run.requests if _is_work(each) and each.status == 404), None)
         if lost is None:
             return
         later = [each for each in run.requests[run.requests.index(lost) :] if _opens(each)]
         if not later:
-            run.holds(
-                id, condition=False, why="starts no new session after status 404", request=lost
-            )
+            run.holds(id, later, "starts no new session after status 404", request=lost)
             return
         why = "opens a new session with the id of the lost one"
         run.holds(id, names.SESSION not in later[0].headers, why, request=later[0])
 
 
 @client_scenario("pagination.no-cross-session-cursors", on=("http",), is_judged=False)
-class ForgetsTheSessionBetweenPages(PagedLists):
+class ForgetsTheSessionBetweenPages(_ForgetsSessions, PagedLists):
     """Forgets the session when the client asks for the second page of a list."""
 
-    has_forgotten = False
+    def is_fatal(self, request: ReceivedRequest) -> bool:
+        return isinstance(request.message, dict) and "cursor" in params_of(request.message)
 
-    def http(self, request: "ReceivedRequest") -> "CannedResponse | None":
-        message = request.message
-        params = message.get("params") if isinstance(message, dict) else None
-        has_cursor = isinstance(params, dict) and "cursor" in params
-        if not self.has_forgotten and has_cursor and self.lines:
-            self.has_forgotten = True
-            self.fake_transport.end_session(self.lines[0])
-        return None
-
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         id = "pagination.no-cross-session-cursors"
         if not self.has_forgotten or len(self.lines) < 2:
             run.skip(id, "the client had no cursor when a new session began")
@@ -173,44 +162,40 @@ class ForgetsTheSessionBetweenPages(PagedLists):
             run.holds(id, not self.foreign, why)
 
 
-def _is_work(request: "ReceivedRequest") -> bool:
+def _is_work(request: ReceivedRequest) -> bool:
     """Return whether this is a request within a session."""
     message = request.message
-    is_request = isinstance(message, dict) and "id" in message and "method" in message
-    return request.method == "POST" and is_request and request.name not in ("initialize", "ping")
+    is_post = request.method == "POST" and isinstance(message, dict) and is_request(message)
+    return is_post and request.name not in ("initialize", "ping")
 
 
-def _opens(request: "ReceivedRequest") -> bool:
+def _opens(request: ReceivedRequest) -> bool:
     return request.method == "POST" and request.name == "initialize"
 
 
 # -- servers with only HTTP and SSE
 
+_FALLBACK: Final = ("http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses")
 
-class _SpeaksOnlySse(FakeServer):
+
+@client_scenario(*_FALLBACK, on=("http",))
+class SpeaksOnlySseWith405(FakeServer):
+    """Speaks only HTTP with SSE, and refuses Streamable HTTP with 405."""
+
     is_older = True
 
 
-@client_scenario(
-    "http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",)
-)
-class SpeaksOnlySseWith405(_SpeaksOnlySse):
-    """Speaks only HTTP with SSE, and refuses Streamable HTTP with 405."""
-
-
-@client_scenario(
-    "http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",)
-)
-class SpeaksOnlySseWith404(_SpeaksOnlySse):
+@client_scenario(*_FALLBACK, on=("http",))
+class SpeaksOnlySseWith404(FakeServer):
     """Speaks only HTTP with SSE, and refuses Streamable HTTP with 404."""
 
+    is_older = True
     refusal = 404
 
 
-@client_scenario(
-    "http.compat.sse-fallback-any-4xx", "http.compat.sse-fallback-statuses", on=("http",)
-)
-class SpeaksOnlySseWith400(_SpeaksOnlySse):
+@client_scenario(*_FALLBACK, on=("http",))
+class SpeaksOnlySseWith400(FakeServer):
     """Speaks only HTTP with SSE, and refuses Streamable HTTP with 400."""
 
+    is_older = True
     refusal = 400

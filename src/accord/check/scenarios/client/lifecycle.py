@@ -3,16 +3,14 @@
 import asyncio
 import signal
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.server import FakeServer, client_scenario
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import RequestError
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
 from accord.types import JsonObject
-
-if TYPE_CHECKING:
-    from accord.check.fake_server.client_run import ClientRun
 
 # A client without an agreed revision may still send these.
 _OPENING: Final = ("initialize", "ping", "server/discover")
@@ -20,50 +18,51 @@ _LATE: Final = 0.3
 _NEWEST: Final = BEFORE_HANDSHAKE.id
 
 
-def _later(server: FakeServer) -> list[str]:
-    methods = [str(each.get("method")) for line in server.lines for each in line.received]
-    return [each for each in methods if each not in (*_OPENING, "notifications/cancelled")]
+class _AgreesOnNothing(FakeServer):
+    """Leaves the client without an agreed revision: it must disconnect."""
+
+    continues: str
+    stays: str
+
+    async def judge(self, run: ClientRun) -> None:
+        if not self.lines:
+            return
+        (id,) = self.ids
+        methods = [
+            str(each.get("method")) for connection in self.lines for each in connection.received
+        ]
+        later = [each for each in methods if each not in (*_OPENING, "notifications/cancelled")]
+        if later:
+            run.fail(id, f"sends {later[0]} {self.continues}")
+        else:
+            run.holds(id, not run.was_connected, self.stays)
 
 
 @client_scenario("lifecycle.version.client-disconnects", is_judged=False)
-class ChoosesUnknownRevision(FakeServer):
+class ChoosesUnknownRevision(_AgreesOnNothing):
     """Answers initialize with a revision that does not exist."""
 
-    def initialize_result(
-        self, line: RawConnection, params: Mapping[str, object]
-    ) -> Mapping[str, object]:
-        return {**super().initialize_result(line, params), "protocolVersion": "1999-12-31"}
+    continues = "under a revision that does not exist"
+    stays = "stays connected to a server that chose a revision that does not exist"
 
-    async def judge(self, run: "ClientRun") -> None:
-        if not self.lines:
-            return
-        id, later = "lifecycle.version.client-disconnects", _later(self)
-        if later:
-            run.fail(id, f"sends {later[0]} under a revision that does not exist")
-        else:
-            why = "stays connected to a server that chose a revision that does not exist"
-            run.holds(id, not run.was_connected, why)
+    def initialize_result(
+        self, connection: RawConnection, params: Mapping[str, object]
+    ) -> Mapping[str, object]:
+        return {**super().initialize_result(connection, params), "protocolVersion": "1999-12-31"}
 
 
 @client_scenario("lifecycle.errors.handled", is_judged=False)
-class RefusesInitialize(FakeServer):
+class RefusesInitialize(_AgreesOnNothing):
     """Answers initialize with an error."""
 
-    def initialize_result(
-        self, line: RawConnection, params: Mapping[str, object]
-    ) -> Mapping[str, object]:
-        super().initialize_result(line, params)
-        raise RequestError("unsupported protocol version", code=-32602)
+    continues = "although initialize was refused"
+    stays = "neither exits nor disconnects after initialize was refused"
 
-    async def judge(self, run: "ClientRun") -> None:
-        if not self.lines:
-            return
-        id, later = "lifecycle.errors.handled", _later(self)
-        if later:
-            run.fail(id, f"sends {later[0]} although initialize was refused")
-        else:
-            why = "neither exits nor disconnects after initialize was refused"
-            run.holds(id, not run.was_connected, why)
+    def initialize_result(
+        self, connection: RawConnection, params: Mapping[str, object]
+    ) -> Mapping[str, object]:
+        super().initialize_result(connection, params)
+        raise RequestError("unsupported protocol version", code=-32602)
 
 
 @client_scenario("lifecycle.initialize.client-waits")
@@ -71,13 +70,13 @@ class AnswersInitializeLate(FakeServer):
     """Answers initialize late."""
 
     async def result(
-        self, line: RawConnection, method: str, params: JsonObject
+        self, connection: RawConnection, method: str, params: JsonObject
     ) -> Mapping[str, object] | None:
         if method == "initialize":
             await asyncio.sleep(_LATE)
-        return await super().result(line, method, params)
+        return await super().result(connection, method, params)
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         if run.is_initialized:
             run.passes("lifecycle.initialize.client-waits")  # unless a monitor found a violation
 
@@ -86,16 +85,17 @@ class AnswersInitializeLate(FakeServer):
 class PingsBeforeInitialize(FakeServer):
     """Pings before it answers initialize."""
 
+    is_answered = False
+
     async def result(
-        self, line: RawConnection, method: str, params: JsonObject
+        self, connection: RawConnection, method: str, params: JsonObject
     ) -> Mapping[str, object] | None:
         if method == "initialize":
-            reply = await self.ask(line, "ping")
-            self.is_answered = reply is not None
-        return await super().result(line, method, params)
+            self.is_answered = await self.ask(connection, "ping") is not None
+        return await super().result(connection, method, params)
 
-    async def judge(self, run: "ClientRun") -> None:
-        if getattr(self, "is_answered", False):
+    async def judge(self, run: ClientRun) -> None:
+        if self.is_answered:
             run.passes("ping.response.prompt")
 
 
@@ -104,15 +104,15 @@ class ChoosesNewestRevision(FakeServer):
     """Answers initialize with the newest revision, whatever the client asks for."""
 
     def initialize_result(
-        self, line: RawConnection, params: Mapping[str, object]
+        self, connection: RawConnection, params: Mapping[str, object]
     ) -> Mapping[str, object]:
         asked = str(params.get("protocolVersion"))
-        answer = super().initialize_result(line, params)
+        answer = super().initialize_result(connection, params)
         # Judged by the revision that the client asked for.
-        line.revision = REVISIONS[asked].id if asked in REVISIONS else line.revision
+        connection.revision = REVISIONS[asked].id if asked in REVISIONS else connection.revision
         return {**answer, "protocolVersion": _NEWEST}
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         asked = next(iter(self.requested_revisions), None)
         if asked is not None:
             goes_on = run.is_initialized and asked in REVISIONS and asked < _NEWEST
@@ -129,10 +129,9 @@ class IgnoresShutdown(FakeServer):
 
     relay_commands = ("stubborn",)
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         if run.exit_code is None:
-            why = "the client did not end by itself"
-            run.skip(_ID, why)
+            run.skip(_ID, "the client did not end by itself")
         elif run.left_servers_running:
             told = " after SIGTERM" if signal.SIGTERM in self.signals else ""
             run.fail(_ID, f"leaves a server running that does not end by itself{told}")
@@ -147,7 +146,7 @@ class WritesToStderr(FakeServer):
 
     relay_commands = ("stderr ERROR: this is only a check",)
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         if run.is_initialized and run.usual_exit_code is not None:
             why = "fails when the server writes to stderr"
             run.holds("stdio.stderr-not-an-error-signal", run.ended_as_usual, why)

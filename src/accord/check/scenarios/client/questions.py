@@ -1,23 +1,22 @@
 """Requests to a client: valid ones, undeclared ones, and malformed ones."""
 
 import asyncio
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
+from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.server import FakeServer, client_scenario, revisions_of
-from accord.check.probing.raw_carrier import MessageTimeout
-from accord.check.probing.raw_connection import RawConnection, Reply
+from accord.check.probing.messages import Reply, new_notification, new_request, progress_token_of
+from accord.check.probing.raw_connection import MessageTimeout, RawConnection
 from accord.json_schema.validation import compile_schema
 from accord.protocol.catalogue import catalogue
 from accord.types import JsonObject, RevisionId
-
-if TYPE_CHECKING:
-    from accord.check.fake_server.client_run import ClientRun
 
 SAMPLING: Final[JsonObject] = {
     "messages": [{"role": "user", "content": {"type": "text", "text": "Say hello."}}],
     "maxTokens": 10,
     "_meta": {"progressToken": "sampling"},
 }
+_ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 _TEXT: Final = {"type": "string", "title": "Name", "description": "Any name."}
 FORMS: Final[tuple[JsonObject, ...]] = (
     {"type": "object", "properties": {"name": _TEXT}, "required": ["name"]},
@@ -53,29 +52,31 @@ _THINKING: Final = 20.0
 _MOST_REPORTS: Final = 200
 
 
-def knows_forms(line: RawConnection) -> bool:
-    """Return whether the revision of a line has forms at all."""
+def knows_forms(connection: RawConnection) -> bool:
+    """Return whether the revision of a connection has forms at all."""
     row = catalogue()["elicitation.capability.declared"]
-    return line.revision is not None and row.holds_in(line.revision)
+    return connection.revision is not None and row.holds_in(connection.revision)
 
 
-def can_elicit(line: RawConnection) -> bool:
+def can_elicit(connection: RawConnection) -> bool:
     """Return whether the client may be asked to show a form."""
-    return knows_forms(line) and "elicitation" in line.client_capabilities
+    return knows_forms(connection) and "elicitation" in connection.client_capabilities
 
 
-async def asks_model(server: FakeServer, line: RawConnection, request: JsonObject) -> float | None:
+async def asks_model(
+    server: FakeServer, connection: RawConnection, request: JsonObject
+) -> float | None:
     """Send a sampling request; return the seconds it took, None without a result."""
     began = asyncio.get_running_loop().time()
-    reply = await _ask_slowly(server, line, "sampling/createMessage", SAMPLING, request)
+    reply = await _ask_slowly(server, connection, "sampling/createMessage", SAMPLING, request)
     return None if reply is None or reply.is_error else asyncio.get_running_loop().time() - began
 
 
 async def _ask_slowly(
-    server: FakeServer, line: RawConnection, method: str, params: object, request: JsonObject
+    server: FakeServer, connection: RawConnection, method: str, params: object, request: JsonObject
 ) -> Reply | None:
     """Send a request that a person or a model answers: a late answer is not a violation."""
-    reply = await server.ask(line, method, params, beside=request, patience=_THINKING)
+    reply = await server.ask(connection, method, params, beside=request, patience=_THINKING)
     if reply is None:
         server.unanswered_methods.pop()
     return reply
@@ -99,39 +100,34 @@ class SendsEveryRequest(FakeServer):
         self.roots: list[tuple[object, int]] = []
         self.forms: list[tuple[JsonObject, Reply]] = []
 
-    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
-        await self._tell(line, request)
-        self.is_pinged = await self.ask(line, "ping", beside=request) is not None
-        await self._list_roots(line, request)
-        if self.declares(line, "sampling"):
-            reply = await _ask_slowly(self, line, "sampling/createMessage", SAMPLING, request)
+    async def before_first_answer(self, connection: RawConnection, request: JsonObject) -> None:
+        await self._tell(connection, request)
+        self.is_pinged = await self.ask(connection, "ping", beside=request) is not None
+        await self._list_roots(connection, request)
+        if self.declares(connection, "sampling"):
+            reply = await _ask_slowly(self, connection, "sampling/createMessage", SAMPLING, request)
             if reply is not None and reply.is_error:
                 self.failures.append(("sampling.errors", reply))
-        for form in FORMS if can_elicit(line) else ():
+        for form in FORMS if can_elicit(connection) else ():
             params = {"message": "Please fill this in.", "requestedSchema": form}
-            reply = await _ask_slowly(self, line, "elicitation/create", params, request)
+            reply = await _ask_slowly(self, connection, "elicitation/create", params, request)
             if reply is not None:
                 self.forms.append((form, reply))
-        await self._list_roots(line, request)
+        await self._list_roots(connection, request)
 
-    async def _list_roots(self, line: RawConnection, request: JsonObject) -> None:
-        if self.declares(line, "roots"):
-            reply = await self.ask(line, "roots/list", beside=request)
+    async def _list_roots(self, connection: RawConnection, request: JsonObject) -> None:
+        if self.declares(connection, "roots"):
+            reply = await self.ask(connection, "roots/list", beside=request)
             if reply is not None and reply.is_error:
                 self.failures.append(("roots.errors", reply))
             elif reply is not None:
-                changes = sum(
-                    1
-                    for each in line.received
-                    if each.get("method") == "notifications/roots/list_changed"
-                )
+                methods = [each.get("method") for each in connection.received]
+                changes = methods.count(_ROOTS_CHANGED)
                 self.roots.append((reply.result.get("roots"), changes))
 
-    async def _tell(self, line: RawConnection, request: JsonObject) -> None:
-        params = request.get("params")
-        meta = params.get("_meta") if isinstance(params, dict) else None
-        token = meta.get("progressToken") if isinstance(meta, dict) else None
-        told: list[tuple[str, Any]] = [
+    async def _tell(self, connection: RawConnection, request: JsonObject) -> None:
+        token = progress_token_of(request)
+        told: list[tuple[str, object]] = [
             ("notifications/message", {"level": "info", "data": "a log message"}),
             ("notifications/tools/list_changed", None),
             ("notifications/resources/list_changed", None),
@@ -141,13 +137,10 @@ class SendsEveryRequest(FakeServer):
         if token is not None:
             progress = {"progressToken": token, "progress": 1, "total": 2}
             told.append(("notifications/progress", progress))
-        for method, said in told:
-            message = {"jsonrpc": "2.0", "method": method}
-            await self.say(
-                line, message if said is None else {**message, "params": said}, beside=request
-            )
+        for method, params in told:
+            await self.send(connection, new_notification(method, params), beside=request)
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         if self.is_pinged:
             run.passes("ping.response.prompt")
         self._judge_roots(run)
@@ -155,17 +148,17 @@ class SendsEveryRequest(FakeServer):
         self._judge_failures(run)
         self._judge_reports(run)
 
-    def _judge_failures(self, run: "ClientRun") -> None:
+    def _judge_failures(self, run: ClientRun) -> None:
         """Record errors of the client itself: a check cannot cause them."""
         for id, reply in self.failures:
             if reply.code == -32603:
                 run.passes(id, "errors.code.internal-error")
             elif id == "sampling.errors":
                 run.passes(id)
-            if reply.code == -32602 and "data" in reply.message["error"]:
+            if reply.code == -32602 and "data" in reply.error:
                 run.passes("errors.invalid-params.data-details")
 
-    def _judge_reports(self, run: "ClientRun") -> None:
+    def _judge_reports(self, run: ClientRun) -> None:
         id, reports = "progress.rate-limited", len(run.messages("notifications/progress"))
         if reports:
             why = f"reports progress {reports} times during one short answer"
@@ -173,20 +166,20 @@ class SendsEveryRequest(FakeServer):
         else:
             run.skip(id, "the client reports no progress")
 
-    def _judge_roots(self, run: "ClientRun") -> None:
+    def _judge_roots(self, run: ClientRun) -> None:
         id = "roots.list-changed.sent"
-        if run.messages("notifications/roots/list_changed"):
+        if run.messages(_ROOTS_CHANGED):
             run.passes(id)
-        line = run.line
-        declared = line.client_capabilities.get("roots") if line is not None else None
+        connection = run.connection
+        declared = connection.client_capabilities.get("roots") if connection is not None else None
         announces = isinstance(declared, dict) and declared.get("listChanged") is True
-        if line is not None and not announces:
+        if connection is not None and not announces:
             run.not_applicable(id, "the client does not declare roots.listChanged")
         elif len(self.roots) == 2 and self.roots[0][0] != self.roots[1][0]:
             told = self.roots[1][1] > 0
             run.holds(id, told, "changes its roots without a notification")
 
-    def _judge_forms(self, run: "ClientRun") -> None:
+    def _judge_forms(self, run: ClientRun) -> None:
         id = "elicitation.answers.validated"
         for form, reply in self.forms:
             if reply.result.get("action") == "accept":
@@ -213,24 +206,23 @@ class SendsInvalidRequests(FakeServer):
         super().__init__(revision)
         self.replies: dict[str, Reply] = {}
 
-    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
-        asked: tuple[tuple[str, str, Any] | None, ...] = (
-            ("unknown", "accord-check/nothing", {}),
-            ("roots", "roots/list", None) if not self.declares(line, "roots") else None,
-            ("sampling", "sampling/createMessage", SAMPLING)
-            if not self.declares(line, "sampling")
-            else ("senseless", "sampling/createMessage", {"messages": "none"}),
-            ("elicitation", "elicitation/create", {"message": "?", "requestedSchema": FORMS[0]})
-            if knows_forms(line) and not self.declares(line, "elicitation")
-            else None,
-        )
-        for each in asked:
-            if each is not None:
-                reply = await self.ask(line, each[1], each[2], beside=request)
-                if reply is not None:
-                    self.replies[each[0]] = reply
+    async def before_first_answer(self, connection: RawConnection, request: JsonObject) -> None:
+        asked: list[tuple[str, str, object]] = [("unknown", "accord-check/nothing", {})]
+        if not self.declares(connection, "roots"):
+            asked.append(("roots", "roots/list", None))
+        if self.declares(connection, "sampling"):
+            asked.append(("senseless", "sampling/createMessage", {"messages": "none"}))
+        else:
+            asked.append(("sampling", "sampling/createMessage", SAMPLING))
+        if knows_forms(connection) and not self.declares(connection, "elicitation"):
+            form = {"message": "?", "requestedSchema": FORMS[0]}
+            asked.append(("elicitation", "elicitation/create", form))
+        for what, method, params in asked:
+            reply = await self.ask(connection, method, params, beside=request)
+            if reply is not None:
+                self.replies[what] = reply
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         unknown = self.replies.get("unknown")
         if unknown is not None:
             id = "errors.code.method-not-found"
@@ -245,13 +237,11 @@ class SendsInvalidRequests(FakeServer):
         for id in ("errors.code.parse-error", "errors.code.invalid-request"):
             run.not_applicable(id, "a client cannot be asked by anything but a request")
 
-    def _judge_sampling(self, run: "ClientRun") -> None:
+    def _judge_sampling(self, run: ClientRun) -> None:
         undeclared, senseless = self.replies.get("sampling"), self.replies.get("senseless")
         if undeclared is not None:
-            why = (
-                f"answers sampling/createMessage although it did not declare sampling: {undeclared}"
-            )
-            run.holds("sampling.errors", undeclared.is_error, why)
+            why = "answers sampling/createMessage although it did not declare sampling"
+            run.holds("sampling.errors", undeclared.is_error, f"{why}: {undeclared}")
         if senseless is None or not senseless.is_error:
             run.skip("errors.code.invalid-params", "the client accepted invalid parameters")
             return
@@ -261,8 +251,7 @@ class SendsInvalidRequests(FakeServer):
             why = f"answers invalid parameters with {senseless}"
             wrong = senseless.code in (-32601, -32700)
             run.holds("errors.code.invalid-params", not wrong, why)
-        error = senseless.message.get("error")
-        if isinstance(error, dict) and "data" in error:
+        if "data" in senseless.error:
             run.passes("errors.invalid-params.data-details")
 
 
@@ -271,31 +260,25 @@ class SendsBatches(FakeServer):
     """Pings twice in one batch."""
 
     streams = True
+    answered: int | None = None
 
-    def __init__(self, revision: RevisionId | None = None) -> None:
-        super().__init__(revision)
-        self.answered: int | None = None
-
-    async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
+    async def before_first_answer(self, connection: RawConnection, request: JsonObject) -> None:
         ids = ("batch-1", "batch-2")
-        batch = [{"jsonrpc": "2.0", "id": id, "method": "ping"} for id in ids]
-        await self.say(line, batch, beside=request)
+        batch = [new_request("ping", id=id) for id in ids]
+        await self.send(connection, batch, beside=request)
         self.answered = 0
         for id in ids:
             try:
-                await line.reply_to(id, what="a ping in a batch")
+                await connection.reply_to(id, what="a ping in a batch")
             except MessageTimeout:
                 return
             self.answered += 1
 
-    async def judge(self, run: "ClientRun") -> None:
+    async def judge(self, run: ClientRun) -> None:
         if self.answered is None or not run.is_initialized:
             return
-        stays = run.line is not None and (self.answered == 2 or self.is_deaf(run))
-        if stays:
+        # Otherwise it left because of the batch.
+        stays = self.answered == 2 or run.ended_as_usual or run.exit_code is None
+        if run.connection is not None and stays:
             why = f"answers {self.answered} of the two pings in a batch"
             run.holds("jsonrpc.batch.receive", self.answered == 2, why)
-
-    def is_deaf(self, run: "ClientRun") -> bool:
-        """Return whether the client stayed connected although it did not answer the batch."""
-        return run.ended_as_usual or run.exit_code is None

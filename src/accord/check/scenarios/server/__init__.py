@@ -3,17 +3,13 @@
 from accord.check.scenarios._scenario import SERVER_SCENARIOS as SCENARIOS
 from accord.check.scenarios.server import (  # noqa: F401  # modules register their scenarios
     auth,
-    cancellation,
+    features,
     http,
     http_sessions,
     lifecycle,
-    lists,
     messages,
     notifications,
-    process,
-    prompts,
     questions,
-    resources,
     tools,
 )
 

@@ -1,55 +1,69 @@
-"""Requests that several scenarios send, and tools that they call."""
+"""Requests that several scenarios send, tools that they call, and sessions over HTTP."""
 
 import re
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Final
 
-from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
-from accord.check.probing.raw_connection import RawConnection, Reply, next_id
+from accord.check.probing.exchange import RawResponse, exchange, post_message
+from accord.check.probing.messages import (
+    Reply,
+    initialize_params,
+    is_request,
+    new_notification,
+    new_request,
+    next_id,
+)
+from accord.check.probing.probe import Probe
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.server_facts import ServerFacts
+from accord.check.probing.tool_calls import ToolCall
 from accord.check.scenarios._scenario import WORK_OF_AUTHORS
+from accord.errors import AccordError
 from accord.types import JsonObject
 
-if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe
-    from accord.check.probing.server_facts import ServerFacts
+SURVIVES: Final = "practice.server.survives-errors"
+ANSWERED: Final = "jsonrpc.request.answered"
+MISSING_URI: Final = "accord-check://no/such/resource"
+LISTS: Final = {"tools": "tools/list", "resources": "resources/list", "prompts": "prompts/list"}
+INITIALIZED: Final = new_notification("notifications/initialized")
+PERMISSION: Final = "a permission that the server did not use"
+# Other people may use a server behind a URL: a check makes only a few calls.
+_CALLS: Final = 8
+_WORDS_OF_FAILURE: Final = re.compile(
+    r"\b(?:error|exception|invalid|required?|missing|must|expected|unknown|undefined argument"
+    r"|fail(?:ed|s|ure)?|not (?:found|allowed|provided|valid)|cannot|can't|unable)\b",
+    re.IGNORECASE,
+)
 
-_LISTS = {"tools": "tools/list", "resources": "resources/list", "prompts": "prompts/list"}
 
-
-def harmless_method(facts: "ServerFacts") -> str:
+def harmless_method(facts: ServerFacts) -> str:
     """Return a method that the server must answer at any time and that changes nothing.
 
     A list method if there is one: a server that ignores only pings still answers.
     """
-    return next((method for name, method in _LISTS.items() if facts.declares(name)), "ping")
+    return next((method for name, method in LISTS.items() if facts.declares(name)), "ping")
 
 
 async def is_alive(
-    probe: "Probe", line: RawConnection, after: str, *, id: int | None = None
+    probe: Probe, connection: RawConnection, after: str, *, id: int | None = None
 ) -> bool:
     """Send a harmless request; record a verdict if the server no longer answers."""
     try:
-        await line.ask(harmless_method(probe.facts), id=id)
+        await connection.ask(harmless_method(probe.facts), id=id)
     except (ConnectionEnded, MessageTimeout) as error:
-        await _blame_for(probe, line, after, error)
+        if isinstance(error, MessageTimeout):
+            # A process that is about to end does not answer either.
+            await connection.collect(probe.target.leaving)
+        if connection.ended is not None:
+            reason = error if isinstance(error, ConnectionEnded) else connection.ended
+            probe.fail(SURVIVES, f"ends after {after}: {reason}")
+        else:
+            probe.fail(ANSWERED, f"answers no further request after {after}")
+            connection.end("the server answers no further request")
         return False
-    probe.holds("practice.server.survives-errors", condition=True, why="")
+    probe.passes(SURVIVES)
     return True
-
-
-async def _blame_for(
-    probe: "Probe", line: RawConnection, after: str, error: ConnectionEnded | MessageTimeout
-) -> None:
-    """Record a verdict on a server that ended or stopped answering."""
-    if isinstance(error, MessageTimeout):
-        # A process that is about to end does not answer either.
-        await line.collect(probe.subject.leaving)
-    if line.ended is not None:
-        why = f"ends after {after}: {error if isinstance(error, ConnectionEnded) else line.ended}"
-        probe.fail("practice.server.survives-errors", why)
-        return
-    probe.fail("jsonrpc.request.answered", f"answers no further request after {after}")
-    line.end("the server answers no further request")
 
 
 def replies(messages: Iterable[JsonObject]) -> list[Reply]:
@@ -58,127 +72,119 @@ def replies(messages: Iterable[JsonObject]) -> list[Reply]:
 
 
 async def unexpected_answers(
-    probe: "Probe", line: RawConnection, since: int, after: str
+    probe: Probe, connection: RawConnection, since: int, after: str
 ) -> list[Reply] | None:
     """Return answers to messages that need none; None if the server has ended."""
     asked = next_id()
-    if not await is_alive(probe, line, after, id=asked):
+    if not await is_alive(probe, connection, after, id=asked):
         return None
-    await line.collect(probe.subject.settling)
-    found = [each for each in replies(line.received[since:]) if each.message.get("id") != asked]
+    await connection.collect(probe.target.settling)
+    found = [each for each in replies(connection.received[since:]) if each.id != asked]
     # Over HTTP a notification may be refused with a status and an error without id.
-    is_http = line.log.transport == "http"
-    stray = [each for each in found if not is_http or each.message.get("id") is not None]
+    is_http = connection.log.transport == "http"
+    stray = [each for each in found if not is_http or each.id is not None]
     if stray:
-        line.point_at(*(each.message for each in stray))
+        connection.point_at(*(each.message for each in stray))
     return stray
 
 
 async def send_and_wait(
-    probe: "Probe", line: RawConnection, message: object, what: str
+    probe: Probe, connection: RawConnection, message: object, what: str
 ) -> list[Reply] | None:
     """Send a message, valid or not, and return its answer; None if the server has ended.
 
     No answer is expected any more once a later harmless request is answered.
     """
-    since = len(line.received)
-    await line.say(message)
+    since = len(connection.received)
+    await connection.send(message)
     asked = next_id()
-    try:
-        await line.begin(harmless_method(probe.facts), id=asked)
-        await line.reply_to(asked)
-    except (ConnectionEnded, MessageTimeout) as error:
-        await _blame_for(probe, line, what, error)
+    if not await is_alive(probe, connection, what, id=asked):
         return None
-    probe.holds("practice.server.survives-errors", condition=True, why="")
-    found = [each for each in replies(line.received[since:]) if each.message.get("id") != asked]
-    if not found and line.log.transport == "stdio":
-        await line.collect(probe.subject.settling)
-        found = [each for each in replies(line.received[since:]) if each.message.get("id") != asked]
-    line.point_at(message, *(each.message for each in found))
+    found = [each for each in replies(connection.received[since:]) if each.id != asked]
+    if not found and connection.log.transport == "stdio":
+        await connection.collect(probe.target.settling)
+        found = [each for each in replies(connection.received[since:]) if each.id != asked]
+    connection.point_at(message, *(each.message for each in found))
     return found
 
 
+async def arrives(connection: RawConnection, id: object, patience: float | None = None) -> bool:
+    """Return whether a request is answered in time."""
+    try:
+        await connection.reply_to(id, patience=patience)
+    except MessageTimeout:
+        return False
+    return True
+
+
 async def wait_for_answer(
-    probe: "Probe", line: RawConnection, id: object, what: str
+    probe: Probe, connection: RawConnection, id: object, what: str
 ) -> Reply | None:
     """Wait for the answer to a request; without one, record a verdict and return None.
 
     Calls into the author's own handlers get no verdict: they may still be running.
     """
     try:
-        reply = await line.reply_to(id, what=what)
+        reply = await connection.reply_to(id, what=what)
     except MessageTimeout as error:
         if not error.has_started:
             raise
         # The monitor reports an answer under an unknown id.
-        alike = [each for each in replies(line.received) if str(each.message.get("id")) == str(id)]
+        alike = [each for each in replies(connection.received) if str(each.id) == str(id)]
         if len(alike) > 1:
             probe.fail("jsonrpc.response.id-echo", f"answers id {id!r} with an id of another type")
-        elif _has_strayed(line):
+        elif _has_strayed(connection):
             pass
         elif error.method in WORK_OF_AUTHORS:
-            probe.skip("jsonrpc.request.answered", f"the server may still work on it: {error}")
+            probe.skip(ANSWERED, f"the server may still work on it: {error}")
         else:
-            probe.fail("jsonrpc.request.answered", f"leaves {what} (id {id!r}) unanswered")
+            probe.fail(ANSWERED, f"leaves {what} (id {id!r}) unanswered")
         return None
-    probe.holds("jsonrpc.request.answered", condition=True, why="")
+    probe.passes(ANSWERED)
     return reply
 
 
-def _has_strayed(line: RawConnection) -> bool:
-    monitor = line.log.monitor
+def _has_strayed(connection: RawConnection) -> bool:
+    monitor = connection.log.monitor
     tally = None if monitor is None else monitor.tallies.get("jsonrpc.response.id-echo")
     return tally is not None and tally.breaches > 0
 
 
-_WORDS_OF_FAILURE: Final = re.compile(
-    r"\b(?:error|exception|invalid|required?|missing|must|expected|unknown|undefined argument"
-    r"|fail(?:ed|s|ure)?|not (?:found|allowed|provided|valid)|cannot|can't|unable)\b",
-    re.IGNORECASE,
-)
+# -- calls of tools
 
 
-async def call(
-    probe: "Probe", line: RawConnection, tool: JsonObject, arguments: JsonObject
-) -> Reply | None:
+async def call(probe: Probe, connection: RawConnection, tool: ToolCall) -> Reply | None:
     """Call a tool; without an answer, record a verdict and return None."""
-    id = await line.begin("tools/call", {"name": tool["name"], "arguments": arguments})
-    return await wait_for_answer(probe, line, id, f"a call of {tool['name']}")
+    id = await connection.begin("tools/call", tool.params)
+    return await wait_for_answer(probe, connection, id, f"a call of {tool.name}")
 
 
-async def call_all(probe: "Probe", line: RawConnection) -> list[tuple[JsonObject, Reply]]:
+async def call_all(probe: Probe, connection: RawConnection) -> list[tuple[ToolCall, Reply]]:
     """Call every tool that may be called, one by one; return those that answered."""
-    made = []
-    for tool, arguments in probe.facts.callable_tools():
-        reply = await call(probe, line, tool, arguments)
-        if reply is not None:
-            made.append((tool, reply))
-    return made
+    called = [(tool, await call(probe, connection, tool)) for tool in probe.facts.callable_tools()]
+    return [(tool, reply) for tool, reply in called if reply is not None]
 
 
-async def asking_tools(probe: "Probe") -> list[tuple[JsonObject, JsonObject]]:
+async def asking_tools(probe: Probe) -> list[ToolCall]:
     """Return the tools that send requests to the client."""
-    found: list[tuple[JsonObject, JsonObject]] = []
+    found: list[ToolCall] = []
     if not probe.facts.is_asking:
         return found
-    async with probe.borrow() as line:
-        for tool, arguments in probe.facts.callable_tools():
-            since = len(line.received)
-            await call(probe, line, tool, arguments)
-            if any("method" in each and "id" in each for each in line.received[since:]):
-                found.append((tool, arguments))
+    async with probe.borrow() as connection:
+        for tool in probe.facts.callable_tools():
+            since = len(connection.received)
+            await call(probe, connection, tool)
+            if any(map(is_request, connection.received[since:])):
+                found.append(tool)
     return found
 
 
-async def call_together(probe: "Probe", line: RawConnection) -> None:
+async def call_together(probe: Probe, connection: RawConnection) -> None:
     """Call every tool that may be called, all at once."""
-    calls = [
-        (tool, await line.start("tools/call", {"name": tool["name"], "arguments": arguments}))
-        for tool, arguments in probe.facts.callable_tools()
-    ]
+    tools = probe.facts.callable_tools()
+    calls = [(tool, await connection.start("tools/call", tool.params)) for tool in tools]
     for tool, id in calls:
-        await wait_for_answer(probe, line, id, f"a call of {tool['name']}")
+        await wait_for_answer(probe, connection, id, f"a call of {tool.name}")
 
 
 def text_of(reply: Reply) -> str:
@@ -191,11 +197,58 @@ def text_of(reply: Reply) -> str:
 
 def has_failed(reply: Reply) -> bool:
     """Return whether a tool reports a failure, even in its text alone."""
-    if reply.is_error or reply.result.get("isError") is True:
+    if reply.is_error or reply.is_failed_call:
         return True
     return _WORDS_OF_FAILURE.search(text_of(reply)) is not None
 
 
-def is_listening(line: RawConnection) -> bool:
+def is_listening(connection: RawConnection) -> bool:
     """Return whether the server can send messages apart from answers."""
-    return getattr(line.carrier, "listens", True) is not False
+    return getattr(connection.carrier, "listens", True) is not False
+
+
+# -- over HTTP
+
+
+def initialize(revision: str) -> JsonObject:
+    """Return an initialize request of a client without capabilities."""
+    return new_request("initialize", initialize_params(revision, {}))
+
+
+@asynccontextmanager
+async def open_unjudged(
+    probe: Probe, *, revision: str | None = None
+) -> AsyncIterator[RawConnection]:
+    """Open a connection that is not judged and does not listen by GET yet.
+
+    The client declares no capabilities, so that no tool sends it a request.
+
+    Raises:
+        AccordError: the server refuses to open one.
+    """
+    wanted = revision or probe.revision
+    async with probe.open(is_judged=False, begins=False) as connection:
+        reply = await connection.initialize(wanted, capabilities={}, is_confirmed=False)
+        if reply.is_error:
+            raise AccordError(f"no conversation could be opened: {reply}")
+        await post_message(connection, INITIALIZED)
+        yield connection
+
+
+def calls(probe: Probe) -> list[JsonObject]:
+    """Return calls of tools that may be called, each with a token for progress."""
+    return [
+        new_request("tools/call", tool.with_progress(f"accord-check-{next_id()}"))
+        for tool in probe.facts.callable_tools()[:_CALLS]
+    ]
+
+
+async def end_session(connection: RawConnection, heard: RawResponse) -> None:
+    """End the session that a raw request opened, if there is one."""
+    given = heard.headers.get("mcp-session-id")
+    if given is not None:
+        proof = connection.proof
+        async with exchange(connection, method="DELETE", mcp_session_id=given):
+            pass
+        # The next verdict is about the request that opened it.
+        connection.proof = proof

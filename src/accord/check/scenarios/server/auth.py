@@ -4,33 +4,34 @@ Only servers that refuse a request without a token are judged.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
-from accord.bindings.http_responses import AuthChallenge, bearer_challenge, parse_challenges
+from accord.bindings.addresses import is_loopback
+from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
 from accord.bindings.sse import CONTENT_TYPE
+from accord.check.probing.authorization import (
+    Published,
+    fetch_metadata,
+    guarded_sender,
+    is_oauth,
+    quote_value,
+)
 from accord.check.probing.exchange import RawResponse, exchange, post_message
 from accord.check.probing.http import ACCEPT, CONTENT_JSON
+from accord.check.probing.messages import new_request
+from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
-from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._http_requests import (
-    Published,
-    discover,
+from accord.check.scenarios._scenario import UNINITIALIZED_UNJUDGED, bare_scenario, scenario
+from accord.check.scenarios.server._requests import (
     end_session,
-    guarded_sender,
     initialize,
-    is_oauth,
     open_unjudged,
-    quote_value,
-    request,
 )
 from accord.check.verdicts import NO_PROBE
 from accord.protocol.catalogue import catalogue
 from accord.transports.http.client.guarded import GuardedSender, HttpRequest, NoResponse
 from accord.types import JsonObject
-
-if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe
 
 _OPEN: Final = "the server asks for no authorization"
 _GARBAGE: Final = "accord-check-no-such-token"
@@ -63,8 +64,10 @@ _SERVERS: Final = (
     "auth.oauth21.implementations",
     "auth.pkce.as-oidc-advertises",
 )
-_INSIDE: Final = ("session.requests.verified",)
-_OTHERS: Final = ("session.id.bound-to-user",)
+_VERIFIED: Final = "session.requests.verified"
+_BOUND: Final = "session.id.bound-to-user"
+_ACCESS: Final = "tools.server.access-controlled"
+_OFFLINE: Final = "auth.refresh.server-no-offline-access"
 _FOREIGN: Final = (
     "auth.server.own-tokens-only",
     "auth.token.audience-validated",
@@ -88,23 +91,23 @@ _CONSENTED: Final = tuple(
 )
 
 
-def _plain(line: RawConnection) -> dict[str, str]:
+def _plain(connection: RawConnection) -> dict[str, str]:
     """Return the headers of a request without a token."""
     made = {"content-type": CONTENT_JSON, "accept": ACCEPT}
-    if line.carrier.version is not None:
-        made["mcp-protocol-version"] = line.carrier.version
+    if connection.carrier.version is not None:
+        made["mcp-protocol-version"] = connection.carrier.version
     return made
 
 
 async def _post_with_token(
-    line: RawConnection, message: object, *, token: str | None = None, **settings: Any
+    connection: RawConnection, message: object, *, token: str | None = None, **settings: Any
 ) -> RawResponse:
     """Post a message without a token, or with this one."""
-    headers = _plain(line)
+    headers = _plain(connection)
     if token is not None:
         headers["authorization"] = f"Bearer {token}"
-    heard = await post_message(line, message, headers=headers, **settings)
-    await end_session(line, heard)
+    heard = await post_message(connection, message, headers=headers, **settings)
+    await end_session(connection, heard)
     return heard
 
 
@@ -113,103 +116,87 @@ def _challenges(heard: RawResponse) -> list[AuthChallenge]:
     return [] if value is None else parse_challenges([value])
 
 
-def _exclude_all(probe: "Probe", why: str) -> None:
-    for id in (*_OUTSIDE, *_SERVERS, *_INSIDE, *_OTHERS, *_FOREIGN, *_CONSENTED):
-        if catalogue()[id].holds_in(probe.revision):
-            probe.not_applicable(id, why)
+def _exclude_all(probe: Probe, why: str) -> None:
+    ids = (*_OUTSIDE, *_SERVERS, _VERIFIED, _BOUND, *_FOREIGN, *_CONSENTED)
+    probe.not_applicable(ids, why)
 
 
 # -- without a token
 
 
-@scenario(*_OUTSIDE, *_SERVERS, *_CONSENTED, on=("http",), is_outside=True)
-async def sends_requests_without_a_token(probe: "Probe") -> None:
-    async with probe.open(is_judged=False, begins=False) as line:
-        heard = await _post_with_token(line, initialize(probe.revision))
-        if heard.is_ok:
-            _exclude_all(probe, _OPEN)
-            return
-        _judge_refusal(probe, heard)
-        if heard.status != 401:
-            return
-        challenges = _challenges(heard)
-        sender = guarded_sender(probe.subject.url, line.patience)
-        published = await discover(sender, line, probe.subject.url, challenges)
-        if not is_oauth(challenges, published):
-            probe.fail("auth.http.oauth-flow", f"asks for {challenges[0].scheme}, not for OAuth")
-            _exclude_all(probe, "the server does not use OAuth")
-            return
-        probe.holds("auth.http.oauth-flow", condition=True, why="")
-        _judge_challenge(probe, bearer_challenge([heard.headers.get("www-authenticate", "")]))
-        _judge_resource(probe, published)
-        _judge_servers(probe, published)
-        await _judge_tokens(probe, line)
-        await _judge_grant(probe, sender, published)
-        for id in _CONSENTED:
-            why = "this needs scopes, users or clients that a check does not have"
-            probe.skip(id, f"{NO_PROBE}: {why}")
-
-
-def _judge_refusal(probe: "Probe", heard: RawResponse) -> None:
-    id = "auth.server.401-when-required"
-    if not probe.facts.locked and not probe.subject.headers:
-        # It accepts the token and refuses the request for an unknown reason.
+@scenario(
+    *_OUTSIDE,
+    *_SERVERS,
+    *_CONSENTED,
+    opens=UNINITIALIZED_UNJUDGED,
+    on=("http",),
+    is_outside=True,
+)
+async def sends_requests_without_a_token(probe: Probe, connection: RawConnection) -> None:
+    heard = await _post_with_token(connection, initialize(probe.revision))
+    if heard.is_ok:
+        _exclude_all(probe, _OPEN)
         return
-    probe.holds(
-        id, heard.status == 401, f"answers a request without a token with {heard}, expected 401"
-    )
-
-
-def _judge_challenge(probe: "Probe", bearer: AuthChallenge | None) -> None:
-    probe.holds(
-        "auth.challenge.www-authenticate",
-        bearer is not None and bearer.resource_metadata,
-        "answers 401 without a WWW-Authenticate header that names its resource_metadata",
-    )
-    if bearer is None:
+    # Otherwise it accepts the token and refuses the request for an unknown reason.
+    if probe.facts.locked or probe.target.headers:
+        why = f"answers a request without a token with {heard}, expected 401"
+        probe.holds("auth.server.401-when-required", heard.status == 401, why)
+    if heard.status != 401:
         return
+    header = heard.headers.get("www-authenticate")
+    challenges = [] if header is None else parse_challenges([header])
+    sender = guarded_sender(probe.target.url, connection.patience)
+    published = await fetch_metadata(sender, connection, probe.target.url, challenges)
+    if not is_oauth(challenges, published):
+        probe.fail("auth.http.oauth-flow", f"asks for {challenges[0].scheme}, not for OAuth")
+        _exclude_all(probe, "the server does not use OAuth")
+        return
+    probe.passes("auth.http.oauth-flow")
+    _judge_challenge(probe, _bearer_in(heard))
+    _judge_resource(probe, published)
+    _judge_servers(probe, published)
+    await _judge_tokens(probe, connection)
+    await _judge_grant(probe, sender, published)
+    why = "this needs scopes, users or clients that a check does not have"
+    probe.skip(_CONSENTED, f"{NO_PROBE}: {why}")
+
+
+def _bearer_in(heard: RawResponse) -> AuthChallenge | None:
+    return bearer_challenge([heard.headers.get("www-authenticate", "")])
+
+
+def _judge_challenge(probe: Probe, bearer: AuthChallenge | None) -> None:
+    is_named = bearer is not None and bearer.resource_metadata
+    why = "answers 401 without a WWW-Authenticate header that names its resource_metadata"
+    probe.holds("auth.challenge.www-authenticate", is_named, why)
     # A server without scopes has none to name.
-    if bearer.scopes:
-        probe.holds("auth.scope.challenge-has-scope", condition=True, why="")
-        probe.holds(
-            "auth.refresh.server-no-offline-access",
-            "offline_access" not in bearer.scopes,
-            "asks for offline_access in its challenge",
-        )
+    if bearer is not None and bearer.scopes:
+        probe.passes("auth.scope.challenge-has-scope")
+        is_right = "offline_access" not in bearer.scopes
+        probe.holds(_OFFLINE, is_right, "asks for offline_access in its challenge")
 
 
-def _judge_resource(probe: "Probe", published: Published) -> None:
+def _judge_resource(probe: Probe, published: Published) -> None:
     document = published.resource
     if document is None and published.refused:
-        for id in ("auth.prm.one-mechanism", "auth.prm.server", "auth.prm.lists-as"):
-            probe.skip(id, published.refused)
+        ids = ("auth.prm.one-mechanism", "auth.prm.server", "auth.prm.lists-as")
+        probe.skip(ids, published.refused)
         return
-    probe.holds(
-        "auth.prm.one-mechanism",
-        document is not None,
-        "names its metadata neither in WWW-Authenticate nor at a well-known URI",
-    )
-    if not probe.holds(
-        "auth.prm.server",
-        document is not None and _is_same_place(document.get("resource"), probe.subject.url),
-        "publishes no protected resource metadata"
-        if document is None
-        else f"publishes metadata of {quote_value(document.get('resource'))}, not of itself",
-    ):
+    why = "names its metadata neither in WWW-Authenticate nor at a well-known URI"
+    probe.holds("auth.prm.one-mechanism", document is not None, why)
+    if document is None:
+        probe.fail("auth.prm.server", "publishes no protected resource metadata")
         return
-    assert document is not None
-    probe.holds(
-        "auth.prm.lists-as",
-        published.issuers,
-        "names no authorization_servers in its protected resource metadata",
-    )
+    resource = document.get("resource")
+    why = f"publishes metadata of {quote_value(resource)}, not of itself"
+    if not probe.holds("auth.prm.server", _is_same_place(resource, probe.target.url), why):
+        return
+    why = "names no authorization_servers in its protected resource metadata"
+    probe.holds("auth.prm.lists-as", published.issuers, why)
     scopes = document.get("scopes_supported")
     if isinstance(scopes, list) and scopes:
-        probe.holds(
-            "auth.refresh.server-no-offline-access",
-            "offline_access" not in scopes,
-            "lists offline_access in scopes_supported",
-        )
+        is_right = "offline_access" not in scopes
+        probe.holds(_OFFLINE, is_right, "lists offline_access in scopes_supported")
     else:
         probe.not_applicable("auth.scope.challenge-has-scope", "the server names no scopes")
 
@@ -224,61 +211,50 @@ def _is_same_place(resource: Any, url: str) -> bool:
             return False
     except ValueError:
         return False
-    loopback = {"localhost", "127.0.0.1", "::1"}
-    is_host = one.hostname == other.hostname or {one.hostname, other.hostname} <= loopback
+    hosts = [one.hostname or "", other.hostname or ""]
+    is_host = one.hostname == other.hostname or all(map(is_loopback, hosts))
     return is_host and other.path.startswith(one.path.rstrip("/"))
 
 
-def _judge_servers(probe: "Probe", published: Published) -> None:
+def _judge_servers(probe: Probe, published: Published) -> None:
     """Judge the metadata of the authorization server."""
     if not published.issuers and not published.metadata:
-        for id in _SERVERS:
-            probe.skip(id, "the server names no authorization server")
+        probe.skip(_SERVERS, "the server names no authorization server")
     where = ", ".join(map(quote_value, published.issuers)) or "the server itself"
-    has_rfc8414, has_openid = published.metadata is not None, published.openid is not None
-    if not has_rfc8414 and not has_openid and published.refused:
-        for id in _SERVERS:
-            probe.skip(id, published.refused)
+    has_rfc8414 = published.metadata is not None
+    has_any = has_rfc8414 or published.openid is not None
+    if not has_any and published.refused:
+        probe.skip(_SERVERS, published.refused)
         return
-    probe.holds(
-        "auth.as-metadata.server", has_rfc8414 or has_openid, f"{where} publishes no metadata"
-    )
+    why = f"{where} publishes no metadata"
+    probe.holds("auth.as-metadata.server", has_any, why)
     if not published.issuers and not has_rfc8414:
         return
-    probe.holds(
-        "auth.as.discovery-either", has_rfc8414 or has_openid, f"{where} publishes no metadata"
-    )
+    probe.holds("auth.as.discovery-either", has_any, why)
     probe.holds("auth.as.rfc8414-required", has_rfc8414, f"{where} publishes no RFC 8414 metadata")
     document = published.metadata or published.openid
     if document is None:
         return
     _judge_metadata(probe, document, where)
     if published.openid is not None:
-        probe.holds(
-            "auth.pkce.as-oidc-advertises",
-            published.openid.get("code_challenge_methods_supported"),
-            f"{where} lists no code_challenge_methods_supported in its OpenID configuration",
-        )
+        methods = published.openid.get("code_challenge_methods_supported")
+        why = f"{where} lists no code_challenge_methods_supported in its OpenID configuration"
+        probe.holds("auth.pkce.as-oidc-advertises", methods, why)
     else:
         probe.not_applicable("auth.pkce.as-oidc-advertises", "it is not an OpenID provider")
 
 
-def _judge_metadata(probe: "Probe", document: Mapping[str, object], where: str) -> None:
+def _judge_metadata(probe: Probe, document: Mapping[str, object], where: str) -> None:
     methods = document.get("code_challenge_methods_supported")
     for id in ("auth.oauth21.authorization-server", "auth.oauth21.implementations"):
-        probe.holds(
-            id,
-            isinstance(methods, list) and "S256" in methods,
-            f"{where} does not say that it supports PKCE with S256",
-        )
+        is_right = isinstance(methods, list) and "S256" in methods
+        probe.holds(id, is_right, f"{where} does not say that it supports PKCE with S256")
     for id in ("auth.dcr.authorization-server", "auth.dcr.implementations"):
         has_endpoint = isinstance(document.get("registration_endpoint"), str)
         probe.holds(id, has_endpoint, f"{where} names no registration_endpoint")
-    probe.holds(
-        "auth.cimd.supported",
-        document.get("client_id_metadata_document_supported") is True,
-        f"{where} does not support client id metadata documents",
-    )
+    is_supported = document.get("client_id_metadata_document_supported") is True
+    why = f"{where} does not support client id metadata documents"
+    probe.holds("auth.cimd.supported", is_supported, why)
     bare = [
         f"{name} {quote_value(document[name])}"
         for name in ("authorization_endpoint", "token_endpoint", "registration_endpoint")
@@ -293,45 +269,34 @@ def _is_safe(url: str) -> bool:
     except ValueError:
         return False
     # Loopback connections cannot be overheard.
-    return parts.scheme == "https" or (parts.hostname in {"localhost", "127.0.0.1", "::1"})
+    return parts.scheme == "https" or is_loopback(parts.hostname or "")
 
 
-async def _judge_tokens(probe: "Probe", line: RawConnection) -> None:
+async def _judge_tokens(probe: Probe, connection: RawConnection) -> None:
     opening = initialize(probe.revision)
-    heard = await _post_with_token(line, opening, token=_GARBAGE)
-    if probe.holds(
-        "auth.token.validated", not heard.is_ok, "accepts a token that was never issued"
-    ):
-        probe.holds(
-            "auth.token.invalid-401",
-            heard.status == 401,
-            f"answers a token that was never issued with {heard}, expected 401",
-        )
-        heard = await _post_with_token(line, request(_UNKNOWN_METHOD), token=_GARBAGE)
-        probe.holds(
-            "auth.tokens.validated-first",
-            not heard.is_ok and heard.code not in (-32601, -32602),
-            f"looks at a request before its token: answers {heard} to an unknown method",
-        )
-    headers = _plain(line) | {"authorization": "Bearer"}
-    heard = await post_message(line, opening, headers=headers)
-    await end_session(line, heard)
-    probe.holds(
-        "auth.status-codes",
-        heard.status in (400, 401),
-        f"answers a malformed Authorization header with {heard}, expected 400 or 401",
-    )
-    listing = request("tools/list")
-    heard = await _post_with_token(line, listing)
-    probe.holds(
-        "tools.server.access-controlled",
-        not heard.answers_to(listing["id"]) or heard.code is not None,
-        "lists its tools without a token, although it requires authorization",
-    )
-    await _judge_query(probe, line, opening)
+    heard = await _post_with_token(connection, opening, token=_GARBAGE)
+    why = "accepts a token that was never issued"
+    if probe.holds("auth.token.validated", not heard.is_ok, why):
+        why = f"answers a token that was never issued with {heard}, expected 401"
+        probe.holds("auth.token.invalid-401", heard.status == 401, why)
+        heard = await _post_with_token(connection, new_request(_UNKNOWN_METHOD), token=_GARBAGE)
+        is_right = not heard.is_ok and heard.code not in (-32601, -32602)
+        why = f"looks at a request before its token: answers {heard} to an unknown method"
+        probe.holds("auth.tokens.validated-first", is_right, why)
+    headers = _plain(connection) | {"authorization": "Bearer"}
+    heard = await post_message(connection, opening, headers=headers)
+    await end_session(connection, heard)
+    why = f"answers a malformed Authorization header with {heard}, expected 400 or 401"
+    probe.holds("auth.status-codes", heard.status in (400, 401), why)
+    listing = new_request("tools/list")
+    heard = await _post_with_token(connection, listing)
+    is_right = not heard.answers_to(listing["id"]) or heard.code is not None
+    why = "lists its tools without a token, although it requires authorization"
+    probe.holds(_ACCESS, is_right, why)
+    await _judge_query(probe, connection, opening)
 
 
-async def _judge_query(probe: "Probe", line: RawConnection, opening: JsonObject) -> None:
+async def _judge_query(probe: Probe, connection: RawConnection, opening: JsonObject) -> None:
     """Judge whether the server accepts a token from the query of the URL.
 
     Logs keep URLs, so the user's token is sent there only if that is allowed. Otherwise an invalid
@@ -340,8 +305,8 @@ async def _judge_query(probe: "Probe", line: RawConnection, opening: JsonObject)
     as malformed (400, RFC 6750 section 3.1).
     """
     id = "auth.role.resource-server"
-    bare = await _post_with_token(line, opening)
-    heard = await _post_with_token(line, opening, url=_with_token(probe.subject.url, _GARBAGE))
+    bare = await _post_with_token(connection, opening)
+    heard = await _post_with_token(connection, opening, url=_with_token(probe.target.url, _GARBAGE))
     if heard.is_ok:
         probe.fail(id, "accepts an invalid token from the query of the URL")
         return
@@ -349,15 +314,14 @@ async def _judge_query(probe: "Probe", line: RawConnection, opening: JsonObject)
         probe.fail(id, "looks for a token in the query of the URL")
         return
     if heard.status == 400 and bare.status == 401:
-        probe.holds(id, condition=True, why="")
+        probe.passes(id)
         return
-    token = probe.subject.bearer
-    if not token or not probe.subject.allow_token_in_query:
-        probe.skip(
-            id, "this needs a valid token in a URL: give --bearer and --allow-token-in-query"
-        )
+    token = probe.target.bearer
+    if not token or not probe.target.allow_token_in_query:
+        why = "this needs a valid token in a URL: give --bearer and --allow-token-in-query"
+        probe.skip(id, why)
         return
-    heard = await _post_with_token(line, opening, url=_with_token(probe.subject.url, token))
+    heard = await _post_with_token(connection, opening, url=_with_token(probe.target.url, token))
     probe.holds(id, not heard.is_ok, "accepts a token from the query of the URL")
 
 
@@ -369,35 +333,28 @@ def _with_token(url: str, token: str) -> str:
 
 def _is_token_invalid(heard: RawResponse) -> bool:
     """Return whether a refusal says that the token is invalid (RFC 6750 section 3.1)."""
-    bearer = bearer_challenge([heard.headers.get("www-authenticate", "")])
+    bearer = _bearer_in(heard)
     return bearer is not None and bearer.error == "invalid_token"
 
 
-async def _judge_grant(probe: "Probe", sender: GuardedSender, published: Published) -> None:
-    granted = probe.subject.granted
+async def _judge_grant(probe: Probe, sender: GuardedSender, published: Published) -> None:
+    granted = probe.target.granted
     if granted is None:
-        for id in _GRANTED:
-            probe.skip(id, "this needs the OAuth flow: give --oauth")
+        probe.skip(_GRANTED, "this needs the OAuth flow: give --oauth")
         return
     if granted.lifetime is not None:
-        probe.holds(
-            "auth.token.short-lived",
-            granted.lifetime <= _DAY,
-            f"the authorization server issues tokens for {granted.lifetime:g} s",
-        )
+        why = f"the authorization server issues tokens for {granted.lifetime:g} s"
+        probe.holds("auth.token.short-lived", granted.lifetime <= _DAY, why)
     if granted.is_rotated is not None:
-        probe.holds(
-            "auth.tokens.refresh-rotated",
-            granted.is_rotated,
-            "the authorization server accepts the same refresh token repeatedly",
-        )
+        why = "the authorization server accepts the same refresh token repeatedly"
+        probe.holds("auth.tokens.refresh-rotated", granted.is_rotated, why)
     else:
         probe.not_applicable("auth.tokens.refresh-rotated", "no refresh token was issued")
     await _judge_redirect(probe, sender, published, granted.client_id)
 
 
 async def _judge_redirect(
-    probe: "Probe", sender: GuardedSender, published: Published, client_id: str
+    probe: Probe, sender: GuardedSender, published: Published, client_id: str
 ) -> None:
     id = "auth.redirect.exact-match"
     document = published.metadata or published.openid or {}
@@ -425,67 +382,59 @@ async def _judge_redirect(
     if not is_sent and came.status < 400:
         probe.skip(id, "only a user who logs in sees whether redirect URIs are compared")
         return
-    probe.holds(
-        id, not is_sent, "the authorization server redirects to a URI that was not registered"
-    )
+    why = "the authorization server redirects to a URI that was not registered"
+    probe.holds(id, not is_sent, why)
 
 
 # -- with a token
 
 
-@scenario(*_INSIDE, *_OTHERS, on=("http",))
-async def uses_a_session_without_its_token(probe: "Probe") -> None:
-    async with open_unjudged(probe) as line:
-        bare = await _post_with_token(line, initialize(probe.revision))
-        if bare.is_ok:
-            _exclude_all(probe, _OPEN)
-            return
-        session = line.carrier.session
-        if session is None:
-            for id in (*_INSIDE, *_OTHERS):
-                probe.not_applicable(id, "the server gives no session ids")
-            return
-        headers = _plain(line) | {"mcp-session-id": session}
-        heard = await post_message(line, request("ping"), headers=headers)
-        probe.holds(
-            _INSIDE[0], not heard.is_ok, f"accepts a session id in place of a token: {heard}"
-        )
-        if probe.subject.other_token is None:
-            probe.skip(_OTHERS[0], "this needs a token of another user: give --other-bearer")
-            return
-        headers["authorization"] = f"Bearer {probe.subject.other_token}"
-        heard = await post_message(line, request("ping"), headers=headers)
-        probe.holds(_OTHERS[0], not heard.is_ok, f"serves a session to another user: {heard}")
+@scenario(_VERIFIED, _BOUND, opens=open_unjudged, on=("http",))
+async def uses_a_session_without_its_token(probe: Probe, connection: RawConnection) -> None:
+    bare = await _post_with_token(connection, initialize(probe.revision))
+    if bare.is_ok:
+        _exclude_all(probe, _OPEN)
+        return
+    session = connection.carrier.session
+    if session is None:
+        probe.not_applicable((_VERIFIED, _BOUND), "the server gives no session ids")
+        return
+    headers = _plain(connection) | {"mcp-session-id": session}
+    heard = await post_message(connection, new_request("ping"), headers=headers)
+    probe.holds(_VERIFIED, not heard.is_ok, f"accepts a session id in place of a token: {heard}")
+    if probe.target.other_token is None:
+        probe.skip(_BOUND, "this needs a token of another user: give --other-bearer")
+        return
+    headers["authorization"] = f"Bearer {probe.target.other_token}"
+    heard = await post_message(connection, new_request("ping"), headers=headers)
+    probe.holds(_BOUND, not heard.is_ok, f"serves a session to another user: {heard}")
 
 
-@scenario(*_FOREIGN, on=("http",), is_outside=True)
-async def sends_a_token_for_another_server(probe: "Probe") -> None:
-    async with probe.open(is_judged=False, begins=False) as line:
-        opening = initialize(probe.revision)
-        if (await _post_with_token(line, opening)).is_ok:
-            _exclude_all(probe, _OPEN)
-            return
-        if probe.subject.foreign_token is None:
-            for id in _FOREIGN:
-                probe.skip(id, "this needs a token for another server: give --foreign-bearer")
-            return
-        heard = await _post_with_token(line, opening, token=probe.subject.foreign_token)
-        for id in _FOREIGN:
-            probe.holds(id, not heard.is_ok, "accepts a token that was issued for another server")
+@scenario(*_FOREIGN, opens=UNINITIALIZED_UNJUDGED, on=("http",), is_outside=True)
+async def sends_a_token_for_another_server(probe: Probe, connection: RawConnection) -> None:
+    opening = initialize(probe.revision)
+    if (await _post_with_token(connection, opening)).is_ok:
+        _exclude_all(probe, _OPEN)
+        return
+    if probe.target.foreign_token is None:
+        probe.skip(_FOREIGN, "this needs a token for another server: give --foreign-bearer")
+        return
+    heard = await _post_with_token(connection, opening, token=probe.target.foreign_token)
+    for id in _FOREIGN:
+        probe.holds(id, not heard.is_ok, "accepts a token that was issued for another server")
 
 
-@scenario("tools.server.access-controlled", on=("sse",))
-async def listens_without_a_token(probe: "Probe") -> None:
-    id = "tools.server.access-controlled"
-    if not probe.subject.headers:
-        probe.not_applicable(id, _OPEN)
+@bare_scenario(_ACCESS, on=("sse",))
+async def listens_without_a_token(probe: Probe) -> None:
+    if not probe.target.headers:
+        probe.not_applicable(_ACCESS, _OPEN)
         return
     async with (
-        probe.open(is_judged=False, begins=False) as line,
-        exchange(line, method="GET", headers={"accept": CONTENT_TYPE}) as heard,
+        probe.open(is_judged=False, begins=False) as connection,
+        exchange(connection, method="GET", headers={"accept": CONTENT_TYPE}) as heard,
     ):
         pass
     if heard.is_ok:
-        probe.not_applicable(id, _OPEN)
+        probe.not_applicable(_ACCESS, _OPEN)
     else:
-        probe.holds(id, condition=True, why="")
+        probe.passes(_ACCESS)

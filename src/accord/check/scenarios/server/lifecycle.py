@@ -1,162 +1,266 @@
-"""Initialization: revisions, capabilities, and requests out of order."""
+"""The lifecycle of a connection: revisions, capabilities, requests out of order, and its end."""
 
-from typing import TYPE_CHECKING, Final
+import json
+import signal
+from collections.abc import Iterable
+from typing import Final
 
-from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
-from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._requests import harmless_method, is_alive, wait_for_answer
+from accord.check.probing.messages import decode_json, is_request
+from accord.check.probing.probe import Probe
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.stdio import StdioCarrier
+from accord.check.scenarios._scenario import (
+    OWN_UNJUDGED,
+    UNINITIALIZED,
+    UNINITIALIZED_UNJUDGED,
+    bare_scenario,
+    scenario,
+)
+from accord.check.scenarios.server._requests import (
+    ANSWERED,
+    SURVIVES,
+    arrives,
+    call_all,
+    harmless_method,
+    is_alive,
+    wait_for_answer,
+)
 from accord.protocol.revisions import REVISIONS, later_than
-
-if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe
-    from accord.check.probing.raw_connection import RawConnection
+from accord.trace import Record
 
 _UNKNOWN: Final = "1999-12-31"
+_ECHOES: Final = "lifecycle.version.server-echoes"
+_OFFERS_OTHER: Final = "lifecycle.version.server-offers-other"
+_OFFERS_LATEST: Final = "lifecycle.version.server-offers-latest"
+_ERRORS: Final = "lifecycle.errors.handled"
+_RESPECTED: Final = "lifecycle.capabilities.respected"
 
 
-@scenario("lifecycle.version.server-echoes")
-async def requests_the_revision_under_check(probe: "Probe") -> None:
+@bare_scenario(_ECHOES)
+async def requests_the_revision_under_check(probe: Probe) -> None:
     # A server that does not speak the revision is not checked under it.
-    chosen = probe.line.opening.get("protocolVersion")
+    first = probe.connection
+    chosen = first.opening.get("protocolVersion")
     if not isinstance(chosen, str):
-        probe.skip("lifecycle.version.server-echoes", "the server names no revision")
+        probe.skip(_ECHOES, "the server names no revision")
         return
-    probe.holds(
-        "lifecycle.version.server-echoes",
-        chosen == probe.revision,
-        f"answers {probe.revision} with {chosen!r}",
-        evidence=probe.line.opening_proof,
-    )
+    why = f"answers {probe.revision} with {chosen!r}"
+    probe.holds(_ECHOES, chosen == probe.revision, why, evidence=first.opening_proof)
 
 
-@scenario(
-    "lifecycle.version.server-offers-other",
-    "lifecycle.version.server-offers-latest",
-    is_once=True,
-)
-async def requests_an_unknown_revision(probe: "Probe") -> None:
-    async with probe.open(begins=False) as line:
-        try:
-            reply = await line.initialize(_UNKNOWN, is_confirmed=False)
-        except MessageTimeout:
-            await _blame_for_silence(probe, line, "initialize with an unknown revision")
-            return
-        offered = reply.result.get("protocolVersion")
-        is_other = isinstance(offered, str) and offered != _UNKNOWN
-        # README of the requirements, contradictions: an error -32602 that lists what is supported
-        # is what 2025-06-18 shows in its example.
-        is_refusal = reply.code == -32602
-        probe.holds(
-            "lifecycle.version.server-offers-other",
-            is_other or is_refusal,
-            f"answers an unknown revision with {reply}",
-        )
-        if not is_other:
-            probe.skip("lifecycle.version.server-offers-latest", "the server offers no other")
-            return
-        later = [row.id for row in later_than(str(offered)) if await _speaks(probe, row.id)]
-        probe.holds(
-            "lifecycle.version.server-offers-latest",
-            not later,
-            f"offers {offered} although it speaks {', '.join(later)}",
-        )
+@scenario(_OFFERS_OTHER, _OFFERS_LATEST, opens=UNINITIALIZED, is_once=True, sends=("initialize",))
+async def requests_an_unknown_revision(probe: Probe, connection: RawConnection) -> None:
+    try:
+        reply = await connection.initialize(_UNKNOWN, is_confirmed=False)
+    except MessageTimeout:
+        await _blame_for_silence(probe, connection, "initialize with an unknown revision")
+        return
+    offered = reply.result.get("protocolVersion")
+    is_other = isinstance(offered, str) and offered != _UNKNOWN
+    # README of the requirements, contradictions: an error -32602 that lists what is supported
+    # is what 2025-06-18 shows in its example.
+    is_refusal = reply.code == -32602
+    why = f"answers an unknown revision with {reply}"
+    probe.holds(_OFFERS_OTHER, is_other or is_refusal, why)
+    if not is_other:
+        probe.skip(_OFFERS_LATEST, "the server offers no other")
+        return
+    later = [row.id for row in later_than(str(offered)) if await _speaks(probe, row.id)]
+    why = f"offers {offered} although it speaks {', '.join(later)}"
+    probe.holds(_OFFERS_LATEST, not later, why)
 
 
-async def _speaks(probe: "Probe", revision: str) -> bool:
+async def _speaks(probe: Probe, revision: str) -> bool:
     if not REVISIONS[revision].handshake:
         return False
-    async with probe.open(begins=False, is_judged=False) as line:
-        reply = await line.initialize(revision, is_confirmed=False)
+    async with probe.open(begins=False, is_judged=False) as connection:
+        reply = await connection.initialize(revision, is_confirmed=False)
         return reply.result.get("protocolVersion") == revision
 
 
-@scenario("lifecycle.errors.handled", is_once=True)
-async def sends_invalid_initialize_parameters(probe: "Probe") -> None:
-    async with probe.open(begins=False, is_judged=False) as line:
-        try:
-            reply = await line.ask("initialize", {"protocolVersion": 7})
-        except ConnectionEnded as error:
-            probe.fail("lifecycle.errors.handled", f"ends after a malformed initialize: {error}")
-            return
-        except MessageTimeout:
-            await _blame_for_silence(probe, line, "a malformed initialize")
-            return
-        probe.holds(
-            "lifecycle.errors.handled",
-            reply.is_error,
-            f"accepts an initialize without capabilities and clientInfo: {reply}",
-        )
-
-
-@scenario("jsonrpc.request.answered", "ping.response.prompt", on=("stdio", "sse"), is_once=True)
-async def sends_requests_before_initialize(probe: "Probe") -> None:
-    async with probe.open(begins=False, is_judged=False) as line:
-        # The server may refuse them, but must answer.
-        ping = await line.begin("ping")
-        try:
-            is_pinged = await _arrives(line, ping)
-        except ConnectionEnded as error:
-            probe.fail("practice.server.survives-errors", f"ends after the first ping: {error}")
-            return
-        # A server that has not answered anything may still be starting.
-        method = harmless_method(probe.facts)
-        id = await line.begin(method) if method != "ping" else None
-        await line.initialize(probe.revision)
-        is_pinged = is_pinged or await _arrives(line, ping, probe.subject.patience)
-        probe.holds("ping.response.prompt", is_pinged, "answers no ping before initialize")
-        if id is not None:
-            await wait_for_answer(probe, line, id, f"{method} before initialize")
-        await is_alive(probe, line, "requests before initialize")
-
-
-async def _arrives(line: "RawConnection", id: object, patience: float | None = None) -> bool:
+@scenario(_ERRORS, opens=UNINITIALIZED_UNJUDGED, is_once=True)
+async def sends_invalid_initialize_parameters(probe: Probe, connection: RawConnection) -> None:
     try:
-        await line.reply_to(id, patience=patience)
+        reply = await connection.ask("initialize", {"protocolVersion": 7})
+    except ConnectionEnded as error:
+        probe.fail(_ERRORS, f"ends after a malformed initialize: {error}")
     except MessageTimeout:
-        return False
-    return True
+        await _blame_for_silence(probe, connection, "a malformed initialize")
+    else:
+        why = f"accepts an initialize without capabilities and clientInfo: {reply}"
+        probe.holds(_ERRORS, reply.is_error, why)
 
 
-async def _blame_for_silence(probe: "Probe", line: "RawConnection", what: str) -> None:
+@scenario(
+    ANSWERED,
+    "ping.response.prompt",
+    opens=UNINITIALIZED_UNJUDGED,
+    on=("stdio", "sse"),
+    is_once=True,
+)
+async def sends_requests_before_initialize(probe: Probe, connection: RawConnection) -> None:
+    # The server may refuse them, but must answer.
+    ping = await connection.begin("ping")
+    try:
+        is_pinged = await arrives(connection, ping)
+    except ConnectionEnded as error:
+        probe.fail(SURVIVES, f"ends after the first ping: {error}")
+        return
+    # A server that has not answered anything may still be starting.
+    method = harmless_method(probe.facts)
+    id = await connection.begin(method) if method != "ping" else None
+    await connection.initialize(probe.revision)
+    is_pinged = is_pinged or await arrives(connection, ping, probe.target.patience)
+    probe.holds("ping.response.prompt", is_pinged, "answers no ping before initialize")
+    if id is not None:
+        await wait_for_answer(probe, connection, id, f"{method} before initialize")
+    await is_alive(probe, connection, "requests before initialize")
+
+
+async def _blame_for_silence(probe: Probe, connection: RawConnection, what: str) -> None:
     """Record a verdict on a first request without an answer, unless the server is starting.
 
     Raises:
         MessageTimeout: it does not answer a valid initialize either.
     """
-    await line.initialize(probe.revision)
-    probe.fail("jsonrpc.request.answered", f"leaves {what} unanswered")
+    await connection.initialize(probe.revision)
+    probe.fail(ANSWERED, f"leaves {what} unanswered")
 
 
-@scenario("jsonrpc.request.answered", is_once=True)
-async def initializes_twice(probe: "Probe") -> None:
-    async with probe.open(is_judged=False) as line:
-        await line.initialize(probe.revision)
-        await is_alive(probe, line, "a second initialize")
+@scenario(ANSWERED, opens=OWN_UNJUDGED, is_once=True)
+async def initializes_twice(probe: Probe, connection: RawConnection) -> None:
+    await connection.initialize(probe.revision)
+    await is_alive(probe, connection, "a second initialize")
 
 
-@scenario("lifecycle.initialized.server-waits", is_once=True)
-async def omits_the_initialized_notification(probe: "Probe") -> None:
-    id = "lifecycle.initialized.server-waits"
-    async with probe.open(begins=False) as line:
-        await line.initialize(probe.revision, is_confirmed=False)
-        await line.collect(probe.subject.settling)
-        early = [
-            str(each["method"])
-            for each in line.received
-            if "method" in each and "id" in each and each["method"] != "ping"
-        ]
-        probe.holds(id, not early, f"sends {', '.join(early)} before notifications/initialized")
+@scenario(
+    "lifecycle.initialized.server-waits", opens=UNINITIALIZED, is_once=True, sends=("initialize",)
+)
+async def omits_the_initialized_notification(probe: Probe, connection: RawConnection) -> None:
+    await connection.initialize(probe.revision, is_confirmed=False)
+    await connection.collect(probe.target.settling)
+    requests = [str(each["method"]) for each in connection.received if is_request(each)]
+    early = [method for method in requests if method != "ping"]
+    why = f"sends {', '.join(early)} before notifications/initialized"
+    probe.holds("lifecycle.initialized.server-waits", not early, why)
 
 
-@scenario("lifecycle.capabilities.respected", needs="tools", is_once=True)
-async def declares_no_capabilities(probe: "Probe") -> None:
-    tools = probe.facts.callable_tools()
-    if not tools:
-        probe.skip("lifecycle.capabilities.respected", "no tool may be called")
+@bare_scenario(_RESPECTED, needs="tools", is_once=True, sends=("tools/call",))
+async def declares_no_capabilities(probe: Probe) -> None:
+    if not probe.facts.callable_tools():
+        probe.skip(_RESPECTED, "no tool may be called")
         return
-    async with probe.open(capabilities={}) as line:
-        for tool, arguments in tools:
-            id = await line.begin("tools/call", {"name": tool["name"], "arguments": arguments})
-            await wait_for_answer(probe, line, id, f"a call of {tool['name']}")
+    async with probe.open(capabilities={}) as connection:
+        await call_all(probe, connection)
         # The monitor would report a request to the client.
-        probe.holds("lifecycle.capabilities.respected", condition=True, why="")
+        probe.passes(_RESPECTED)
+
+
+# -- a launched server as a process
+
+_STREAMS: Final = "stdio.server.reads-stdin-writes-stdout"
+_EXITS: Final = "stdio.shutdown.server-exits"
+_SIGNALS: Final = "practice.shutdown.signals"
+_ONLY_MESSAGES: Final = "stdio.server.stdout-only-messages"
+_NEWLINE: Final = "stdio.framing.newline-delimited"
+_NO_NEWLINE: Final = "stdio.framing.no-embedded-newline"
+_LOGS: Final = ("stdio.server.stderr-logging", "practice.stdio.log-to-stderr")
+# A message is searched in this many lines at most.
+_SPREAD: Final = 200
+
+
+def _is_launched(probe: Probe, *ids: str) -> bool:
+    if isinstance(probe.connection.carrier, StdioCarrier):
+        return True
+    probe.skip(ids, "the server is not a launched process")
+    return False
+
+
+@bare_scenario(_STREAMS, on=("stdio",), is_once=True)
+async def reads_answers_from_stdout(probe: Probe) -> None:
+    # A server that answers anywhere else cannot be checked at all.
+    if _is_launched(probe, _STREAMS) and probe.connection.opening:
+        probe.passes(_STREAMS)
+
+
+@bare_scenario(*_LOGS, on=("stdio",))
+async def reads_stderr(probe: Probe) -> None:
+    if _is_launched(probe, *_LOGS):
+        if probe.facts.is_logging:
+            probe.passes(*_LOGS)
+        probe.skip(_LOGS, "the server writes nothing to standard error")
+
+
+@bare_scenario(_ONLY_MESSAGES, _NEWLINE, _NO_NEWLINE, _EXITS, on=("stdio",), is_once=True)
+async def closes_the_input_of_an_idle_server(probe: Probe) -> None:
+    if not _is_launched(probe, _EXITS):
+        return
+    async with probe.open() as connection:
+        await connection.ask(harmless_method(probe.facts))
+        await connection.collect(probe.target.settling)
+        why = "keeps running after its standard input was closed"
+        probe.holds(_EXITS, await connection.carrier.end_input(), why)
+        _judge_lines(probe, connection.log.records)
+
+
+def _judge_lines(probe: Probe, records: Iterable[Record]) -> None:
+    """Judge lines that are not messages for their framing; the monitor reports the lines."""
+    lines = [each for each in records if each.sender == "server"]
+    texts = [each.raw for each in lines if each.raw is not None and each.raw.strip()]
+    spread = any(
+        isinstance(decode_json("\n".join(texts[start:end])), dict | list)
+        for start in range(min(len(texts), 20))
+        for end in range(start + 2, min(len(texts), start + _SPREAD) + 1)
+    )
+    probe.holds(_NO_NEWLINE, not spread, "splits a message into several lines")
+    joined = next((text for text in texts if _are_several(text)), None)
+    probe.holds(_NEWLINE, joined is None, f"puts several messages into a line: {joined!s:.100}")
+    if not texts:
+        probe.passes(_ONLY_MESSAGES)
+
+
+def _are_several(text: str) -> bool:
+    """Return whether a line is several messages in a row."""
+    decoder, place, count = json.JSONDecoder(), 0, 0
+    text = text.strip()
+    try:
+        while place < len(text):
+            value, place = decoder.raw_decode(text, place)
+            count += isinstance(value, dict)
+            while place < len(text) and text[place].isspace():
+                place += 1
+    except (ValueError, RecursionError):
+        return False
+    return count > 1
+
+
+@bare_scenario(_EXITS, on=("stdio",), is_once=True, sends=("tools/call",))
+async def closes_the_input_while_requests_are_in_flight(probe: Probe) -> None:
+    if not _is_launched(probe, _EXITS):
+        return
+    async with probe.open() as connection:
+        await connection.begin(harmless_method(probe.facts), {})
+        for tool in probe.facts.callable_tools()[:4]:
+            await connection.begin("tools/call", tool.params)
+        why = "keeps running after its standard input was closed while requests were in flight"
+        probe.holds(_EXITS, await connection.carrier.end_input(), why)
+
+
+@bare_scenario(_SIGNALS, on=("stdio",), is_once=True)
+async def sends_sigterm(probe: Probe) -> None:
+    await _send_signal(probe, signal.SIGTERM)
+
+
+@bare_scenario(_SIGNALS, on=("stdio",), is_once=True)
+async def sends_sigint(probe: Probe) -> None:
+    await _send_signal(probe, signal.SIGINT)
+
+
+async def _send_signal(probe: Probe, number: signal.Signals) -> None:
+    if not _is_launched(probe, _SIGNALS):
+        return
+    async with probe.open() as connection:
+        await connection.ask(harmless_method(probe.facts))
+        code = await connection.carrier.exit_after(number)
+        how = "does not end" if code is None else f"ends with status {code}"
+        probe.holds(_SIGNALS, code == 0, f"{how} after {number.name}, expected status 0")

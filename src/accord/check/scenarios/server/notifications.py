@@ -1,17 +1,24 @@
-"""Log messages and progress that a server sends."""
+"""Notifications: log messages and progress of a server, and cancellations of its client."""
 
+import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import Any, Final, get_args
 
-from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._requests import call_together, is_alive, wait_for_answer
+from accord.check.probing.messages import params_of
+from accord.check.probing.probe import Probe
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.scenarios._scenario import OWN, OWN_UNJUDGED, UNJUDGED, scenario
+from accord.check.scenarios.server._requests import (
+    call_all,
+    call_together,
+    harmless_method,
+    is_alive,
+    unexpected_answers,
+    wait_for_answer,
+)
 from accord.protocol.jsonrpc import INVALID_PARAMS
+from accord.protocol.verdict import Evidence
 from accord.types import JsonObject, LoggingLevel
-
-if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe
-    from accord.check.probing.raw_connection import RawConnection
-    from accord.protocol.verdict import Evidence
 
 _SET: Final = "logging/setLevel"
 _LEAST: Final = "logging.message.min-level"
@@ -25,79 +32,68 @@ _OF_MESSAGES: Final = (
     "logging.message.logger-optional",
     "logging.session-wide",
 )
+_LOGS_NOTHING: Final = "the server logs nothing while its tools are called"
 
 
-@scenario(*_OF_MESSAGES, needs="logging")
-async def asks_for_all_log_messages(probe: "Probe") -> None:
-    async with probe.borrow() as line:
-        await line.ask(_SET, {"level": _LEVELS[0]})
-        await call_together(probe, line)
-        await line.collect(probe.subject.settling)
-        await line.ask(_SET, {"level": _USUAL})
-        for id in _OF_MESSAGES:
-            probe.skip(id, "the server logs nothing while its tools are called")
+@scenario(*_OF_MESSAGES, needs="logging", sends=(_SET, "tools/call"))
+async def asks_for_all_log_messages(probe: Probe, connection: RawConnection) -> None:
+    await connection.ask(_SET, {"level": _LEVELS[0]})
+    await call_together(probe, connection)
+    await connection.collect(probe.target.settling)
+    await connection.ask(_SET, {"level": _USUAL})
+    probe.skip(_OF_MESSAGES, _LOGS_NOTHING)
 
 
-@scenario(_LEAST, needs="logging", is_once=True)
-async def sets_every_log_level(probe: "Probe") -> None:
-    # The monitor would report the same under another id.
-    async with probe.open(is_judged=False) as line:
-        refused = [level for level in _LEVELS if (await line.ask(_SET, {"level": level})).is_error]
-        if refused:
-            probe.fail(_LEAST, f"does not accept the level {refused[0]}")
+# The monitor would report the same under another id.
+@scenario(_LEAST, opens=OWN_UNJUDGED, needs="logging", is_once=True)
+async def sets_every_log_level(probe: Probe, connection: RawConnection) -> None:
+    for level in _LEVELS:
+        if (await connection.ask(_SET, {"level": level})).is_error:
+            probe.fail(_LEAST, f"does not accept the level {level}")
             return
-        _, spoken = await _collect_levels(probe, line, _LEVELS[0])
-        if not spoken:
-            probe.skip(_LEAST, "the server logs nothing while its tools are called")
-            return
-        middle = _LEVELS[min(_LEVELS.index(level) for level in spoken) + 1 :][:1]
-        for level in dict.fromkeys((*middle, _LEVELS[-1])):
-            asked, spoken = await _collect_levels(probe, line, level)
-            lesser = _LEVELS[: _LEVELS.index(level)]
-            below = next((each for each in lesser if each in spoken), None)
-            probe.holds(
-                _LEAST,
-                below is None,
-                f"logs at {below} although {level} was set",
-                evidence=None
-                if below is None
-                else [*asked, *line.log.evidence_of([spoken[below]])],
-            )
+    _, spoken = await _collect_levels(probe, connection, _LEVELS[0])
+    if not spoken:
+        probe.skip(_LEAST, _LOGS_NOTHING)
+        return
+    middle = _LEVELS[min(_LEVELS.index(level) for level in spoken) + 1 :][:1]
+    for level in dict.fromkeys((*middle, _LEVELS[-1])):
+        asked, spoken = await _collect_levels(probe, connection, level)
+        lesser = _LEVELS[: _LEVELS.index(level)]
+        below = [spoken[each] for each in lesser if each in spoken][:1]
+        name = params_of(below[0])["level"] if below else ""
+        why = f"logs at {name} although {level} was set"
+        evidence = [*asked, *connection.log.evidence_of(below)]
+        probe.holds(_LEAST, not below, why, evidence=evidence)
 
 
 async def _collect_levels(
-    probe: "Probe", line: "RawConnection", level: str
-) -> "tuple[list[Evidence], JsonObject]":
+    probe: Probe, connection: RawConnection, level: str
+) -> tuple[list[Evidence], JsonObject]:
     """Return one log message of each level from calls of all tools under this level.
 
     The exchange that set the level is returned first, as evidence.
     """
-    reply = await line.ask(_SET, {"level": level})
-    since = len(line.received)
-    await call_together(probe, line)
-    await line.collect(probe.subject.settling)
+    reply = await connection.ask(_SET, {"level": level})
+    since = len(connection.received)
+    await call_together(probe, connection)
+    await connection.collect(probe.target.settling)
     found: JsonObject = {}
-    for each in line.received[since:]:
-        params = each.get("params")
-        if each.get("method") == "notifications/message" and isinstance(params, dict):
-            found.setdefault(str(params.get("level")), each)
-    spoken = {name: each for name, each in found.items() if name in _LEVELS}
-    return line.log.evidence_of_exchange(reply.message.get("id")), spoken
+    for each in connection.received[since:]:
+        name = params_of(each).get("level")
+        if each.get("method") == "notifications/message" and name in _LEVELS:
+            found.setdefault(str(name), each)
+    return connection.log.evidence_of_exchange(reply.id), found
 
 
-@scenario(_INVALID, needs="logging")
-async def sets_an_unknown_log_level(probe: "Probe") -> None:
-    async with probe.borrow(is_judged=False) as line:
-        reply = await line.ask(_SET, {"level": "accord-check"})
-        probe.holds(
-            _INVALID,
-            reply.code == INVALID_PARAMS,
-            f"answers an unknown level with {reply}, expected error -32602",
-        )
-        await is_alive(probe, line, "an unknown log level")
+@scenario(_INVALID, opens=UNJUDGED, needs="logging")
+async def sets_an_unknown_log_level(probe: Probe, connection: RawConnection) -> None:
+    reply = await connection.ask(_SET, {"level": "accord-check"})
+    probe.expects(_INVALID, reply, INVALID_PARAMS, "an unknown level")
+    await is_alive(probe, connection, "an unknown log level")
 
 
-_PROGRESS: Final = "notifications/progress"
+# -- progress
+
 # More than a user can read in a second.
 _MOST: Final = 200
 _REPORTED: Final = (
@@ -112,50 +108,176 @@ _REPORTED: Final = (
 )
 
 
-@scenario(*_REPORTED, needs="tools")
-async def asks_for_progress(probe: "Probe") -> None:
-    tools = probe.facts.callable_tools()
-    async with probe.borrow() as line:
-        wanted: dict[Any, Any] = {}
-        for number, (tool, arguments) in enumerate(tools):
-            for token in (f"token-{number}", 1000 + number):
-                wanted[token] = await line.start(
-                    "tools/call",
-                    {
-                        "name": tool["name"],
-                        "arguments": arguments,
-                        "_meta": {"progressToken": token},
-                    },
-                )
-        for token, id in wanted.items():
-            await wait_for_answer(probe, line, id, f"a call with the progress token {token!r}")
-        # Reports after the answer arrive soon after it.
-        await line.collect(probe.subject.settling)
-        reports = [each for each in line.received if each.get("method") == _PROGRESS]
-        if not reports:
-            for id in _REPORTED:
-                probe.skip(id, "no tool that may be called reports progress")
-            return
-        counts = Counter(str((each.get("params") or {}).get("progressToken")) for each in reports)
-        token, most = counts.most_common(1)[0]
-        probe.holds(
-            "progress.rate-limited",
-            most <= _MOST,
-            f"reports progress on {token} {most} times during one short call",
-        )
+def _is_progress(message: JsonObject) -> bool:
+    return message.get("method") == "notifications/progress"
 
 
-@scenario("progress.notification.active-only", needs="tools")
-async def asks_for_no_progress(probe: "Probe") -> None:
-    async with probe.borrow() as line:
-        for tool, arguments in probe.facts.callable_tools():
-            id = await line.begin("tools/call", {"name": tool["name"], "arguments": arguments})
-            await wait_for_answer(probe, line, id, f"a call of {tool['name']}")
-        await line.collect(probe.subject.settling)
-        uninvited = [each for each in line.received if each.get("method") == _PROGRESS]
-        if probe.facts.callable_tools():
-            probe.holds(
-                "progress.notification.active-only",
-                not uninvited,
-                "reports progress although no request asked for it",
-            )
+@scenario(*_REPORTED, needs="tools", sends=("tools/call",))
+async def asks_for_progress(probe: Probe, connection: RawConnection) -> None:
+    wanted: dict[Any, Any] = {}
+    for number, tool in enumerate(probe.facts.callable_tools()):
+        for token in (f"token-{number}", 1000 + number):
+            wanted[token] = await connection.start("tools/call", tool.with_progress(token))
+    for token, id in wanted.items():
+        what = f"a call with the progress token {token!r}"
+        await wait_for_answer(probe, connection, id, what)
+    # Reports after the answer arrive soon after it.
+    await connection.collect(probe.target.settling)
+    reports = [each for each in connection.received if _is_progress(each)]
+    if not reports:
+        probe.skip(_REPORTED, "no tool that may be called reports progress")
+        return
+    counts = Counter(str(params_of(each).get("progressToken")) for each in reports)
+    token, most = counts.most_common(1)[0]
+    why = f"reports progress on {token} {most} times during one short call"
+    probe.holds("progress.rate-limited", most <= _MOST, why)
+
+
+@scenario("progress.notification.active-only", needs="tools", sends=("tools/call",))
+async def asks_for_no_progress(probe: Probe, connection: RawConnection) -> None:
+    await call_all(probe, connection)
+    await connection.collect(probe.target.settling)
+    uninvited = any(map(_is_progress, connection.received))
+    if probe.facts.callable_tools():
+        why = "reports progress although no request asked for it"
+        probe.holds("progress.notification.active-only", not uninvited, why)
+
+
+# -- cancellations: in time, too late, of unknown requests, and malformed ones
+
+_CANCELLED: Final = "notifications/cancelled"
+_RACES: Final = "cancellation.races"
+_STOPS: Final = "cancellation.receiver.stops"
+_SILENT: Final = "cancellation.receiver.frees-and-silent"
+# A tool that takes this long is still running when a cancellation arrives.
+_SLOW: Final = 0.08
+_TOOLS: Final = 12
+
+
+@scenario(
+    "cancellation.invalid-ignored",
+    "cancellation.receiver.may-ignore",
+    opens=UNJUDGED,
+    is_once=True,
+)
+async def cancels_unknown_requests(probe: Probe, connection: RawConnection) -> None:
+    done = await connection.ask(harmless_method(probe.facts))
+    since = len(connection.received)
+    senseless: list[object] = [
+        {"requestId": "accord-check-never-sent", "reason": "a check"},
+        {"requestId": done.id},
+        {"reason": "a check"},
+        {"requestId": {}},
+        None,
+    ]
+    for params in senseless:
+        await connection.notify(_CANCELLED, params)
+    after = "cancellations of unknown requests"
+    stray = await unexpected_answers(probe, connection, since, after)
+    if stray is None:
+        return
+    why = f"does not ignore a cancellation of an unknown request: {stray[0] if stray else ''}"
+    probe.holds("cancellation.invalid-ignored", not stray, why)
+    probe.passes("cancellation.receiver.may-ignore")
+
+
+@scenario(_RACES, opens=OWN, is_once=True)
+async def cancels_while_the_answer_is_on_its_way(probe: Probe, connection: RawConnection) -> None:
+    method = harmless_method(probe.facts)
+    try:
+        for _ in range(10):
+            id = await connection.begin(method)
+            await connection.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
+        await connection.ask(method)
+    except (ConnectionEnded, MessageTimeout) as error:
+        probe.fail(_RACES, f"fails after cancelled requests: {error}")
+        connection.end("the server answers no further request")
+    else:
+        probe.passes(_RACES)
+
+
+@scenario(_STOPS, _SILENT, opens=OWN, needs="tools", is_once=True, sends=("tools/call",))
+async def cancels_a_tool_that_takes_its_time(probe: Probe, connection: RawConnection) -> None:
+    slow = await _slowest(probe, connection)
+    if slow is None:
+        why = "no tool that may be called takes long enough to be cancelled"
+        probe.skip((_STOPS, _SILENT), why)
+        return
+    # On a busy machine the first cancellation may be too late.
+    if await _cancel(probe, connection, *slow) or await _cancel(probe, connection, *slow):
+        await is_alive(probe, connection, "a cancellation")
+        return
+    name, duration = slow[0]["name"], slow[1]
+    why = f"continues a call of {name} that was cancelled, and answers it after {duration:.1f} s"
+    probe.fail(_STOPS, why)
+
+
+async def _cancel(
+    probe: Probe, connection: RawConnection, params: JsonObject, duration: float
+) -> bool:
+    """Cancel a call and judge the result; False if the call seems to continue."""
+    id, left = await _begin_call(connection, params, duration)
+    await connection.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
+    since, began = len(connection.received), asyncio.get_running_loop().time()
+    try:
+        reply = await connection.reply_to(id, patience=2 * duration + probe.target.settling)
+    except MessageTimeout:
+        late = sum(map(_is_progress, connection.received[since:]))
+        # Messages sent before the cancellation may still arrive.
+        probe.holds(_STOPS, late < 3, f"continues, and reports progress {late} times")
+        probe.passes(_SILENT)
+        return True
+    if reply.is_error:
+        probe.passes(_STOPS)
+        if _is_plain(connection):
+            probe.skip(_SILENT, "over HTTP a response that is not a stream must end with an answer")
+        else:
+            what = f"a call of {params['name']} that was cancelled, and takes {duration:.1f} s"
+            probe.fail(_SILENT, f"answers {what}: {reply}")
+    elif asyncio.get_running_loop().time() - began < left / 2:
+        # The call may have ended before the cancellation arrived.
+        probe.skip((_STOPS, _SILENT), "the tool was quicker than its cancellation")
+    else:
+        return False
+    return True
+
+
+async def _begin_call(
+    connection: RawConnection, params: JsonObject, duration: float
+) -> tuple[Any, float]:
+    """Begin a call; return its id once it runs, and how long it should still take."""
+    if connection.log.transport != "http":
+        return await connection.begin("tools/call", params), duration
+    # Only the answer may show that the call arrived, and the cancellation may overtake it.
+    id = await connection.start("tools/call", params)
+    await connection.collect(duration / 2)
+    return id, duration / 2
+
+
+def _is_plain(connection: RawConnection) -> bool:
+    """Return whether the last answer was a plain JSON response."""
+    if connection.log.transport != "http":
+        return False
+    answers = [each.http for each in connection.log.records if each.sender == "server"]
+    return bool(answers) and answers[-1] is not None and answers[-1].stream is None
+
+
+async def _slowest(probe: Probe, connection: RawConnection) -> tuple[JsonObject, float] | None:
+    """Return the parameters and the duration of the slowest call."""
+    found: tuple[JsonObject, float] | None = None
+    for number, tool in enumerate(probe.facts.callable_tools()[:_TOOLS]):
+        params = tool.with_progress(f"cancel-{number}")
+        duration = await _duration(connection, params)
+        if duration >= _SLOW:
+            # The first call may be slow for other reasons.
+            duration = min(duration, await _duration(connection, params))
+        if duration >= _SLOW and (found is None or duration > found[1]):
+            found = params, duration
+    return found
+
+
+async def _duration(connection: RawConnection, params: JsonObject) -> float:
+    """Call a tool and return the seconds it takes, 0 if it is refused."""
+    began = asyncio.get_running_loop().time()
+    reply = await connection.ask("tools/call", params)
+    return 0.0 if reply.is_error else asyncio.get_running_loop().time() - began

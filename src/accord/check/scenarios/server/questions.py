@@ -2,17 +2,27 @@
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 
-from accord.check.probing.client_answers import answer_to
-from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout
-from accord.check.probing.raw_connection import EVERYTHING
-from accord.check.scenarios._scenario import scenario
+from accord.check.probing.messages import answer_to, is_request, params_of, progress_token_of
+from accord.check.probing.probe import Probe
+from accord.check.probing.raw_connection import (
+    EVERYTHING,
+    ConnectionEnded,
+    MessageTimeout,
+    RawConnection,
+    Respond,
+)
+from accord.check.probing.tool_calls import ToolCall
+from accord.check.scenarios._scenario import bare_scenario, scenario
 from accord.check.scenarios.server._requests import (
+    SURVIVES,
     asking_tools,
     call,
+    call_all,
     harmless_method,
     is_alive,
     replies,
@@ -22,10 +32,6 @@ from accord.json_schema.samples import sample
 from accord.json_schema.validation import compile_schema
 from accord.protocol.jsonrpc import INVALID_PARAMS
 from accord.types import JsonObject
-
-if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe
-    from accord.check.probing.raw_connection import RawConnection, Respond
 
 _ELICIT: Final = "elicitation/create"
 _METHODS: Final = {
@@ -37,6 +43,7 @@ _VALIDATED: Final = "elicitation.answers.validated"
 _MODES: Final = "elicitation.mode.supported-only"
 _TOOLS: Final = "sampling.tools.not-without-capability"
 _TOOL_USE: Final = "sampling.tool-use.server-answers-all"
+_NO_FORM: Final = "no tool that may be called asks the user"
 # Answers that a form refuses: a text for other types, a number for a text.
 _WRONG: Final = ("accord-check-wrong", 918273645)
 _OBJECTION: Final = re.compile(
@@ -44,135 +51,122 @@ _OBJECTION: Final = re.compile(
 )
 
 
-@scenario(*_METHODS, _MODES, _TOOLS)
-async def answers_requests_of_the_server(probe: "Probe") -> None:
-    async with probe.borrow() as line:
-        for tool, arguments in probe.facts.callable_tools():
-            await call(probe, line, tool, arguments)
-        questions = [each for each in line.received if "method" in each and "id" in each]
-        methods = {str(each["method"]) for each in questions}
-        for id, method in _METHODS.items():
-            area = method.partition("/")[0]
-            strange = [name for name in methods if name.startswith(f"{area}/") and name != method]
-            if strange:
-                probe.fail(id, f"sends {strange[0]}, expected {method}")
-            elif method in methods:
-                probe.holds(id, condition=True, why="")
-            probe.skip(id, f"no tool that may be called sends {method}")
-        for question in questions:
-            _judge_question(probe, question)
-        probe.skip(_MODES, "no tool that may be called asks the user")
-        probe.skip(_TOOLS, "no tool that may be called asks for a model")
+@scenario(*_METHODS, _MODES, _TOOLS, sends=("tools/call",))
+async def answers_requests_of_the_server(probe: Probe, connection: RawConnection) -> None:
+    await call_all(probe, connection)
+    questions = [each for each in connection.received if is_request(each)]
+    methods = {str(each["method"]) for each in questions}
+    for id, method in _METHODS.items():
+        area = method.partition("/")[0]
+        strange = [name for name in methods if name.startswith(f"{area}/") and name != method]
+        if strange:
+            probe.fail(id, f"sends {strange[0]}, expected {method}")
+        elif method in methods:
+            probe.passes(id)
+        probe.skip(id, f"no tool that may be called sends {method}")
+    for question in questions:
+        params = params_of(question)
+        if question["method"] == _ELICIT:
+            mode = _mode_of(question)
+            probe.holds(_MODES, mode == "form", f"asks in mode {mode!r}, which was not declared")
+        elif question["method"] == "sampling/createMessage":
+            has_tools = "tools" in params or "toolChoice" in params
+            why = "offers tools to a client that did not declare sampling.tools"
+            probe.holds(_TOOLS, not has_tools, why)
+    probe.skip(_MODES, _NO_FORM)
+    probe.skip(_TOOLS, "no tool that may be called asks for a model")
 
 
-def _judge_question(probe: "Probe", question: Mapping[str, object]) -> None:
-    params = question.get("params")
-    params = params if isinstance(params, dict) else {}
-    if question["method"] == _ELICIT:
-        mode = _mode_of(question)
-        probe.holds(_MODES, mode == "form", f"asks in mode {mode!r}, which was not declared")
-    elif question["method"] == "sampling/createMessage":
-        has_tools = "tools" in params or "toolChoice" in params
-        probe.holds(
-            _TOOLS, not has_tools, "offers tools to a client that did not declare sampling.tools"
-        )
-
-
-@scenario(_MODES)
-async def declares_url_elicitation_only(probe: "Probe") -> None:
+@bare_scenario(_MODES, sends=("tools/call",))
+async def declares_url_elicitation_only(probe: Probe) -> None:
     if not probe.facts.is_asking:
-        probe.skip(_MODES, "no tool that may be called asks the user")
+        probe.skip(_MODES, _NO_FORM)
         return
 
-    async def respond(line: "RawConnection", question: JsonObject) -> None:
-        answer = answer_to(question, line.client_capabilities)
+    async def respond(connection: RawConnection, question: JsonObject) -> None:
+        answer = answer_to(question, connection.client_capabilities)
         if question.get("method") == _ELICIT:
             if _mode_of(question) == "url":
                 answer["result"] = {"action": "decline"}
             else:
                 answer.pop("result", None)
                 answer["error"] = {"code": INVALID_PARAMS, "message": "forms were not declared"}
-        await line.say(answer)
+        await connection.send(answer)
 
     capabilities = {**EVERYTHING, "elicitation": {"url": {}}}
-    async with probe.open(capabilities=capabilities) as line:
-        line.respond = respond
-        for tool, arguments in probe.facts.callable_tools():
-            since = len(line.received)
-            await call(probe, line, tool, arguments)
-            asked = [each for each in line.received[since:] if each.get("method") == _ELICIT]
+    async with probe.open(capabilities=capabilities) as connection:
+        connection.respond = respond
+        for tool in probe.facts.callable_tools():
+            since = len(connection.received)
+            await call(probe, connection, tool)
+            asked = [each for each in connection.received[since:] if each.get("method") == _ELICIT]
             for mode in map(_mode_of, asked):
                 why = f"asks in mode {mode!r}, although the client declared only 'url'"
-                probe.holds(_MODES, mode == "url", f"{why}, in a call of {tool['name']}")
+                probe.holds(_MODES, mode == "url", f"{why}, in a call of {tool.name}")
 
 
 def _mode_of(question: Mapping[str, object]) -> Any:
-    params = question.get("params")
-    return params.get("mode", "form") if isinstance(params, dict) else "form"
+    return params_of(question).get("mode", "form")
 
 
-@scenario("practice.server.survives-errors")
-async def refuses_requests_of_the_server(probe: "Probe") -> None:
+@bare_scenario(SURVIVES, sends=("tools/call",))
+async def refuses_requests_of_the_server(probe: Probe) -> None:
     asking = await asking_tools(probe)
     if not asking:
         return
     for respond in (_refuse_with("decline"), _refuse_with("cancel"), _answer_with_error):
-        async with probe.borrow() as line:
-            line.respond = respond
-            for tool, arguments in asking:
-                await call(probe, line, tool, arguments)
-            await is_alive(probe, line, "questions that were refused")
+        async with probe.borrow() as connection:
+            connection.respond = respond
+            for tool in asking:
+                await call(probe, connection, tool)
+            await is_alive(probe, connection, "questions that were refused")
 
 
-def _refuse_with(action: str) -> "Respond":
-    async def respond(line: "RawConnection", question: JsonObject) -> None:
-        answer = answer_to(question, line.client_capabilities)
+def _refuse_with(action: str) -> Respond:
+    async def respond(connection: RawConnection, question: JsonObject) -> None:
+        answer = answer_to(question, connection.client_capabilities)
         if question.get("method") == _ELICIT:
             answer["result"] = {"action": action}
-        await line.say(answer)
+        await connection.send(answer)
 
     return respond
 
 
-async def _answer_with_error(line: "RawConnection", question: JsonObject) -> None:
+async def _answer_with_error(connection: RawConnection, question: JsonObject) -> None:
     error = {"code": -1, "message": "refused by the user"}
-    await line.say({"jsonrpc": "2.0", "id": question.get("id"), "error": error})
+    await connection.send({"jsonrpc": "2.0", "id": question.get("id"), "error": error})
 
 
-@scenario(_VALIDATED)
-async def sends_invalid_answers(probe: "Probe") -> None:
+@scenario(_VALIDATED, sends=("tools/call",))
+async def sends_invalid_answers(probe: Probe, connection: RawConnection) -> None:
     refutable: list[object] = []
 
-    async def respond(line: "RawConnection", question: JsonObject) -> None:
-        answer = answer_to(question, line.client_capabilities)
+    async def respond(connection: RawConnection, question: JsonObject) -> None:
+        answer = answer_to(question, connection.client_capabilities)
         wrong = _wrong_content(question)
         if wrong is not None:
             refutable.append(question.get("id"))
             answer["result"] = {"action": "accept", "content": wrong}
-        await line.say(answer)
+        await connection.send(answer)
 
-    async with probe.borrow() as line:
-        line.respond = respond
-        for tool, arguments in probe.facts.callable_tools():
-            refutable.clear()
-            reply = await call(probe, line, tool, arguments)
-            if reply is None or not refutable:
-                continue
-            text = text_of(reply)
-            is_taken = not reply.is_error and reply.result.get("isError") is not True
-            used = next((wrong for wrong in _WRONG if str(wrong) in text), None)
-            probe.holds(
-                _VALIDATED,
-                not is_taken or used is None or _OBJECTION.search(text),
-                f"accepts the invalid answer {used!r} to its form, in a call of {tool['name']}",
-            )
-        probe.skip(_VALIDATED, "no tool that may be called asks the user by a form")
+    connection.respond = respond
+    for tool in probe.facts.callable_tools():
+        refutable.clear()
+        reply = await call(probe, connection, tool)
+        if reply is None or not refutable:
+            continue
+        text = text_of(reply)
+        is_refused = reply.is_error or reply.is_failed_call
+        used = next((wrong for wrong in _WRONG if str(wrong) in text), None)
+        is_right = is_refused or used is None or _OBJECTION.search(text)
+        why = f"accepts the invalid answer {used!r} to its form, in a call of {tool.name}"
+        probe.holds(_VALIDATED, is_right, why)
+    probe.skip(_VALIDATED, "no tool that may be called asks the user by a form")
 
 
 def _wrong_content(question: Mapping[str, object]) -> JsonObject | None:
     """Return an answer that the schema of a form refuses; None if none is known."""
-    params = question.get("params")
-    schema = params.get("requestedSchema") if isinstance(params, dict) else None
+    schema = params_of(question).get("requestedSchema")
     properties = schema.get("properties") if isinstance(schema, dict) else None
     if question.get("method") != _ELICIT or not isinstance(properties, dict):
         return None
@@ -191,15 +185,19 @@ def _is_refused(schema: Any, value: object) -> bool:
         return False
 
 
-@scenario(_TOOL_USE)
-async def lets_the_model_use_tools(probe: "Probe") -> None:
+@scenario(
+    _TOOL_USE,
+    opens=partial(Probe.open, capabilities={**EVERYTHING, "sampling": {"tools": {}}}),
+    sends=("tools/call",),
+)
+async def lets_the_model_use_tools(probe: Probe, connection: RawConnection) -> None:
     used: list[str] = []
     answered: list[str] = []
 
-    async def respond(line: "RawConnection", question: JsonObject) -> None:
-        answer = answer_to(question, line.client_capabilities)
+    async def respond(connection: RawConnection, question: JsonObject) -> None:
+        answer = answer_to(question, connection.client_capabilities)
         params = question.get("params")
-        tools = params.get("tools") if isinstance(params, dict) else None
+        tools = params_of(question).get("tools")
         if isinstance(tools, list) and tools and not used:
             use = {"type": "tool_use", "id": "accord-check-1", "input": {}}
             used.append("accord-check-1")
@@ -207,18 +205,17 @@ async def lets_the_model_use_tools(probe: "Probe") -> None:
             answer["result"]["stopReason"] = "toolUse"
         elif used and isinstance(params, dict):
             answered.append(str(params.get("messages")))
-        await line.say(answer)
+        await connection.send(answer)
 
-    capabilities = {**EVERYTHING, "sampling": {"tools": {}}}
-    async with probe.open(capabilities=capabilities) as line:
-        line.respond = respond
-        for tool, arguments in probe.facts.callable_tools():
-            await call(probe, line, tool, arguments)
-        if answered:
-            told = any("accord-check-1" in text for text in answered)
-            probe.holds(_TOOL_USE, told, "asks again without a result of the tool that was used")
-        probe.skip(_TOOL_USE, "no tool that may be called lets a model use tools")
+    connection.respond = respond
+    await call_all(probe, connection)
+    if answered:
+        told = any("accord-check-1" in text for text in answered)
+        probe.holds(_TOOL_USE, told, "asks again without a result of the tool that was used")
+    probe.skip(_TOOL_USE, "no tool that may be called lets a model use tools")
 
+
+# -- requests that stay unanswered
 
 _CANCELLED: Final = "notifications/cancelled"
 _ESTABLISHED: Final = "timeouts.established"
@@ -245,120 +242,111 @@ class _Question(msgspec.Struct):
     message: JsonObject
     waits: int = 0
 
-    @property
-    def token(self) -> Any:
-        """The progress token of the request."""
-        params = self.message.get("params")
-        meta = params.get("_meta") if isinstance(params, dict) else None
-        return meta.get("progressToken") if isinstance(meta, dict) else None
-
-    def is_given_up(self, line: "RawConnection") -> bool:
+    def is_given_up(self, connection: RawConnection) -> bool:
         """Return whether the server cancelled the request."""
         return any(
             each.get("method") == _CANCELLED
-            and isinstance(params := each.get("params"), dict)
-            and params.get("requestId") == self.message.get("id")
-            for each in line.received
+            and params_of(each).get("requestId") == self.message.get("id")
+            for each in connection.received
         )
 
-    def is_over(self, line: "RawConnection") -> bool:
+    def is_over(self, connection: RawConnection) -> bool:
         """Return whether the call was answered anyway."""
-        return any(each.message.get("id") == self.call for each in replies(line.received))
+        return any(each.id == self.call for each in replies(connection.received))
 
 
-@scenario(*_ALL)
-async def leaves_requests_of_the_server_unanswered(probe: "Probe") -> None:
+@bare_scenario(*_ALL, sends=("tools/call",))
+async def leaves_requests_of_the_server_unanswered(probe: Probe) -> None:
     asking = (await asking_tools(probe))[:_WAITING_TOOLS]
     if not asking:
-        for id in _ALL:
-            probe.skip(id, "no tool that may be called sends a request to the client")
+        probe.skip(_ALL, "no tool that may be called sends a request to the client")
         return
-    async with probe.open() as line:
+    async with probe.open() as connection:
         # Requests at the beginning belong to no call, and are answered.
-        await line.collect(probe.subject.settling)
-        line.respond = _silent
+        await connection.collect(probe.target.settling)
+        connection.respond = _silent
         questions: list[_Question] = []
-        for tool, arguments in asking:
+        for tool in asking:
             try:
-                found = await _requests_to(line, str(tool["name"]), arguments)
+                found = await _requests_to(connection, tool)
             except MessageTimeout:
                 # The server may hold all calls until it gets its answer.
                 break
             if found is not None:
                 questions.append(found)
-        await _wait(probe, line, questions)
+        await _wait(probe, connection, questions)
         for question in questions:
-            _judge_waiting(probe, line, question)
+            _judge_waiting(probe, connection, question)
         for question in questions:
-            if not question.is_over(line):
-                await line.notify(_CANCELLED, {"requestId": question.call, "reason": "a check"})
-        await line.collect(probe.subject.settling)
-        await _answer_late(probe, line, [each for each in questions if each.is_given_up(line)])
-    probe.skip(_ESTABLISHED, "the server waits longer for answers than the check")
-    probe.skip(_TOLD, "the server waits longer for answers than the check")
+            if not question.is_over(connection):
+                params = {"requestId": question.call, "reason": "a check"}
+                await connection.notify(_CANCELLED, params)
+        await connection.collect(probe.target.settling)
+        given_up = [each for each in questions if each.is_given_up(connection)]
+        await _answer_late(probe, connection, given_up)
+    probe.skip((_ESTABLISHED, _TOLD), "the server waits longer for answers than the check")
     probe.skip(_MAXIMUM, "the server asks for no progress, or waits longer than the check")
 
 
-async def _silent(line: "RawConnection", question: JsonObject) -> None:
+async def _silent(connection: RawConnection, question: JsonObject) -> None:
     if question.get("method") == "ping":
-        await line.say(answer_to(question, line.client_capabilities))
+        await connection.send(answer_to(question, connection.client_capabilities))
 
 
-async def _requests_to(line: "RawConnection", tool: str, arguments: JsonObject) -> _Question | None:
+async def _requests_to(connection: RawConnection, tool: ToolCall) -> _Question | None:
     """Call a tool and return its request to the client; None if it sends none.
 
     Raises:
         MessageTimeout: it neither sends a request nor ends.
     """
-    since = len(line.received)
-    call = await line.start("tools/call", {"name": tool, "arguments": arguments})
+    since = len(connection.received)
+    call = await connection.start("tools/call", tool.params)
 
     def is_next(message: JsonObject) -> bool:
         if "method" in message:
             return "id" in message and message["method"] != "ping"
         return bool(message.get("id") == call)
 
-    message = await line.until(is_next, f"a question of {tool}", since=since)
-    if "method" not in message:
-        return None
-    return _Question(call, message)
+    message = await connection.until(is_next, f"a question of {tool.name}", since=since)
+    return _Question(call, message) if "method" in message else None
 
 
-async def _wait(probe: "Probe", line: "RawConnection", questions: list[_Question]) -> None:
+async def _wait(probe: Probe, connection: RawConnection, questions: list[_Question]) -> None:
     """Wait until an impatient server gives up; send progress if it asked for that."""
     for step in range(_WAITS):
         for question in questions:
-            if question.token is not None:
-                params = {"progressToken": question.token, "progress": step + 1}
-                await line.notify("notifications/progress", params)
-        await line.collect(probe.subject.settling)
+            token = progress_token_of(question.message)
+            if token is not None:
+                params = {"progressToken": token, "progress": step + 1}
+                await connection.notify("notifications/progress", params)
+        await connection.collect(probe.target.settling)
         for question in questions:
-            question.waits += not question.is_over(line)
+            question.waits += not question.is_over(connection)
 
 
-def _judge_waiting(probe: "Probe", line: "RawConnection", question: _Question) -> None:
-    is_told = question.is_given_up(line)
+def _judge_waiting(probe: Probe, connection: RawConnection, question: _Question) -> None:
+    is_told = question.is_given_up(connection)
     # A call that is answered at once never waited for the client; one that is not may still wait.
-    if not is_told and not (question.waits and question.is_over(line)):
+    if not is_told and not (question.waits and question.is_over(connection)):
         return
-    probe.holds(_ESTABLISHED, condition=True, why="")
-    if question.token is not None:
-        probe.holds(_MAXIMUM, condition=True, why="")
+    probe.passes(_ESTABLISHED)
+    if progress_token_of(question.message) is not None:
+        probe.passes(_MAXIMUM)
     method = question.message.get("method")
     probe.holds(_TOLD, is_told, f"gives up {method} without cancelling it")
 
 
-async def _answer_late(probe: "Probe", line: "RawConnection", questions: list[_Question]) -> None:
+async def _answer_late(probe: Probe, connection: RawConnection, questions: list[_Question]) -> None:
     """Answer requests that the server gave up: it must ignore the answers."""
     if not questions:
         probe.skip(_LATE, "the server cancels none of its requests")
         return
     try:
         for question in questions:
-            await line.say(answer_to(question.message, line.client_capabilities))
-        await line.ask(harmless_method(probe.facts))
+            await connection.send(answer_to(question.message, connection.client_capabilities))
+        await connection.ask(harmless_method(probe.facts))
     except (ConnectionEnded, MessageTimeout) as error:
         probe.fail(_LATE, f"fails after an answer to a request that it had cancelled: {error}")
-        line.end("the server answers no further request")
+        connection.end("the server answers no further request")
     else:
-        probe.holds(_LATE, condition=True, why="")
+        probe.passes(_LATE)

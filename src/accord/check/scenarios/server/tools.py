@@ -1,20 +1,27 @@
 """Tools: calls with valid arguments, with invalid ones, and of unknown tools."""
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from accord.check.probing.server_facts import list_all
-from accord.check.scenarios._scenario import scenario
-from accord.check.scenarios.server._requests import call, call_all, has_failed, is_alive, text_of
+from accord.check.probing.messages import Reply, decode_json
+from accord.check.probing.probe import Probe
+from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.server_facts import ServerFacts, list_all
+from accord.check.probing.tool_calls import ToolCall
+from accord.check.scenarios._scenario import bare_scenario, scenario
+from accord.check.scenarios.server._requests import (
+    SURVIVES,
+    call,
+    call_all,
+    has_failed,
+    is_alive,
+    text_of,
+)
 from accord.check.verdicts import NO_PROBE
-from accord.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
+from accord.protocol.jsonrpc import INTERNAL_ERROR
+from accord.protocol.verdict import Tally
 from accord.types import JsonObject
-
-if TYPE_CHECKING:
-    from accord.check.probing.probe import Probe
-    from accord.check.probing.raw_connection import RawConnection, Reply
-    from accord.check.probing.server_facts import ServerFacts
 
 _CALL: Final = "tools/call"
 _STRUCTURED: Final = "tools.structured-content.required-with-schema"
@@ -34,11 +41,12 @@ _HEALTH: Final = "practice.tools.health-check"
 _RATE: Final = "tools.server.rate-limited"
 
 _HEALTH_WORDS: Final = ("health", "status", "ping", "alive", "diagnos", "version")
+_PROTOCOL_ERROR: Final = "it is reported as a protocol error, which the specification lists"
 # Invalid calls of this many tools show how the server handles them.
 _WRONGED: Final = 8
 
 
-def _none_may_be_called(facts: "ServerFacts") -> str | None:
+def _none_may_be_called(facts: ServerFacts) -> str | None:
     if facts.callable_tools():
         return None
     reasons = dict.fromkeys(facts.refusal_for(tool) for tool in facts.tools)
@@ -46,89 +54,74 @@ def _none_may_be_called(facts: "ServerFacts") -> str | None:
     return f"no tool may be called: {told}"
 
 
-@scenario(
-    _STRUCTURED,
-    _CONFORMS,
-    _FAILURE,
-    _JSON_FAILURE,
-    _EXECUTION,
-    needs="tools",
-    when=_none_may_be_called,
-)
-async def calls_every_tool(probe: "Probe") -> None:
-    async with probe.borrow() as line:
-        # The monitor compares results with the schemas that it saw on this connection.
-        await list_all(line, "tools/list", "tools")
-        made = await call_all(probe, line)
-        for tool, reply in made:
-            _judge_failure(probe, reply, f"a call of {tool['name']}")
-            if reply.is_error:
-                # A tool may refuse arguments that its schema allows.
-                is_told_apart = reply.code != INVALID_PARAMS
-                probe.holds(
-                    _EXECUTION,
-                    not is_told_apart or reply.code not in (INTERNAL_ERROR, -32000, 0, 1),
-                    f"answers a failing call of {tool['name']} with {reply}, expected a"
-                    " result with isError",
-                )
-            elif reply.result.get("isError") is True:
-                probe.holds(_EXECUTION, condition=True, why="")
-        await _judge_structured(probe, line, made)
-        for id in (_FAILURE, _JSON_FAILURE, _EXECUTION):
-            probe.skip(id, "no call of a tool fails")
+_CALLED: Final = (_STRUCTURED, _CONFORMS, _FAILURE, _JSON_FAILURE, _EXECUTION)
+
+
+@scenario(*_CALLED, needs="tools", when=_none_may_be_called, sends=(_CALL, "tools/list"))
+async def calls_every_tool(probe: Probe, connection: RawConnection) -> None:
+    # The monitor compares results with the schemas that it saw on this connection.
+    await list_all(connection, "tools/list", "tools")
+    made = await call_all(probe, connection)
+    for tool, reply in made:
+        _judge_failure(probe, reply, f"a call of {tool.name}")
+        if reply.is_error:
+            # A tool may refuse arguments that its schema allows.
+            is_right = reply.code not in (INTERNAL_ERROR, -32000, 0, 1)
+            why = f"answers a failing call of {tool.name} with {reply}, expected a"
+            probe.holds(_EXECUTION, is_right, f"{why} result with isError")
+        elif reply.is_failed_call:
+            probe.passes(_EXECUTION)
+    await _judge_structured(probe, connection, made)
+    probe.skip((_FAILURE, _JSON_FAILURE, _EXECUTION), "no call of a tool fails")
 
 
 async def _judge_structured(
-    probe: "Probe", line: "RawConnection", made: "list[tuple[JsonObject, Reply]]"
+    probe: Probe, connection: RawConnection, made: list[tuple[ToolCall, Reply]]
 ) -> None:
-    due = {
-        str(tool["name"]): reply
+    due = [
+        (tool, reply)
         for tool, reply in made
-        if isinstance(tool.get("outputSchema"), dict)
+        if isinstance(tool.tool.get("outputSchema"), dict)
         and not reply.is_error
-        and reply.result.get("isError") is not True
-    }
+        and not reply.is_failed_call
+    ]
     if not due:
-        for id in (_STRUCTURED, _CONFORMS):
-            probe.skip(id, "no tool that may be called has an outputSchema and succeeds")
+        why = "no tool that may be called has an outputSchema and succeeds"
+        probe.skip((_STRUCTURED, _CONFORMS), why)
         return
     # If the list changed meanwhile, the monitor has dropped the schemas.
-    for tool, arguments in probe.facts.callable_tools():
-        if tool["name"] in due and not _was_held_to_schemas(line):
-            await list_all(line, "tools/list", "tools")
-            await call(probe, line, tool, arguments)
-    tally = line.log.monitor.tallies.get(_CONFORMS) if line.log.monitor else None
+    names = {tool.name for tool, _ in due}
+    for tool in probe.facts.callable_tools():
+        if tool.name in names and _tally(connection) is None:
+            await list_all(connection, "tools/list", "tools")
+            await call(probe, connection, tool)
+    tally = _tally(connection)
     if tally is not None and tally.breaches:
         probe.skip(_STRUCTURED, f"the breach is reported as {_CONFORMS}")
-    elif all("structuredContent" in reply.result for reply in due.values()):
-        probe.holds(_STRUCTURED, condition=True, why="")
+    elif all("structuredContent" in reply.result for _, reply in due):
+        probe.passes(_STRUCTURED)
 
 
-def _was_held_to_schemas(line: "RawConnection") -> bool:
-    tally = line.log.monitor.tallies.get(_CONFORMS) if line.log.monitor else None
-    return tally is not None and tally.exercised + tally.breaches > 0
+def _tally(connection: RawConnection) -> Tally | None:
+    """Return how results conformed to their schemas; None if none was compared with one."""
+    monitor = connection.log.monitor
+    tally = None if monitor is None else monitor.tallies.get(_CONFORMS)
+    return tally if tally is not None and tally.exercised + tally.breaches else None
 
 
-def _judge_failure(probe: "Probe", reply: "Reply", what: str) -> None:
+def _judge_failure(probe: Probe, reply: Reply, what: str) -> None:
     """Judge how a failure is reported as a result."""
-    if reply.result.get("isError") is not True:
+    if not reply.is_failed_call:
         return
     text = text_of(reply)
     probe.holds(_FAILURE, text.strip(), f"answers {what} with isError and no text that explains it")
-    if _is_json(text):
-        probe.holds(_JSON_FAILURE, condition=True, why="")
+    if isinstance(decode_json(text), dict | list):
+        probe.passes(_JSON_FAILURE)
     else:
         probe.skip(_JSON_FAILURE, "failures are reported as plain text, which the protocol allows")
 
 
-def _is_json(text: str) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(text), dict | list)
-    except (ValueError, RecursionError):
-        return False
-
-
-@scenario(
+_REFUSED: Final = (
     _VALIDATES,
     _VALIDATES_TWIN,
     _AS_PROTOCOL_ERROR,
@@ -136,114 +129,96 @@ def _is_json(text: str) -> bool:
     _AS_RESULT_TWIN,
     _FAILURE,
     _WITHOUT_ARGUMENTS,
-    needs="tools",
-    when=_none_may_be_called,
 )
-async def calls_tools_with_wrong_arguments(probe: "Probe") -> None:
+
+
+@bare_scenario(*_REFUSED, needs="tools", when=_none_may_be_called, sends=(_CALL,))
+async def calls_tools_with_wrong_arguments(probe: Probe) -> None:
     tried = [
-        (tool, wrong)
-        for tool, args in probe.facts.callable_tools()[:_WRONGED]
-        for wrong in _wrong_arguments(tool, args)
+        ToolCall(tool.tool, wrong)
+        for tool in probe.facts.callable_tools()[:_WRONGED]
+        for wrong in _wrong_arguments(tool)
     ]
     if not tried:
-        for id in (_VALIDATES, _VALIDATES_TWIN, _WITHOUT_ARGUMENTS):
-            probe.skip(id, "no tool that may be called says which arguments it needs")
+        why = "no tool that may be called says which arguments it needs"
+        probe.skip((_VALIDATES, _VALIDATES_TWIN, _WITHOUT_ARGUMENTS), why)
         return
-    async with probe.borrow() as line:
-        for tool, arguments in tried:
-            reply = await call(probe, line, tool, arguments)
+    async with probe.borrow() as connection:
+        for tool in tried:
+            reply = await call(probe, connection, tool)
             if reply is not None:
-                what = f"{tool['name']} with {msgspec.json.encode(arguments).decode()}"
+                what = f"{tool.name} with {msgspec.json.encode(tool.arguments).decode()}"
                 _judge_refusal(probe, reply, what)
-        tool = tried[0][0]
-        reply = await line.ask(_CALL, {"name": tool["name"]})
-        if reply.result.get("isError") is True:
-            probe.holds(_WITHOUT_ARGUMENTS, condition=True, why="")
+        reply = await connection.ask(_CALL, {"name": tried[0].name})
+        if reply.is_failed_call:
+            probe.passes(_WITHOUT_ARGUMENTS)
         elif reply.is_error:
-            probe.skip(
-                _WITHOUT_ARGUMENTS,
-                "it is reported as a protocol error, which the specification lists",
-            )
-        await is_alive(probe, line, "calls with wrong arguments")
+            probe.skip(_WITHOUT_ARGUMENTS, _PROTOCOL_ERROR)
+        await is_alive(probe, connection, "calls with wrong arguments")
 
 
-def _judge_refusal(probe: "Probe", reply: "Reply", what: str) -> None:
-    if reply.result.get("isError") is True:
+def _judge_refusal(probe: Probe, reply: Reply, what: str) -> None:
+    if reply.is_failed_call:
         _judge_failure(probe, reply, f"a call of {what}")
-        probe.holds(_AS_RESULT_TWIN, condition=True, why="")
-        probe.holds(_AS_RESULT, condition=True, why="")
-        probe.skip(
-            _AS_PROTOCOL_ERROR, "it is reported as a result, which the specification lists too"
-        )
+        probe.passes(_AS_RESULT_TWIN, _AS_RESULT)
+        why = "it is reported as a result, which the specification lists too"
+        probe.skip(_AS_PROTOCOL_ERROR, why)
     elif reply.is_error:
-        probe.holds(_AS_PROTOCOL_ERROR, condition=True, why="")
-        probe.holds(_AS_RESULT, condition=False, why=f"answers {what} with {reply}, not a result")
-        probe.skip(
-            _AS_RESULT_TWIN, "it is reported as a protocol error, which the specification lists"
-        )
+        probe.passes(_AS_PROTOCOL_ERROR)
+        probe.fail(_AS_RESULT, f"answers {what} with {reply}, not a result")
+        probe.skip(_AS_RESULT_TWIN, _PROTOCOL_ERROR)
     elif has_failed(reply):
         probe.fail(_FAILURE, f"reports in text that {what} failed, without isError")
         return
-    elif not probe.holds(
-        _VALIDATES, condition=False, why=f"calls {what}, which its inputSchema does not allow"
-    ):
+    else:
+        probe.fail(_VALIDATES, f"calls {what}, which its inputSchema does not allow")
         probe.skip(_VALIDATES_TWIN, f"the breach is reported as {_VALIDATES}")
         return
-    probe.holds(_VALIDATES, condition=True, why="")
-    probe.holds(_VALIDATES_TWIN, condition=True, why="")
+    probe.passes(_VALIDATES, _VALIDATES_TWIN)
 
 
-def _wrong_arguments(tool: JsonObject, arguments: JsonObject) -> list[JsonObject]:
+def _wrong_arguments(call: ToolCall) -> list[JsonObject]:
     """Return arguments without a required one, and with one of another type."""
-    schema = tool.get("inputSchema")
+    schema = call.tool.get("inputSchema")
     schema = schema if isinstance(schema, dict) else {}
-    required = schema.get("required")
-    properties = schema.get("properties")
+    required, properties = schema.get("required"), schema.get("properties")
     if not isinstance(required, list) or not isinstance(properties, dict):
         return []
     made: list[JsonObject] = []
     for name in required[:1]:
-        made.append({key: value for key, value in arguments.items() if key != name})
+        made.append({key: value for key, value in call.arguments.items() if key != name})
         rule = properties.get(name)
         kind = rule.get("type") if isinstance(rule, dict) else None
         if kind in ("integer", "number", "boolean", "string"):
-            made.append(arguments | {name: {"accord-check": []}})
+            made.append(call.arguments | {name: {"accord-check": []}})
     return made
 
 
-@scenario(_UNKNOWN, "practice.server.survives-errors", needs="tools")
-async def calls_an_unknown_tool(probe: "Probe") -> None:
-    async with probe.borrow() as line:
-        reply = await line.ask(_CALL, {"name": "accord-check-no-such-tool", "arguments": {}})
-        probe.holds(
-            _UNKNOWN,
-            # The specification calls an unknown tool a protocol error.
-            reply.is_error,
-            f"answers a call of an unknown tool with {reply}, expected error -32602",
-        )
-        await is_alive(probe, line, "a call of an unknown tool")
+@scenario(_UNKNOWN, SURVIVES, needs="tools", sends=(_CALL,))
+async def calls_an_unknown_tool(probe: Probe, connection: RawConnection) -> None:
+    params = {"name": "accord-check-no-such-tool", "arguments": {}}
+    reply = await connection.ask(_CALL, params)
+    why = f"answers a call of an unknown tool with {reply}, expected error -32602"
+    # The specification calls an unknown tool a protocol error.
+    probe.holds(_UNKNOWN, reply.is_error, why)
+    await is_alive(probe, connection, "a call of an unknown tool")
 
 
-@scenario(_CASE, needs="tools", when=_none_may_be_called)
-async def calls_a_tool_in_other_case(probe: "Probe") -> None:
+@scenario(_CASE, needs="tools", when=_none_may_be_called, sends=(_CALL,))
+async def calls_a_tool_in_other_case(probe: Probe, connection: RawConnection) -> None:
     listed = {str(tool.get("name")) for tool in probe.facts.tools}
-    found = [
-        (tool, arguments)
-        for tool, arguments in probe.facts.callable_tools()
-        if str(tool["name"]).swapcase() not in listed
-    ]
-    async with probe.borrow() as line:
-        for tool, arguments in found[:1]:
-            other = str(tool["name"]).swapcase()
-            reply = await line.ask(_CALL, {"name": other, "arguments": arguments})
-            probe.holds(_CASE, has_failed(reply), f"treats {other!r} as {tool['name']!r}: {reply}")
+    tools = [each for each in probe.facts.callable_tools() if each.name.swapcase() not in listed]
+    for tool in tools[:1]:
+        other = tool.name.swapcase()
+        reply = await connection.ask(_CALL, tool.params | {"name": other})
+        probe.holds(_CASE, has_failed(reply), f"treats {other!r} as {tool.name!r}: {reply}")
 
 
-@scenario(_HEALTH, _RATE, needs="tools")
-async def looks_for_a_health_check(probe: "Probe") -> None:
+@bare_scenario(_HEALTH, _RATE, needs="tools")
+async def looks_for_a_health_check(probe: Probe) -> None:
     names = [str(tool.get("name")).lower() for tool in probe.facts.tools]
     if any(word in name for name in names for word in _HEALTH_WORDS):
-        probe.holds(_HEALTH, condition=True, why="")
+        probe.passes(_HEALTH)
     else:
         probe.skip(_HEALTH, "no tool looks like a health check; ping serves the same purpose")
     probe.skip(_RATE, f"{NO_PROBE}: a careful check does not reach a rate limit")

@@ -12,14 +12,12 @@ import msgspec
 
 from accord.check.probing.http import HttpCarrier, SseCarrier
 from accord.check.probing.message_log import MessageLog
-from accord.check.probing.raw_carrier import MemoryCarrier, RawCarrier
-from accord.check.probing.raw_connection import RawConnection
-from accord.check.probing.stdio import Habits, StdioCarrier
+from accord.check.probing.raw_connection import RawCarrier, RawConnection
+from accord.check.probing.stdio import Habits, MemoryCarrier, StdioCarrier
 from accord.check.probing.tool_calls import CallLimit
 from accord.errors import ConnectFailed
 from accord.trace import Transport
 from accord.transports.child import Child
-from accord.types import RevisionId
 
 if TYPE_CHECKING:
     from accord.check.probing.authorization import Granted
@@ -43,7 +41,7 @@ _GRACE: Final = 3.0
 _SECRET: Final = 6
 
 
-class Subject(msgspec.Struct, frozen=True, kw_only=True):
+class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where a server is, or how to launch it.
 
     Attributes:
@@ -60,7 +58,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         env: variables for a launched server, beside those of this process.
         cwd: the folder it runs in.
         server: a server in this process, in place of a command; spoken to as over stdio.
-        carrier: makes the transport of a line, in place of all of these; spoken to as over stdio.
+        carrier: makes the transport of a connection, in place of all of these; as over stdio.
         patience: seconds to wait for an answer; one within three times of it is late.
         settling: seconds after which nothing more is expected to arrive.
         leaving: seconds that a launched server may take to end, by itself and after each signal.
@@ -116,7 +114,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         given = {each for each in (*tokens, *self.headers.values()) if len(each) >= _SECRET}
         return sorted(given, key=len, reverse=True)
 
-    def adapt_times(self) -> "Subject":
+    def adapt_times(self) -> "ServerTarget":
         """Return a copy with times that suit a server that starts slowly.
 
         A busy machine makes any server slow, which is not the server's fault.
@@ -128,26 +126,21 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
             leaving=max(self.leaving, self.habits.startup_seconds * _LEAVING),
         )
 
-    def line(
+    def connection(
         self,
         *,
-        revision: RevisionId | None = None,
         is_judged: bool = True,
-        headers: Mapping[str, str] | None = None,
         starting: float = 0.0,
     ) -> RawConnection:
-        """Return a line that is opened by `async with`.
+        """Return a connection that is opened by `async with`.
 
         Args:
-            revision: judge by this one; None finds it in the handshake.
             is_judged: whether a monitor judges the messages of the server.
-            headers: in place of those of the subject, for HTTP.
             starting: seconds to wait for its first output, at least.
         """
-        tape = MessageLog(self.transport, "server", revision=revision, is_judged=is_judged)
         return RawConnection(
-            self._carrier(headers),
-            tape,
+            self._carrier(),
+            MessageLog(self.transport, "server", is_judged=is_judged),
             patience=self.patience,
             grace=_GRACE,
             starting=max(starting, self.start_patience),
@@ -159,7 +152,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
         """Seconds to wait for the first output of a launched server."""
         return max(self.patience, self.habits.startup_seconds) * _STARTING_AGAIN
 
-    def _carrier(self, headers: Mapping[str, str] | None) -> RawCarrier:
+    def _carrier(self) -> RawCarrier:
         if self.carrier is not None:
             return self.carrier()
         if self.server is not None:
@@ -173,7 +166,7 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
                 habits=self.habits,
             )
         kind = HttpCarrier if self.form == "http" else SseCarrier
-        return kind(self.url, self.headers if headers is None else headers)
+        return kind(self.url, self.headers)
 
 
 @asynccontextmanager
