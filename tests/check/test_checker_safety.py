@@ -5,10 +5,10 @@ import json
 
 from msgspec.structs import replace
 
-from accord.bindings.challenge import parse_challenges
+from accord.bindings.http_responses import parse_challenges
 from accord.check.probing.authorization import fetch_metadata
 from accord.check.probing.target import ServerTarget
-from accord.check.rendering.json import as_json
+from accord.check.rendering.machine_readable import as_json
 from accord.check.server_check import ServerPlan, check_server
 from accord.testing import run_in_virtual_time
 from accord.transports.http.client.guarded import AddressPolicy, GuardedSender

@@ -69,7 +69,7 @@ class RevisionProbe:
         Raises:
             ConnectFailed: it speaks none, or not one of the wanted; the message names the others.
         """
-        reachable = _reachable(self.subject)
+        reachable = _reachable(self.target)
         answers = await self._ask(wanted or reachable)
         if None in answers.values():
             # Without a token only refusals are checked, which hardly differ between revisions.

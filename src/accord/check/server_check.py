@@ -138,13 +138,13 @@ async def _check_all(
     """Check each revision; return the verdicts, and why some tools were not called."""
     # The newest first: it describes the tools best.
     revisions = sort_revisions(await revision_probe.find_revisions(plan.revisions))[::-1]
-    annotations = await later_annotations(revision_probe.subject, revisions)
+    annotations = await later_annotations(revision_probe.target, revisions)
     slow: dict[str, str] = {}
     settled: dict[str, list[Verdict]] = {}
     found: dict[RevisionId, list[Verdict]] = {}
     not_called: dict[str, str] = {}
     for revision in revisions:
-        subject = revision_probe.subject
+        subject = revision_probe.target
         facts = new_facts(subject, plan.rules, revision, annotations)
         facts.slow, facts.settled = slow, settled
         line, *others = await revision_probe.lines(revision)
@@ -322,7 +322,7 @@ def _blame(probe: Probe, error: BaseException) -> None:
 def _verdicts(probe: Probe, plan: ServerPlan) -> list[Verdict]:
     def hide_secrets(text: str) -> str:
         # A server may repeat the user's tokens.
-        for secret in probe.subject.secrets:
+        for secret in probe.target.secrets:
             text = text.replace(secret, "(secret)")
         return text
 
@@ -347,7 +347,7 @@ def _verdict(row: Requirement, probe: Probe) -> Verdict:
 
 
 def _why_untried(row: Requirement, probe: Probe) -> tuple[VerdictName, str]:
-    monitor = probe.line.log.monitor
+    monitor = probe.connection.log.monitor
     assert monitor is not None
     reason = out_of_scope(row, monitor.conversation, {probe.facts.transport})
     if reason is not None:

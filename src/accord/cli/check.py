@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from accord.check.client_check import ClientPlan
-    from accord.check.probing.subject import Subject
     from accord.check.probing.tool_calls import CallPlan
     from accord.check.report import Report, Setting
     from accord.check.server_check import CheckProgress, ServerPlan
@@ -237,7 +236,7 @@ def _plan_server(options: argparse.Namespace) -> "ServerPlan":
     return plan
 
 
-async def _plan_calls(plan: "ServerPlan", subject: "Subject") -> "CallPlan":
+async def _plan_calls(plan: "ServerPlan", subject: "ServerTarget") -> "CallPlan":
     from accord.check.probing.server_facts import plan_calls
     from accord.check.revision_probe import spoken_revisions
 
@@ -270,10 +269,10 @@ def _display_name(options: argparse.Namespace) -> str:
 
 
 async def _run_with_target(
-    options: argparse.Namespace, work: "Callable[[Subject], Awaitable[_T]]"
+    options: argparse.Namespace, work: "Callable[[ServerTarget], Awaitable[_T]]"
 ) -> _T:
     """Find out how to reach the server, serve it if necessary, and do the work."""
-    from accord.check.probing.subject import Subject, serve_target
+    from accord.check.probing.target import ServerTarget, serve_target
 
     found = command_of(options)
     transport = _transport(options, is_url=isinstance(found, str))
@@ -287,19 +286,19 @@ async def _run_with_target(
         **({"one_at_a_time": True, "at_once": 1} if options.one_at_a_time else {}),
     }
     if isinstance(found, str):
-        subject = Subject(url=found, form=transport, **settings)
+        subject = ServerTarget(url=found, form=transport, **settings)
         return await work(await _authorize(subject, options))
     if transport == "stdio":
-        return await work(Subject(command=found, **settings))
+        return await work(ServerTarget(command=found, **settings))
     if options.command:
         raise UsageError(f"a command is reached over stdio, not {transport}")
     place = locate(options.target, options.rest).target
     async with serve_target(place, transport, settings["env"]) as url:
-        subject = Subject(url=url, form=transport, is_launched=True, **settings)
+        subject = ServerTarget(url=url, form=transport, is_launched=True, **settings)
         return await work(await _authorize(subject, options))
 
 
-async def _authorize(subject: "Subject", options: argparse.Namespace) -> "Subject":
+async def _authorize(subject: "ServerTarget", options: argparse.Namespace) -> "ServerTarget":
     """Add the tokens that were given on the command line, or obtain one."""
     subject = replace(
         subject,

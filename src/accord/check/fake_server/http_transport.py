@@ -133,7 +133,7 @@ class _HttpSession:
         await self._send_on(self.waiting.get(_key(id), self.standing), data)
 
     async def _send_on(self, stream: _Stream, data: bytes) -> None:
-        self.line.log.take("server", data, self._facts)
+        self.connection.log.take("server", data, self._facts)
         await stream.queue.put(data)
 
     def is_waited_for(self, id: object) -> bool:
@@ -332,7 +332,7 @@ class FakeHttpTransport(FakeTransport):
         http_session = self._find_session(request)
         if http_session is None:
             return CannedResponse(404)
-        http_session.line.end("the client ended the session")
+        http_session.connection.end("the client ended the session")
         await http_session.close()
         return CannedResponse(204)
 
@@ -348,13 +348,13 @@ class FakeHttpTransport(FakeTransport):
     def _begin(self, session: str | None) -> _HttpSession:
         is_stream = self._fake.streams or self._is_older
         http_session = _HttpSession(session, sse.CONTENT_TYPE if is_stream else _JSON)
-        http_session.line = self._open_line(http_session, "sse" if self._is_older else "http")
+        http_session.connection = self._open_line(http_session, "sse" if self._is_older else "http")
         self._sessions[session or ""] = http_session
         return http_session
 
     def _hear_request(self, http_session: _HttpSession, request: ReceivedRequest) -> None:
         facts = HttpFacts(method=request.method, headers=request.headers)
-        self._hear(http_session.line, request.body, facts)
+        self._hear(http_session.connection, request.body, facts)
 
     # -- HTTP with SSE
 
@@ -368,7 +368,7 @@ class FakeHttpTransport(FakeTransport):
             await self._send_events(
                 http_session.standing, request, receive, send, {}, opening=place
             )
-            http_session.line.end("the client left the stream")
+            http_session.connection.end("the client left the stream")
             return None
         key = request.query.removeprefix("session_id=")
         known = self._sessions.get(key) if request.path == "/messages" else None

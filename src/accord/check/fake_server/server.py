@@ -8,8 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from accord.check.probing.message_log import MessageLog
-from accord.check.probing.raw_carrier import ConnectionEnded, MessageTimeout, RawCarrier
-from accord.check.probing.raw_connection import RawConnection, Reply, next_id
+from accord.check.probing.messages import Reply, next_id
+from accord.check.probing.raw_connection import (
+    ConnectionEnded,
+    MessageTimeout,
+    RawCarrier,
+    RawConnection,
+)
 from accord.errors import RequestError
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, SPOKEN
@@ -364,7 +369,7 @@ class FakeTransport:
     def _hear(self, line: RawConnection, data: bytes, http: HttpFacts | None = None) -> None:
         """Take a message of the client; the scenario begins when the client is initialized."""
         before = len(line.received)
-        line.hear(data, http)
+        line.receive(data, http)
         methods = [each.get("method") for each in line.received[before:]]
         if "notifications/initialized" in methods:
             task = asyncio.get_running_loop().create_task(self._run_scenario(line))

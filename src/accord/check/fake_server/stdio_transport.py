@@ -7,8 +7,7 @@ from typing import Final, Self
 
 from accord.check.fake_server import launched
 from accord.check.fake_server.server import FakeServer, FakeTransport, parse_json
-from accord.check.probing.raw_carrier import ConnectionEnded
-from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.raw_connection import ConnectionEnded, RawConnection
 
 _CHUNK: Final = 64 * 1024
 _LONGEST: Final = 64 * 1024 * 1024

@@ -7,8 +7,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from accord.bindings.challenge import AuthChallenge
-from accord.bindings.quoting import quote_url
+from accord.bindings.http_responses import AuthChallenge, quote_url
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import exchange, post_message
 from accord.check.probing.messages import initialize_params, new_request
@@ -17,8 +16,13 @@ from accord.check.probing.target import ServerTarget
 from accord.errors import AuthError, ConnectFailed, FlowFailed, MissingExtra
 from accord.protocol.revisions import SPOKEN, newest
 from accord.trace import HttpFacts
-from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
-from accord.transports.http.client.requests import HttpRequest, HttpResponse, NoResponse
+from accord.transports.http.client.guarded import (
+    AddressPolicy,
+    GuardedSender,
+    HttpRequest,
+    HttpResponse,
+    NoResponse,
+)
 
 if TYPE_CHECKING:
     from accord.auth import OAuth

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.check.probing.raw_connection import ConnectionEnded, RawConnection
 from accord.transports.child import Child
-from accord.transports.memory import MemoryWire
+from accord.transports.wire import MemoryWire
 
 if TYPE_CHECKING:
     from accord.server import Server

@@ -110,9 +110,9 @@ def revealing_methods(id: str, revision: RevisionId) -> frozenset[str] | None:
     rules = [each for each in complete(revision).rules if each.requirement == id]
     found: set[str] = set()
     for rule in rules:
-        if rule.on is None:
+        if rule.about.on is None:
             return None
-        found |= rule.on
-        if not {REQUEST, NOTIFICATION}.isdisjoint(rule.kinds):
+        found |= rule.about.on
+        if not {REQUEST, NOTIFICATION}.isdisjoint(rule.about.kinds):
             found |= _STIRRING
     return frozenset(found) if found else None

@@ -8,7 +8,7 @@ from typing import Any, Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from accord.bindings.addresses import is_loopback
-from accord.bindings.challenge import AuthChallenge, bearer_challenge, parse_challenges
+from accord.bindings.http_responses import AuthChallenge, bearer_challenge, parse_challenges
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.authorization import (
     Published,
