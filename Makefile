@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
+# Some machines forbid the caching of compiled modules; each of some hundred processes would compile.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test lint core check wire tools pure foreign coverage thorough bench fuzz release-check format clean
 

@@ -15,9 +15,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, NoReturn
+
+from hypothesis import given, settings, strategies
+from hypothesis.configuration import set_hypothesis_home_dir
 
 # Put in place of the variables of the test run: a terminal's settings would change what is printed.
 PLAIN = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS")}
@@ -185,6 +189,15 @@ def _import() -> None:
         for module in pkgutil.walk_packages(package.__path__, f"{name}."):
             with contextlib.suppress(ImportError):
                 importlib.import_module(module.name)
+    _generate_once()
+
+
+def _generate_once() -> None:
+    """Let hypothesis read the constants of all modules, which takes it a second in each process."""
+    with tempfile.TemporaryDirectory() as folder:
+        set_hypothesis_home_dir(folder)
+        settings(max_examples=1, database=None)(given(strategies.integers())(lambda _: None))()
+        set_hypothesis_home_dir(None)
 
 
 if __name__ == "__main__":
