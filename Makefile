@@ -3,25 +3,27 @@ PYTHON ?= python3
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
+# Some machines forbid the caching of compiled modules; each of some hundred processes would compile.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: run test lint core check wire tools pure foreign coverage thorough bench fuzz release-check format clean
 
 run: .venv/ready
 	@$(BIN)/python examples/tour.py
 
-# Fast parts first, so that a mistake shows in seconds: the pure core with its coverage, then what
-# talks to processes and sockets beside the foreign peers: these mostly wait. Each group is a run of
-# its own, since every worker of a run collects all its tests.
-CORE := $(wildcard tests/test_*.py) $(addprefix tests/,protocol types bindings json_schema)
-PURE := $(addprefix tests/,interaction server schema properties runtime stores auth)
+# Fast parts first, so that a mistake shows in seconds. Then groups of tests side by side, each a run
+# of its own, since every worker of a run collects all its tests: one process for what computes,
+# several for what waits for processes and sockets.
+CORE := $(addprefix tests/,protocol types bindings json_schema)
+PURE := $(wildcard tests/test_*.py) $(addprefix tests/,interaction server schema properties runtime stores auth)
 WIRE := $(addprefix tests/,transports http)
 TOOLS := $(addprefix tests/,cli client testing examples)
 CHECK := tests/check
 REST := $(PURE) $(WIRE) $(TOOLS) $(CHECK)
-GROUPS := check wire tools pure foreign
+GROUPS := core check tools pure wire foreign
 
 test: .venv/ready
-	@$(MAKE) --no-print-directory -j 2 lint core .venv-interop/ready
+	@$(MAKE) --no-print-directory -j 2 lint .venv-interop/ready
 	@$(MAKE) --no-print-directory -j 4 --output-sync=target $(GROUPS)
 
 # A test that fails while both cores are busy gets a second look, alone. What fails twice fails; what
@@ -43,11 +45,11 @@ lint: .venv/ready
 
 core: .venv/ready
 	@$(BIN)/coverage erase
-	@$(call run,core,$(BIN)/pytest,$(CORE),-n 2 --cov --cov-report=)
+	@$(call run,core,$(BIN)/pytest,$(CORE),--cov --cov-report=)
 	@$(BIN)/python tools/coverage_gate.py protocol bindings types json_schema
 
 check: .venv/ready
-	@$(call run,check,$(BIN)/pytest,$(CHECK),-n 2 --dist worksteal)
+	@$(call run,check,$(BIN)/pytest,$(CHECK),-n 4 --dist worksteal)
 
 wire: .venv/ready
 	@$(call run,wire,$(BIN)/pytest,$(WIRE),-n 2 --dist worksteal)
@@ -56,7 +58,7 @@ tools: .venv/ready
 	@$(call run,tools,$(BIN)/pytest,$(TOOLS),-n 2 --dist worksteal)
 
 pure: .venv/ready
-	@$(call run,pure,$(BIN)/pytest,$(PURE),-n 2 --dist worksteal)
+	@$(call run,pure,$(BIN)/pytest,$(PURE),)
 
 foreign: .venv-interop/ready
 	@$(call run,foreign,.venv-interop/bin/pytest,interop,-n 2 --dist loadgroup)

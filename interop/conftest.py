@@ -8,25 +8,27 @@ from sessions import HERE, Pairing, Session
 from stage import Stage
 
 FINDINGS = HERE / "findings.toml"
-# The pairings of the gate: each peer in each role over stdio and HTTP under the newest revision of
-# all, and each older revision and other form of HTTP in both roles with one peer.
-EVERY_DAY = {
-    *(f"{peer}-to-accord-2025-06-18" for peer in ("mcp", "fastmcp", "sdk-1", "sdk-2")),
-    *(f"{peer}-to-accord-2025-06-18-auto" for peer in ("mcp", "fastmcp", "sdk-1", "sdk-2")),
-    *(f"accord-to-{peer}-2025-06-18" for peer in ("mcp", "mcp-lowlevel", "fastmcp")),
-    *(f"accord-to-{peer}-2025-06-18" for peer in ("sdk-1", "sdk-2", "everything")),
-    *(f"accord-to-{peer}-2025-06-18-stateful" for peer in ("mcp", "fastmcp")),
-    *(f"accord-to-{peer}-2025-06-18-stateful" for peer in ("sdk-1", "sdk-2", "everything")),
-    "sdk-1-to-accord-2024-11-05",
-    "mcp-to-accord-2024-11-05-sse",
-    "sdk-2-to-accord-2025-03-26-stream",
-    "sdk-1-to-accord-2025-06-18-json",
+# The pairings of the gate: each peer in each role, each revision and each form of transport in
+# both roles. `make thorough` has every peer in every form under every revision.
+IN_THE_GATE = {
+    "mcp-to-accord-2025-06-18",
     "mcp-to-accord-2025-06-18-stateless",
+    "mcp-to-accord-2024-11-05-sse",
+    "fastmcp-to-accord-2025-06-18-auto",
+    "sdk-1-to-accord-2024-11-05",
+    "sdk-1-to-accord-2025-06-18-auto",
+    "sdk-1-to-accord-2025-06-18-json",
+    "sdk-2-to-accord-2025-06-18",
+    "sdk-2-to-accord-2025-03-26-stream",
     "accord-to-mcp-2024-11-05",
-    "accord-to-sdk-1-2024-11-05-sse",
-    "accord-to-mcp-lowlevel-2025-03-26-stateful",
     "accord-to-mcp-2025-06-18-json",
+    "accord-to-mcp-lowlevel-2025-03-26-stateful",
+    "accord-to-fastmcp-2025-06-18",
+    "accord-to-sdk-1-2025-06-18",
+    "accord-to-sdk-1-2024-11-05-sse",
+    "accord-to-sdk-2-2025-06-18-stateful",
     "accord-to-sdk-2-2025-06-18-stateless",
+    "accord-to-everything-2025-06-18-stateful",
 }
 # Breaches of foreign peers that the table of findings does not know yet.
 unknown: dict[tuple[str, str], str] = {}
@@ -49,7 +51,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=dropped)
     items[:] = [item for item in items if item not in dropped]
     for item in items:
-        if _is_for_the_thorough(item):
+        if _is_left_to_thorough(item):
             item.add_marker(pytest.mark.thorough)
         # What looks at sessions shares them; all else shares what its module starts.
         shared = "stage" if "stage" in getattr(item, "fixturenames", ()) else item.path.stem
@@ -64,10 +66,10 @@ def _needs_more_than_it_has(item: pytest.Item) -> bool:
     return lacking is not None and item.get_closest_marker(lacking) is not None
 
 
-def _is_for_the_thorough(item: pytest.Item) -> bool:
-    """Whether a pairing is left to `make thorough`: the gate has one per peer, role and feature."""
+def _is_left_to_thorough(item: pytest.Item) -> bool:
+    """Whether a pairing is left to `make thorough`: the gate has one per peer, role and form."""
     pairing = getattr(item, "callspec", None) and item.callspec.params.get("pairing")
-    return pairing is not None and str(pairing) not in EVERY_DAY
+    return pairing is not None and str(pairing) not in IN_THE_GATE
 
 
 @pytest.fixture

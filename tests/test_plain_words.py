@@ -1,6 +1,5 @@
 """The measurable part of the style that CONTRIBUTING.md describes, kept by counting."""
 
-import ast
 import io
 import re
 import tokenize
@@ -8,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -94,15 +94,28 @@ def prose_of(path: Path) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
+class Definition(NamedTuple):
+    kind: str
+    name: str
+    place: str
+    is_outermost: bool
+
+
+DEFINITION = re.compile(r"^( *)(?:async )?(def|class) (\w+)", re.MULTILINE)
+
+
 @cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text())
-
-
-def functions_of(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(tree_of(path)):
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+def definitions_of(path: Path) -> list[Definition]:
+    text = path.read_text()
+    return [
+        Definition(
+            kind=match[2],
+            name=match[3],
+            place=f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, match.start()) + 1}",
+            is_outermost=match[1] == "",
+        )
+        for match in DEFINITION.finditer(text)
+    ]
 
 
 def test_texts_are_plain():
@@ -117,10 +130,10 @@ def test_texts_are_plain():
 
 def test_functions_are_named_by_verbs_or_nouns():
     faults = [
-        f"{path.relative_to(ROOT)}:{function.lineno}: {function.name} is a bare participle"
+        f"{each.place}: {each.name} is a bare participle"
         for path in SOURCE
-        for function in functions_of(path)
-        if is_bare_participle(function.name) and function.name not in PUBLIC
+        for each in definitions_of(path)
+        if each.kind == "def" and is_bare_participle(each.name) and each.name not in PUBLIC
     ]
     assert faults == []
 
@@ -128,13 +141,13 @@ def test_functions_are_named_by_verbs_or_nouns():
 def test_tests_are_named_by_condition_and_outcome():
     tests = [path for path in FILES if path.suffix == ".py" and "src" not in path.parts]
     faults = [
-        f"{path.relative_to(ROOT)}:{function.lineno}: {function.name}"
+        f"{each.place}: {each.name}"
         for path in tests
-        for function in functions_of(path)
-        if function.name.startswith("test_")
+        for each in definitions_of(path)
+        if each.name.startswith("test_")
         and (
-            function.name.startswith(("test_what_", "test_who_"))
-            or list(faults_of_prose(function.name.replace("_", " ")))
+            each.name.startswith(("test_what_", "test_who_"))
+            or list(faults_of_prose(each.name.replace("_", " ")))
         )
     ]
     assert faults == []
@@ -143,9 +156,9 @@ def test_tests_are_named_by_condition_and_outcome():
 def test_public_classes_have_one_name_each():
     places = defaultdict(list)
     for path in SOURCE:
-        for node in tree_of(path).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append(str(path.relative_to(ROOT)))
+        for each in definitions_of(path):
+            if each.kind == "class" and each.is_outermost and not each.name.startswith("_"):
+                places[each.name].append(each.place)
     assert {name: found for name, found in places.items() if len(found) > 1} == {}
 
 

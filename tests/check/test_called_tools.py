@@ -19,7 +19,7 @@ def words(text):
     return text.split()
 
 
-LOGGED = Path(__file__).parent / "logged_tools.py"
+LOGGED = ["--", sys.executable, "-S", "-E", str(Path(__file__).parent / "logged_tools.py")]
 # Without annotations: names that were called although they write.
 WRITING = words(
     "add_note add_user format_disk eval_code resolve_ticket check_out request_time_off"
@@ -60,7 +60,8 @@ def command_line():
 
 def run(command, target, tools=None, log=None, cwd=None):
     env = {"TOOLS": json.dumps(tools), "LOG": str(log)}
-    return command_line().run([*command, target], cwd=cwd, env=env)
+    words = target if isinstance(target, list) else [target]
+    return command_line().run([*command, *words], cwd=cwd, env=env)
 
 
 def calls_in(log):
@@ -151,7 +152,7 @@ def test_plan_alone_calls_no_tool(command, form, tmp_path):
         assert lines[1].startswith("will not call: add_user (")
     else:
         plan = json.loads(done.stdout)
-        assert (plan["target"], plan["calls"]) == (str(LOGGED), 7)
+        assert (plan["target"], plan["calls"]) == (" ".join(LOGGED[1:]), 7)
         assert plan["called"] == ["get_user", "get_book"]
         assert list(plan["not_called"]) == ["add_user"]
 

@@ -15,9 +15,13 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, NoReturn
+
+from hypothesis import given, settings, strategies
+from hypothesis.configuration import set_hypothesis_home_dir
 
 # Put in place of the variables of the test run: a terminal's settings would change what is printed.
 PLAIN = {key: value for key, value in os.environ.items() if key not in ("NO_COLOR", "COLUMNS")}
@@ -187,9 +191,19 @@ def _import() -> None:
                 importlib.import_module(module.name)
     for name in ("accord.client", "rich.progress"):
         importlib.import_module(name)
-    from hypothesis import strategies
+    _generate_once()
 
-    strategies.text().validate()  # computes the characters of UTF-8, which takes a second
+
+def _generate_once() -> None:
+    """Let hypothesis read the constants of all modules and the characters of UTF-8.
+
+    Both take it a second in each process.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        set_hypothesis_home_dir(folder)
+        once = settings(max_examples=1, database=None)
+        once(given(strategies.integers(), strategies.text())(lambda _number, _text: None))()
+        set_hypothesis_home_dir(None)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from accord.check.client_check import ClientPlan
+    from accord.check.probing.target import ServerTarget
     from accord.check.probing.tool_calls import CallPlan
     from accord.check.report import Report, Setting
     from accord.check.server_check import CheckProgress, ServerPlan
