@@ -163,6 +163,8 @@ _Strategy: TypeAlias = SearchStrategy[object]
 # Larger integers are not exact in every JSON library.
 SAFE_INTEGER: Final = 2**53 - 1
 _DEEPEST: Final = 6
+# What UTF-8 can write. A `codec` would be asked for each character, which takes a second.
+_CHARACTERS: Final = draw.characters(exclude_categories=["Cs"])
 _LONGEST: Final = 200
 _MORE_ITEMS: Final = 5
 
@@ -291,13 +293,17 @@ class _StrategyBuilder:
                 return draw.just(sample(rule, root=self._root))
             # Python's $ lets a line break follow, which JSON Schema's does not.
             pattern = re.sub(r"(?<!\\)\$$", r"\\Z", pattern)
-            return draw.from_regex(pattern, alphabet=draw.characters(codec="utf-8"))
+            return draw.from_regex(pattern, alphabet=_CHARACTERS)
         formatted = self._formatted_text(rule.get("format"), rule)
         if formatted is not None:
             return formatted
         least = _natural(rule, "minLength", 0)
         most = min(_natural(rule, "maxLength", least + _LONGEST), least + _LONGEST)
-        return draw.nothing() if least > most else draw.text(min_size=least, max_size=most)
+        return (
+            draw.nothing()
+            if least > most
+            else draw.text(_CHARACTERS, min_size=least, max_size=most)
+        )
 
     def _formatted_text(self, form: object, rule: Mapping[str, object]) -> _Strategy | None:
         if form == "date":
