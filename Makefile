@@ -6,7 +6,7 @@ export PIP_NO_INPUT := 1
 # Some machines forbid the caching of compiled modules; each of some hundred processes would compile.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test lint core check wire tools pure foreign coverage thorough bench fuzz release-check format clean
+.PHONY: run test lint core check tools ends wire pure foreign coverage thorough bench fuzz release-check format clean
 
 run: .venv/ready
 	@$(BIN)/python examples/tour.py
@@ -15,12 +15,13 @@ run: .venv/ready
 # of its own, since every worker of a run collects all its tests: one process for what computes,
 # several for what waits for processes and sockets.
 CORE := $(addprefix tests/,protocol types bindings json_schema)
-PURE := $(wildcard tests/test_*.py) $(addprefix tests/,interaction server schema properties runtime stores auth)
+PURE := $(wildcard tests/test_*.py) $(addprefix tests/,server schema properties runtime stores)
+ENDS := $(addprefix tests/,interaction auth)
 WIRE := $(addprefix tests/,transports http)
 TOOLS := $(addprefix tests/,cli client testing examples)
 CHECK := tests/check
-REST := $(PURE) $(WIRE) $(TOOLS) $(CHECK)
-GROUPS := core check tools pure wire foreign
+REST := $(PURE) $(ENDS) $(WIRE) $(TOOLS) $(CHECK)
+GROUPS := core check tools ends wire pure foreign
 
 test: .venv/ready
 	@$(MAKE) --no-print-directory -j 2 lint .venv-interop/ready
@@ -59,6 +60,9 @@ tools: .venv/ready
 
 pure: .venv/ready
 	@$(call run,pure,$(BIN)/pytest,$(PURE),)
+
+ends: .venv/ready
+	@$(call run,ends,$(BIN)/pytest,$(ENDS),)
 
 foreign: .venv-interop/ready
 	@$(call run,foreign,.venv-interop/bin/pytest,interop,-n 2 --dist loadgroup)

@@ -44,14 +44,16 @@ def test_a_locked_server_is_verified(accord, small):
 def test_a_change_fails_and_shows_the_old_and_the_new_value(accord, small):
     lock = small.parent / "my.lock"
     accord("lock", small, "--output", lock)
-    changed = SERVER.replace("Add two numbers", "Adds numbers").replace("b: int = 0", "b: str = ''")
+    changed = SERVER.replace("Add two numbers", "Adds some numbers").replace(
+        "b: int = 0", "b: str = ''"
+    )
     small.write_text(changed.replace("def hello", "def welcome"))
     done = accord("verify", small, "--lock", lock)
     assert (done.returncode, done.stderr) == (1, "")
     assert done.stdout.splitlines() == [
         "tool add: description changed",
         '  - "Add two numbers."',
-        '  + "Adds numbers."',
+        '  + "Adds some numbers."',
         "tool add: inputSchema.properties.b.default changed",
         "  - 0",
         '  + ""',

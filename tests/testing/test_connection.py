@@ -9,7 +9,7 @@ import pytest
 from accord import Server
 from accord.errors import ConnectFailed
 from accord.testing import ProtocolBroken, Recording, TappedWire, connected
-from accord.transports.process import Launch, Process
+from accord.transports.process import Process
 from support import testing_servers as servers
 from support.waiting import run
 
@@ -163,7 +163,7 @@ def test_both_kinds_of_clients_can_be_used_at_once() -> None:
 
 
 def test_a_recorded_process_reports_to_the_listener_of_the_client() -> None:
-    process = Process(Launch(command=[sys.executable]))
+    process = Process([sys.executable])
     listener: Any = object()
     TappedWire(process, Recording()).report_to(listener)
     assert process._listener is listener

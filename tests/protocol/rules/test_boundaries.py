@@ -164,3 +164,55 @@ def test_missing_headers_are_reported_only_if_headers_of_a_post_were_recorded(
         for each in monitor.observe(msgspec.structs.replace(record, transport=transport))
     ]
     assert found.count("http.post.metadata-headers") == breaches
+
+
+def test_structured_content_that_is_an_array_is_not_held_against_the_schema() -> None:
+    said = [*tools(STRUCTURED), *called(TEXT, structuredContent=[1])]
+    assert "tools.call.structured-conforms" not in reported(said)
+
+
+FORM = {"message": "Sure?", "requestedSchema": {"type": "object", "properties": {}}}
+TASK_CAPABILITIES = {"tools": {}, "tasks": {"requests": {"tools": {"call": {}}}, "cancel": {}}}
+
+
+def started(status: str) -> list[Said]:
+    at = "2026-01-01T00:00:00Z"
+    task = {"taskId": "t", "status": status, "createdAt": at, "lastUpdatedAt": at, "ttl": None}
+    params = {"name": "add", "arguments": {}, "task": {}}
+    return asked("tools/call", params, {"task": task})
+
+
+def reported_of_tasks(said: list[Said]) -> set[str]:
+    client = {"elicitation": {}}
+    found = judge(said, NEWEST_WITH_HANDSHAKE, client=client, server=TASK_CAPABILITIES)[1]
+    return {each.requirement for each in found}
+
+
+def test_a_question_beside_an_open_call_may_belong_to_that_call() -> None:
+    question = S.request("q", "elicitation/create", FORM)
+    another = C.request(2, "tools/call", {"name": "add", "arguments": {}})
+    rule = "tasks.input.related-task"
+    assert rule in reported_of_tasks([*started("input_required"), question])
+    assert rule not in reported_of_tasks([*started("input_required"), another, question])
+
+
+def test_a_question_is_not_blamed_on_a_task_that_waits_for_no_input() -> None:
+    question = S.request("q", "elicitation/create", FORM)
+    assert "tasks.input.related-task" not in reported_of_tasks([*started("working"), question])
+
+
+def test_a_request_beside_a_task_is_cancelled_as_a_request() -> None:
+    another = C.request(2, "tools/call", {"name": "add", "arguments": {}})
+    rule = "cancellation.not-for-tasks-2025"
+    said = [*started("working"), another, C.notify("cancelled", {"requestId": 2})]
+    assert rule not in reported_of_tasks(said)
+    said[-1] = C.notify("cancelled", {"requestId": 1})
+    assert rule in reported_of_tasks(said)
+
+
+def test_an_integer_in_an_array_is_not_mirrored_in_a_header() -> None:
+    items = {"type": "integer", "x-mcp-header": "Size"}
+    schema = {"type": "object", "properties": {"a": {"type": "array", "items": items}}}
+    call = C.request(2, "tools/call", {"name": "add", "arguments": {"a": [2**60]}})
+    said = [*tools({**TOOL, "inputSchema": schema}), call]
+    assert "tools.x-mcp-header.safe-integers" not in reported(said, STATELESS)

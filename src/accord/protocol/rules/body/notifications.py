@@ -128,8 +128,6 @@ def acknowledgement_names_its_subscription(step: Step, conversation: Conversatio
 def acknowledgement_comes_first(step: Step, conversation: Conversation) -> Outcome:
     if step.kind == NOTIFICATION:
         return None if find_subscription(step, conversation) is None else True
-    if step.id is None:
-        return None
     if step.id in memory_of(conversation).acknowledged:
         return True
     return f"ends the subscription {quote(step.id)}, which it never acknowledged"
