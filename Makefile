@@ -32,6 +32,7 @@ test: .venv/ready
 # failed, before its tests were known (no `::` in the name of what failed), no others have run.
 # $(call run,NAME,PYTEST,TESTS,OPTIONS)
 define run
+rm -rf .pytest_cache/$(1); \
 $(2) -q -o cache_dir=.pytest_cache/$(1) $(4) $(3) || { test $$? -eq 1 && \
 	! grep -v :: .pytest_cache/$(1)/v/cache/lastfailed | grep -q true && \
 	echo "A second look at what failed, one at a time:" && \

@@ -71,7 +71,7 @@ def test_a_change_fails_and_shows_the_old_and_the_new_value(accord, small):
         "subject": "tool add",
         "what": "description changed",
         "before": '"Add two numbers."',
-        "after": '"Adds numbers."',
+        "after": '"Adds some numbers."',
     }
 
 
