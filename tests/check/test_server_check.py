@@ -29,7 +29,9 @@ def checked(subject, **plan):
         async with asyncio.timeout(170):
             return await check_server(subject, ServerPlan(**plan))
 
-    return asyncio.run(run())
+    # A server in this process is never slow in virtual time, however busy the machine is.
+    is_in_process = subject.carrier is not None
+    return run_in_virtual_time(run()) if is_in_process else asyncio.run(run())
 
 
 def in_process(hook=None):

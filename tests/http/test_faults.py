@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 
+from accord import Context
 from accord.protocol.codec import Limits
 from support.http_offer import offer
 from support.http_server import bounded
@@ -175,7 +176,7 @@ def test_a_client_that_does_not_read_is_disconnected(talk):
         async with talk(port) as client, talk(port) as other:
             await client.open()
             await other.open()
-            deaf = await client.post(call(1, "count", token="t", to=4_000, size=4_000))
+            deaf = await client.post(call(1, "count_and_note", token="t", to=4_000, size=4_000))
             before = asyncio.get_running_loop().time()
             # The work waits while the client is connected, then it goes on.
             while "4000" not in text_of(await other.answer(call(1, "counted"))):
@@ -195,12 +196,13 @@ def test_a_client_that_does_not_read_is_disconnected(talk):
     assert entry is not None
     counting = entry.function
 
-    async def count(*args, **kwargs):
-        result = await counting(*args, **kwargs)
+    @server.tool
+    async def count_and_note(ctx: Context, to: int, size: int) -> int:
+        """Count, and note the end."""
+        result = await counting(ctx, to=to, size=size)
         done.append(str(result))
         return result
 
-    entry.function = count
     with bounded(server.asgi(write_timeout=0.5)) as port:
         run(scenario(port))
 

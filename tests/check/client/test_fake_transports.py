@@ -190,6 +190,27 @@ def test_a_stream_that_was_dropped_is_resumed_where_it_ended():
     run_http(Drops(), scenario)
 
 
+@pytest.mark.requirement("cancellation.request-id.previously-issued")
+def test_a_cancellation_that_overtakes_its_request_is_not_held_against_the_client():
+    server = FakeServer()
+
+    async def scenario(transport, client):
+        await client.open()
+        cancel = {"method": "notifications/cancelled", "params": {"requestId": LISTING["id"]}}
+        early = asyncio.create_task(post_and_read(client, {"jsonrpc": "2.0", **cancel}))
+        await asyncio.sleep(0.1)
+        await post_and_read(client, LISTING)
+        await early
+        methods = [each["method"] for each in server.lines[0].received]
+        assert methods[-2:] == ["tools/list", "notifications/cancelled"]
+
+    async def post_and_read(client, message):
+        async with client.post(message) as response:
+            return await response.read()
+
+    run_http(server, scenario)
+
+
 def test_a_scenario_may_return_a_raw_response():
     class Refuses(FakeServer):
         def http(self, asked):

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _JSON: Final = "application/json"
 _CLOSING: Final = 2.0
+# How long a cancellation waits for its request, which travels on another connection.
+_OVERTAKEN: Final = 1.0
 # In place of data: break the connection here.
 _DROP: Final = b"drop"
 
@@ -264,7 +266,7 @@ class FakeHttpTransport(FakeTransport):
         stream = _Stream(str(next(self._names)), set(wanted))
         http_session.streams[stream.name] = stream
         http_session.waiting |= dict.fromkeys(wanted, stream)
-        self._hear_request(http_session, request)
+        await self._hear_request(http_session, request)
         if not wanted:
             return CannedResponse(202)
         more = {} if http_session.session is None else {names.SESSION: http_session.session}
@@ -352,7 +354,9 @@ class FakeHttpTransport(FakeTransport):
         self._sessions[session or ""] = http_session
         return http_session
 
-    def _hear_request(self, http_session: _HttpSession, request: ReceivedRequest) -> None:
+    async def _hear_request(self, http_session: _HttpSession, request: ReceivedRequest) -> None:
+        if request.name == "notifications/cancelled":
+            await _wait_for_cancelled(http_session.connection, request.message)
         facts = HttpFacts(method=request.method, headers=request.headers)
         self._hear(http_session.connection, request.body, facts)
 
@@ -375,8 +379,18 @@ class FakeHttpTransport(FakeTransport):
         if request.method != "POST" or known is None:
             # A request of Streamable HTTP: its client shall fall back.
             return CannedResponse(self._fake.refusal if request.path == self._path else 404)
-        self._hear_request(known, request)
+        await self._hear_request(known, request)
         return CannedResponse(202)
+
+
+async def _wait_for_cancelled(connection: RawConnection, message: JsonObject) -> None:
+    """Let a request arrive before its cancellation, or the client would be blamed for the order."""
+    params = message.get("params")
+    cancelled = _key(params.get("requestId")) if isinstance(params, dict) else None
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_OVERTAKEN):
+            while cancelled not in {_key(each.get("id")) for each in connection.received}:
+                await asyncio.sleep(0.01)
 
 
 def _key(id: object) -> Any:
