@@ -68,17 +68,15 @@ ends: .venv/ready
 foreign: .venv-interop/ready
 	@$(call run,foreign,.venv-interop/bin/pytest,interop,-n 2 --dist loadgroup)
 
-# Every layer, child processes included. Not part of `test`: measuring children takes twice the time.
+# All tests, and the coverage of every layer with its child processes, which takes twice the time.
 coverage: .venv/ready
 	$(BIN)/coverage erase
-	$(BIN)/pytest -q -n 4 --dist worksteal --cov --cov-report= $(CORE) $(REST)
+	$(BIN)/pytest -q -n 4 --dist worksteal -m "thorough or not thorough" --cov --cov-report= $(CORE) $(REST)
 	$(BIN)/python tools/coverage_gate.py
 
 # What takes long and changes seldom: every example on every transport, all foreign peers, coverage.
-thorough: .venv/ready .venv-interop/ready
-	$(BIN)/pytest -q -n 2 -m thorough $(REST)
+thorough: coverage .venv-interop/ready
 	.venv-interop/bin/pytest -q -n 2 --dist loadgroup -m "thorough or not thorough" interop
-	@$(MAKE) --no-print-directory coverage
 
 bench: .venv-bench/ready
 	@status=0; for part in core start judging compare auth \

@@ -9,6 +9,7 @@ def test_a_principal_is_the_same_whatever_its_token_allows():
     one = Principal("ada", issuer="https://id.example", scopes=frozenset({"read"}))
     other = Principal("ada", issuer="https://id.example", scopes=frozenset({"write"}))
     assert one == other
+    assert one == one
     assert not ne(one, other)
     assert hash(one) == hash(other)
 

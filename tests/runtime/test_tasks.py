@@ -3,7 +3,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from accord.runtime.tasks import start
+from accord.runtime.tasks import run_to_end, start
 
 here: ContextVar[str] = ContextVar("here", default="outside")
 
@@ -97,3 +97,27 @@ def test_a_task_that_waits_can_be_cancelled() -> None:
         return task.cancelled()
 
     assert asyncio.run(main())
+
+
+def test_a_task_that_exits_does_not_end_the_server(caplog) -> None:
+    seen: list[BaseException | None] = []
+
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    async def main() -> None:
+        task = asyncio.create_task(leave())
+        await asyncio.wait([task])
+        seen.append(task.exception())
+
+    run_to_end(main())
+    assert isinstance(seen[0], SystemExit)
+    assert "a task of a handler raised SystemExit" in caplog.text
+
+
+def test_an_exit_of_the_server_itself_ends_it() -> None:
+    async def main() -> None:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit, match="3"):
+        run_to_end(main())
