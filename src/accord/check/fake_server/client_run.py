@@ -1,11 +1,12 @@
 """One run of a client under check against a fake server, and the checks on every run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from accord.bindings import headers as names
-from accord.check.fake_server.server import FakeServer, parse_json
+from accord.check.fake_server.server import FakeServer
+from accord.check.probing.messages import are_several, decode_json, params_of
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.verdicts import VerdictCollector
 from accord.protocol.revisions import REVISIONS
@@ -82,38 +83,30 @@ class ClientRun(VerdictCollector):
         ]
 
     def holds(
-        self, id: str, condition: object, why: str, *, request: "ReceivedRequest | None" = None
+        self,
+        id: str,
+        condition: object,
+        why: str,
+        *,
+        evidence: Sequence[Evidence] | None = None,
+        request: "ReceivedRequest | None" = None,
     ) -> bool:
-        """Record whether a requirement was met; one violation outweighs every pass.
-
-        Args:
-            id: the requirement.
-            condition: what must be true.
-            why: what the client does otherwise, without a subject.
-            request: the HTTP request that shows it; the last messages by default.
-        """
-        evidence: list[Evidence] = []
-        if not condition and request is not None:
+        """Record whether a requirement was met; an HTTP `request` may be the evidence."""
+        if request is not None and not condition:
             evidence = [_evidence_of(request)]
-        elif not condition and self.lines:
-            evidence = self.lines[-1].log.last()
-        return self.hold(id, condition, why, evidence=evidence)
+        return super().holds(id, condition, why, evidence=evidence)
 
-    def fail(self, id: str, why: str) -> None:
-        """Record that a requirement was violated."""
-        self.holds(id, condition=False, why=why)
+    def last_evidence(self) -> Sequence[Evidence]:
+        """Return the last messages of the last connection."""
+        return self.lines[-1].log.last() if self.lines else ()
 
-    def passes(self, *ids: str) -> None:
-        """Record that requirements were met."""
+    def not_applicable(self, ids: str | Iterable[str], why: str) -> None:
+        """Record why requirements do not apply to this client, even if they were skipped."""
+        ids = [ids] if isinstance(ids, str) else list(ids)
         for id in ids:
-            self.holds(id, condition=True, why="")
-
-    def not_applicable(self, id: str, why: str) -> None:
-        """Record why a requirement does not apply to this client."""
-        known = self.found.get(id)
-        if known is not None and known.verdict == "not-exercised":
-            del self.found[id]
-        self.exclude(id, why)
+            if id in self.found and self.found[id].verdict == "not-exercised":
+                del self.found[id]
+        super().not_applicable(ids, why)
 
 
 def _evidence_of(request: "ReceivedRequest") -> Evidence:
@@ -170,7 +163,7 @@ PASSIVELY_CHECKED: Final = frozenset(
         "stdio.framing.no-embedded-newline",
     }
 )
-"""The requirements that `observe` decides."""
+"""The requirements that `run_passive_checks` decides."""
 
 _LISTS: Final = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
 
@@ -193,11 +186,11 @@ def run_passive_checks(run: ClientRun) -> None:
 def _check_methods(run: ClientRun) -> None:
     for id, (method, *parameters) in _METHODS.items():
         for message in run.messages(method):
-            params = _params(message)
+            params = params_of(message)
             wrong = [each for each in parameters if not isinstance(params.get(each), str)]
             run.holds(id, not wrong, f"sends {method} without a string as {wrong}")
     for message in run.messages("completion/complete"):
-        argument = _params(message).get("argument")
+        argument = params_of(message).get("argument")
         given = argument if isinstance(argument, dict) else {}
         whole = isinstance(given.get("name"), str) and isinstance(given.get("value"), str)
         why = "sends completion/complete without the name and value of an argument"
@@ -216,11 +209,6 @@ def _check_answers(run: ClientRun) -> None:
         run.fail(id, f"stays connected and does not answer {method}")
 
 
-def _params(message: Mapping[str, object]) -> JsonObject:
-    params = message.get("params")
-    return params if isinstance(params, dict) else {}
-
-
 # -- stdio
 
 
@@ -228,7 +216,7 @@ def _check_lines(run: ClientRun) -> None:
     run.passes("stdio.client.launches-server")
     odd = [each.decode(errors="replace") for each in run.server.odd]
     unfinished = [each for each in odd if _is_whole(each)]
-    glued = [each for each in odd if not _is_whole(each) and _are_several(each)]
+    glued = [each for each in odd if not _is_whole(each) and are_several(each)]
     rest = [each for each in odd if each not in unfinished and each not in glued]
     broken = bool(rest) and _is_whole("".join(rest))
     run.holds(
@@ -262,25 +250,7 @@ def _check_end(run: ClientRun) -> None:
 
 
 def _is_whole(text: str) -> bool:
-    return isinstance(parse_json(text), dict | list)
-
-
-def _are_several(text: str) -> bool:
-    """Return whether a text is several JSON objects in a row."""
-    from json import JSONDecodeError, JSONDecoder
-
-    place, found = 0, 0
-    while place < len(text):
-        try:
-            value, place = JSONDecoder().raw_decode(text, place)
-        except (JSONDecodeError, RecursionError):
-            return False
-        if not isinstance(value, dict):
-            return False
-        found += 1
-        while place < len(text) and text[place].isspace():
-            place += 1
-    return found > 1
+    return isinstance(decode_json(text), dict | list)
 
 
 # -- HTTP with SSE

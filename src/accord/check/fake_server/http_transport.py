@@ -11,7 +11,8 @@ import msgspec
 
 from accord.bindings import headers as names
 from accord.bindings import sse
-from accord.check.fake_server.server import FakeServer, FakeTransport, parse_json
+from accord.check.fake_server.server import FakeServer, FakeTransport
+from accord.check.probing.messages import decode_json, is_request, objects_in, params_of
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import MissingExtra
 from accord.trace import HttpFacts
@@ -52,7 +53,7 @@ class ReceivedRequest(msgspec.Struct):
     @property
     def message(self) -> Any:
         """The body as JSON; None if it is not JSON."""
-        return parse_json(self.body)
+        return decode_json(self.body)
 
     @property
     def name(self) -> str | None:
@@ -95,7 +96,7 @@ class _Stream:
                     return
                 if data is _DROP:
                     raise _Cut
-                message = parse_json(data)
+                message = decode_json(data)
                 if self.wanted and isinstance(message, dict) and "method" not in message:
                     self.wanted.discard(_key(message.get("id")))
                 yield data
@@ -124,7 +125,7 @@ class _HttpSession:
 
     async def send(self, data: bytes) -> None:
         """Send an answer on the stream of its request, other messages on the standing one."""
-        message = parse_json(data)
+        message = decode_json(data)
         is_answer = isinstance(message, dict) and "method" not in message
         stream = self.waiting.get(_key(message.get("id"))) if is_answer else None
         await self._send_on(stream or self.standing, data)
@@ -262,7 +263,7 @@ class FakeHttpTransport(FakeTransport):
             http_session = known
         else:
             return CannedResponse(404 if names.SESSION in request.headers else 400)
-        wanted = {_key(each["id"]) for each in _requests_in(request.message)}
+        wanted = {_key(each["id"]) for each in objects_in(request.message) if is_request(each)}
         stream = _Stream(str(next(self._names)), set(wanted))
         http_session.streams[stream.name] = stream
         http_session.waiting |= dict.fromkeys(wanted, stream)
@@ -385,8 +386,7 @@ class FakeHttpTransport(FakeTransport):
 
 async def _wait_for_cancelled(connection: RawConnection, message: JsonObject) -> None:
     """Let a request arrive before its cancellation, or the client would be blamed for the order."""
-    params = message.get("params")
-    cancelled = _key(params.get("requestId")) if isinstance(params, dict) else None
+    cancelled = _key(params_of(message).get("requestId"))
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_OVERTAKEN):
             while cancelled not in {_key(each.get("id")) for each in connection.received}:
@@ -395,12 +395,6 @@ async def _wait_for_cancelled(connection: RawConnection, message: JsonObject) ->
 
 def _key(id: object) -> Any:
     return (type(id).__name__, id) if isinstance(id, int | str) else None
-
-
-def _requests_in(message: object) -> list[JsonObject]:
-    """Return the requests of a message or a batch."""
-    found = message if isinstance(message, list) else [message]
-    return [each for each in found if isinstance(each, dict) and {"method", "id"} <= {*each}]
 
 
 async def _body(receive: Receive) -> bytes:

@@ -5,10 +5,8 @@ import contextlib
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
-import msgspec
-
 from accord.check.probing.message_log import MessageLog
-from accord.check.probing.messages import Reply, next_id
+from accord.check.probing.messages import Reply, new_request, next_id, params_of
 from accord.check.probing.raw_connection import (
     ConnectionEnded,
     MessageTimeout,
@@ -148,7 +146,6 @@ class FakeServer:
     async def respond(self, line: RawConnection, request: JsonObject) -> None:
         """Answer a request of the client."""
         id, method = request.get("id"), str(request.get("method"))
-        params = request.get("params")
         answer: JsonObject = {"jsonrpc": "2.0", "id": id}
         if (
             method not in ("initialize", "ping", "server/discover")
@@ -159,7 +156,7 @@ class FakeServer:
                 await _wait_until_initialized(line)
                 await self.before_first_answer(line, request)
         try:
-            result = await self.result(line, method, params if isinstance(params, dict) else {})
+            result = await self.result(line, method, params_of(request))
         except RequestError as error:
             answer["error"] = {"code": error.code, "message": error.message}
         else:
@@ -258,10 +255,7 @@ class FakeServer:
             ConnectionEnded: the client disconnected.
         """
         id = f"ask-{next_id()}"
-        message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": method}
-        if params is not None:
-            message["params"] = params
-        await self.send(line, message, beside=beside)
+        await self.send(line, new_request(method, params, id=id), beside=beside)
         try:
             return await line.reply_to(id, what=method, patience=patience)
         except MessageTimeout:
@@ -328,14 +322,6 @@ def client_scenario(
         return server
 
     return register
-
-
-def parse_json(text: bytes | str) -> Any:
-    """Return a text as data; None if it is not JSON."""
-    try:
-        return msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 class FakeTransport:

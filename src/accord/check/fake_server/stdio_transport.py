@@ -6,7 +6,8 @@ import secrets
 from typing import Final, Self
 
 from accord.check.fake_server import launched
-from accord.check.fake_server.server import FakeServer, FakeTransport, parse_json
+from accord.check.fake_server.server import FakeServer, FakeTransport
+from accord.check.probing.messages import decode_json
 from accord.check.probing.raw_connection import ConnectionEnded, RawConnection
 
 _CHUNK: Final = 64 * 1024
@@ -115,7 +116,7 @@ class FakeStdioTransport(FakeTransport):
     def _take(self, line: RawConnection, data: bytes) -> None:
         if not data.strip():
             return
-        if not isinstance(parse_json(data.decode(errors="replace")), dict | list):
+        if not isinstance(decode_json(data.decode(errors="replace")), dict | list):
             self._fake.odd.append(data)
             # Only `odd` shows lines that are not messages.
             return

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from itertools import count
+from json import JSONDecoder
 from typing import Any, Final
 
 import msgspec
@@ -92,6 +93,20 @@ def decode_json(data: bytes | str) -> Any:
         return msgspec.json.decode(data)
     except (ValueError, RecursionError):
         return None
+
+
+def are_several(text: str) -> bool:
+    """Return whether a text is several JSON objects in a row."""
+    text, place, objects = text.strip(), 0, 0
+    try:
+        while place < len(text):
+            value, place = JSONDecoder().raw_decode(text, place)
+            objects += isinstance(value, dict)
+            while place < len(text) and text[place].isspace():
+                place += 1
+    except (ValueError, RecursionError):
+        return False
+    return objects > 1
 
 
 def shorten(text: str, limit: int) -> str:

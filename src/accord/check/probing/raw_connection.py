@@ -7,7 +7,6 @@ that a scenario can make verdicts of them.
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import msgspec
@@ -155,12 +154,7 @@ class RawConnection:
         await self.carrier.open(self)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:

@@ -41,7 +41,6 @@ class PagedLists(FakeServer):
         # For each list: the sizes of the pages that the client fetched.
         self.fetched: dict[str, list[int]] = {}
         self.foreign: list[str] = []
-        self.needless: list[str] = []
 
     async def result(
         self, connection: RawConnection, method: str, params: JsonObject

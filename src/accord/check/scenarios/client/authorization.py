@@ -41,8 +41,8 @@ class _AuthorizationScenario(ProtectedFakeServer):
     def was_tried(self, run: ClientRun) -> bool:
         """Return whether the client tried to get authorization; else nothing applies to it."""
         has_tried = any(each.path not in PROTECTED for each in run.requests)
-        for id in () if has_tried else self.ids:
-            run.not_applicable(id, _NOT_AT_ALL)
+        if not has_tried:
+            run.not_applicable(self.ids, _NOT_AT_ALL)
         return has_tried
 
     def requests_to(self, run: ClientRun, name: str) -> list[ReceivedRequest]:

@@ -234,8 +234,8 @@ class SendsInvalidRequests(FakeServer):
         run.skip("roots.errors", "the client declared roots, so that no error is expected")
         self._judge_sampling(run)
         run.skip("errors.code.internal-error", "the check cannot make the client fail")
-        for id in ("errors.code.parse-error", "errors.code.invalid-request"):
-            run.not_applicable(id, "a client cannot be asked by anything but a request")
+        ids = ("errors.code.parse-error", "errors.code.invalid-request")
+        run.not_applicable(ids, "a client cannot be asked by anything but a request")
 
     def _judge_sampling(self, run: ClientRun) -> None:
         undeclared, senseless = self.replies.get("sampling"), self.replies.get("senseless")

@@ -143,8 +143,7 @@ async def sends_requests_without_a_token(probe: Probe, connection: RawConnection
         probe.holds("auth.server.401-when-required", heard.status == 401, why)
     if heard.status != 401:
         return
-    header = heard.headers.get("www-authenticate")
-    challenges = [] if header is None else parse_challenges([header])
+    challenges = _challenges(heard)
     sender = guarded_sender(probe.target.url, connection.patience)
     published = await fetch_metadata(sender, connection, probe.target.url, challenges)
     if not is_oauth(challenges, published):
