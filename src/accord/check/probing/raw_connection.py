@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import msgspec
 
-from accord.check.probing.message_log import MessageLog
 from accord.check.probing.messages import (
+    MessageLog,
     Reply,
     answer_to,
     decode_json,

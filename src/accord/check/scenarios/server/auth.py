@@ -22,11 +22,13 @@ from accord.check.probing.http import ACCEPT, CONTENT_JSON
 from accord.check.probing.messages import new_request
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
-from accord.check.scenarios._scenario import UNINITIALIZED_UNJUDGED, bare_scenario, scenario
-from accord.check.scenarios.server._requests import (
+from accord.check.scenarios._scenario import (
+    UNINITIALIZED_UNJUDGED,
+    bare_scenario,
     end_session,
     initialize,
     open_unjudged,
+    scenario,
 )
 from accord.check.verdicts import NO_PROBE
 from accord.protocol.catalogue import catalogue

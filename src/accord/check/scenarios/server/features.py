@@ -11,13 +11,15 @@ from accord.check.probing.messages import Reply
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts, list_all
-from accord.check.scenarios._scenario import UNJUDGED, bare_scenario, scenario
-from accord.check.scenarios.server._requests import (
+from accord.check.scenarios._scenario import (
     LISTS,
     MISSING_URI,
+    UNJUDGED,
+    bare_scenario,
     call_all,
     is_alive,
     is_listening,
+    scenario,
 )
 from accord.protocol import uri_template
 from accord.protocol.catalogue import catalogue

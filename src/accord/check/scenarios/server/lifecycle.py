@@ -7,21 +7,19 @@ from typing import Final
 from accord.check.probing.messages import are_several, decode_json, is_request
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
-from accord.check.probing.stdio import StdioCarrier
+from accord.check.probing.target import StdioCarrier
 from accord.check.scenarios._scenario import (
+    ANSWERED,
     OWN_UNJUDGED,
+    SURVIVES,
     UNINITIALIZED,
     UNINITIALIZED_UNJUDGED,
-    bare_scenario,
-    scenario,
-)
-from accord.check.scenarios.server._requests import (
-    ANSWERED,
-    SURVIVES,
     arrives,
+    bare_scenario,
     call_all,
     harmless_method,
     is_alive,
+    scenario,
     wait_for_answer,
 )
 from accord.protocol.revisions import REVISIONS, later_than

@@ -5,15 +5,17 @@ from typing import Any, Final
 from accord.check.probing.messages import Reply, new_notification, new_request, next_id
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import MessageTimeout, RawConnection
-from accord.check.scenarios._scenario import UNJUDGED, bare_scenario, scenario
-from accord.check.scenarios.server._requests import (
+from accord.check.scenarios._scenario import (
     ANSWERED,
     MISSING_URI,
     SURVIVES,
+    UNJUDGED,
     arrives,
+    bare_scenario,
     harmless_method,
     is_alive,
     replies,
+    scenario,
     send_and_wait,
     unexpected_answers,
     wait_for_answer,

@@ -7,12 +7,15 @@ from typing import Any, Final, get_args
 from accord.check.probing.messages import params_of
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
-from accord.check.scenarios._scenario import OWN, OWN_UNJUDGED, UNJUDGED, scenario
-from accord.check.scenarios.server._requests import (
+from accord.check.scenarios._scenario import (
+    OWN,
+    OWN_UNJUDGED,
+    UNJUDGED,
     call_all,
     call_together,
     harmless_method,
     is_alive,
+    scenario,
     unexpected_answers,
     wait_for_answer,
 )

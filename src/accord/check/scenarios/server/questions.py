@@ -17,15 +17,16 @@ from accord.check.probing.raw_connection import (
     Respond,
 )
 from accord.check.probing.tool_calls import ToolCall
-from accord.check.scenarios._scenario import bare_scenario, scenario
-from accord.check.scenarios.server._requests import (
+from accord.check.scenarios._scenario import (
     SURVIVES,
     asking_tools,
+    bare_scenario,
     call,
     call_all,
     harmless_method,
     is_alive,
     replies,
+    scenario,
     text_of,
 )
 from accord.json_schema.samples import sample
