@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from accord.check.probing.messages import CAPABILITY_OF
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import (
     AuthorizationRequired,
@@ -24,6 +25,7 @@ from accord.check.probing.server_facts import (
     new_facts,
     report_once,
     try_tools,
+    withheld_calls,
 )
 from accord.check.probing.target import ServerTarget
 from accord.check.probing.tool_calls import CallLimit
@@ -49,11 +51,7 @@ log = logging.getLogger("accord.check")
 # A scenario may take this many times the patience; a server that never answers is judged too.
 _WAITS: Final = 24
 _NO_COPY: Final = "one more copy of the server did not start"
-_QUESTIONS: Final = {
-    "roots": "roots/list",
-    "sampling": "sampling/createMessage",
-    "elicitation": "elicitation/create",
-}
+_QUESTIONS: Final = {capability: method for method, capability in CAPABILITY_OF.items()}
 
 
 class CheckProgress(msgspec.Struct, frozen=True):
@@ -245,7 +243,7 @@ async def _run_all(
 
 
 async def _run(probe: Probe, scenario: Scenario) -> None:
-    probe.begin_scenario()
+    withheld_calls.set("")
     if _is_left_out(probe, scenario):
         return
     try:

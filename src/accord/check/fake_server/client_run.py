@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from accord.bindings import headers as names
-from accord.check.fake_server.server import FakeServer
+from accord.check.fake_server.server import LISTS, FakeServer
 from accord.check.probing.messages import are_several, decode_json, params_of
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.verdicts import VerdictCollector
@@ -165,8 +165,6 @@ PASSIVELY_CHECKED: Final = frozenset(
 )
 """The requirements that `run_passive_checks` decides."""
 
-_LISTS: Final = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
-
 
 def run_passive_checks(run: ClientRun) -> None:
     """Judge what every run against a correct server shows."""
@@ -195,7 +193,7 @@ def _check_methods(run: ClientRun) -> None:
         whole = isinstance(given.get("name"), str) and isinstance(given.get("value"), str)
         why = "sends completion/complete without the name and value of an argument"
         run.holds("completion.complete.method", whole, why)
-    for method in _LISTS:
+    for method in LISTS:
         for message in run.messages(method):
             # practice.list.empty-params: leaving params out means the same.
             params = message.get("params", {})
@@ -315,7 +313,7 @@ def _session_of(run: ClientRun, opening: "ReceivedRequest") -> str | None:
     for line in run.lines:
         for message in line.received:
             if message == opening.message:
-                return str(line.carrier.session) if line.carrier.session else None
+                return str(line.carrier.session)
     return None
 
 

@@ -110,7 +110,7 @@ class _HttpSession:
 
     takes_down = True
 
-    def __init__(self, session: str | None, content_type: str) -> None:
+    def __init__(self, session: str, content_type: str) -> None:
         self._facts = HttpFacts(status=200, headers={"content-type": content_type})
         self.session = session
         self.connection: RawConnection
@@ -205,8 +205,6 @@ class FakeHttpTransport(FakeTransport):
     async def __aexit__(self, *_: object) -> None:
         for line in self._fake.lines:
             await line.close()
-        for task in self._tasks:
-            task.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING):
                 while any(each.ended is None for each in self.requests):
@@ -256,9 +254,7 @@ class FakeHttpTransport(FakeTransport):
         self, request: ReceivedRequest, receive: Receive, send: Send
     ) -> CannedResponse | None:
         if request.name == "initialize":
-            http_session = self._begin(
-                secrets.token_urlsafe(16) if self._fake.has_sessions else None
-            )
+            http_session = self._begin()
         elif (known := self._find_session(request)) is not None:
             http_session = known
         else:
@@ -270,7 +266,7 @@ class FakeHttpTransport(FakeTransport):
         await self._hear_request(http_session, request)
         if not wanted:
             return CannedResponse(202)
-        more = {} if http_session.session is None else {names.SESSION: http_session.session}
+        more = {names.SESSION: http_session.session}
         answer = None
         if self._fake.streams:
             await self._send_events(stream, request, receive, send, more)
@@ -341,25 +337,25 @@ class FakeHttpTransport(FakeTransport):
 
     def end_session(self, line: RawConnection) -> None:
         """Forget a session: requests that name it are answered with 404."""
-        http_session: _HttpSession = line.carrier
-        self._sessions.pop(http_session.session or "", None)
+        self._sessions.pop(line.carrier.session, None)
 
     def _find_session(self, request: ReceivedRequest) -> _HttpSession | None:
         http_session = self._sessions.get(request.headers.get(names.SESSION, ""))
         return None if http_session is None or http_session.is_ended else http_session
 
-    def _begin(self, session: str | None) -> _HttpSession:
+    def _begin(self) -> _HttpSession:
         is_stream = self._fake.streams or self._is_older
+        session = secrets.token_urlsafe(16)
         http_session = _HttpSession(session, sse.CONTENT_TYPE if is_stream else _JSON)
         http_session.connection = self._open_line(http_session, "sse" if self._is_older else "http")
-        self._sessions[session or ""] = http_session
+        self._sessions[session] = http_session
         return http_session
 
     async def _hear_request(self, http_session: _HttpSession, request: ReceivedRequest) -> None:
         if request.name == "notifications/cancelled":
             await _wait_for_cancelled(http_session.connection, request.message)
         facts = HttpFacts(method=request.method, headers=request.headers)
-        self._hear(http_session.connection, request.body, facts)
+        http_session.connection.receive(request.body, facts)
 
     # -- HTTP with SSE
 
@@ -367,9 +363,9 @@ class FakeHttpTransport(FakeTransport):
         self, request: ReceivedRequest, receive: Receive, send: Send
     ) -> CannedResponse | None:
         if request.method == "GET" and request.path == self._path:
-            key = secrets.token_urlsafe(16)
-            http_session = self._begin(key)
-            place = f"event: endpoint\ndata: /messages?session_id={key}\n\n".encode()
+            http_session = self._begin()
+            endpoint = f"/messages?session_id={http_session.session}"
+            place = f"event: endpoint\ndata: {endpoint}\n\n".encode()
             await self._send_events(
                 http_session.standing, request, receive, send, {}, opening=place
             )

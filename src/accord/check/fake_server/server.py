@@ -23,8 +23,8 @@ from accord.check.probing.raw_connection import (
 )
 from accord.errors import RequestError
 from accord.protocol.catalogue import catalogue
-from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, SPOKEN
-from accord.trace import HttpFacts, Transport
+from accord.protocol.revisions import BEFORE_HANDSHAKE, SPOKEN, find_revision
+from accord.trace import Transport
 from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
@@ -97,12 +97,10 @@ class FakeServer:
         relay_commands: over stdio, commands for each relay: `stubborn`, `stderr some text`.
         odd: over stdio, the lines of the client that are not JSON.
         unanswered_methods: requests that a connected client never answered.
-        page: how many entries a page of a list has; None for all.
         capabilities: what the server declares.
         streams: over HTTP, whether answers are event streams.
         listens: over HTTP, whether a GET is answered with a stream.
         retry: over HTTP, the milliseconds of the `retry` field of events.
-        has_sessions: over HTTP, whether there are session ids.
         is_older: over HTTP, whether it speaks only HTTP with SSE.
         refusal: the status with which it then refuses Streamable HTTP.
     """
@@ -113,7 +111,6 @@ class FakeServer:
     revisions: ClassVar[tuple[RevisionId, ...]] = ()
     env: ClassVar[Mapping[str, str]] = {}
     relay_commands: tuple[str, ...] = ()
-    page: int | None = None
     capabilities: Mapping[str, object] = {
         "tools": {"listChanged": True},
         "resources": {"subscribe": True, "listChanged": True},
@@ -124,7 +121,6 @@ class FakeServer:
     streams = False
     listens = True
     retry: int | None = None
-    has_sessions = True
     is_older = False
     refusal = 405
 
@@ -184,7 +180,8 @@ class FakeServer:
         if method == "initialize":
             return self.initialize_result(line, params)
         if method in LISTS:
-            return self.list_page(method, params)
+            member, entries = LISTS[method]
+            return {member: list(entries)}
         if method == "tools/call":
             return await self.call(line, params)
         if method == "resources/read":
@@ -200,9 +197,7 @@ class FakeServer:
         """Return the answer to initialize."""
         request = params.get("protocolVersion")
         self.requested_revisions.append(str(request))
-        named = REVISIONS.get(request) if isinstance(request, str) else None
-        newest = BEFORE_HANDSHAKE.id
-        line.revision = self.revision or (newest if named is None else named.id)
+        line.revision = self.revision or (find_revision(request) or BEFORE_HANDSHAKE).id
         declared = params.get("capabilities")
         line.client_capabilities = declared if isinstance(declared, dict) else {}
         return {
@@ -210,24 +205,6 @@ class FakeServer:
             "capabilities": dict(self.capabilities),
             "serverInfo": {"name": "accord-check", "version": "1"},
         }
-
-    def list_page(self, method: str, params: Mapping[str, object]) -> JsonObject:
-        """Return a page of a list.
-
-        Raises:
-            RequestError: the cursor is unknown.
-        """
-        member, entries = LISTS[method]
-        if self.page is None:
-            return {member: list(entries)}
-        cursor = params.get("cursor", "page-0")
-        if not isinstance(cursor, str) or not cursor.removeprefix("page-").isdigit():
-            raise RequestError("unknown cursor", code=-32602)
-        begin = int(cursor.removeprefix("page-")) * self.page
-        found: JsonObject = {member: list(entries[begin : begin + self.page])}
-        if begin + self.page < len(entries):
-            found["nextCursor"] = f"page-{begin // self.page + 1}"
-        return found
 
     async def call(
         self, line: RawConnection, params: Mapping[str, object]
@@ -239,9 +216,6 @@ class FakeServer:
         if params.get("name") == "add":
             text = str(arguments.get("a", 0))
         return {"content": [{"type": "text", "text": text}], "isError": False}
-
-    async def on_initialized(self, line: RawConnection) -> None:
-        """Run the part of a scenario that follows initialization; called once per connection."""
 
     async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
         """Run the part of a scenario during which the client waits for its first result."""
@@ -346,7 +320,6 @@ class FakeTransport:
     def __init__(self, server: FakeServer, patience: float) -> None:
         self._fake = server
         self._patience = patience
-        self._tasks: set[asyncio.Task[None]] = set()
         self.url = ""
         self.requests: list[ReceivedRequest] = []
         self.most_streams = 0
@@ -359,20 +332,6 @@ class FakeTransport:
         line.respond = self._fake.respond
         self._fake.lines.append(line)
         return line
-
-    def _hear(self, line: RawConnection, data: bytes, http: HttpFacts | None = None) -> None:
-        """Take a message of the client; the scenario begins when the client is initialized."""
-        before = len(line.received)
-        line.receive(data, http)
-        methods = [each.get("method") for each in line.received[before:]]
-        if "notifications/initialized" in methods:
-            task = asyncio.get_running_loop().create_task(self._run_scenario(line))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _run_scenario(self, line: RawConnection) -> None:
-        with contextlib.suppress(ConnectionEnded):
-            await self._fake.on_initialized(line)
 
 
 # -- over stdio: a port to which the relays connect that clients launch
@@ -412,6 +371,7 @@ class FakeStdioTransport(FakeTransport):
 
     def __init__(self, server: FakeServer, *, patience: float = 5.0) -> None:
         super().__init__(server, patience)
+        self._tasks: set[asyncio.Task[None]] = set()
         self._key = secrets.token_hex(8)
         self._server: asyncio.Server
         self._controls: list[asyncio.StreamWriter] = []
@@ -487,4 +447,4 @@ class FakeStdioTransport(FakeTransport):
             self._fake.odd.append(data)
             # Only `odd` shows lines that are not messages.
             return
-        self._hear(line, data)
+        line.receive(data)

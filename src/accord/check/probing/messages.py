@@ -18,7 +18,8 @@ from accord.types import JsonObject
 
 CLIENT_INFO: Final = {"name": "accord-check", "version": "1"}
 _REPLY_EXCERPT: Final = 200
-_NEEDS: Final = {
+# The capability of a client that a request of the server needs.
+CAPABILITY_OF: Final = {
     "roots/list": "roots",
     "sampling/createMessage": "sampling",
     "elicitation/create": "elicitation",
@@ -156,7 +157,7 @@ def answer_to(question: JsonObject, capabilities: Mapping[str, object]) -> JsonO
     answer: JsonObject = {"jsonrpc": "2.0", "id": question.get("id")}
     if method == "ping":
         return answer | {"result": {}}
-    if _NEEDS.get(str(method)) not in capabilities:
+    if CAPABILITY_OF.get(str(method)) not in capabilities:
         return answer | {"error": {"code": -32601, "message": f"unknown method {method!s:.80}"}}
     return answer | {"result": _result(str(method), params_of(question))}
 

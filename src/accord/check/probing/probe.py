@@ -52,10 +52,6 @@ class Probe(VerdictCollector):
             for is_judged, kept in _LAUNCHED.items()
         }
 
-    def begin_scenario(self) -> None:
-        """Forget the calls that earlier scenarios could not make."""
-        withheld_calls.set("")
-
     @asynccontextmanager
     async def open(
         self,

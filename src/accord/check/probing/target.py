@@ -35,7 +35,7 @@ _DEAF: Final = "the server no longer reads its input"
 _BRIEF: Final = 0.1
 
 
-class Habits:
+class Habits(msgspec.Struct):
     """Facts learned about a server as a process, from one launch for the next.
 
     Attributes:
@@ -43,9 +43,8 @@ class Habits:
         startup_seconds: the most that it took from its launch to its first output.
     """
 
-    def __init__(self) -> None:
-        self.stays = False
-        self.startup_seconds = 0.0
+    stays: bool = False
+    startup_seconds: float = 0.0
 
 
 class StdioCarrier:
@@ -286,12 +285,7 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
             leaving=max(self.leaving, self.habits.startup_seconds * _LEAVING),
         )
 
-    def connection(
-        self,
-        *,
-        is_judged: bool = True,
-        starting: float = 0.0,
-    ) -> RawConnection:
+    def connection(self, *, is_judged: bool = True, starting: float = 0.0) -> RawConnection:
         """Return a connection that is opened by `async with`.
 
         Args:

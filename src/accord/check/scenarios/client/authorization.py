@@ -16,12 +16,12 @@ from accord.check.fake_server.server import FakeServer, client_scenario, revisio
 from accord.types import JsonObject, RevisionId
 
 # The paths of both HTTP transports.
-PROTECTED: Final = ("/mcp", "/sse", "/messages")
-SERVER_METADATA: Final = "/.well-known/oauth-authorization-server"
-OPENID_METADATA: Final = "/.well-known/openid-configuration"
+_PROTECTED: Final = ("/mcp", "/sse", "/messages")
+_SERVER_METADATA: Final = "/.well-known/oauth-authorization-server"
+_OPENID_METADATA: Final = "/.well-known/openid-configuration"
 
 
-class ProtectedFakeServer(FakeServer):
+class _ProtectedFakeServer(FakeServer):
     """Requires a token, and is the authorization server that issues it.
 
     Attributes:
@@ -51,7 +51,7 @@ class ProtectedFakeServer(FakeServer):
         return str(self.fake_transport.origin)
 
     def http(self, request: ReceivedRequest) -> CannedResponse | None:
-        if request.path in PROTECTED:
+        if request.path in _PROTECTED:
             given = request.headers.get("authorization", "")
             scheme, _, token = given.partition(" ")
             is_known = scheme.lower() == "bearer" and token.strip() in self.tokens
@@ -60,7 +60,7 @@ class ProtectedFakeServer(FakeServer):
             return _json(
                 {"resource": self.fake_transport.url, "authorization_servers": [self.origin]}
             )
-        if request.path in (SERVER_METADATA, OPENID_METADATA) and self.has_metadata:
+        if request.path in (_SERVER_METADATA, _OPENID_METADATA) and self.has_metadata:
             return _json(self._metadata())
         answers: dict[str, Callable[[ReceivedRequest], CannedResponse]] = {
             f"{self.place}/register": self._register,
@@ -99,7 +99,7 @@ class ProtectedFakeServer(FakeServer):
         )
 
     def _authorize(self, request: ReceivedRequest) -> CannedResponse:
-        wanted = parse_fields(request)
+        wanted = _parse_fields(request)
         code = secrets.token_urlsafe(8)
         self.codes[code] = wanted
         back = {"code": code}
@@ -110,7 +110,7 @@ class ProtectedFakeServer(FakeServer):
         return CannedResponse(302, {"location": f"{target}{join}{urlencode(back)}"})
 
     def _token(self, request: ReceivedRequest) -> CannedResponse:
-        wanted = parse_fields(request)
+        wanted = _parse_fields(request)
         begun = self.codes.pop(wanted.get("code", ""), None)
         if begun is None:
             return _json({"error": "invalid_grant"}, status=400)
@@ -122,8 +122,36 @@ class ProtectedFakeServer(FakeServer):
         self.tokens.add(token)
         return _json({"access_token": token, "token_type": "Bearer", "expires_in": 3600})
 
+    # -- how a client gets its token, and how it uses it
 
-def parse_fields(request: ReceivedRequest) -> dict[str, str]:
+    def was_tried(self, run: ClientRun) -> bool:
+        """Return whether the client tried to get authorization; else nothing applies to it."""
+        has_tried = any(each.path not in _PROTECTED for each in run.requests)
+        if not has_tried:
+            run.not_applicable(self.ids, _NOT_AT_ALL)
+        return has_tried
+
+    def requests_to(self, run: ClientRun, name: str) -> list[ReceivedRequest]:
+        """Return the requests to an endpoint of the authorization server."""
+        return [each for each in run.requests if each.path == f"{self.place}/{name}"]
+
+    def judge_flow(self, run: ClientRun, *, knows_resource: bool) -> None:
+        """Judge the requests for authorization and for a token, and how the token is used."""
+        authorize, token = self.requests_to(run, "authorize"), self.requests_to(run, "token")
+        for request in authorize:
+            _judge_authorize(run, request, self.clients)
+        if token:
+            why = "asks for a token with a verifier that does not fit its challenge"
+            run.holds("auth.pkce.implemented", all(self.verified[-1:]), why)
+        if authorize and token and knows_resource:
+            _judge_resource(run, authorize[-1], token[-1])
+        if self.tokens:
+            run.passes("auth.http.oauth-flow", "auth.oauth21.implementations")
+            since = run.requests.index(token[0])
+            _judge_use(run, run.requests[since:], self.tokens)
+
+
+def _parse_fields(request: ReceivedRequest) -> dict[str, str]:
     """Return the fields of a form or a query."""
     text = request.query if request.method == "GET" else request.body.decode(errors="replace")
     return {name: values[0] for name, values in parse_qs(text).items()}
@@ -153,49 +181,19 @@ _FLOW: Final = (
 _NOT_AT_ALL: Final = "the client does not ask for authorization, which is optional"
 
 
-class _AuthorizationScenario(ProtectedFakeServer):
-    """A protected server that judges how a client gets its token, and how it uses it."""
-
-    def was_tried(self, run: ClientRun) -> bool:
-        """Return whether the client tried to get authorization; else nothing applies to it."""
-        has_tried = any(each.path not in PROTECTED for each in run.requests)
-        if not has_tried:
-            run.not_applicable(self.ids, _NOT_AT_ALL)
-        return has_tried
-
-    def requests_to(self, run: ClientRun, name: str) -> list[ReceivedRequest]:
-        """Return the requests to an endpoint of the authorization server."""
-        return [each for each in run.requests if each.path == f"{self.place}/{name}"]
-
-    def judge_flow(self, run: ClientRun, *, knows_resource: bool) -> None:
-        """Judge the requests for authorization and for a token, and how the token is used."""
-        authorize, token = self.requests_to(run, "authorize"), self.requests_to(run, "token")
-        for request in authorize:
-            _judge_authorize(run, request, self.clients)
-        if token:
-            why = "asks for a token with a verifier that does not fit its challenge"
-            run.holds("auth.pkce.implemented", all(self.verified[-1:]), why)
-        if authorize and token and knows_resource:
-            _judge_resource(run, authorize[-1], token[-1])
-        if self.tokens:
-            run.passes("auth.http.oauth-flow", "auth.oauth21.implementations")
-            since = run.requests.index(token[0])
-            _judge_use(run, run.requests[since:], self.tokens)
-
-
 def _metadata_requests(run: ClientRun) -> list[ReceivedRequest]:
     return [
         each
         for each in run.requests
-        if each.path.startswith((SERVER_METADATA, OPENID_METADATA))
-        or each.path.endswith(OPENID_METADATA)
+        if each.path.startswith((_SERVER_METADATA, _OPENID_METADATA))
+        or each.path.endswith(_OPENID_METADATA)
     ]
 
 
 def _judge_authorize(
     run: ClientRun, request: ReceivedRequest, clients: Mapping[str, list[str]]
 ) -> None:
-    given = parse_fields(request)
+    given = _parse_fields(request)
     challenge, method = given.get("code_challenge"), given.get("code_challenge_method")
     id = "auth.pkce.implemented"
     if run.holds(id, challenge, "asks for authorization without PKCE", request=request):
@@ -227,7 +225,7 @@ def _is_loopback_of(uri: str, known: list[str]) -> bool:
 
 
 def _judge_resource(run: ClientRun, authorize: ReceivedRequest, token: ReceivedRequest) -> None:
-    first, second = parse_fields(authorize).get("resource"), parse_fields(token).get("resource")
+    first, second = _parse_fields(authorize).get("resource"), _parse_fields(token).get("resource")
     why = "asks for authorization without the resource that it is for"
     if not run.holds("auth.resource-parameter.sent", first, why, request=authorize):
         return
@@ -254,7 +252,7 @@ def _judge_use(run: ClientRun, later: list[ReceivedRequest], tokens: Collection[
         run.holds("auth.token.not-in-query", not is_in_query(request), why, request=request)
     for request in later:
         given = request.headers.get("authorization")
-        if request.path not in PROTECTED or (given is None and is_in_query(request)):
+        if request.path not in _PROTECTED or (given is None and is_in_query(request)):
             continue
         if given is None:
             why = f"sends {request.method} without the token it was given"
@@ -277,7 +275,7 @@ def _judge_use(run: ClientRun, later: list[ReceivedRequest], tokens: Collection[
     "auth.as-metadata.client",
     on=("http", "sse"),
 )
-class RequiresToken(_AuthorizationScenario):
+class RequiresToken(_ProtectedFakeServer):
     """Requires a token, and names its metadata."""
 
     async def judge(self, run: ClientRun) -> None:
@@ -306,7 +304,7 @@ class RequiresToken(_AuthorizationScenario):
     on=("http", "sse"),
     revisions=revisions_of("auth.discovery.base-url"),
 )
-class IssuesItsOwnTokens(_AuthorizationScenario):
+class IssuesItsOwnTokens(_ProtectedFakeServer):
     """Requires a token, and is its own authorization server, as in 2025-03-26."""
 
     names_metadata = None
@@ -315,7 +313,7 @@ class IssuesItsOwnTokens(_AuthorizationScenario):
         if not self.was_tried(run):
             return
         found = _metadata_requests(run)
-        roots = [each for each in found if each.path == SERVER_METADATA]
+        roots = [each for each in found if each.path == _SERVER_METADATA]
         if found:
             why = f"looks for metadata at {found[0].path} alone, not at the root"
             run.holds("auth.discovery.base-url", roots, why, request=found[0])
@@ -339,7 +337,7 @@ class IssuesItsOwnTokens(_AuthorizationScenario):
     on=("http", "sse"),
     revisions=revisions_of("auth.discovery.base-url"),
 )
-class RequiresTokenWithoutMetadata(_AuthorizationScenario):
+class RequiresTokenWithoutMetadata(_ProtectedFakeServer):
     """Requires a token, and publishes no metadata."""
 
     names_metadata = None
@@ -347,7 +345,7 @@ class RequiresTokenWithoutMetadata(_AuthorizationScenario):
     place = ""
 
     async def judge(self, run: ClientRun) -> None:
-        tried = {each.path for each in run.requests if each.path not in PROTECTED}
+        tried = {each.path for each in run.requests if each.path not in _PROTECTED}
         tried -= {path for path in tried if "/.well-known/" in path}
         if not self.was_tried(run):
             return
@@ -364,7 +362,7 @@ class RequiresTokenWithoutMetadata(_AuthorizationScenario):
 
 
 @client_scenario("auth.state.verified", on=("http", "sse"))
-class ReturnsAnotherState(_AuthorizationScenario):
+class ReturnsAnotherState(_ProtectedFakeServer):
     """Redirects the client with a state that it did not send."""
 
     state = "not-the-state-of-the-client"
@@ -374,7 +372,7 @@ class ReturnsAnotherState(_AuthorizationScenario):
         authorize = self.requests_to(run, "authorize")
         if not authorize:
             run.not_applicable(id, _NOT_AT_ALL)
-        elif "state" not in parse_fields(authorize[0]):
+        elif "state" not in _parse_fields(authorize[0]):
             run.fail(id, "asks for authorization without a state")
         else:
             why = "accepts a code that arrived with a different state"
