@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from accord.bindings import headers as names
+from accord.bindings.sse import CONTENT_TYPE
 from accord.check.fake_server.server import LISTS, FakeServer
 from accord.check.probing.messages import are_several, decode_json, params_of
 from accord.check.probing.raw_connection import RawConnection
@@ -75,12 +76,7 @@ class ClientRun(VerdictCollector):
 
     def messages(self, method: str) -> list[JsonObject]:
         """Return the client's messages with this method."""
-        return [
-            message
-            for line in self.lines
-            for message in line.received
-            if message.get("method") == method
-        ]
+        return [message for line in self.lines for message in line.messages(method)]
 
     def holds(
         self,
@@ -114,9 +110,8 @@ def _evidence_of(request: "ReceivedRequest") -> Evidence:
     heads = "; ".join(
         f"{name}: {'***' if name in secret else text}" for name, text in request.headers.items()
     )
-    text = (
-        f"{request.method} {request.path} [{heads}] {request.body[:400].decode(errors='replace')}"
-    )
+    body = request.body[:400].decode(errors="replace")
+    text = f"{request.method} {request.path} [{heads}] {body}"
     return Evidence("HTTP request", "client", None, text[:1000])
 
 
@@ -217,19 +212,12 @@ def _check_lines(run: ClientRun) -> None:
     glued = [each for each in odd if not _is_whole(each) and are_several(each)]
     rest = [each for each in odd if each not in unfinished and each not in glued]
     broken = bool(rest) and _is_whole("".join(rest))
-    run.holds(
-        "stdio.framing.newline-delimited",
-        not (unfinished or glued),
-        "writes messages without a newline after each",
-    )
-    run.holds(
-        "stdio.framing.no-embedded-newline", not broken, "splits a message into several lines"
-    )
-    run.holds(
-        "stdio.client.stdin-only-messages",
-        not rest or broken,
-        f"writes text that is not a message: {rest[0][:200] if rest else ''}",
-    )
+    why = "writes messages without a newline after each"
+    run.holds("stdio.framing.newline-delimited", not (unfinished or glued), why)
+    why = "splits a message into several lines"
+    run.holds("stdio.framing.no-embedded-newline", not broken, why)
+    why = f"writes text that is not a message: {rest[0][:200] if rest else ''}"
+    run.holds("stdio.client.stdin-only-messages", not rest or broken, why)
     _check_end(run)
 
 
@@ -240,11 +228,8 @@ def _check_end(run: ClientRun) -> None:
         return
     signalled = next((each for each in run.server.events if each.startswith("signal")), None)
     before = run.server.events[: run.server.events.index(signalled)] if signalled else []
-    run.holds(
-        id,
-        signalled is None or "input ended" in before,
-        f"sends {signalled} to the server before it closes its input",
-    )
+    why = f"sends {signalled} to the server before it closes its input"
+    run.holds(id, signalled is None or "input ended" in before, why)
 
 
 def _is_whole(text: str) -> bool:
@@ -261,12 +246,9 @@ def _check_posts(run: ClientRun) -> None:
             continue
         if request.path == run.path and request.name in ("initialize", "server/discover"):
             continue  # the client tries Streamable HTTP first
-        run.holds(
-            "sse.client.posts-to-endpoint",
-            request.method == "POST" and request.path == "/messages",
-            f"sends a message with {request.method} to {request.path}, not to the endpoint",
-            request=request,
-        )
+        is_right = request.method == "POST" and request.path == "/messages"
+        why = f"sends a message with {request.method} to {request.path}, not to the endpoint"
+        run.holds("sse.client.posts-to-endpoint", is_right, why, request=request)
     if run.exit_code is not None and run.is_initialized:
         run.passes("lifecycle.shutdown.http-close")
 
@@ -286,13 +268,10 @@ def _check_http(run: ClientRun) -> None:
         if opening is not None and not is_opening and _is_after(request, opening):
             _check_session(run, request, session)
             if row.version_header:
+                id = "http.client.protocol-version-header"
                 given = request.headers.get("mcp-protocol-version")
-                run.holds(
-                    "http.client.protocol-version-header",
-                    given == run.revision,
-                    f"sends {request.method} {request.name or ''} with the version header {given}",
-                    request=request,
-                )
+                why = f"sends {request.method} {request.name or ''} with the version header {given}"
+                run.holds(id, given == run.revision, why, request=request)
         if is_opening and request.status == 200:
             opening, session = request, _session_of(run, request)
     if session is not None and not run.server.ids:
@@ -321,22 +300,16 @@ def _check_head(run: ClientRun, request: "ReceivedRequest") -> None:
     accept = request.headers.get("accept")
     if request.method == "POST":
         run.passes("http.client.post-messages")
-        both = accepts_type(accept, "application/json") and accepts_type(
-            accept, "text/event-stream"
-        )
-        run.holds(
-            "http.client.accept-both", both, f"sends a POST with Accept: {accept}", request=request
-        )
-        run.holds(
-            "http.post.body-message-or-batch",
-            isinstance(request.message, dict | list),
-            "sends a POST with a body that is not a message",
-            request=request,
-        )
+        both = all(accepts_type(accept, each) for each in ("application/json", CONTENT_TYPE))
+        why = f"sends a POST with Accept: {accept}"
+        run.holds("http.client.accept-both", both, why, request=request)
+        is_message = isinstance(request.message, dict | list)
+        why = "sends a POST with a body that is not a message"
+        run.holds("http.post.body-message-or-batch", is_message, why, request=request)
     elif request.method == "GET":
         run.passes("http.get.client-may-listen")
         why = f"sends a GET with Accept: {accept}"
-        listens = accepts_type(accept, "text/event-stream")
+        listens = accepts_type(accept, CONTENT_TYPE)
         run.holds("http.get.accept-event-stream", listens, why, request=request)
     elif request.body and isinstance(request.message, dict):
         why = f"sends a message with {request.method}"
@@ -353,13 +326,9 @@ def _check_session(run: ClientRun, request: "ReceivedRequest", session: str | No
     if session is None:
         return
     given = request.headers.get(names.SESSION)
-    kept = run.holds(
-        "session.id.client-echo",
-        given and given in {session, *(line.carrier.session for line in run.lines)},
-        f"sends {request.method} {request.name or ''} with the session id {given}",
-        request=request,
-    )
-    if kept:
+    is_right = given and given in {session, *(line.carrier.session for line in run.lines)}
+    why = f"sends {request.method} {request.name or ''} with the session id {given}"
+    if run.holds("session.id.client-echo", is_right, why, request=request):
         run.passes("session.id.header-name")
 
 
@@ -391,10 +360,8 @@ def _check_fallback(runs: Sequence[ClientRun]) -> None:
             if not fallen:
                 run.not_applicable(id, "the client does not support servers with HTTP and SSE")
                 continue
-            why = (
-                f"does not fall back to HTTP with SSE on status {run.server.refusal}, but on others"
-            )
-            run.holds(id, run in fallen, why)
+            did = f"fall back to HTTP with SSE on status {run.server.refusal}"
+            run.holds(id, run in fallen, f"does not {did}, but on others")
 
 
 def _check_both_forms(runs: Sequence[ClientRun]) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias
 
 from accord.check.fake_server import launched
 from accord.check.probing.messages import (
@@ -30,6 +30,9 @@ from accord.types import JsonObject, RevisionId
 if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
     from accord.check.fake_server.http_transport import CannedResponse, ReceivedRequest
+
+Result: TypeAlias = Mapping[str, object] | None
+"""The result of a request; None leaves it unanswered."""
 
 TOOLS: Final[tuple[Mapping[str, object], ...]] = (
     {
@@ -169,9 +172,7 @@ class FakeServer:
             answer["result"] = result
         await line.send(answer)
 
-    async def result(
-        self, line: RawConnection, method: str, params: JsonObject
-    ) -> Mapping[str, object] | None:
+    async def result(self, line: RawConnection, method: str, params: JsonObject) -> Result:
         """Return the result of a request; None leaves it unanswered.
 
         Raises:
@@ -191,9 +192,7 @@ class FakeServer:
             return _RESULTS[method]
         raise RequestError(f"there is no method {method[:80]}", code=-32601)
 
-    def initialize_result(
-        self, line: RawConnection, params: Mapping[str, object]
-    ) -> Mapping[str, object]:
+    def initialize_result(self, line: RawConnection, params: JsonObject) -> JsonObject:
         """Return the answer to initialize."""
         request = params.get("protocolVersion")
         self.requested_revisions.append(str(request))
@@ -206,9 +205,7 @@ class FakeServer:
             "serverInfo": {"name": "accord-check", "version": "1"},
         }
 
-    async def call(
-        self, line: RawConnection, params: Mapping[str, object]
-    ) -> Mapping[str, object] | None:
+    async def call(self, line: RawConnection, params: JsonObject) -> Result:
         """Return the result of a tool call."""
         arguments = params.get("arguments")
         arguments = arguments if isinstance(arguments, dict) else {}

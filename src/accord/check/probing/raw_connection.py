@@ -387,6 +387,10 @@ class RawConnection:
                 why = f"{what} did not arrive within {patience:.3g} s"
                 raise MessageTimeout(why, has_started=self._has_received)
 
+    def messages(self, method: str, since: int = 0) -> list[JsonObject]:
+        """Return the messages of the peer with a method, from number `since` on."""
+        return [each for each in self.received[since:] if each.get("method") == method]
+
     def point_at(self, *messages: object) -> None:
         """Choose the messages, sent or received, that prove the next verdict."""
         self.proof = partial(self.log.evidence_of, messages)

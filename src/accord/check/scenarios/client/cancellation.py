@@ -88,7 +88,7 @@ class ReportsProgressForever(_LeavesRequestUnanswered):
 
     async def stick(self, connection: RawConnection, request: JsonObject) -> None:
         for number in range(int(_FOREVER / _RATE)):
-            if any(each.get("method") == _CANCELLED for each in connection.received):
+            if connection.messages(_CANCELLED):
                 return
             params = {"progressToken": progress_token_of(request), "progress": number + 1}
             message = new_notification("notifications/progress", params)

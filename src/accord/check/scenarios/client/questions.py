@@ -121,8 +121,7 @@ class SendsEveryRequest(FakeServer):
             if reply is not None and reply.is_error:
                 self.failures.append(("roots.errors", reply))
             elif reply is not None:
-                methods = [each.get("method") for each in connection.received]
-                changes = methods.count(_ROOTS_CHANGED)
+                changes = len(connection.messages(_ROOTS_CHANGED))
                 self.roots.append((reply.result.get("roots"), changes))
 
     async def _tell(self, connection: RawConnection, request: JsonObject) -> None:
