@@ -12,7 +12,7 @@ import msgspec
 
 from accord.json_schema.samples import sample
 from accord.protocol.monitor import Monitor
-from accord.protocol.verdict import Evidence
+from accord.protocol.verdict import Evidence, Tally
 from accord.trace import HttpFacts, Party, Record, Transport
 from accord.types import JsonObject
 
@@ -245,6 +245,10 @@ class MessageLog:
             for record in self.records:
                 self.monitor.observe(record)
         return self._is_whole
+
+    def tally(self, id: str) -> Tally | None:
+        """Return what the monitor counted for a requirement; None if it did not judge it."""
+        return None if self.monitor is None else self.monitor.tallies.get(id)
 
     def close(self) -> None:
         """End the recording; the monitor judges the records it held back."""

@@ -54,11 +54,7 @@ class Probe(VerdictCollector):
 
     @asynccontextmanager
     async def open(
-        self,
-        *,
-        is_judged: bool = True,
-        begins: bool = True,
-        capabilities: JsonObject | None = None,
+        self, *, is_judged: bool = True, begins: bool = True, capabilities: JsonObject | None = None
     ) -> AsyncIterator[RawConnection]:
         """Open a connection for this scenario alone.
 

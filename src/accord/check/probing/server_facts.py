@@ -219,10 +219,10 @@ async def later_annotations(target: ServerTarget, revisions: Sequence[RevisionId
 
     The first revision has no annotations, and the tools are the same.
     """
-    if any(revision in lifetime_of(ToolAnnotations) for revision in revisions):
+    is_known = any(revision in lifetime_of(ToolAnnotations) for revision in revisions)
+    # The only copy of a server that runs once at a time is in use.
+    if is_known or target.one_at_a_time:
         return {}
-    if target.one_at_a_time:
-        return {}  # the only copy is in use
     try:
         async with target.connection(is_judged=False) as connection:
             await connection.initialize(BEFORE_HANDSHAKE.id)

@@ -313,11 +313,7 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
             return MemoryCarrier(self.server)
         if not self.url:
             return StdioCarrier(
-                self.command,
-                env=self.env,
-                cwd=self.cwd,
-                leaving=self.leaving,
-                habits=self.habits,
+                self.command, env=self.env, cwd=self.cwd, leaving=self.leaving, habits=self.habits
             )
         kind = HttpCarrier if self.form == "http" else SseCarrier
         return kind(self.url, self.headers)
@@ -343,13 +339,8 @@ async def serve_target(place: str, form: Form, env: Mapping[str, str]) -> AsyncI
         if not found.done():
             found.set_result(None)
 
-    child = Child(
-        command,
-        env={**os.environ, **env},
-        stderr=look_for_url,
-        on_end=give_up,
-        has_input=False,
-    )
+    env = {**os.environ, **env}
+    child = Child(command, env=env, stderr=look_for_url, on_end=give_up, has_input=False)
     child.start()
     try:
         await asyncio.wait([found], timeout=_STARTING)

@@ -239,12 +239,12 @@ async def wait_for_answer(
     except MessageTimeout as error:
         if not error.has_started:
             raise
-        # The monitor reports an answer under an unknown id.
+        strayed = connection.log.tally("jsonrpc.response.id-echo")
         alike = [each for each in replies(connection.received) if str(each.id) == str(id)]
         if len(alike) > 1:
             probe.fail("jsonrpc.response.id-echo", f"answers id {id!r} with an id of another type")
-        elif _has_strayed(connection):
-            pass
+        elif strayed is not None and strayed.breaches:
+            pass  # the monitor reports an answer under an unknown id
         elif error.method in WORK_OF_AUTHORS:
             probe.skip(ANSWERED, f"the server may still work on it: {error}")
         else:
@@ -252,12 +252,6 @@ async def wait_for_answer(
         return None
     probe.passes(ANSWERED)
     return reply
-
-
-def _has_strayed(connection: RawConnection) -> bool:
-    monitor = connection.log.monitor
-    tally = None if monitor is None else monitor.tallies.get("jsonrpc.response.id-echo")
-    return tally is not None and tally.breaches > 0
 
 
 # -- calls of tools

@@ -105,8 +105,7 @@ async def _judge_structured(
 
 def _tally(connection: RawConnection) -> Tally | None:
     """Return how results conformed to their schemas; None if none was compared with one."""
-    monitor = connection.log.monitor
-    tally = None if monitor is None else monitor.tallies.get(_CONFORMS)
+    tally = connection.log.tally(_CONFORMS)
     return tally if tally is not None and tally.exercised + tally.breaches else None
 
 
