@@ -11,7 +11,6 @@ from typing import Any, Final
 import msgspec
 
 from accord.json_schema.samples import sample
-from accord.protocol.monitor import Monitor
 from accord.protocol.verdict import Evidence, Tally
 from accord.trace import HttpFacts, Party, Record, Transport
 from accord.types import JsonObject
@@ -202,6 +201,9 @@ class MessageLog:
     """
 
     def __init__(self, transport: Transport, judged: Party, *, is_judged: bool = True) -> None:
+        # Not needed by those who only read and build messages.
+        from accord.protocol.monitor import Monitor
+
         self.transport = transport
         self._judged = judged
         self.records: deque[Record] = deque(maxlen=_KEPT)
