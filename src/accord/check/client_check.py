@@ -18,10 +18,9 @@ from accord.check.fake_server.client_run import (
     run_passive_checks,
 )
 from accord.check.fake_server.http_transport import FakeHttpTransport
-from accord.check.fake_server.server import FakeServer
-from accord.check.fake_server.stdio_transport import FakeStdioTransport
+from accord.check.fake_server.server import FakeServer, FakeStdioTransport
 from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
-from accord.check.report import Report, Setting, merge_revisions, sort_revisions
+from accord.check.report import Report, Setting, merge_revisions
 from accord.check.verdicts import (
     NO_OCCASION,
     chosen_requirements,
@@ -32,7 +31,7 @@ from accord.check.verdicts import (
 )
 from accord.errors import ConnectFailed
 from accord.protocol.catalogue import Requirement
-from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, SPOKEN
+from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, SPOKEN, in_order
 from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
 from accord.trace import Transport
 from accord.transports.child import Child
@@ -142,14 +141,14 @@ def _never_connected(run: ClientRun) -> str:
     return f"the client never connected; {ended}{stderr and f': {stderr}'}"[:1000]
 
 
-def _spoken_revisions(plan: ClientPlan, runs: Sequence[ClientRun]) -> tuple[RevisionId, ...]:
+def _spoken_revisions(plan: ClientPlan, runs: Sequence[ClientRun]) -> list[RevisionId]:
     """Return the revisions under which the client went on, or the one it asked for."""
     spoken = {
         each.revision
         for each in runs
         if each.is_initialized and (not plan.revisions or each.revision in plan.revisions)
     }
-    return sort_revisions(spoken or {runs[0].revision})[::-1]
+    return in_order(spoken or {runs[0].revision})[::-1]
 
 
 def _servers_of_runs(plan: ClientPlan) -> tuple[list[FakeServer], list[FakeServer]]:
@@ -160,7 +159,7 @@ def _servers_of_runs(plan: ClientPlan) -> tuple[list[FakeServer], list[FakeServe
     spoken = plan.revisions or [
         row.id for row in SPOKEN.values() if over != "http" or row.streamable_http
     ]
-    good = [FakeServer(None), *(FakeServer(revision) for revision in sort_revisions(spoken)[::-1])]
+    good = [FakeServer(None), *(FakeServer(revision) for revision in in_order({*spoken})[::-1])]
     faulty = []
     for kind in CLIENT_SCENARIOS:
         if over in kind.on and _is_wanted(plan, kind):
@@ -198,12 +197,12 @@ async def _run_against(plan: ClientPlan, server: FakeServer, usual_exit: int | N
                 run_passive_checks(run)
             await server.judge(run)
         except (ConnectionEnded, MessageTimeout) as error:
-            _leave_open(run, str(error))
+            run.skip(server.ids, str(error))
         except Exception as error:
             log.exception("the scenario %r failed", server.name)
-            _leave_open(run, f"the check itself failed: {type(error).__name__}: {error}")
+            run.skip(server.ids, f"the check itself failed: {type(error).__name__}: {error}")
         else:
-            _leave_open(run, NO_OCCASION.format("client"))
+            run.skip(server.ids, NO_OCCASION.format("client"))
     for line in server.lines:
         if line.log.monitor is not None:
             run.tallies.append(line.log.monitor.tallies)
@@ -281,11 +280,6 @@ async def _look_for_survivors(run: ClientRun) -> None:
         if has_all and not run.left_servers_running:
             return
         await asyncio.sleep(_LOOK)
-
-
-def _leave_open(run: ClientRun, why: str) -> None:
-    for id in run.server.ids:
-        run.skip(id, why)
 
 
 # -- verdicts

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from accord.protocol.catalogue import Level, Requirement, catalogue
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import REVISIONS, in_order, newest
 from accord.protocol.verdict import Verdict, VerdictName
 from accord.protocol.violation import FAIL, Party, Severity, Violation
 from accord.types import RevisionId
@@ -243,7 +243,7 @@ def merge_revisions(
         party: the party that was checked.
         setting: how the check was made; party and revisions are filled in.
     """
-    checked = sort_revisions(found)
+    checked = tuple(in_order(found))
     by_id: dict[str, dict[RevisionId, Verdict]] = {}
     for revision, verdicts in found.items():
         for verdict in verdicts:
@@ -259,15 +259,10 @@ def merge_revisions(
         violations=_violations(results, party),
         setting=msgspec.structs.replace(setting or Setting(), party=party, revisions=checked),
         by_revision={
-            id: {revision: known[revision].verdict for revision in sort_revisions(known)}
+            id: {revision: known[revision].verdict for revision in in_order(known)}
             for id, known in by_id.items()
         },
     )
-
-
-def sort_revisions(revisions: Collection[RevisionId]) -> tuple[RevisionId, ...]:
-    """Return revisions from the oldest to the newest."""
-    return tuple(row.id for row in REVISIONS.values() if row.id in revisions)
 
 
 def rank(verdict: Verdict) -> int:
@@ -278,7 +273,7 @@ def rank(verdict: Verdict) -> int:
 def _worst(by_revision: Mapping[RevisionId, Verdict]) -> Verdict:
     """Return the worst verdict on a requirement, and in its message where it holds."""
     worst = min(by_revision.values(), key=rank)
-    where = sort_revisions(by_revision)
+    where = tuple(in_order(by_revision))
     affected = [id for id in where if by_revision[id].verdict == worst.verdict]
     message = worst.message
     if worst.verdict in ("fail", "warn") and len(affected) < len(where):
@@ -305,8 +300,7 @@ def _describe(
     verdict: Verdict, by_revision: dict[RevisionId, VerdictName], setting: Setting
 ) -> RequirementResult:
     row = catalogue().get(verdict.id)
-    affected = [id for id, name in by_revision.items() if name == verdict.verdict]
-    shown = sort_revisions(affected)[-1]
+    shown = newest(id for id, name in by_revision.items() if name == verdict.verdict)
     return RequirementResult(
         **{name: getattr(verdict, name) for name in Verdict.__struct_fields__},
         by_revision=by_revision,

@@ -17,7 +17,7 @@ from accord.check.probing.raw_connection import (
 from accord.check.probing.target import MESSAGE_PREFIX, ServerTarget
 from accord.errors import ConnectFailed
 from accord.protocol.exchange import META_CAPABILITIES, META_VERSION
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import REVISIONS, SPOKEN
 from accord.types import RevisionId
 
 _LONGEST: Final = 1000
@@ -245,7 +245,7 @@ def _strings(value: object) -> list[str]:
 def _agreed_revisions(opened: Mapping[RevisionId, Opening]) -> list[RevisionId]:
     """Return the revisions that a server agreed to, even if another one was asked for."""
     agreed = {_version(answer) for answer in opened.values()}
-    return [row.id for row in REVISIONS.values() if row.id in agreed and row.handshake]
+    return [id for id in SPOKEN if id in agreed]
 
 
 def _may_speak(answer: Opening, revision: RevisionId) -> bool:
@@ -262,8 +262,5 @@ def _version(answer: Opening) -> object:
 
 def _reachable(subject: ServerTarget) -> list[RevisionId]:
     """Return the revisions that exist over the transport of a server."""
-    return [
-        row.id
-        for row in REVISIONS.values()
-        if row.handshake and (subject.transport != "http" or row.streamable_http)
-    ]
+    is_streamable = subject.transport == "http"
+    return [row.id for row in SPOKEN.values() if row.streamable_http or not is_streamable]

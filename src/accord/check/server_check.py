@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from accord.check.probing.messages import CAPABILITY_OF
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import (
     AuthorizationRequired,
@@ -24,10 +25,11 @@ from accord.check.probing.server_facts import (
     new_facts,
     report_once,
     try_tools,
+    withheld_calls,
 )
 from accord.check.probing.target import ServerTarget
 from accord.check.probing.tool_calls import CallLimit
-from accord.check.report import Report, Setting, merge_revisions, sort_revisions
+from accord.check.report import Report, Setting, merge_revisions
 from accord.check.revision_probe import RevisionProbe, add_stderr, describe_failure
 from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario, revealing_methods
 from accord.check.verdicts import (
@@ -40,6 +42,7 @@ from accord.check.verdicts import (
 )
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.catalogue import Requirement, catalogue
+from accord.protocol.revisions import in_order
 from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
 from accord.types import RevisionId
 
@@ -47,14 +50,11 @@ log = logging.getLogger("accord.check")
 
 # A scenario may take this many times the patience; a server that never answers is judged too.
 _WAITS: Final = 24
-_QUESTIONS: Final = {
-    "roots": "roots/list",
-    "sampling": "sampling/createMessage",
-    "elicitation": "elicitation/create",
-}
+_NO_COPY: Final = "one more copy of the server did not start"
+_QUESTIONS: Final = {capability: method for method, capability in CAPABILITY_OF.items()}
 
 
-class CheckProgress(msgspec.Struct, frozen=True, kw_only=True):
+class CheckProgress(msgspec.Struct, frozen=True):
     """How far a check is, reported before each scenario and after the last one of a revision."""
 
     revision: RevisionId
@@ -137,18 +137,18 @@ async def _check_all(
 ) -> tuple[dict[RevisionId, list[Verdict]], dict[str, str]]:
     """Check each revision; return the verdicts, and why some tools were not called."""
     # The newest first: it describes the tools best.
-    revisions = sort_revisions(await revision_probe.find_revisions(plan.revisions))[::-1]
+    revisions = tuple(in_order({*await revision_probe.find_revisions(plan.revisions)}))[::-1]
     annotations = await later_annotations(revision_probe.target, revisions)
     slow: dict[str, str] = {}
     settled: dict[str, list[Verdict]] = {}
     found: dict[RevisionId, list[Verdict]] = {}
     not_called: dict[str, str] = {}
     for revision in revisions:
-        subject = revision_probe.target
-        facts = new_facts(subject, plan.rules, revision, annotations)
+        target = revision_probe.target
+        facts = new_facts(target, plan.rules, revision, annotations)
         facts.slow, facts.settled = slow, settled
         line, *others = await revision_probe.lines(revision)
-        probe = Probe(subject, facts, line)
+        probe = Probe(target, facts, line)
         for each in others:
             probe.lend(each)
         scenarios = _choose_scenarios(plan, revision)
@@ -170,7 +170,7 @@ async def _check_all(
 
 async def _discover_server(probe: Probe, tell_plan: OnPlan | None) -> None:
     """Find out what the server offers, and which of its tools are slow."""
-    subject, facts, line = probe.target, probe.facts, probe.connection
+    target, facts, line = probe.target, probe.facts, probe.connection
     try:
         if not line.opening:
             await line.__aenter__()
@@ -179,18 +179,18 @@ async def _discover_server(probe: Probe, tell_plan: OnPlan | None) -> None:
         if tell_plan is not None:
             tell_plan(facts.call_plan())
         probe.adapt_pace()
-        if subject.command:
+        if target.command:
             probe.lend(line)
         if facts.callable_tools():
             async with probe.borrow() as other:
-                await try_tools(facts, other, settling=probe.target.settling)
+                await try_tools(facts, other, probe.target.settling)
     except AuthorizationRequired as error:
         facts.locked = f"{error}; give --bearer or --oauth"
     except (MessageTimeout, ConnectionEnded) as error:
         if not line.opening:
-            raise ConnectFailed(describe_failure(subject, [add_stderr(str(error), line)])) from None
+            raise ConnectFailed(describe_failure(target, [add_stderr(str(error), line)])) from None
         _blame(probe, error)
-        if subject.one_at_a_time:
+        if target.one_at_a_time:
             # While this copy runs, no other one would start.
             await probe.dismiss_all()
 
@@ -227,14 +227,7 @@ async def _run_all(
 
     def report(name: str) -> None:
         if step is not None:
-            progress = CheckProgress(
-                revision=probe.revision,
-                revisions=revisions,
-                scenario=name,
-                done=done,
-                total=len(scenarios),
-            )
-            step(progress)
+            step(CheckProgress(probe.revision, revisions, name, done, len(scenarios)))
 
     async def run(each: Scenario) -> None:
         nonlocal done
@@ -250,7 +243,7 @@ async def _run_all(
 
 
 async def _run(probe: Probe, scenario: Scenario) -> None:
-    probe.begin_scenario()
+    withheld_calls.set("")
     if _is_left_out(probe, scenario):
         return
     try:
@@ -258,18 +251,20 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
             await scenario.body(probe)
     except (MessageTimeout, ConnectionEnded, ConnectFailed, TimeoutError) as error:
         _blame(probe, error)
-        _leave_open(probe, scenario, _silence(error))
+        has_started = getattr(error, "has_started", True)
+        did = "the server went silent" if has_started else _NO_COPY
+        probe.skip(scenario.ids, f"{did}: {error}")
     except AccordError as error:
-        _leave_open(probe, scenario, str(error))
+        probe.skip(scenario.ids, str(error))
     except Exception as error:
         # An unexpected message must not cost the other scenarios.
         log.exception("the scenario %r failed", scenario.name)
-        _leave_open(probe, scenario, f"the check itself failed: {type(error).__name__}: {error}")
+        probe.skip(scenario.ids, f"the check itself failed: {type(error).__name__}: {error}")
     else:
-        _leave_open(probe, scenario, NO_OCCASION.format("server"))
+        probe.skip(scenario.ids, NO_OCCASION.format("server"))
     if scenario.is_once:
-        found = probe.verdicts.found
-        probe.facts.settled[scenario.name] = [found[id] for id in scenario.ids if id in found]
+        found = [probe.found[id] for id in scenario.ids if id in probe.found]
+        probe.facts.settled[scenario.name] = found
 
 
 def _is_left_out(probe: Probe, scenario: Scenario) -> bool:
@@ -280,28 +275,16 @@ def _is_left_out(probe: Probe, scenario: Scenario) -> bool:
     elif scenario.needs is not None and not facts.locked and not facts.declares(scenario.needs):
         reason = f"the server did not declare {scenario.needs}"
     elif facts.locked and not scenario.is_outside:
-        _leave_open(probe, scenario, facts.locked)
+        probe.skip(scenario.ids, facts.locked)
         return True
     elif scenario.when is not None and (why := scenario.when(facts)) is not None:
-        _leave_open(probe, scenario, why)
+        probe.skip(scenario.ids, why)
         return True
     else:
-        probe.verdicts.adopt(facts.settled.get(scenario.name, ()))
+        probe.adopt(facts.settled.get(scenario.name, ()))
         return scenario.name in facts.settled
-    for id in scenario.ids:
-        probe.not_applicable(id, reason)
+    probe.not_applicable(scenario.ids, reason)
     return True
-
-
-def _leave_open(probe: Probe, scenario: Scenario, why: str) -> None:
-    for id in scenario.ids:
-        probe.skip(id, why)
-
-
-def _silence(error: BaseException) -> str:
-    if not getattr(error, "has_started", True):
-        return f"one more copy of the server did not start: {error}"
-    return f"the server went silent: {error}"
 
 
 def _blame(probe: Probe, error: BaseException) -> None:
@@ -331,9 +314,7 @@ def _verdicts(probe: Probe, plan: ServerPlan) -> list[Verdict]:
 
 
 def _verdict(row: Requirement, probe: Probe) -> Verdict:
-    verdict = probe.verdicts.verdict(row.id) or make_verdict(
-        row, probe.revision, *_why_untried(row, probe)
-    )
+    verdict = probe.verdict(row.id) or make_verdict(row, probe.revision, *_why_untried(row, probe))
     question = _QUESTIONS.get(row.area)
     # More calls of tools might have shown more.
     ran_out = not probe.facts.limit.calls or bool(probe.facts.exhausted_text())

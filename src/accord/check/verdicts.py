@@ -65,8 +65,8 @@ class VerdictCollector:
         self.found: dict[str, Verdict] = {}
         self.tallies: list[Mapping[str, Tally]] = []
 
-    def hold(
-        self, id: str, condition: object, why: str, *, evidence: Iterable[Evidence] = ()
+    def holds(
+        self, id: str, condition: object, why: str, *, evidence: Sequence[Evidence] | None = None
     ) -> bool:
         """Record whether a requirement was kept; one breach outweighs every success.
 
@@ -74,7 +74,7 @@ class VerdictCollector:
             id: the requirement; ignored if it does not hold in this revision.
             condition: what must be true.
             why: what the party does otherwise, to be read after its name.
-            evidence: the messages that show it.
+            evidence: the messages that show it; the last ones by default.
         """
         row = catalogue()[id]
         if not row.holds_in(self.revision):
@@ -89,17 +89,31 @@ class VerdictCollector:
             optional = f"held; {why}, which is optional"
             self.found.setdefault(id, make_verdict(row, self.revision, "pass", optional))
         elif known is None or known.verdict not in ("fail", "warn"):
+            shown = self.last_evidence() if evidence is None else evidence
             first = Evidence(why, self.party)
-            self.found[id] = make_verdict(row, self.revision, severity, why, [first, *evidence])
+            self.found[id] = make_verdict(row, self.revision, severity, why, [first, *shown])
         return False
 
-    def skip(self, id: str, why: str) -> None:
-        """Record why a requirement could not be put to the test."""
-        self._set_default(id, "not-exercised", why)
+    def last_evidence(self) -> Sequence[Evidence]:
+        """Return the messages that show a breach, if a scenario names none."""
+        return ()
 
-    def exclude(self, id: str, why: str) -> None:
-        """Record why a requirement does not concern this party."""
-        self._set_default(id, "not-applicable", why)
+    def passes(self, *ids: str) -> None:
+        """Record that requirements were kept."""
+        for id in ids:
+            self.holds(id, condition=True, why="")
+
+    def fail(self, id: str, why: str) -> None:
+        """Record that a requirement was broken."""
+        self.holds(id, condition=False, why=why)
+
+    def skip(self, ids: str | Iterable[str], why: str) -> None:
+        """Record why requirements could not be put to the test."""
+        self._set_default(ids, "not-exercised", why)
+
+    def not_applicable(self, ids: str | Iterable[str], why: str) -> None:
+        """Record why requirements do not concern this party."""
+        self._set_default(ids, "not-applicable", why)
 
     def adopt(self, found: Iterable[Verdict]) -> None:
         """Copy verdicts of another revision to the requirements that hold in this one too."""
@@ -118,10 +132,11 @@ class VerdictCollector:
         found = (self.found.get(id), self._tally_verdict(row, tally))
         return worst([each for each in found if each is not None])
 
-    def _set_default(self, id: str, name: VerdictName, why: str) -> None:
-        row = catalogue()[id]
-        if row.holds_in(self.revision):
-            self.found.setdefault(id, make_verdict(row, self.revision, name, why))
+    def _set_default(self, ids: str | Iterable[str], name: VerdictName, why: str) -> None:
+        for id in [ids] if isinstance(ids, str) else ids:
+            row = catalogue()[id]
+            if row.holds_in(self.revision):
+                self.found.setdefault(id, make_verdict(row, self.revision, name, why))
 
     def _tally_verdict(self, row: Requirement, tally: Tally) -> Verdict | None:
         if tally.worst is not None:

@@ -157,10 +157,7 @@ def _list_entries(
 
 
 def run_tests(
-    server: TestedServer,
-    tests: Sequence[Test],
-    *,
-    step: Callable[[int, str], object] | None = None,
+    server: TestedServer, tests: Sequence[Test], *, step: Callable[[int, str], object] | None = None
 ) -> list[TestRun]:
     """Run tests one after the other.
 

@@ -1,11 +1,13 @@
 """One run of a client under check against a fake server, and the checks on every run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from accord.bindings import headers as names
-from accord.check.fake_server.server import FakeServer, parse_json
+from accord.bindings.sse import CONTENT_TYPE
+from accord.check.fake_server.server import LISTS, FakeServer
+from accord.check.probing.messages import are_several, decode_json, params_of
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.verdicts import VerdictCollector
 from accord.protocol.revisions import REVISIONS
@@ -74,46 +76,33 @@ class ClientRun(VerdictCollector):
 
     def messages(self, method: str) -> list[JsonObject]:
         """Return the client's messages with this method."""
-        return [
-            message
-            for line in self.lines
-            for message in line.received
-            if message.get("method") == method
-        ]
+        return [message for line in self.lines for message in line.messages(method)]
 
     def holds(
-        self, id: str, condition: object, why: str, *, request: "ReceivedRequest | None" = None
+        self,
+        id: str,
+        condition: object,
+        why: str,
+        *,
+        evidence: Sequence[Evidence] | None = None,
+        request: "ReceivedRequest | None" = None,
     ) -> bool:
-        """Record whether a requirement was met; one violation outweighs every pass.
-
-        Args:
-            id: the requirement.
-            condition: what must be true.
-            why: what the client does otherwise, without a subject.
-            request: the HTTP request that shows it; the last messages by default.
-        """
-        evidence: list[Evidence] = []
-        if not condition and request is not None:
+        """Record whether a requirement was met; an HTTP `request` may be the evidence."""
+        if request is not None and not condition:
             evidence = [_evidence_of(request)]
-        elif not condition and self.lines:
-            evidence = self.lines[-1].log.last()
-        return self.hold(id, condition, why, evidence=evidence)
+        return super().holds(id, condition, why, evidence=evidence)
 
-    def fail(self, id: str, why: str) -> None:
-        """Record that a requirement was violated."""
-        self.holds(id, condition=False, why=why)
+    def last_evidence(self) -> Sequence[Evidence]:
+        """Return the last messages of the last connection."""
+        return self.lines[-1].log.last() if self.lines else ()
 
-    def passes(self, *ids: str) -> None:
-        """Record that requirements were met."""
+    def not_applicable(self, ids: str | Iterable[str], why: str) -> None:
+        """Record why requirements do not apply to this client, even if they were skipped."""
+        ids = [ids] if isinstance(ids, str) else list(ids)
         for id in ids:
-            self.holds(id, condition=True, why="")
-
-    def not_applicable(self, id: str, why: str) -> None:
-        """Record why a requirement does not apply to this client."""
-        known = self.found.get(id)
-        if known is not None and known.verdict == "not-exercised":
-            del self.found[id]
-        self.exclude(id, why)
+            if id in self.found and self.found[id].verdict == "not-exercised":
+                del self.found[id]
+        super().not_applicable(ids, why)
 
 
 def _evidence_of(request: "ReceivedRequest") -> Evidence:
@@ -121,9 +110,8 @@ def _evidence_of(request: "ReceivedRequest") -> Evidence:
     heads = "; ".join(
         f"{name}: {'***' if name in secret else text}" for name, text in request.headers.items()
     )
-    text = (
-        f"{request.method} {request.path} [{heads}] {request.body[:400].decode(errors='replace')}"
-    )
+    body = request.body[:400].decode(errors="replace")
+    text = f"{request.method} {request.path} [{heads}] {body}"
     return Evidence("HTTP request", "client", None, text[:1000])
 
 
@@ -170,9 +158,7 @@ PASSIVELY_CHECKED: Final = frozenset(
         "stdio.framing.no-embedded-newline",
     }
 )
-"""The requirements that `observe` decides."""
-
-_LISTS: Final = ("tools/list", "resources/list", "resources/templates/list", "prompts/list")
+"""The requirements that `run_passive_checks` decides."""
 
 
 def run_passive_checks(run: ClientRun) -> None:
@@ -193,16 +179,16 @@ def run_passive_checks(run: ClientRun) -> None:
 def _check_methods(run: ClientRun) -> None:
     for id, (method, *parameters) in _METHODS.items():
         for message in run.messages(method):
-            params = _params(message)
+            params = params_of(message)
             wrong = [each for each in parameters if not isinstance(params.get(each), str)]
             run.holds(id, not wrong, f"sends {method} without a string as {wrong}")
     for message in run.messages("completion/complete"):
-        argument = _params(message).get("argument")
+        argument = params_of(message).get("argument")
         given = argument if isinstance(argument, dict) else {}
         whole = isinstance(given.get("name"), str) and isinstance(given.get("value"), str)
         why = "sends completion/complete without the name and value of an argument"
         run.holds("completion.complete.method", whole, why)
-    for method in _LISTS:
+    for method in LISTS:
         for message in run.messages(method):
             # practice.list.empty-params: leaving params out means the same.
             params = message.get("params", {})
@@ -216,11 +202,6 @@ def _check_answers(run: ClientRun) -> None:
         run.fail(id, f"stays connected and does not answer {method}")
 
 
-def _params(message: Mapping[str, object]) -> JsonObject:
-    params = message.get("params")
-    return params if isinstance(params, dict) else {}
-
-
 # -- stdio
 
 
@@ -228,22 +209,15 @@ def _check_lines(run: ClientRun) -> None:
     run.passes("stdio.client.launches-server")
     odd = [each.decode(errors="replace") for each in run.server.odd]
     unfinished = [each for each in odd if _is_whole(each)]
-    glued = [each for each in odd if not _is_whole(each) and _are_several(each)]
+    glued = [each for each in odd if not _is_whole(each) and are_several(each)]
     rest = [each for each in odd if each not in unfinished and each not in glued]
     broken = bool(rest) and _is_whole("".join(rest))
-    run.holds(
-        "stdio.framing.newline-delimited",
-        not (unfinished or glued),
-        "writes messages without a newline after each",
-    )
-    run.holds(
-        "stdio.framing.no-embedded-newline", not broken, "splits a message into several lines"
-    )
-    run.holds(
-        "stdio.client.stdin-only-messages",
-        not rest or broken,
-        f"writes text that is not a message: {rest[0][:200] if rest else ''}",
-    )
+    why = "writes messages without a newline after each"
+    run.holds("stdio.framing.newline-delimited", not (unfinished or glued), why)
+    why = "splits a message into several lines"
+    run.holds("stdio.framing.no-embedded-newline", not broken, why)
+    why = f"writes text that is not a message: {rest[0][:200] if rest else ''}"
+    run.holds("stdio.client.stdin-only-messages", not rest or broken, why)
     _check_end(run)
 
 
@@ -254,33 +228,12 @@ def _check_end(run: ClientRun) -> None:
         return
     signalled = next((each for each in run.server.events if each.startswith("signal")), None)
     before = run.server.events[: run.server.events.index(signalled)] if signalled else []
-    run.holds(
-        id,
-        signalled is None or "input ended" in before,
-        f"sends {signalled} to the server before it closes its input",
-    )
+    why = f"sends {signalled} to the server before it closes its input"
+    run.holds(id, signalled is None or "input ended" in before, why)
 
 
 def _is_whole(text: str) -> bool:
-    return isinstance(parse_json(text), dict | list)
-
-
-def _are_several(text: str) -> bool:
-    """Return whether a text is several JSON objects in a row."""
-    from json import JSONDecodeError, JSONDecoder
-
-    place, found = 0, 0
-    while place < len(text):
-        try:
-            value, place = JSONDecoder().raw_decode(text, place)
-        except (JSONDecodeError, RecursionError):
-            return False
-        if not isinstance(value, dict):
-            return False
-        found += 1
-        while place < len(text) and text[place].isspace():
-            place += 1
-    return found > 1
+    return isinstance(decode_json(text), dict | list)
 
 
 # -- HTTP with SSE
@@ -293,12 +246,9 @@ def _check_posts(run: ClientRun) -> None:
             continue
         if request.path == run.path and request.name in ("initialize", "server/discover"):
             continue  # the client tries Streamable HTTP first
-        run.holds(
-            "sse.client.posts-to-endpoint",
-            request.method == "POST" and request.path == "/messages",
-            f"sends a message with {request.method} to {request.path}, not to the endpoint",
-            request=request,
-        )
+        is_right = request.method == "POST" and request.path == "/messages"
+        why = f"sends a message with {request.method} to {request.path}, not to the endpoint"
+        run.holds("sse.client.posts-to-endpoint", is_right, why, request=request)
     if run.exit_code is not None and run.is_initialized:
         run.passes("lifecycle.shutdown.http-close")
 
@@ -318,13 +268,10 @@ def _check_http(run: ClientRun) -> None:
         if opening is not None and not is_opening and _is_after(request, opening):
             _check_session(run, request, session)
             if row.version_header:
+                id = "http.client.protocol-version-header"
                 given = request.headers.get("mcp-protocol-version")
-                run.holds(
-                    "http.client.protocol-version-header",
-                    given == run.revision,
-                    f"sends {request.method} {request.name or ''} with the version header {given}",
-                    request=request,
-                )
+                why = f"sends {request.method} {request.name or ''} with the version header {given}"
+                run.holds(id, given == run.revision, why, request=request)
         if is_opening and request.status == 200:
             opening, session = request, _session_of(run, request)
     if session is not None and not run.server.ids:
@@ -345,7 +292,7 @@ def _session_of(run: ClientRun, opening: "ReceivedRequest") -> str | None:
     for line in run.lines:
         for message in line.received:
             if message == opening.message:
-                return str(line.carrier.session) if line.carrier.session else None
+                return str(line.carrier.session)
     return None
 
 
@@ -353,22 +300,16 @@ def _check_head(run: ClientRun, request: "ReceivedRequest") -> None:
     accept = request.headers.get("accept")
     if request.method == "POST":
         run.passes("http.client.post-messages")
-        both = accepts_type(accept, "application/json") and accepts_type(
-            accept, "text/event-stream"
-        )
-        run.holds(
-            "http.client.accept-both", both, f"sends a POST with Accept: {accept}", request=request
-        )
-        run.holds(
-            "http.post.body-message-or-batch",
-            isinstance(request.message, dict | list),
-            "sends a POST with a body that is not a message",
-            request=request,
-        )
+        both = all(accepts_type(accept, each) for each in ("application/json", CONTENT_TYPE))
+        why = f"sends a POST with Accept: {accept}"
+        run.holds("http.client.accept-both", both, why, request=request)
+        is_message = isinstance(request.message, dict | list)
+        why = "sends a POST with a body that is not a message"
+        run.holds("http.post.body-message-or-batch", is_message, why, request=request)
     elif request.method == "GET":
         run.passes("http.get.client-may-listen")
         why = f"sends a GET with Accept: {accept}"
-        listens = accepts_type(accept, "text/event-stream")
+        listens = accepts_type(accept, CONTENT_TYPE)
         run.holds("http.get.accept-event-stream", listens, why, request=request)
     elif request.body and isinstance(request.message, dict):
         why = f"sends a message with {request.method}"
@@ -385,13 +326,9 @@ def _check_session(run: ClientRun, request: "ReceivedRequest", session: str | No
     if session is None:
         return
     given = request.headers.get(names.SESSION)
-    kept = run.holds(
-        "session.id.client-echo",
-        given and given in {session, *(line.carrier.session for line in run.lines)},
-        f"sends {request.method} {request.name or ''} with the session id {given}",
-        request=request,
-    )
-    if kept:
+    is_right = given and given in {session, *(line.carrier.session for line in run.lines)}
+    why = f"sends {request.method} {request.name or ''} with the session id {given}"
+    if run.holds("session.id.client-echo", is_right, why, request=request):
         run.passes("session.id.header-name")
 
 
@@ -423,10 +360,8 @@ def _check_fallback(runs: Sequence[ClientRun]) -> None:
             if not fallen:
                 run.not_applicable(id, "the client does not support servers with HTTP and SSE")
                 continue
-            why = (
-                f"does not fall back to HTTP with SSE on status {run.server.refusal}, but on others"
-            )
-            run.holds(id, run in fallen, why)
+            did = f"fall back to HTTP with SSE on status {run.server.refusal}"
+            run.holds(id, run in fallen, f"does not {did}, but on others")
 
 
 def _check_both_forms(runs: Sequence[ClientRun]) -> None:

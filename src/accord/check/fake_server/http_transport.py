@@ -11,7 +11,8 @@ import msgspec
 
 from accord.bindings import headers as names
 from accord.bindings import sse
-from accord.check.fake_server.server import FakeServer, FakeTransport, parse_json
+from accord.check.fake_server.server import FakeServer, FakeTransport
+from accord.check.probing.messages import decode_json, is_request, objects_in, params_of
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import MissingExtra
 from accord.trace import HttpFacts
@@ -52,7 +53,7 @@ class ReceivedRequest(msgspec.Struct):
     @property
     def message(self) -> Any:
         """The body as JSON; None if it is not JSON."""
-        return parse_json(self.body)
+        return decode_json(self.body)
 
     @property
     def name(self) -> str | None:
@@ -95,7 +96,7 @@ class _Stream:
                     return
                 if data is _DROP:
                     raise _Cut
-                message = parse_json(data)
+                message = decode_json(data)
                 if self.wanted and isinstance(message, dict) and "method" not in message:
                     self.wanted.discard(_key(message.get("id")))
                 yield data
@@ -109,7 +110,7 @@ class _HttpSession:
 
     takes_down = True
 
-    def __init__(self, session: str | None, content_type: str) -> None:
+    def __init__(self, session: str, content_type: str) -> None:
         self._facts = HttpFacts(status=200, headers={"content-type": content_type})
         self.session = session
         self.connection: RawConnection
@@ -124,7 +125,7 @@ class _HttpSession:
 
     async def send(self, data: bytes) -> None:
         """Send an answer on the stream of its request, other messages on the standing one."""
-        message = parse_json(data)
+        message = decode_json(data)
         is_answer = isinstance(message, dict) and "method" not in message
         stream = self.waiting.get(_key(message.get("id"))) if is_answer else None
         await self._send_on(stream or self.standing, data)
@@ -204,8 +205,6 @@ class FakeHttpTransport(FakeTransport):
     async def __aexit__(self, *_: object) -> None:
         for line in self._fake.lines:
             await line.close()
-        for task in self._tasks:
-            task.cancel()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CLOSING):
                 while any(each.ended is None for each in self.requests):
@@ -255,21 +254,19 @@ class FakeHttpTransport(FakeTransport):
         self, request: ReceivedRequest, receive: Receive, send: Send
     ) -> CannedResponse | None:
         if request.name == "initialize":
-            http_session = self._begin(
-                secrets.token_urlsafe(16) if self._fake.has_sessions else None
-            )
+            http_session = self._begin()
         elif (known := self._find_session(request)) is not None:
             http_session = known
         else:
             return CannedResponse(404 if names.SESSION in request.headers else 400)
-        wanted = {_key(each["id"]) for each in _requests_in(request.message)}
+        wanted = {_key(each["id"]) for each in objects_in(request.message) if is_request(each)}
         stream = _Stream(str(next(self._names)), set(wanted))
         http_session.streams[stream.name] = stream
         http_session.waiting |= dict.fromkeys(wanted, stream)
         await self._hear_request(http_session, request)
         if not wanted:
             return CannedResponse(202)
-        more = {} if http_session.session is None else {names.SESSION: http_session.session}
+        more = {names.SESSION: http_session.session}
         answer = None
         if self._fake.streams:
             await self._send_events(stream, request, receive, send, more)
@@ -340,25 +337,25 @@ class FakeHttpTransport(FakeTransport):
 
     def end_session(self, line: RawConnection) -> None:
         """Forget a session: requests that name it are answered with 404."""
-        http_session: _HttpSession = line.carrier
-        self._sessions.pop(http_session.session or "", None)
+        self._sessions.pop(line.carrier.session, None)
 
     def _find_session(self, request: ReceivedRequest) -> _HttpSession | None:
         http_session = self._sessions.get(request.headers.get(names.SESSION, ""))
         return None if http_session is None or http_session.is_ended else http_session
 
-    def _begin(self, session: str | None) -> _HttpSession:
+    def _begin(self) -> _HttpSession:
         is_stream = self._fake.streams or self._is_older
+        session = secrets.token_urlsafe(16)
         http_session = _HttpSession(session, sse.CONTENT_TYPE if is_stream else _JSON)
         http_session.connection = self._open_line(http_session, "sse" if self._is_older else "http")
-        self._sessions[session or ""] = http_session
+        self._sessions[session] = http_session
         return http_session
 
     async def _hear_request(self, http_session: _HttpSession, request: ReceivedRequest) -> None:
         if request.name == "notifications/cancelled":
             await _wait_for_cancelled(http_session.connection, request.message)
         facts = HttpFacts(method=request.method, headers=request.headers)
-        self._hear(http_session.connection, request.body, facts)
+        http_session.connection.receive(request.body, facts)
 
     # -- HTTP with SSE
 
@@ -366,9 +363,9 @@ class FakeHttpTransport(FakeTransport):
         self, request: ReceivedRequest, receive: Receive, send: Send
     ) -> CannedResponse | None:
         if request.method == "GET" and request.path == self._path:
-            key = secrets.token_urlsafe(16)
-            http_session = self._begin(key)
-            place = f"event: endpoint\ndata: /messages?session_id={key}\n\n".encode()
+            http_session = self._begin()
+            endpoint = f"/messages?session_id={http_session.session}"
+            place = f"event: endpoint\ndata: {endpoint}\n\n".encode()
             await self._send_events(
                 http_session.standing, request, receive, send, {}, opening=place
             )
@@ -385,8 +382,7 @@ class FakeHttpTransport(FakeTransport):
 
 async def _wait_for_cancelled(connection: RawConnection, message: JsonObject) -> None:
     """Let a request arrive before its cancellation, or the client would be blamed for the order."""
-    params = message.get("params")
-    cancelled = _key(params.get("requestId")) if isinstance(params, dict) else None
+    cancelled = _key(params_of(message).get("requestId"))
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_OVERTAKEN):
             while cancelled not in {_key(each.get("id")) for each in connection.received}:
@@ -395,12 +391,6 @@ async def _wait_for_cancelled(connection: RawConnection, message: JsonObject) ->
 
 def _key(id: object) -> Any:
     return (type(id).__name__, id) if isinstance(id, int | str) else None
-
-
-def _requests_in(message: object) -> list[JsonObject]:
-    """Return the requests of a message or a batch."""
-    found = message if isinstance(message, list) else [message]
-    return [each for each in found if isinstance(each, dict) and {"method", "id"} <= {*each}]
 
 
 async def _body(receive: Receive) -> bytes:

@@ -2,13 +2,19 @@
 
 import asyncio
 import contextlib
+import secrets
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias
 
-import msgspec
-
-from accord.check.probing.message_log import MessageLog
-from accord.check.probing.messages import Reply, next_id
+from accord.check.fake_server import launched
+from accord.check.probing.messages import (
+    MessageLog,
+    Reply,
+    decode_json,
+    new_request,
+    next_id,
+    params_of,
+)
 from accord.check.probing.raw_connection import (
     ConnectionEnded,
     MessageTimeout,
@@ -17,13 +23,16 @@ from accord.check.probing.raw_connection import (
 )
 from accord.errors import RequestError
 from accord.protocol.catalogue import catalogue
-from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, SPOKEN
-from accord.trace import HttpFacts, Transport
+from accord.protocol.revisions import BEFORE_HANDSHAKE, SPOKEN, find_revision
+from accord.trace import Transport
 from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
     from accord.check.fake_server.http_transport import CannedResponse, ReceivedRequest
+
+Result: TypeAlias = Mapping[str, object] | None
+"""The result of a request; None leaves it unanswered."""
 
 TOOLS: Final[tuple[Mapping[str, object], ...]] = (
     {
@@ -91,12 +100,10 @@ class FakeServer:
         relay_commands: over stdio, commands for each relay: `stubborn`, `stderr some text`.
         odd: over stdio, the lines of the client that are not JSON.
         unanswered_methods: requests that a connected client never answered.
-        page: how many entries a page of a list has; None for all.
         capabilities: what the server declares.
         streams: over HTTP, whether answers are event streams.
         listens: over HTTP, whether a GET is answered with a stream.
         retry: over HTTP, the milliseconds of the `retry` field of events.
-        has_sessions: over HTTP, whether there are session ids.
         is_older: over HTTP, whether it speaks only HTTP with SSE.
         refusal: the status with which it then refuses Streamable HTTP.
     """
@@ -107,7 +114,6 @@ class FakeServer:
     revisions: ClassVar[tuple[RevisionId, ...]] = ()
     env: ClassVar[Mapping[str, str]] = {}
     relay_commands: tuple[str, ...] = ()
-    page: int | None = None
     capabilities: Mapping[str, object] = {
         "tools": {"listChanged": True},
         "resources": {"subscribe": True, "listChanged": True},
@@ -118,7 +124,6 @@ class FakeServer:
     streams = False
     listens = True
     retry: int | None = None
-    has_sessions = True
     is_older = False
     refusal = 405
 
@@ -148,7 +153,6 @@ class FakeServer:
     async def respond(self, line: RawConnection, request: JsonObject) -> None:
         """Answer a request of the client."""
         id, method = request.get("id"), str(request.get("method"))
-        params = request.get("params")
         answer: JsonObject = {"jsonrpc": "2.0", "id": id}
         if (
             method not in ("initialize", "ping", "server/discover")
@@ -159,7 +163,7 @@ class FakeServer:
                 await _wait_until_initialized(line)
                 await self.before_first_answer(line, request)
         try:
-            result = await self.result(line, method, params if isinstance(params, dict) else {})
+            result = await self.result(line, method, params_of(request))
         except RequestError as error:
             answer["error"] = {"code": error.code, "message": error.message}
         else:
@@ -168,9 +172,7 @@ class FakeServer:
             answer["result"] = result
         await line.send(answer)
 
-    async def result(
-        self, line: RawConnection, method: str, params: JsonObject
-    ) -> Mapping[str, object] | None:
+    async def result(self, line: RawConnection, method: str, params: JsonObject) -> Result:
         """Return the result of a request; None leaves it unanswered.
 
         Raises:
@@ -179,7 +181,8 @@ class FakeServer:
         if method == "initialize":
             return self.initialize_result(line, params)
         if method in LISTS:
-            return self.list_page(method, params)
+            member, entries = LISTS[method]
+            return {member: list(entries)}
         if method == "tools/call":
             return await self.call(line, params)
         if method == "resources/read":
@@ -189,15 +192,11 @@ class FakeServer:
             return _RESULTS[method]
         raise RequestError(f"there is no method {method[:80]}", code=-32601)
 
-    def initialize_result(
-        self, line: RawConnection, params: Mapping[str, object]
-    ) -> Mapping[str, object]:
+    def initialize_result(self, line: RawConnection, params: JsonObject) -> JsonObject:
         """Return the answer to initialize."""
         request = params.get("protocolVersion")
         self.requested_revisions.append(str(request))
-        named = REVISIONS.get(request) if isinstance(request, str) else None
-        newest = BEFORE_HANDSHAKE.id
-        line.revision = self.revision or (newest if named is None else named.id)
+        line.revision = self.revision or (find_revision(request) or BEFORE_HANDSHAKE).id
         declared = params.get("capabilities")
         line.client_capabilities = declared if isinstance(declared, dict) else {}
         return {
@@ -206,27 +205,7 @@ class FakeServer:
             "serverInfo": {"name": "accord-check", "version": "1"},
         }
 
-    def list_page(self, method: str, params: Mapping[str, object]) -> JsonObject:
-        """Return a page of a list.
-
-        Raises:
-            RequestError: the cursor is unknown.
-        """
-        member, entries = LISTS[method]
-        if self.page is None:
-            return {member: list(entries)}
-        cursor = params.get("cursor", "page-0")
-        if not isinstance(cursor, str) or not cursor.removeprefix("page-").isdigit():
-            raise RequestError("unknown cursor", code=-32602)
-        begin = int(cursor.removeprefix("page-")) * self.page
-        found: JsonObject = {member: list(entries[begin : begin + self.page])}
-        if begin + self.page < len(entries):
-            found["nextCursor"] = f"page-{begin // self.page + 1}"
-        return found
-
-    async def call(
-        self, line: RawConnection, params: Mapping[str, object]
-    ) -> Mapping[str, object] | None:
+    async def call(self, line: RawConnection, params: JsonObject) -> Result:
         """Return the result of a tool call."""
         arguments = params.get("arguments")
         arguments = arguments if isinstance(arguments, dict) else {}
@@ -234,9 +213,6 @@ class FakeServer:
         if params.get("name") == "add":
             text = str(arguments.get("a", 0))
         return {"content": [{"type": "text", "text": text}], "isError": False}
-
-    async def on_initialized(self, line: RawConnection) -> None:
-        """Run the part of a scenario that follows initialization; called once per connection."""
 
     async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
         """Run the part of a scenario during which the client waits for its first result."""
@@ -258,10 +234,7 @@ class FakeServer:
             ConnectionEnded: the client disconnected.
         """
         id = f"ask-{next_id()}"
-        message: JsonObject = {"jsonrpc": "2.0", "id": id, "method": method}
-        if params is not None:
-            message["params"] = params
-        await self.send(line, message, beside=beside)
+        await self.send(line, new_request(method, params, id=id), beside=beside)
         try:
             return await line.reply_to(id, what=method, patience=patience)
         except MessageTimeout:
@@ -330,14 +303,6 @@ def client_scenario(
     return register
 
 
-def parse_json(text: bytes | str) -> Any:
-    """Return a text as data; None if it is not JSON."""
-    try:
-        return msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return None
-
-
 class FakeTransport:
     """Connects clients to a fake server.
 
@@ -352,7 +317,6 @@ class FakeTransport:
     def __init__(self, server: FakeServer, patience: float) -> None:
         self._fake = server
         self._patience = patience
-        self._tasks: set[asyncio.Task[None]] = set()
         self.url = ""
         self.requests: list[ReceivedRequest] = []
         self.most_streams = 0
@@ -366,16 +330,118 @@ class FakeTransport:
         self._fake.lines.append(line)
         return line
 
-    def _hear(self, line: RawConnection, data: bytes, http: HttpFacts | None = None) -> None:
-        """Take a message of the client; the scenario begins when the client is initialized."""
-        before = len(line.received)
-        line.receive(data, http)
-        methods = [each.get("method") for each in line.received[before:]]
-        if "notifications/initialized" in methods:
-            task = asyncio.get_running_loop().create_task(self._run_scenario(line))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
 
-    async def _run_scenario(self, line: RawConnection) -> None:
-        with contextlib.suppress(ConnectionEnded):
-            await self._fake.on_initialized(line)
+# -- over stdio: a port to which the relays connect that clients launch
+
+_CHUNK: Final = 64 * 1024
+_LONGEST: Final = 64 * 1024 * 1024
+_CLOSING: Final = 1.0
+
+
+class _RelayConnection:
+    """The standard streams of one launched relay."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+
+    async def open(self, line: RawConnection) -> None:
+        """Do nothing: the client has connected."""
+
+    async def send(self, data: bytes) -> None:
+        """Send a message and a newline."""
+        try:
+            self._writer.write(data + b"\n")
+            await self._writer.drain()
+        except OSError:
+            raise ConnectionEnded("the client no longer reads") from None
+
+    async def close(self) -> None:
+        """Close the relay's output, which ends the relay."""
+        self._writer.close()
+        with contextlib.suppress(OSError, TimeoutError):
+            async with asyncio.timeout(_CLOSING):
+                await self._writer.wait_closed()
+
+
+class FakeStdioTransport(FakeTransport):
+    """Connects a fake server to launched relays."""
+
+    def __init__(self, server: FakeServer, *, patience: float = 5.0) -> None:
+        super().__init__(server, patience)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._key = secrets.token_hex(8)
+        self._server: asyncio.Server
+        self._controls: list[asyncio.StreamWriter] = []
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
+        port = self._server.sockets[0].getsockname()[1]
+        self.command = [*launched.COMMAND, "relay", str(port), self._key]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for line in self._fake.lines:
+            await line.close()
+        for writer in self._controls:
+            with contextlib.suppress(OSError):
+                writer.write(b"exit 0\n")
+                writer.close()
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=_CLOSING)
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            words = (await reader.readline()).decode(errors="replace").split()
+            if len(words) != 3 or not secrets.compare_digest(words[0], self._key):
+                writer.close()
+            elif words[1] == "control":
+                self.pids.append(int(words[2]))
+                self._controls.append(writer)
+                await self._hear_control(reader)
+            else:
+                await self._hear_data(reader, writer)
+        except (asyncio.CancelledError, OSError):
+            writer.close()
+        finally:
+            self._tasks.discard(task)
+
+    async def _hear_control(self, reader: asyncio.StreamReader) -> None:
+        for command in self._fake.relay_commands:
+            self._controls[-1].write(f"{command}\n".encode())
+        try:
+            while line := (await reader.readline()).decode(errors="replace"):
+                self._fake.events.append(line.strip())
+        finally:
+            self._fake.events.append("gone")
+
+    async def _hear_data(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server = self._fake
+        line = self._open_line(_RelayConnection(writer), "stdio")
+        rest = b""
+        while chunk := await reader.read(_CHUNK):
+            *whole, rest = (rest + chunk).split(b"\n")
+            for each in whole:
+                self._take(line, each)
+            if len(rest) > _LONGEST:
+                break
+        if rest.strip():
+            server.odd.append(rest)
+            self._take(line, rest)
+        line.end("the client closed the server's input")
+        if "stubborn" not in server.relay_commands:
+            writer.close()  # as a server does after its input ended
+
+    def _take(self, line: RawConnection, data: bytes) -> None:
+        if not data.strip():
+            return
+        if not isinstance(decode_json(data.decode(errors="replace")), dict | list):
+            self._fake.odd.append(data)
+            # Only `odd` shows lines that are not messages.
+            return
+        line.receive(data)

@@ -19,7 +19,7 @@ from accord.check.probing.raw_connection import (
     RawConnection,
 )
 from accord.errors import ConnectFailed
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import find_revision
 from accord.trace import HttpFacts
 from accord.transports.http.client.sender import (
     ConnectionCut,
@@ -218,7 +218,7 @@ class HttpCarrier(_HttpBase):
 
     def agree(self, revision: object) -> None:
         """Send the negotiated revision from now on."""
-        row = REVISIONS.get(revision) if isinstance(revision, str) else None
+        row = find_revision(revision)
         if row is not None and row.version_header:
             self.version = row.id
 

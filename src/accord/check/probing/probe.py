@@ -15,7 +15,7 @@ from accord.check.probing.target import ServerTarget
 from accord.check.verdicts import VerdictCollector
 from accord.errors import AccordError
 from accord.protocol.verdict import Evidence
-from accord.types import JsonObject, RevisionId
+from accord.types import JsonObject
 
 # How many launched servers are kept for borrowing, by whether a monitor judges them. A scenario
 # may need two judged ones.
@@ -28,21 +28,20 @@ _in_use: ContextVar[RawConnection] = ContextVar("connection_in_use")
 _used: ContextVar[RawConnection] = ContextVar("connection_used")
 
 
-class Probe:
-    """A server under check, as one scenario sees it.
+class Probe(VerdictCollector):
+    """A server under check, as one scenario sees it, and what the scenarios found.
 
     Attributes:
         target: how the server is reached.
         facts: what it says of itself.
         connection: the first connection, on which the server was discovered.
-        verdicts: what the scenarios found.
     """
 
     def __init__(self, target: ServerTarget, facts: ServerFacts, connection: RawConnection) -> None:
+        super().__init__("server", facts.revision)
         self.target = target
         self.facts = facts
         self.connection = connection
-        self.verdicts = VerdictCollector("server", facts.revision)
         self._connections: list[RawConnection] = [connection]
         # It does not shrink in `lose_patience`: starting takes its time.
         self._starting = target.start_patience
@@ -53,22 +52,9 @@ class Probe:
             for is_judged, kept in _LAUNCHED.items()
         }
 
-    @property
-    def revision(self) -> RevisionId:
-        """The revision under check."""
-        return self.facts.revision
-
-    def begin_scenario(self) -> None:
-        """Forget the calls that earlier scenarios could not make."""
-        withheld_calls.set("")
-
     @asynccontextmanager
     async def open(
-        self,
-        *,
-        is_judged: bool = True,
-        begins: bool = True,
-        capabilities: JsonObject | None = None,
+        self, *, is_judged: bool = True, begins: bool = True, capabilities: JsonObject | None = None
     ) -> AsyncIterator[RawConnection]:
         """Open a connection for this scenario alone.
 
@@ -154,7 +140,7 @@ class Probe:
         self._connections.remove(connection)
         self._learn(connection)
         if connection.log.monitor is not None:
-            self.verdicts.tallies.append(connection.log.monitor.tallies)
+            self.tallies.append(connection.log.monitor.tallies)
 
     async def dismiss_all(self) -> None:
         """Close the idle connections and the first one."""
@@ -190,35 +176,10 @@ class Probe:
 
     # -- verdicts
 
-    def holds(
-        self,
-        id: str,
-        condition: object,
-        why: str,
-        *,
-        evidence: Sequence[Evidence] | None = None,
-    ) -> bool:
-        """Record whether a requirement was kept; one breach outweighs every success.
-
-        Args:
-            id: the requirement; ignored if it does not hold in this revision.
-            condition: what must be true.
-            why: what the server does otherwise, to be read after "the server".
-            evidence: the messages that show it; the last exchange by default.
-        """
-        if not condition and evidence is None:
-            connection = _in_use.get(_used.get(self.connection))
-            evidence = (connection.proof and connection.proof()) or connection.log.last()
-        return self.verdicts.hold(id, condition, why, evidence=evidence or ())
-
-    def passes(self, *ids: str) -> None:
-        """Record that requirements were kept."""
-        for id in ids:
-            self.holds(id, condition=True, why="")
-
-    def fail(self, id: str, why: str) -> None:
-        """Record that a requirement was broken."""
-        self.holds(id, condition=False, why=why)
+    def last_evidence(self) -> Sequence[Evidence]:
+        """Return the last exchange of the scenario."""
+        connection = _in_use.get(_used.get(self.connection))
+        return (connection.proof and connection.proof()) or connection.log.last()
 
     def expects(self, id: str, reply: Reply, code: int, what: str) -> bool:
         """Record whether the answer to a message is an error with this code."""
@@ -227,11 +188,5 @@ class Probe:
 
     def skip(self, ids: str | Iterable[str], why: str) -> None:
         """Record why requirements could not be put to the test."""
-        for id in [ids] if isinstance(ids, str) else ids:
-            # A call that could not be made is the reason for everything that is missing.
-            self.verdicts.skip(id, withheld_calls.get() or why)
-
-    def not_applicable(self, ids: str | Iterable[str], why: str) -> None:
-        """Record why requirements do not concern this server."""
-        for id in [ids] if isinstance(ids, str) else ids:
-            self.verdicts.exclude(id, why)
+        # A call that could not be made is the reason for everything that is missing.
+        super().skip(ids, withheld_calls.get() or why)

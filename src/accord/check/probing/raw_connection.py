@@ -7,13 +7,12 @@ that a scenario can make verdicts of them.
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import msgspec
 
-from accord.check.probing.message_log import MessageLog
 from accord.check.probing.messages import (
+    MessageLog,
     Reply,
     answer_to,
     decode_json,
@@ -155,12 +154,7 @@ class RawConnection:
         await self.carrier.open(self)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -392,6 +386,10 @@ class RawConnection:
             if not await self._wait_for_change(deadline):
                 why = f"{what} did not arrive within {patience:.3g} s"
                 raise MessageTimeout(why, has_started=self._has_received)
+
+    def messages(self, method: str, since: int = 0) -> list[JsonObject]:
+        """Return the messages of the peer with a method, from number `since` on."""
+        return [each for each in self.received[since:] if each.get("method") == method]
 
     def point_at(self, *messages: object) -> None:
         """Choose the messages, sent or received, that prove the next verdict."""

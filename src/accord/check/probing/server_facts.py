@@ -28,10 +28,9 @@ from accord.check.probing.tool_calls import (
     ToolCall,
     tool_refusal,
 )
-from accord.check.report import sort_revisions
 from accord.errors import AccordError, ConnectFailed
 from accord.json_schema.samples import sample, short_durations
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import BEFORE_HANDSHAKE, in_order
 from accord.protocol.verdict import Verdict
 from accord.trace import Transport
 from accord.types import JsonObject, RevisionId, ToolAnnotations
@@ -220,14 +219,13 @@ async def later_annotations(target: ServerTarget, revisions: Sequence[RevisionId
 
     The first revision has no annotations, and the tools are the same.
     """
-    if any(revision in lifetime_of(ToolAnnotations) for revision in revisions):
+    is_known = any(revision in lifetime_of(ToolAnnotations) for revision in revisions)
+    # The only copy of a server that runs once at a time is in use.
+    if is_known or target.one_at_a_time:
         return {}
-    if target.one_at_a_time:
-        return {}  # the only copy is in use
-    newest = [row.id for row in REVISIONS.values() if row.handshake][-1]
     try:
         async with target.connection(is_judged=False) as connection:
-            await connection.initialize(newest)
+            await connection.initialize(BEFORE_HANDSHAKE.id)
             return annotations_of(await list_all(connection, "tools/list", "tools"))
     except AccordError:
         # The check itself reports why the server does not answer.
@@ -250,7 +248,7 @@ async def plan_calls(
     called: dict[str, None] = {}
     not_called: dict[str, str] = {}
     annotations = await later_annotations(target, revisions)
-    for revision in reversed(sort_revisions(revisions)):
+    for revision in reversed(in_order({*revisions})):
         facts = new_facts(target, rules, revision, annotations)
         try:
             async with target.connection(is_judged=False) as connection:
@@ -280,9 +278,7 @@ def report_once(on_plan: OnPlan) -> OnPlan:
     return report_new
 
 
-async def try_tools(
-    facts: ServerFacts, connection: RawConnection, *, settling: float = 0.0
-) -> None:
+async def try_tools(facts: ServerFacts, connection: RawConnection, settling: float) -> None:
     """Call each tool that may be called, all at once; record those that do not answer soon.
 
     Args:

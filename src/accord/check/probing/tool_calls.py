@@ -102,7 +102,7 @@ class CallLimit:
         Raises:
             CallRefused: the tool may not be called, or has no calls left.
         """
-        tool = self._tool(name)
+        tool = name if name in self._listed else self._folded.get(name.casefold())
         if tool is None:
             return
         if tool in self._refused:
@@ -130,10 +130,6 @@ class CallLimit:
         """
         for name in _called_names(message):
             self.claim(name)
-
-    def _tool(self, name: str) -> str | None:
-        """Return the listed tool that a name calls, or None."""
-        return name if name in self._listed else self._folded.get(name.casefold())
 
 
 def _called_names(message: object) -> Iterator[str]:

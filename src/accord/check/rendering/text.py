@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
+import msgspec
+
 from accord.check.probing.tool_calls import CallPlan
 from accord.check.rendering import wording
 from accord.check.rendering.wording import escape_unprintable
@@ -158,11 +160,4 @@ def _join(names: Iterable[str]) -> str:
 
 def plan_as_json(plan: CallPlan, target: str) -> str:
     """Return the plan as JSON, in ASCII."""
-    shown = {
-        "target": target,
-        "calls": plan.calls,
-        "called": list(plan.called),
-        "not_called": dict(plan.not_called),
-        "cases": dict(plan.cases),
-    }
-    return json.dumps(shown, indent=2) + "\n"
+    return json.dumps({"target": target, **msgspec.structs.asdict(plan)}, indent=2) + "\n"

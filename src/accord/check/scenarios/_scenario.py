@@ -1,19 +1,31 @@
 """A scenario of a server check: what it sends, and which requirements it decides."""
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial, wraps
 from typing import Final, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
+from accord.check.probing.exchange import RawResponse, exchange, post_message
+from accord.check.probing.messages import (
+    Reply,
+    initialize_params,
+    is_request,
+    new_notification,
+    new_request,
+    next_id,
+)
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord.check.probing.server_facts import ServerFacts
+from accord.check.probing.tool_calls import ToolCall
+from accord.errors import AccordError
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
 from accord.protocol.rules import complete
 from accord.trace import Transport
-from accord.types import RevisionId
+from accord.types import JsonObject, RevisionId
 
 Body: TypeAlias = Callable[[Probe], Awaitable[None]]
 ConnectedBody: TypeAlias = Callable[[Probe, RawConnection], Awaitable[None]]
@@ -116,3 +128,231 @@ def revealing_methods(id: str, revision: RevisionId) -> frozenset[str] | None:
         if not {REQUEST, NOTIFICATION}.isdisjoint(rule.about.kinds):
             found |= _STIRRING
     return frozenset(found) if found else None
+
+
+# -- requests that several scenarios send
+
+SURVIVES: Final = "practice.server.survives-errors"
+ANSWERED: Final = "jsonrpc.request.answered"
+MISSING_URI: Final = "accord-check://no/such/resource"
+LISTS: Final = {"tools": "tools/list", "resources": "resources/list", "prompts": "prompts/list"}
+INITIALIZED: Final = new_notification("notifications/initialized")
+PERMISSION: Final = "a permission that the server did not use"
+# Other people may use a server behind a URL: a check makes only a few calls.
+_CALLS: Final = 8
+_WORDS_OF_FAILURE: Final = re.compile(
+    r"\b(?:error|exception|invalid|required?|missing|must|expected|unknown|undefined argument"
+    r"|fail(?:ed|s|ure)?|not (?:found|allowed|provided|valid)|cannot|can't|unable)\b",
+    re.IGNORECASE,
+)
+
+
+def harmless_method(facts: ServerFacts) -> str:
+    """Return a method that the server must answer at any time and that changes nothing.
+
+    A list method if there is one: a server that ignores only pings still answers.
+    """
+    return next((method for name, method in LISTS.items() if facts.declares(name)), "ping")
+
+
+async def is_alive(
+    probe: Probe, connection: RawConnection, after: str, *, id: int | None = None
+) -> bool:
+    """Send a harmless request; record a verdict if the server no longer answers."""
+    try:
+        await connection.ask(harmless_method(probe.facts), id=id)
+    except (ConnectionEnded, MessageTimeout) as error:
+        if isinstance(error, MessageTimeout):
+            # A process that is about to end does not answer either.
+            await connection.collect(probe.target.leaving)
+        if connection.ended is not None:
+            reason = error if isinstance(error, ConnectionEnded) else connection.ended
+            probe.fail(SURVIVES, f"ends after {after}: {reason}")
+        else:
+            probe.fail(ANSWERED, f"answers no further request after {after}")
+            connection.end("the server answers no further request")
+        return False
+    probe.passes(SURVIVES)
+    return True
+
+
+def replies(messages: Iterable[JsonObject]) -> list[Reply]:
+    """Return the messages that are answers."""
+    return [Reply(each) for each in messages if "method" not in each]
+
+
+async def unexpected_answers(
+    probe: Probe, connection: RawConnection, since: int, after: str
+) -> list[Reply] | None:
+    """Return answers to messages that need none; None if the server has ended."""
+    asked = next_id()
+    if not await is_alive(probe, connection, after, id=asked):
+        return None
+    await connection.collect(probe.target.settling)
+    found = [each for each in replies(connection.received[since:]) if each.id != asked]
+    # Over HTTP a notification may be refused with a status and an error without id.
+    is_http = connection.log.transport == "http"
+    stray = [each for each in found if not is_http or each.id is not None]
+    if stray:
+        connection.point_at(*(each.message for each in stray))
+    return stray
+
+
+async def send_and_wait(
+    probe: Probe, connection: RawConnection, message: object, what: str
+) -> list[Reply] | None:
+    """Send a message, valid or not, and return its answer; None if the server has ended.
+
+    No answer is expected any more once a later harmless request is answered.
+    """
+    since = len(connection.received)
+    await connection.send(message)
+    asked = next_id()
+    if not await is_alive(probe, connection, what, id=asked):
+        return None
+    found = [each for each in replies(connection.received[since:]) if each.id != asked]
+    if not found and connection.log.transport == "stdio":
+        await connection.collect(probe.target.settling)
+        found = [each for each in replies(connection.received[since:]) if each.id != asked]
+    connection.point_at(message, *(each.message for each in found))
+    return found
+
+
+async def arrives(connection: RawConnection, id: object, patience: float | None = None) -> bool:
+    """Return whether a request is answered in time."""
+    try:
+        await connection.reply_to(id, patience=patience)
+    except MessageTimeout:
+        return False
+    return True
+
+
+async def wait_for_answer(
+    probe: Probe, connection: RawConnection, id: object, what: str
+) -> Reply | None:
+    """Wait for the answer to a request; without one, record a verdict and return None.
+
+    Calls into the author's own handlers get no verdict: they may still be running.
+    """
+    try:
+        reply = await connection.reply_to(id, what=what)
+    except MessageTimeout as error:
+        if not error.has_started:
+            raise
+        strayed = connection.log.tally("jsonrpc.response.id-echo")
+        alike = [each for each in replies(connection.received) if str(each.id) == str(id)]
+        if len(alike) > 1:
+            probe.fail("jsonrpc.response.id-echo", f"answers id {id!r} with an id of another type")
+        elif strayed is not None and strayed.breaches:
+            pass  # the monitor reports an answer under an unknown id
+        elif error.method in WORK_OF_AUTHORS:
+            probe.skip(ANSWERED, f"the server may still work on it: {error}")
+        else:
+            probe.fail(ANSWERED, f"leaves {what} (id {id!r}) unanswered")
+        return None
+    probe.passes(ANSWERED)
+    return reply
+
+
+# -- calls of tools
+
+
+async def call(probe: Probe, connection: RawConnection, tool: ToolCall) -> Reply | None:
+    """Call a tool; without an answer, record a verdict and return None."""
+    id = await connection.begin("tools/call", tool.params)
+    return await wait_for_answer(probe, connection, id, f"a call of {tool.name}")
+
+
+async def call_all(probe: Probe, connection: RawConnection) -> list[tuple[ToolCall, Reply]]:
+    """Call every tool that may be called, one by one; return those that answered."""
+    called = [(tool, await call(probe, connection, tool)) for tool in probe.facts.callable_tools()]
+    return [(tool, reply) for tool, reply in called if reply is not None]
+
+
+async def asking_tools(probe: Probe) -> list[ToolCall]:
+    """Return the tools that send requests to the client."""
+    found: list[ToolCall] = []
+    if not probe.facts.is_asking:
+        return found
+    async with probe.borrow() as connection:
+        for tool in probe.facts.callable_tools():
+            since = len(connection.received)
+            await call(probe, connection, tool)
+            if any(map(is_request, connection.received[since:])):
+                found.append(tool)
+    return found
+
+
+async def call_together(probe: Probe, connection: RawConnection) -> None:
+    """Call every tool that may be called, all at once."""
+    tools = probe.facts.callable_tools()
+    calls = [(tool, await connection.start("tools/call", tool.params)) for tool in tools]
+    for tool, id in calls:
+        await wait_for_answer(probe, connection, id, f"a call of {tool.name}")
+
+
+def text_of(reply: Reply) -> str:
+    """Return the text of a tool result."""
+    content = reply.result.get("content")
+    blocks = content if isinstance(content, list) else []
+    texts = [each.get("text") for each in blocks if isinstance(each, dict)]
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def has_failed(reply: Reply) -> bool:
+    """Return whether a tool reports a failure, even in its text alone."""
+    if reply.is_error or reply.is_failed_call:
+        return True
+    return _WORDS_OF_FAILURE.search(text_of(reply)) is not None
+
+
+def is_listening(connection: RawConnection) -> bool:
+    """Return whether the server can send messages apart from answers."""
+    return getattr(connection.carrier, "listens", True) is not False
+
+
+# -- over HTTP
+
+
+def initialize(revision: str) -> JsonObject:
+    """Return an initialize request of a client without capabilities."""
+    return new_request("initialize", initialize_params(revision, {}))
+
+
+@asynccontextmanager
+async def open_unjudged(
+    probe: Probe, *, revision: str | None = None
+) -> AsyncIterator[RawConnection]:
+    """Open a connection that is not judged and does not listen by GET yet.
+
+    The client declares no capabilities, so that no tool sends it a request.
+
+    Raises:
+        AccordError: the server refuses to open one.
+    """
+    wanted = revision or probe.revision
+    async with probe.open(is_judged=False, begins=False) as connection:
+        reply = await connection.initialize(wanted, capabilities={}, is_confirmed=False)
+        if reply.is_error:
+            raise AccordError(f"no conversation could be opened: {reply}")
+        await post_message(connection, INITIALIZED)
+        yield connection
+
+
+def calls(probe: Probe) -> list[JsonObject]:
+    """Return calls of tools that may be called, each with a token for progress."""
+    return [
+        new_request("tools/call", tool.with_progress(f"accord-check-{next_id()}"))
+        for tool in probe.facts.callable_tools()[:_CALLS]
+    ]
+
+
+async def end_session(connection: RawConnection, heard: RawResponse) -> None:
+    """End the session that a raw request opened, if there is one."""
+    given = heard.headers.get("mcp-session-id")
+    if given is not None:
+        proof = connection.proof
+        async with exchange(connection, method="DELETE", mcp_session_id=given):
+            pass
+        # The next verdict is about the request that opened it.
+        connection.proof = proof

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from accord.check.fake_server.client_run import ClientRun
-from accord.check.fake_server.server import LISTS, FakeServer, client_scenario
+from accord.check.fake_server.server import LISTS, FakeServer, Result, client_scenario
 from accord.check.probing.messages import params_of
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import RequestError
@@ -41,11 +41,8 @@ class PagedLists(FakeServer):
         # For each list: the sizes of the pages that the client fetched.
         self.fetched: dict[str, list[int]] = {}
         self.foreign: list[str] = []
-        self.needless: list[str] = []
 
-    async def result(
-        self, connection: RawConnection, method: str, params: JsonObject
-    ) -> Mapping[str, object] | None:
+    async def result(self, connection: RawConnection, method: str, params: JsonObject) -> Result:
         if method in self.paged:
             return self.page_of(connection, method, params.get("cursor"))
         if method == "completion/complete":
@@ -185,9 +182,7 @@ class SendsUnrequestedAnswers(_UnexpectedMessages):
     """Sends answers to requests that were never sent, and one answer twice."""
 
     def unexpected_messages(self, connection: RawConnection) -> tuple[object, ...]:
-        opening = next(
-            (each for each in connection.received if each.get("method") == "initialize"), {}
-        )
+        opening = next(iter(connection.messages("initialize")), {})
         error = {"code": -32603, "message": "a check"}
         return (
             {"jsonrpc": "2.0", "id": "never-sent", "result": {}},
@@ -201,9 +196,7 @@ class SendsUnrequestedAnswers(_UnexpectedMessages):
 class AnswersWithErrors(FakeServer):
     """Answers with errors: failed tools, missing resources, failed prompts."""
 
-    async def result(
-        self, connection: RawConnection, method: str, params: JsonObject
-    ) -> Mapping[str, object] | None:
+    async def result(self, connection: RawConnection, method: str, params: JsonObject) -> Result:
         if method == "tools/call":
             return {"content": [{"type": "text", "text": "it failed"}], "isError": True}
         if method == "resources/read":
@@ -219,9 +212,7 @@ class DeclaresNoCapabilities(FakeServer):
 
     capabilities: Mapping[str, object] = {}
 
-    async def result(
-        self, connection: RawConnection, method: str, params: JsonObject
-    ) -> Mapping[str, object] | None:
+    async def result(self, connection: RawConnection, method: str, params: JsonObject) -> Result:
         if method not in ("initialize", "ping"):
             raise RequestError(f"there is no method {method[:80]}", code=-32601)
         return await super().result(connection, method, params)
@@ -236,9 +227,7 @@ class DeclaresNoCapabilities(FakeServer):
 class ReturnsInvalidStructuredContent(FakeServer):
     """Returns structured results that do not match their schemas."""
 
-    async def result(
-        self, connection: RawConnection, method: str, params: JsonObject
-    ) -> Mapping[str, object] | None:
+    async def result(self, connection: RawConnection, method: str, params: JsonObject) -> Result:
         if method == "tools/list":
             sums = {"type": "object", "properties": {"sum": {"type": "number"}}}
             schema = {**sums, "required": ["sum"]}

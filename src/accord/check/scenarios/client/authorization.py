@@ -1,48 +1,134 @@
 """Protected servers: how a client finds their authorization server, gets a token and uses it."""
 
-from collections.abc import Collection, Mapping
-from typing import Final
-from urllib.parse import urlsplit
+import secrets
+import shlex
+from collections.abc import Callable, Collection, Mapping
+from typing import ClassVar, Final
+from urllib.parse import parse_qs, urlencode, urlsplit
 
+import msgspec
+
+from accord.auth.client_identity import challenge_of
+from accord.check.fake_server import launched
 from accord.check.fake_server.client_run import ClientRun
-from accord.check.fake_server.http_transport import ReceivedRequest
-from accord.check.fake_server.protected import (
-    OPENID_METADATA,
-    PROTECTED,
-    SERVER_METADATA,
-    ProtectedFakeServer,
-    parse_fields,
-)
-from accord.check.fake_server.server import client_scenario, revisions_of
+from accord.check.fake_server.http_transport import CannedResponse, ReceivedRequest
+from accord.check.fake_server.server import FakeServer, client_scenario, revisions_of
+from accord.types import JsonObject, RevisionId
 
-_FLOW: Final = (
-    "auth.http.oauth-flow",
-    "auth.oauth21.implementations",
-    "auth.pkce.implemented",
-    "auth.pkce.s256",
-    "auth.redirect.localhost-or-https",
-    "auth.redirect.registered",
-    "auth.token.bearer-header",
-    "auth.token.not-in-query",
-    "auth.every-request",
-    "auth.tokens.only-own-issuer",
-    "auth.resource-indicators.client",
-    "auth.resource-parameter.sent",
-    "auth.resource.both-requests",
-    "auth.resource.canonical",
-    "auth.resource.most-specific",
-)
-_NOT_AT_ALL: Final = "the client does not ask for authorization, which is optional"
+# The paths of both HTTP transports.
+_PROTECTED: Final = ("/mcp", "/sse", "/messages")
+_SERVER_METADATA: Final = "/.well-known/oauth-authorization-server"
+_OPENID_METADATA: Final = "/.well-known/openid-configuration"
 
 
-class _AuthorizationScenario(ProtectedFakeServer):
-    """A protected server that judges how a client gets its token, and how it uses it."""
+class _ProtectedFakeServer(FakeServer):
+    """Requires a token, and is the authorization server that issues it.
+
+    Attributes:
+        names_metadata: the path of the resource metadata in the challenge; None for no metadata.
+        has_metadata: whether the authorization server publishes metadata.
+        place: the path before the names of its endpoints.
+        tokens: the issued tokens.
+        state: returned in place of the client's state; None returns the right one.
+    """
+
+    env: ClassVar[Mapping[str, str]] = {"BROWSER": shlex.join([*launched.COMMAND, "browse", "%s"])}
+    names_metadata: str | None = "/metadata-of-the-server"
+    has_metadata = True
+    place = "/oauth"
+    state: str | None = None
+
+    def __init__(self, revision: RevisionId | None = None) -> None:
+        super().__init__(revision)
+        self.tokens: set[str] = set()
+        self.clients: dict[str, list[str]] = {}
+        self.codes: dict[str, Mapping[str, str]] = {}
+        self.verified: list[bool] = []
+
+    @property
+    def origin(self) -> str:
+        """The scheme, host and port of the server."""
+        return str(self.fake_transport.origin)
+
+    def http(self, request: ReceivedRequest) -> CannedResponse | None:
+        if request.path in _PROTECTED:
+            given = request.headers.get("authorization", "")
+            scheme, _, token = given.partition(" ")
+            is_known = scheme.lower() == "bearer" and token.strip() in self.tokens
+            return None if is_known else self._challenge()
+        if request.path == self.names_metadata:
+            return _json(
+                {"resource": self.fake_transport.url, "authorization_servers": [self.origin]}
+            )
+        if request.path in (_SERVER_METADATA, _OPENID_METADATA) and self.has_metadata:
+            return _json(self._metadata())
+        answers: dict[str, Callable[[ReceivedRequest], CannedResponse]] = {
+            f"{self.place}/register": self._register,
+            f"{self.place}/authorize": self._authorize,
+            f"{self.place}/token": self._token,
+            "/callback-of-the-check": lambda _: CannedResponse(200),
+        }
+        answer = answers.get(request.path)
+        return CannedResponse(404) if answer is None else answer(request)
+
+    def _challenge(self) -> CannedResponse:
+        said = "Bearer"
+        if self.names_metadata is not None:
+            said += f' resource_metadata="{self.origin}{self.names_metadata}"'
+        return CannedResponse(401, {"www-authenticate": said})
+
+    def _metadata(self) -> JsonObject:
+        return {
+            "issuer": self.origin,
+            "authorization_endpoint": f"{self.origin}{self.place}/authorize",
+            "token_endpoint": f"{self.origin}{self.place}/token",
+            "registration_endpoint": f"{self.origin}{self.place}/register",
+            "response_types_supported": ["code"],
+            "grant_types_supported": ["authorization_code", "refresh_token"],
+            "code_challenge_methods_supported": ["S256"],
+            "token_endpoint_auth_methods_supported": ["none", "client_secret_post"],
+        }
+
+    def _register(self, request: ReceivedRequest) -> CannedResponse:
+        metadata = request.message if isinstance(request.message, dict) else {}
+        id = secrets.token_urlsafe(8)
+        uris = metadata.get("redirect_uris")
+        self.clients[id] = [str(each) for each in uris] if isinstance(uris, list) else []
+        return _json(
+            {**metadata, "client_id": id, "token_endpoint_auth_method": "none"}, status=201
+        )
+
+    def _authorize(self, request: ReceivedRequest) -> CannedResponse:
+        wanted = _parse_fields(request)
+        code = secrets.token_urlsafe(8)
+        self.codes[code] = wanted
+        back = {"code": code}
+        if "state" in wanted or self.state is not None:
+            back["state"] = wanted.get("state", "") if self.state is None else self.state
+        target = wanted.get("redirect_uri", f"{self.origin}/callback-of-the-check")
+        join = "&" if urlsplit(target).query else "?"
+        return CannedResponse(302, {"location": f"{target}{join}{urlencode(back)}"})
+
+    def _token(self, request: ReceivedRequest) -> CannedResponse:
+        wanted = _parse_fields(request)
+        begun = self.codes.pop(wanted.get("code", ""), None)
+        if begun is None:
+            return _json({"error": "invalid_grant"}, status=400)
+        verifier = wanted.get("code_verifier", "")
+        is_plain = begun.get("code_challenge_method", "plain") == "plain"
+        expected = verifier if is_plain else challenge_of(verifier)
+        self.verified.append(begun.get("code_challenge") == expected)
+        token = secrets.token_urlsafe(16)
+        self.tokens.add(token)
+        return _json({"access_token": token, "token_type": "Bearer", "expires_in": 3600})
+
+    # -- how a client gets its token, and how it uses it
 
     def was_tried(self, run: ClientRun) -> bool:
         """Return whether the client tried to get authorization; else nothing applies to it."""
-        has_tried = any(each.path not in PROTECTED for each in run.requests)
-        for id in () if has_tried else self.ids:
-            run.not_applicable(id, _NOT_AT_ALL)
+        has_tried = any(each.path not in _PROTECTED for each in run.requests)
+        if not has_tried:
+            run.not_applicable(self.ids, _NOT_AT_ALL)
         return has_tried
 
     def requests_to(self, run: ClientRun, name: str) -> list[ReceivedRequest]:
@@ -65,19 +151,49 @@ class _AuthorizationScenario(ProtectedFakeServer):
             _judge_use(run, run.requests[since:], self.tokens)
 
 
+def _parse_fields(request: ReceivedRequest) -> dict[str, str]:
+    """Return the fields of a form or a query."""
+    text = request.query if request.method == "GET" else request.body.decode(errors="replace")
+    return {name: values[0] for name, values in parse_qs(text).items()}
+
+
+def _json(value: object, *, status: int = 200) -> CannedResponse:
+    return CannedResponse(status, {"content-type": "application/json"}, msgspec.json.encode(value))
+
+
+_FLOW: Final = (
+    "auth.http.oauth-flow",
+    "auth.oauth21.implementations",
+    "auth.pkce.implemented",
+    "auth.pkce.s256",
+    "auth.redirect.localhost-or-https",
+    "auth.redirect.registered",
+    "auth.token.bearer-header",
+    "auth.token.not-in-query",
+    "auth.every-request",
+    "auth.tokens.only-own-issuer",
+    "auth.resource-indicators.client",
+    "auth.resource-parameter.sent",
+    "auth.resource.both-requests",
+    "auth.resource.canonical",
+    "auth.resource.most-specific",
+)
+_NOT_AT_ALL: Final = "the client does not ask for authorization, which is optional"
+
+
 def _metadata_requests(run: ClientRun) -> list[ReceivedRequest]:
     return [
         each
         for each in run.requests
-        if each.path.startswith((SERVER_METADATA, OPENID_METADATA))
-        or each.path.endswith(OPENID_METADATA)
+        if each.path.startswith((_SERVER_METADATA, _OPENID_METADATA))
+        or each.path.endswith(_OPENID_METADATA)
     ]
 
 
 def _judge_authorize(
     run: ClientRun, request: ReceivedRequest, clients: Mapping[str, list[str]]
 ) -> None:
-    given = parse_fields(request)
+    given = _parse_fields(request)
     challenge, method = given.get("code_challenge"), given.get("code_challenge_method")
     id = "auth.pkce.implemented"
     if run.holds(id, challenge, "asks for authorization without PKCE", request=request):
@@ -109,7 +225,7 @@ def _is_loopback_of(uri: str, known: list[str]) -> bool:
 
 
 def _judge_resource(run: ClientRun, authorize: ReceivedRequest, token: ReceivedRequest) -> None:
-    first, second = parse_fields(authorize).get("resource"), parse_fields(token).get("resource")
+    first, second = _parse_fields(authorize).get("resource"), _parse_fields(token).get("resource")
     why = "asks for authorization without the resource that it is for"
     if not run.holds("auth.resource-parameter.sent", first, why, request=authorize):
         return
@@ -136,7 +252,7 @@ def _judge_use(run: ClientRun, later: list[ReceivedRequest], tokens: Collection[
         run.holds("auth.token.not-in-query", not is_in_query(request), why, request=request)
     for request in later:
         given = request.headers.get("authorization")
-        if request.path not in PROTECTED or (given is None and is_in_query(request)):
+        if request.path not in _PROTECTED or (given is None and is_in_query(request)):
             continue
         if given is None:
             why = f"sends {request.method} without the token it was given"
@@ -159,7 +275,7 @@ def _judge_use(run: ClientRun, later: list[ReceivedRequest], tokens: Collection[
     "auth.as-metadata.client",
     on=("http", "sse"),
 )
-class RequiresToken(_AuthorizationScenario):
+class RequiresToken(_ProtectedFakeServer):
     """Requires a token, and names its metadata."""
 
     async def judge(self, run: ClientRun) -> None:
@@ -188,7 +304,7 @@ class RequiresToken(_AuthorizationScenario):
     on=("http", "sse"),
     revisions=revisions_of("auth.discovery.base-url"),
 )
-class IssuesItsOwnTokens(_AuthorizationScenario):
+class IssuesItsOwnTokens(_ProtectedFakeServer):
     """Requires a token, and is its own authorization server, as in 2025-03-26."""
 
     names_metadata = None
@@ -197,7 +313,7 @@ class IssuesItsOwnTokens(_AuthorizationScenario):
         if not self.was_tried(run):
             return
         found = _metadata_requests(run)
-        roots = [each for each in found if each.path == SERVER_METADATA]
+        roots = [each for each in found if each.path == _SERVER_METADATA]
         if found:
             why = f"looks for metadata at {found[0].path} alone, not at the root"
             run.holds("auth.discovery.base-url", roots, why, request=found[0])
@@ -221,7 +337,7 @@ class IssuesItsOwnTokens(_AuthorizationScenario):
     on=("http", "sse"),
     revisions=revisions_of("auth.discovery.base-url"),
 )
-class RequiresTokenWithoutMetadata(_AuthorizationScenario):
+class RequiresTokenWithoutMetadata(_ProtectedFakeServer):
     """Requires a token, and publishes no metadata."""
 
     names_metadata = None
@@ -229,7 +345,7 @@ class RequiresTokenWithoutMetadata(_AuthorizationScenario):
     place = ""
 
     async def judge(self, run: ClientRun) -> None:
-        tried = {each.path for each in run.requests if each.path not in PROTECTED}
+        tried = {each.path for each in run.requests if each.path not in _PROTECTED}
         tried -= {path for path in tried if "/.well-known/" in path}
         if not self.was_tried(run):
             return
@@ -246,7 +362,7 @@ class RequiresTokenWithoutMetadata(_AuthorizationScenario):
 
 
 @client_scenario("auth.state.verified", on=("http", "sse"))
-class ReturnsAnotherState(_AuthorizationScenario):
+class ReturnsAnotherState(_ProtectedFakeServer):
     """Redirects the client with a state that it did not send."""
 
     state = "not-the-state-of-the-client"
@@ -256,7 +372,7 @@ class ReturnsAnotherState(_AuthorizationScenario):
         authorize = self.requests_to(run, "authorize")
         if not authorize:
             run.not_applicable(id, _NOT_AT_ALL)
-        elif "state" not in parse_fields(authorize[0]):
+        elif "state" not in _parse_fields(authorize[0]):
             run.fail(id, "asks for authorization without a state")
         else:
             why = "accepts a code that arrived with a different state"

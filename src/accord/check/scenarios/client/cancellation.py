@@ -66,8 +66,7 @@ class NeverAnswers(_LeavesRequestUnanswered):
     async def judge(self, run: ClientRun) -> None:
         is_http = run.transport == "http"
         if self.stuck is None or (run.exit_code is None and not self.is_cancelled(run)):
-            for id in self.ids:
-                run.skip(id, self.patience_text())
+            run.skip(self.ids, self.patience_text())
             return
         run.passes("timeouts.established")
         told = self.is_cancelled(run)
@@ -89,7 +88,7 @@ class ReportsProgressForever(_LeavesRequestUnanswered):
 
     async def stick(self, connection: RawConnection, request: JsonObject) -> None:
         for number in range(int(_FOREVER / _RATE)):
-            if any(each.get("method") == _CANCELLED for each in connection.received):
+            if connection.messages(_CANCELLED):
                 return
             params = {"progressToken": progress_token_of(request), "progress": number + 1}
             message = new_notification("notifications/progress", params)
@@ -154,13 +153,12 @@ class NeverAnswersPings(_LeavesRequestUnanswered):
         return request.get("method") == "ping"
 
     async def judge(self, run: ClientRun) -> None:
-        for id in self.ids:
-            if self.stuck is None:
-                run.skip(id, "the client sends no ping")
-            elif run.exit_code not in (None, run.usual_exit_code) or self._is_last(run):
-                run.passes(id)
-            else:
-                run.skip(id, "the client's reaction cannot be observed")
+        if self.stuck is None:
+            run.skip(self.ids, "the client sends no ping")
+        elif run.exit_code not in (None, run.usual_exit_code) or self._is_last(run):
+            run.passes(*self.ids)
+        else:
+            run.skip(self.ids, "the client's reaction cannot be observed")
 
     def _is_last(self, run: ClientRun) -> bool:
         """Return whether the client sent no further request after the ping."""
@@ -237,8 +235,8 @@ class CancelsItsRequests(FakeServer):
             run.passes(stops)
             run.fail(silent, "answers a sampling request that was cancelled at once")
         else:
-            for id in (stops, silent):
-                run.skip(id, "the client answers nothing that takes long enough to be cancelled")
+            why = "the client answers nothing that takes long enough to be cancelled"
+            run.skip((stops, silent), why)
 
 
 @client_scenario(

@@ -186,16 +186,14 @@ class SpeaksOnlySseWith405(FakeServer):
 
 
 @client_scenario(*_FALLBACK, on=("http",))
-class SpeaksOnlySseWith404(FakeServer):
+class SpeaksOnlySseWith404(SpeaksOnlySseWith405):
     """Speaks only HTTP with SSE, and refuses Streamable HTTP with 404."""
 
-    is_older = True
     refusal = 404
 
 
 @client_scenario(*_FALLBACK, on=("http",))
-class SpeaksOnlySseWith400(FakeServer):
+class SpeaksOnlySseWith400(SpeaksOnlySseWith405):
     """Speaks only HTTP with SSE, and refuses Streamable HTTP with 400."""
 
-    is_older = True
     refusal = 400

@@ -2,11 +2,10 @@
 
 import asyncio
 import signal
-from collections.abc import Mapping
 from typing import Final
 
 from accord.check.fake_server.client_run import ClientRun
-from accord.check.fake_server.server import FakeServer, client_scenario
+from accord.check.fake_server.server import FakeServer, Result, client_scenario
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import RequestError
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS
@@ -45,9 +44,7 @@ class ChoosesUnknownRevision(_AgreesOnNothing):
     continues = "under a revision that does not exist"
     stays = "stays connected to a server that chose a revision that does not exist"
 
-    def initialize_result(
-        self, connection: RawConnection, params: Mapping[str, object]
-    ) -> Mapping[str, object]:
+    def initialize_result(self, connection: RawConnection, params: JsonObject) -> JsonObject:
         return {**super().initialize_result(connection, params), "protocolVersion": "1999-12-31"}
 
 
@@ -58,9 +55,7 @@ class RefusesInitialize(_AgreesOnNothing):
     continues = "although initialize was refused"
     stays = "neither exits nor disconnects after initialize was refused"
 
-    def initialize_result(
-        self, connection: RawConnection, params: Mapping[str, object]
-    ) -> Mapping[str, object]:
+    def initialize_result(self, connection: RawConnection, params: JsonObject) -> JsonObject:
         super().initialize_result(connection, params)
         raise RequestError("unsupported protocol version", code=-32602)
 
@@ -69,9 +64,7 @@ class RefusesInitialize(_AgreesOnNothing):
 class AnswersInitializeLate(FakeServer):
     """Answers initialize late."""
 
-    async def result(
-        self, connection: RawConnection, method: str, params: JsonObject
-    ) -> Mapping[str, object] | None:
+    async def result(self, connection: RawConnection, method: str, params: JsonObject) -> Result:
         if method == "initialize":
             await asyncio.sleep(_LATE)
         return await super().result(connection, method, params)
@@ -87,9 +80,7 @@ class PingsBeforeInitialize(FakeServer):
 
     is_answered = False
 
-    async def result(
-        self, connection: RawConnection, method: str, params: JsonObject
-    ) -> Mapping[str, object] | None:
+    async def result(self, connection: RawConnection, method: str, params: JsonObject) -> Result:
         if method == "initialize":
             self.is_answered = await self.ask(connection, "ping") is not None
         return await super().result(connection, method, params)
@@ -103,9 +94,7 @@ class PingsBeforeInitialize(FakeServer):
 class ChoosesNewestRevision(FakeServer):
     """Answers initialize with the newest revision, whatever the client asks for."""
 
-    def initialize_result(
-        self, connection: RawConnection, params: Mapping[str, object]
-    ) -> Mapping[str, object]:
+    def initialize_result(self, connection: RawConnection, params: JsonObject) -> JsonObject:
         asked = str(params.get("protocolVersion"))
         answer = super().initialize_result(connection, params)
         # Judged by the revision that the client asked for.

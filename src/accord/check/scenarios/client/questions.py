@@ -121,8 +121,7 @@ class SendsEveryRequest(FakeServer):
             if reply is not None and reply.is_error:
                 self.failures.append(("roots.errors", reply))
             elif reply is not None:
-                methods = [each.get("method") for each in connection.received]
-                changes = methods.count(_ROOTS_CHANGED)
+                changes = len(connection.messages(_ROOTS_CHANGED))
                 self.roots.append((reply.result.get("roots"), changes))
 
     async def _tell(self, connection: RawConnection, request: JsonObject) -> None:
@@ -234,8 +233,8 @@ class SendsInvalidRequests(FakeServer):
         run.skip("roots.errors", "the client declared roots, so that no error is expected")
         self._judge_sampling(run)
         run.skip("errors.code.internal-error", "the check cannot make the client fail")
-        for id in ("errors.code.parse-error", "errors.code.invalid-request"):
-            run.not_applicable(id, "a client cannot be asked by anything but a request")
+        ids = ("errors.code.parse-error", "errors.code.invalid-request")
+        run.not_applicable(ids, "a client cannot be asked by anything but a request")
 
     def _judge_sampling(self, run: ClientRun) -> None:
         undeclared, senseless = self.replies.get("sampling"), self.replies.get("senseless")

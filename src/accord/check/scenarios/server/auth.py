@@ -22,11 +22,13 @@ from accord.check.probing.http import ACCEPT, CONTENT_JSON
 from accord.check.probing.messages import new_request
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
-from accord.check.scenarios._scenario import UNINITIALIZED_UNJUDGED, bare_scenario, scenario
-from accord.check.scenarios.server._requests import (
+from accord.check.scenarios._scenario import (
+    UNINITIALIZED_UNJUDGED,
+    bare_scenario,
     end_session,
     initialize,
     open_unjudged,
+    scenario,
 )
 from accord.check.verdicts import NO_PROBE
 from accord.protocol.catalogue import catalogue
@@ -143,8 +145,7 @@ async def sends_requests_without_a_token(probe: Probe, connection: RawConnection
         probe.holds("auth.server.401-when-required", heard.status == 401, why)
     if heard.status != 401:
         return
-    header = heard.headers.get("www-authenticate")
-    challenges = [] if header is None else parse_challenges([header])
+    challenges = _challenges(heard)
     sender = guarded_sender(probe.target.url, connection.patience)
     published = await fetch_metadata(sender, connection, probe.target.url, challenges)
     if not is_oauth(challenges, published):

@@ -11,13 +11,15 @@ from accord.check.probing.messages import Reply
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts, list_all
-from accord.check.scenarios._scenario import UNJUDGED, bare_scenario, scenario
-from accord.check.scenarios.server._requests import (
+from accord.check.scenarios._scenario import (
     LISTS,
     MISSING_URI,
+    UNJUDGED,
+    bare_scenario,
     call_all,
     is_alive,
     is_listening,
+    scenario,
 )
 from accord.protocol import uri_template
 from accord.protocol.catalogue import catalogue
@@ -63,8 +65,7 @@ async def watches_the_lists_while_tools_are_called(probe: Probe) -> None:
 
 
 def _is_announced(connection: RawConnection, name: str) -> bool:
-    wanted = f"notifications/{name}/list_changed"
-    return any(each.get("method") == wanted for each in connection.received)
+    return bool(connection.messages(f"notifications/{name}/list_changed"))
 
 
 @scenario(_RESPECTED, sends=(*LISTS.values(), _READ))
@@ -257,9 +258,9 @@ async def subscribes_to_resources(probe: Probe, connection: RawConnection) -> No
             watched[uri] = [await _contents(connection, uri) for _ in range(3)]
     await connection.collect(probe.target.settling)
     changed = [uri for uri in watched if await _has_changed(connection, uri, watched[uri])]
-    if changed and not _updates(connection):
+    if changed and not connection.messages(_UPDATED):
         await connection.collect(probe.target.settling)
-    updates = _updates(connection)
+    updates = connection.messages(_UPDATED)
     # The monitor reports updates without a uri, or with another one.
     if any(isinstance(each.get("params"), dict) for each in updates):
         probe.passes(_SENT)
@@ -282,10 +283,6 @@ async def _has_changed(connection: RawConnection, uri: str, before: list[str]) -
     """Return whether a resource changed, and not only because it was read."""
     is_made_by_reading = all(one != other for one, other in pairwise(before))
     return not is_made_by_reading and await _contents(connection, uri) != before[-1]
-
-
-def _updates(connection: RawConnection) -> list[JsonObject]:
-    return [each for each in connection.received if each.get("method") == _UPDATED]
 
 
 # -- prompts

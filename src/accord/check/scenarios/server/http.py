@@ -18,15 +18,17 @@ from accord.check.probing.http import CONTENT_JSON
 from accord.check.probing.messages import new_notification, new_request, objects_in, params_of
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
-from accord.check.scenarios._scenario import UNINITIALIZED_UNJUDGED, bare_scenario, scenario
-from accord.check.scenarios.server._requests import (
+from accord.check.scenarios._scenario import (
     INITIALIZED,
     PERMISSION,
+    UNINITIALIZED_UNJUDGED,
+    bare_scenario,
     calls,
     end_session,
     harmless_method,
     initialize,
     open_unjudged,
+    scenario,
 )
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.revisions import REVISIONS

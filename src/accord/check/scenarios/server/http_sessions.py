@@ -13,12 +13,13 @@ from accord.check.probing.http import SseCarrier
 from accord.check.probing.messages import decode_json, new_request, next_id, params_of
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
-from accord.check.scenarios._scenario import bare_scenario, scenario
-from accord.check.scenarios.server._requests import (
+from accord.check.scenarios._scenario import (
     PERMISSION,
+    bare_scenario,
     calls,
     harmless_method,
     open_unjudged,
+    scenario,
 )
 from accord.types import JsonObject
 

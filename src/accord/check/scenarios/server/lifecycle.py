@@ -1,28 +1,25 @@
 """The lifecycle of a connection: revisions, capabilities, requests out of order, and its end."""
 
-import json
 import signal
 from collections.abc import Iterable
 from typing import Final
 
-from accord.check.probing.messages import decode_json, is_request
+from accord.check.probing.messages import are_several, decode_json, is_request
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
-from accord.check.probing.stdio import StdioCarrier
+from accord.check.probing.target import StdioCarrier
 from accord.check.scenarios._scenario import (
+    ANSWERED,
     OWN_UNJUDGED,
+    SURVIVES,
     UNINITIALIZED,
     UNINITIALIZED_UNJUDGED,
-    bare_scenario,
-    scenario,
-)
-from accord.check.scenarios.server._requests import (
-    ANSWERED,
-    SURVIVES,
     arrives,
+    bare_scenario,
     call_all,
     harmless_method,
     is_alive,
+    scenario,
     wait_for_answer,
 )
 from accord.protocol.revisions import REVISIONS, later_than
@@ -213,25 +210,10 @@ def _judge_lines(probe: Probe, records: Iterable[Record]) -> None:
         for end in range(start + 2, min(len(texts), start + _SPREAD) + 1)
     )
     probe.holds(_NO_NEWLINE, not spread, "splits a message into several lines")
-    joined = next((text for text in texts if _are_several(text)), None)
+    joined = next((text for text in texts if are_several(text)), None)
     probe.holds(_NEWLINE, joined is None, f"puts several messages into a line: {joined!s:.100}")
     if not texts:
         probe.passes(_ONLY_MESSAGES)
-
-
-def _are_several(text: str) -> bool:
-    """Return whether a line is several messages in a row."""
-    decoder, place, count = json.JSONDecoder(), 0, 0
-    text = text.strip()
-    try:
-        while place < len(text):
-            value, place = decoder.raw_decode(text, place)
-            count += isinstance(value, dict)
-            while place < len(text) and text[place].isspace():
-                place += 1
-    except (ValueError, RecursionError):
-        return False
-    return count > 1
 
 
 @bare_scenario(_EXITS, on=("stdio",), is_once=True, sends=("tools/call",))

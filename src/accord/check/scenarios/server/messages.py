@@ -5,15 +5,17 @@ from typing import Any, Final
 from accord.check.probing.messages import Reply, new_notification, new_request, next_id
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import MessageTimeout, RawConnection
-from accord.check.scenarios._scenario import UNJUDGED, bare_scenario, scenario
-from accord.check.scenarios.server._requests import (
+from accord.check.scenarios._scenario import (
     ANSWERED,
     MISSING_URI,
     SURVIVES,
+    UNJUDGED,
     arrives,
+    bare_scenario,
     harmless_method,
     is_alive,
     replies,
+    scenario,
     send_and_wait,
     unexpected_answers,
     wait_for_answer,
@@ -104,10 +106,8 @@ async def sends_a_batch(probe: Probe) -> None:
     has_batches = REVISIONS[probe.revision].batching
     async with probe.open(is_judged=has_batches) as connection:
         if not has_batches:
-            batch = _batch(probe)
-            await send_and_wait(
-                probe, connection, batch, "a batch, which its revision does not have"
-            )
+            what = "a batch, which its revision does not have"
+            await send_and_wait(probe, connection, _batch(probe), what)
         elif await _answers_batch(probe, connection, "a batch"):
             # Some servers refuse a whole batch because of one unknown notification.
             what = "a batch with an unknown notification (it answers plain batches)"
@@ -234,9 +234,8 @@ async def omits_required_parameters(probe: Probe) -> None:
             if method == "tools/call" and reply.is_failed_call:
                 probe.passes(_INVALID_PARAMS)
             else:
-                probe.expects(
-                    _INVALID_PARAMS, reply, INVALID_PARAMS, f"{method} without parameters"
-                )
+                what = f"{method} without parameters"
+                probe.expects(_INVALID_PARAMS, reply, INVALID_PARAMS, what)
             if reply.code == INVALID_PARAMS and "data" in reply.error:
                 probe.passes("errors.invalid-params.data-details")
         await is_alive(probe, connection, "requests without the parameters they need")

@@ -7,12 +7,15 @@ from typing import Any, Final, get_args
 from accord.check.probing.messages import params_of
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
-from accord.check.scenarios._scenario import OWN, OWN_UNJUDGED, UNJUDGED, scenario
-from accord.check.scenarios.server._requests import (
+from accord.check.scenarios._scenario import (
+    OWN,
+    OWN_UNJUDGED,
+    UNJUDGED,
     call_all,
     call_together,
     harmless_method,
     is_alive,
+    scenario,
     unexpected_answers,
     wait_for_answer,
 )
@@ -78,9 +81,9 @@ async def _collect_levels(
     await call_together(probe, connection)
     await connection.collect(probe.target.settling)
     found: JsonObject = {}
-    for each in connection.received[since:]:
+    for each in connection.messages("notifications/message", since):
         name = params_of(each).get("level")
-        if each.get("method") == "notifications/message" and name in _LEVELS:
+        if name in _LEVELS:
             found.setdefault(str(name), each)
     return connection.log.evidence_of_exchange(reply.id), found
 
@@ -94,6 +97,7 @@ async def sets_an_unknown_log_level(probe: Probe, connection: RawConnection) -> 
 
 # -- progress
 
+_PROGRESS: Final = "notifications/progress"
 # More than a user can read in a second.
 _MOST: Final = 200
 _REPORTED: Final = (
@@ -108,10 +112,6 @@ _REPORTED: Final = (
 )
 
 
-def _is_progress(message: JsonObject) -> bool:
-    return message.get("method") == "notifications/progress"
-
-
 @scenario(*_REPORTED, needs="tools", sends=("tools/call",))
 async def asks_for_progress(probe: Probe, connection: RawConnection) -> None:
     wanted: dict[Any, Any] = {}
@@ -123,7 +123,7 @@ async def asks_for_progress(probe: Probe, connection: RawConnection) -> None:
         await wait_for_answer(probe, connection, id, what)
     # Reports after the answer arrive soon after it.
     await connection.collect(probe.target.settling)
-    reports = [each for each in connection.received if _is_progress(each)]
+    reports = connection.messages(_PROGRESS)
     if not reports:
         probe.skip(_REPORTED, "no tool that may be called reports progress")
         return
@@ -137,7 +137,7 @@ async def asks_for_progress(probe: Probe, connection: RawConnection) -> None:
 async def asks_for_no_progress(probe: Probe, connection: RawConnection) -> None:
     await call_all(probe, connection)
     await connection.collect(probe.target.settling)
-    uninvited = any(map(_is_progress, connection.received))
+    uninvited = connection.messages(_PROGRESS)
     if probe.facts.callable_tools():
         why = "reports progress although no request asked for it"
         probe.holds("progress.notification.active-only", not uninvited, why)
@@ -222,7 +222,7 @@ async def _cancel(
     try:
         reply = await connection.reply_to(id, patience=2 * duration + probe.target.settling)
     except MessageTimeout:
-        late = sum(map(_is_progress, connection.received[since:]))
+        late = len(connection.messages(_PROGRESS, since))
         # Messages sent before the cancellation may still arrive.
         probe.holds(_STOPS, late < 3, f"continues, and reports progress {late} times")
         probe.passes(_SILENT)

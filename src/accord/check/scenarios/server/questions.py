@@ -17,15 +17,16 @@ from accord.check.probing.raw_connection import (
     Respond,
 )
 from accord.check.probing.tool_calls import ToolCall
-from accord.check.scenarios._scenario import bare_scenario, scenario
-from accord.check.scenarios.server._requests import (
+from accord.check.scenarios._scenario import (
     SURVIVES,
     asking_tools,
+    bare_scenario,
     call,
     call_all,
     harmless_method,
     is_alive,
     replies,
+    scenario,
     text_of,
 )
 from accord.json_schema.samples import sample
@@ -99,8 +100,7 @@ async def declares_url_elicitation_only(probe: Probe) -> None:
         for tool in probe.facts.callable_tools():
             since = len(connection.received)
             await call(probe, connection, tool)
-            asked = [each for each in connection.received[since:] if each.get("method") == _ELICIT]
-            for mode in map(_mode_of, asked):
+            for mode in map(_mode_of, connection.messages(_ELICIT, since)):
                 why = f"asks in mode {mode!r}, although the client declared only 'url'"
                 probe.holds(_MODES, mode == "url", f"{why}, in a call of {tool.name}")
 
@@ -244,11 +244,9 @@ class _Question(msgspec.Struct):
 
     def is_given_up(self, connection: RawConnection) -> bool:
         """Return whether the server cancelled the request."""
-        return any(
-            each.get("method") == _CANCELLED
-            and params_of(each).get("requestId") == self.message.get("id")
-            for each in connection.received
-        )
+        id = self.message.get("id")
+        cancelled = connection.messages(_CANCELLED)
+        return any(params_of(each).get("requestId") == id for each in cancelled)
 
     def is_over(self, connection: RawConnection) -> bool:
         """Return whether the call was answered anyway."""

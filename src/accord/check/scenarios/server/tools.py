@@ -9,13 +9,14 @@ from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts, list_all
 from accord.check.probing.tool_calls import ToolCall
-from accord.check.scenarios._scenario import bare_scenario, scenario
-from accord.check.scenarios.server._requests import (
+from accord.check.scenarios._scenario import (
     SURVIVES,
+    bare_scenario,
     call,
     call_all,
     has_failed,
     is_alive,
+    scenario,
     text_of,
 )
 from accord.check.verdicts import NO_PROBE
@@ -104,8 +105,7 @@ async def _judge_structured(
 
 def _tally(connection: RawConnection) -> Tally | None:
     """Return how results conformed to their schemas; None if none was compared with one."""
-    monitor = connection.log.monitor
-    tally = None if monitor is None else monitor.tallies.get(_CONFORMS)
+    tally = connection.log.tally(_CONFORMS)
     return tally if tally is not None and tally.exercised + tally.breaches else None
 
 
