@@ -23,7 +23,7 @@ from accord.principal import Principal
 from accord.protocol.codec import Limits
 from accord.protocol.revisions import SPOKEN
 from accord.runtime.dispatcher import IN_FLIGHT, Write
-from accord.runtime.forks import end_children_of
+from accord.runtime.tasks import end_children_of
 from accord.runtime.watchdog import Watchdog
 from accord.server.access import Access, ActingServer, parse_scopes
 from accord.server.completion import Completions, Source

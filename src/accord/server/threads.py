@@ -18,7 +18,7 @@ from queue import SimpleQueue
 from typing import Any, Final, Protocol, TypeVar
 
 from accord.errors import InternalError
-from accord.runtime import forks
+from accord.runtime import tasks
 
 log = logging.getLogger("accord.server")
 Value = TypeVar("Value")
@@ -81,7 +81,7 @@ class _Job:
         self.future: asyncio.Future[Any] = self.loop.create_future()
         self._work = work
         self._context = contextvars.copy_context()
-        self._generation = forks.generation
+        self._generation = tasks.fork_generation
         self._lock = threading.Lock()
         self._thread: int | None = None
         self._stopped = False
@@ -93,8 +93,8 @@ class _Job:
             value = self._attempt()
         except BaseException as error:
             failure = error
-        if forks.generation != self._generation:
-            forks.end_child(failure)
+        if tasks.fork_generation != self._generation:
+            tasks.end_child(failure)
         return value, failure
 
     def _attempt(self) -> object:
