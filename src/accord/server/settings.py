@@ -16,7 +16,7 @@ from typing import (
 
 import msgspec
 
-from accord.errors import RegistrationError
+from accord.errors import RegistrationError, lower_first
 from accord.keywords import refuse_unknown
 from accord.principal import Principal
 from accord.protocol.codec import Limits
@@ -196,7 +196,7 @@ def check_details(call: str, given: Details, kind: type[Details]) -> Details:
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$.")
         where = path.rstrip("`") or "its keywords"
-        text = text[:1].lower() + text[1:].replace("`", "")
+        text = lower_first(text.replace("`", ""))
         raise RegistrationError(f"{call}: {where}: {text}") from None
     for name, value in read.items():
         given_value = present[name]
