@@ -3,16 +3,7 @@
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Final,
-    Protocol,
-    TypeAlias,
-    TypedDict,
-    TypeVar,
-    get_args,
-)
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict, TypeVar, get_args
 
 import msgspec
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard, cast, get_args
 
 from accord import Client, Server
@@ -100,12 +100,7 @@ class Connected:
         self._client = await connect(self._tapped, **self._options)
         return self._client
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         assert self._client is not None
         await self._client.close()
         self._judge(error)
@@ -114,12 +109,7 @@ class Connected:
         self._blocking = blocking.connect(self._tapped, **self._options)
         return self._blocking
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         assert self._blocking is not None
         self._blocking.close()
         self._judge(error)
@@ -241,9 +231,7 @@ def _app(target: ServerUnderTest, transport: TransportName) -> HttpApp:
         return target
     # Without grace: when the test has ended, results are no longer needed.
     return _server(target, "over HTTP").asgi(
-        answers="stream" if transport == "http-stream" else "auto",
-        sse=transport == "sse",
-        grace=0,
+        answers="stream" if transport == "http-stream" else "auto", sse=transport == "sse", grace=0
     )
 
 

@@ -163,8 +163,7 @@ class ReturnType:
         plain = _decode_json(data)
         text = value if type(value) is str else data.decode()
         return CallToolResult(
-            [TextContent(text)],
-            structured_content={"result": plain} if self._is_wrapped else plain,
+            [TextContent(text)], structured_content={"result": plain} if self._is_wrapped else plain
         )
 
     def _pass_through(self, result: CallToolResult) -> CallToolResult:
