@@ -63,12 +63,8 @@ class Handlers(Protocol):
         """Handle a message of the peer that had no effect."""
 
 
-class Origin(Protocol):
-    """Where a request was received, on transports that answer each on its own stream."""
-
-    @property
-    def can_ask(self) -> bool:
-        """Whether its stream can carry questions before the answer."""
+class ClientFlow(Protocol):
+    """How fast a client reads; of transports that can measure it."""
 
     @property
     def backlog(self) -> int:
@@ -80,6 +76,14 @@ class Origin(Protocol):
 
     async def writable(self) -> None:
         """Wait until the client has caught up or disconnected."""
+
+
+class Origin(ClientFlow, Protocol):
+    """Where a request was received, on transports that answer each on its own stream."""
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether its stream can carry questions before the answer."""
 
     def reject(self, reply: bytes) -> None:
         """Take the answer to a message that could not be served."""

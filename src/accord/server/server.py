@@ -385,7 +385,7 @@ class Server(Generic[State]):
     def asgi(self, *, grace: float = 5.0, **options: "Unpack[HttpSettings]") -> "HttpApp":
         """Return the server as an ASGI app; see `HttpOptions` for the settings."""
         from accord.transports.http.server.app import HttpApp
-        from accord.transports.http.server.options import HttpOptions
+        from accord.transports.http.server.state import HttpOptions
 
         if self.auth is None:
             return HttpApp(self, HttpOptions(grace=grace, **options))

@@ -15,10 +15,11 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from accord.errors import InternalError
 from accord.runtime import tasks
+from accord.runtime.dispatcher import ClientFlow
 
 log = logging.getLogger("accord.server")
 Value = TypeVar("Value")
@@ -46,21 +47,6 @@ _OVER: Final = "over"
 
 class OutOfTime(TimeoutError):
     """The time limit of the work passed, as opposed to a time-out within the work."""
-
-
-class ClientFlow(Protocol):
-    """How fast a client reads; of transports that can measure it."""
-
-    @property
-    def backlog(self) -> int:
-        """How many bytes the client has yet to read."""
-
-    @property
-    def is_congested(self) -> bool:
-        """Whether the backlog is above the high-water mark."""
-
-    async def writable(self) -> None:
-        """Wait until the client has caught up or disconnected."""
 
 
 class _StopWork(BaseException):
