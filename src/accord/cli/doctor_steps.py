@@ -33,12 +33,7 @@ from accord.errors import AccordError, FlowFailed
 from accord.protocol.revisions import in_order
 from accord.transports.http.client.auth import Auth, Bearer
 from accord.transports.http.client.guarded import AddressPolicy, GuardedSender, NoResponse
-from accord.transports.http.client.sender import (
-    ConnectionCut,
-    HttpClientOptions,
-    NotSent,
-    first_line,
-)
+from accord.transports.http.client.sender import ConnectionCut, HttpClientOptions, NotSent
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
@@ -450,7 +445,8 @@ def _reason(error: BaseException) -> str:
     number = getattr(error, "errno", None)
     if isinstance(number, int) and number > 0:
         return os.strerror(number).lower()
-    return first_line(error) or type(error).__name__
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(text).strip().split("\n", 1)[0][:200]
 
 
 # -- the claims of a token, to explain why a server refuses it; they are not verified

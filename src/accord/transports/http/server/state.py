@@ -2,15 +2,7 @@
 
 import asyncio
 from asyncio import AbstractEventLoop
-from collections.abc import (
-    Awaitable,
-    Callable,
-    Container,
-    Generator,
-    Hashable,
-    Iterable,
-    Mapping,
-)
+from collections.abc import Awaitable, Callable, Container, Generator, Hashable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import CoroutineType
 from typing import Any, Final, Protocol, TypeAlias
