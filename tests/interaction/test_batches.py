@@ -28,7 +28,7 @@ def notice(method: str, params: Any = None) -> Any:
 def test_a_batch_over_stdio_is_answered_by_one_line() -> None:
     import sys
 
-    launch = [sys.executable, "-m", "accord.testing.launch", working.__file__, "make"]
+    launch = [sys.executable, "-m", "accord", "run", f"{working.__file__}:make"]
     with Child(*launch) as child:
         child.open("2025-03-26")
         child.send(

@@ -14,7 +14,7 @@ from support import testing_servers as servers
 from support.waiting import run
 
 HERE = Path(servers.__file__)
-COMMAND = [sys.executable, "-m", "accord.testing.launch", str(HERE), "make"]
+COMMAND = [sys.executable, "-m", "accord", "run", f"{HERE}:make"]
 
 
 async def called(target: Any, **options: Any) -> tuple[int, int]:

@@ -11,7 +11,7 @@ import pytest
 from accord import Context, Principal, Server
 from accord.transports.http.server.app import HttpApp
 from accord.transports.http.server.exchange import HttpExchange
-from accord.transports.http.server.options import HttpOptions
+from accord.transports.http.server.state import HttpOptions
 from support.asgi import Asgi, Exchange
 from support.http_offer import offer
 from support.http_talk import call, initialize, notification, request, text_of

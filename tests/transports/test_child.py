@@ -94,7 +94,7 @@ def test_a_signal_to_the_leader_alone_spares_its_children():
         child = python(program, on_output=chunks.append)
         child.start()
         await until(lambda: chunks)
-        child.signal(signal.SIGTERM, only_leader=True)
+        child.signal(signal.SIGTERM)
         assert await child.wait(LONG) == -signal.SIGTERM
         assert group_is_alive(child.pid)
         await child.stop()

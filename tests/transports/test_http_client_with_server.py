@@ -14,7 +14,7 @@ from accord.client import connect
 from accord.protocol.revisions import REVISIONS
 from accord.transports.http.client.sender import HttpClientOptions
 from accord.transports.http.server.app import HttpApp
-from accord.transports.http.server.options import HttpOptions
+from accord.transports.http.server.state import HttpOptions
 from accord.types import TextContent
 from support.waiting import LONG, run, until
 

@@ -8,15 +8,14 @@ import inspect
 import os
 import re
 import sys
-import threading
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Final, Self, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 from accord.errors import FlowFailed
+from accord.runtime.tasks import run_in_thread
 
 Opened: TypeAlias = str | bool | None
 OpenBrowser: TypeAlias = Callable[[str], Opened | Awaitable[Opened]]
@@ -28,6 +27,7 @@ Paste: TypeAlias = Callable[[], str | Awaitable[str]]
 STEP: Final = "authorization"
 HOST: Final = "127.0.0.1"
 PATH: Final = "/callback"
+_THREAD: Final = "accord-authorize"
 _V6: Final = "::1"
 # A browser sends its request at once; 32 KiB is several times the URL that browsers accept.
 _REQUEST_EXPECTED: Final = 10.0
@@ -233,7 +233,7 @@ class UserInteraction:
             if inspect.iscoroutinefunction(show):
                 opened: object = await show(url)
             else:
-                opened = await _run_in_thread(lambda: show(url))
+                opened = await run_in_thread(lambda: show(url), _THREAD)
                 if inspect.isawaitable(opened):
                     opened = await opened
         except FlowFailed:
@@ -245,7 +245,7 @@ class UserInteraction:
 
     async def _read_pasted(self) -> str:
         if self.paste is not None:
-            pasted = await _run_in_thread(self.paste)
+            pasted = await run_in_thread(self.paste, _THREAD)
             return str(await pasted if inspect.isawaitable(pasted) else pasted)
         if sys.stdin is None or not sys.stdin.isatty():
             raise FlowFailed(
@@ -256,7 +256,7 @@ class UserInteraction:
                 'a token with auth="..."',
             )
         self.say("Then paste the URL that the browser ends up at, or the code, and press enter:")
-        return str(await _run_in_thread(sys.stdin.readline))
+        return str(await run_in_thread(sys.stdin.readline, _THREAD))
 
 
 def _require_text(pasted: str) -> str:
@@ -276,18 +276,3 @@ def _open_system_browser(url: str) -> bool:
         return webbrowser.open(url)
     except webbrowser.Error:
         return False
-
-
-async def _run_in_thread(work: Callable[[], object]) -> object:
-    """Run a function that may wait for the user; cancelling does not wait for its thread."""
-    future: Future[object] = Future()
-    future.set_running_or_notify_cancel()  # the thread sets a result, even if no caller waits
-
-    def run() -> None:
-        try:
-            future.set_result(work())
-        except BaseException as error:  # raised for the caller that waits
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="accord-authorize", daemon=True).start()
-    return await asyncio.wrap_future(future)

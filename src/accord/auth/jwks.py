@@ -247,13 +247,6 @@ def _get(url: str) -> HttpRequest:
     return HttpRequest(method="GET", url=url, headers={"Accept": "application/json"})
 
 
-def operator_sender(url: str) -> Send:
-    """Return a sender for a URL that the operator named: at any address, unlike its redirects."""
-    from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
-
-    return GuardedSender(AddressPolicy.beside(url, [url]), seconds=10.0).send
-
-
 def require_jwt(needed_for: str = "verifying JWTs") -> Any:
     """Import and return PyJWT.
 

@@ -10,17 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.auth.jwks import (
-    FAMILIES,
-    FetchedKeys,
-    FixedKeys,
-    operator_sender,
-    read_keys,
-    require_jwt,
-)
+from accord.auth.jwks import FAMILIES, FetchedKeys, FixedKeys, read_keys, require_jwt
 from accord.auth.resource import is_for
 from accord.auth.verifiers import TokenMemory, token_digest
 from accord.principal import Principal
+from accord.transports.http.client.guarded import operator_sender
 
 log = logging.getLogger("accord.auth")
 

@@ -7,7 +7,7 @@ since proxies and frameworks write them. What others wrote is quoted on one line
 import re
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 from urllib.parse import urljoin, urlsplit
 
 import msgspec
@@ -15,6 +15,8 @@ from msgspec import UNSET, UnsetType
 
 from accord.protocol.jsonrpc import ErrorBody
 from accord.types._base import RequestId
+
+Origin: TypeAlias = tuple[str, str | None, int | None]
 
 # What an error may quote.
 _QUOTED: Final = 200
@@ -114,14 +116,14 @@ def endpoint_url(base: str, named: str) -> str | None:
     """Resolve the URI of an `endpoint` event; None where it leads to another origin."""
     try:
         url = urljoin(base, named.strip())
-        return url if _origin(url) == _origin(base) else None
+        return url if origin(url) == origin(base) else None
     except ValueError:
         return None
 
 
 def is_same_origin(base: str, url: str) -> bool:
     """Whether two URLs have one origin, or the second has the same over TLS."""
-    here, there = _origin(base), _origin(url)
+    here, there = origin(base), origin(url)
     is_upgraded = here[::2] == ("http", 80) and there == ("https", here[1], 443)
     return is_upgraded or here == there
 
@@ -155,7 +157,8 @@ def parse_retry_after(retry_after: str | None) -> float | None:
     return float(text) if text.isascii() and len(text) < 9 else None
 
 
-def _origin(url: str) -> tuple[str, str | None, int | None]:
+def origin(url: str) -> Origin:
+    """Return the scheme, host and port of a URL."""
     parts = urlsplit(url)
     default = {"http": 80, "https": 443}.get(parts.scheme)
     return parts.scheme, parts.hostname, parts.port or default

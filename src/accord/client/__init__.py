@@ -2,14 +2,7 @@
 
 from accord.client.client import Client
 from accord.client.connect import Connecting, Target, connect
-from accord.client.options import (
-    CallOptions,
-    ConnectOptions,
-    OnElicit,
-    OnProgress,
-    OnSample,
-    Roots,
-)
+from accord.client.options import CallOptions, ConnectOptions, OnElicit, OnProgress, OnSample, Roots
 from accord.transports.http.client.sender import HttpClientOptions, HttpHeaders
 
 __all__ = [

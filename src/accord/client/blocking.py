@@ -19,12 +19,7 @@ from accord.client.connect import connect as connect_async
 from accord.client.options import CallOptions, ConnectOptions
 from accord.client.results import PageGuard
 from accord.errors import ConnectionClosed
-from accord.types import (
-    Prompt,
-    Resource,
-    ResourceTemplate,
-    Tool,
-)
+from accord.types import Prompt, Resource, ResourceTemplate, Tool
 from accord.types._base import PageResult
 
 __all__ = ["Client", "connect"]

@@ -4,14 +4,11 @@ A callback that fails is logged and never ends the connection.
 """
 
 import asyncio
-import contextlib
 import inspect
 import logging
 import os
-import threading
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextvars import copy_context
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -22,9 +19,8 @@ from accord.client.options import ClientSettings, Elicited, OnElicit, OnSample, 
 from accord.errors import InternalError, MethodNotFound, MissingExtra, RequestError
 from accord.json_schema.validation import compile_schema
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
-from accord.runtime import forks
 from accord.runtime.dispatcher import Dispatcher
-from accord.runtime.tasks import is_pressed
+from accord.runtime.tasks import is_pressed, run_in_thread
 from accord.types import (
     ClientCapabilities,
     CreateMessageResult,
@@ -303,40 +299,8 @@ async def _call_back(callback: Callable[[Any], Any], params: Any) -> Any:
         getattr(callback, "__call__", None)  # noqa: B004  # an object whose call is async
     ):
         return await callback(params)
-    outcome = await _in_thread(partial(callback, params))
+    outcome = await run_in_thread(partial(callback, params), "accord-callback")
     return await outcome if inspect.isawaitable(outcome) else outcome
-
-
-async def _in_thread(work: Callable[[], Value]) -> Value:
-    """Run work in a thread that does not delay the exit: a user may never answer."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Value] = loop.create_future()
-    context = copy_context()
-
-    def settle(set_outcome: Callable[[Any], None], outcome: object) -> None:
-        if not future.done():
-            set_outcome(outcome)
-
-    generation = forks.generation
-
-    def run() -> None:
-        failure: BaseException | None = None
-        try:
-            done = partial(settle, future.set_result, context.run(work))
-        except BaseException as error:
-            failure = error
-            if isinstance(error, StopIteration) or not isinstance(error, Exception):
-                # A future refuses StopIteration, and the others would end more than the callback.
-                failure = RuntimeError(f"the callback ended with {type(error).__name__}")
-                failure.__cause__ = error
-            done = partial(settle, future.set_exception, failure)
-        if forks.generation != generation:
-            forks.end_child(failure and (failure.__cause__ or failure))
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(done)
-
-    threading.Thread(target=run, daemon=True, name="accord-callback").start()
-    return await future
 
 
 def _describe_type(value: object) -> str:

@@ -290,10 +290,7 @@ class Client(ConnectionFacts):
         return self._all("prompts/list", self.list_prompts, lambda page: page.prompts, how)
 
     async def get_prompt(
-        self,
-        name: str,
-        arguments: Mapping[str, str] | None = None,
-        **how: Unpack[CallOptions],
+        self, name: str, arguments: Mapping[str, str] | None = None, **how: Unpack[CallOptions]
     ) -> GetPromptResult:
         """Fill in a prompt."""
         filled = None if arguments is None else dict(arguments)

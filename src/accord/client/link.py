@@ -321,10 +321,7 @@ class Link:
         check_seconds("cap", cap)
         timeout = self.settings.timeout if timeout is None else timeout
         cap = self.settings.cap if cap is None else cap
-        return (
-            None if timeout == math.inf else timeout,
-            None if cap == math.inf else cap,
-        )
+        return (None if timeout == math.inf else timeout, None if cap == math.inf else cap)
 
     async def _until_writable(self, name: str, timeout: float | None) -> None:
         try:

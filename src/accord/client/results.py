@@ -6,7 +6,7 @@ from typing import Any, Final, TypeAlias, TypeVar, get_args
 import msgspec
 from msgspec import UNSET
 
-from accord.errors import MissingExtra, RemoteProtocolError, ToolError
+from accord.errors import MissingExtra, RemoteProtocolError, ToolError, lower_first
 from accord.json_schema.validation import UNDECIDED, Validate, compile_schema
 from accord.protocol.violation import SERVER, Violation
 from accord.types import (
@@ -100,7 +100,7 @@ def decode_output(name: str, result: CallToolResult, type_: type[Output]) -> Out
         # The name of a generic type lacks its arguments.
         wanted = repr(type_) if get_args(type_) else getattr(type_, "__name__", repr(type_))
         raise RemoteProtocolError(
-            f"the result of {name} does not fit {wanted}: {reason[:1].lower()}{reason[1:]}"
+            f"the result of {name} does not fit {wanted}: {lower_first(reason)}"
         ) from None
 
 

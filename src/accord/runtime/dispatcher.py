@@ -31,7 +31,7 @@ from accord.protocol.exchange import (
     ResultReceived,
 )
 from accord.protocol.jsonrpc import MalformedMessage
-from accord.runtime import forks
+from accord.runtime import tasks
 from accord.runtime.tasks import Pending, explain_size, is_pressed, is_writable, start
 from accord.runtime.watchdog import Watchdog
 from accord.types import CancelledParams, ProgressParams
@@ -63,12 +63,8 @@ class Handlers(Protocol):
         """Handle a message of the peer that had no effect."""
 
 
-class Origin(Protocol):
-    """Where a request was received, on transports that answer each on its own stream."""
-
-    @property
-    def can_ask(self) -> bool:
-        """Whether its stream can carry questions before the answer."""
+class ClientFlow(Protocol):
+    """How fast a client reads; of transports that can measure it."""
 
     @property
     def backlog(self) -> int:
@@ -80,6 +76,14 @@ class Origin(Protocol):
 
     async def writable(self) -> None:
         """Wait until the client has caught up or disconnected."""
+
+
+class Origin(ClientFlow, Protocol):
+    """Where a request was received, on transports that answer each on its own stream."""
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether its stream can carry questions before the answer."""
 
     def reject(self, reply: bytes) -> None:
         """Take the answer to a message that could not be served."""
@@ -142,7 +146,7 @@ class Dispatcher:
         self.watchdog = watchdog
         self.running: dict[RequestId, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop() if watchdog is None else watchdog.loop
-        self._generation = forks.generation
+        self._generation = tasks.fork_generation
 
     # -- receiving
 
@@ -183,8 +187,8 @@ class Dispatcher:
             if self.watchdog is not None:
                 self.watchdog.enter()
             task = start(self._loop, self._run(exchange, outcome), exchange.state or exchange.name)
-            if forks.generation != self._generation:
-                forks.end_child()
+            if tasks.fork_generation != self._generation:
+                tasks.end_child()
             if not task.done():
                 self.running[exchange.id] = task
         else:
@@ -195,8 +199,8 @@ class Dispatcher:
         try:
             self._respond(exchange, await work)
         except (asyncio.CancelledError, GeneratorExit) as error:
-            if forks.generation != self._generation:
-                forks.end_child(error)
+            if tasks.fork_generation != self._generation:
+                tasks.end_child(error)
             if self._is_stopped(exchange, error):
                 if not exchange.cancelled:
                     raise
@@ -232,8 +236,8 @@ class Dispatcher:
             raise error
 
     def _respond(self, exchange: Exchange, result: object) -> None:
-        if forks.generation != self._generation:
-            forks.end_child()
+        if tasks.fork_generation != self._generation:
+            tasks.end_child()
         try:
             reply = self.endpoint.respond(exchange, result)
         except MessageTooLarge as error:
@@ -245,8 +249,8 @@ class Dispatcher:
                 self.write(reply, exchange)
 
     def _fail(self, exchange: Exchange, error: BaseException) -> None:
-        if forks.generation != self._generation:
-            forks.end_child(error)
+        if tasks.fork_generation != self._generation:
+            tasks.end_child(error)
         if not isinstance(error, RequestError) or not is_writable(error):
             # Nothing of it reaches the peer: it may name files, hosts or secrets.
             log.error("%s failed", exchange.name, exc_info=error)

@@ -1,13 +1,23 @@
-"""Work on an event loop: tasks that begin at once, requests that wait, and the life of a server."""
+"""Work on an event loop: tasks that begin at once, requests that wait, threads, forks.
+
+A handler may fork. Its child has a copy of the loop and of every connection: it must not serve, and
+not write a single byte. It is ended when it comes back into accord, and the parent goes on.
+"""
 
 import asyncio
 import logging
+import os
 import signal
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from contextvars import copy_context
+from functools import partial
 from math import inf
-from typing import Final, TypeVar
+from typing import Any, Final, NoReturn, TypeVar
+from weakref import WeakSet
 
 from accord.errors import InternalError, MessageTooLarge, RequestError, RequestTimeout
 from accord.protocol.exchange import Exchange
@@ -16,6 +26,11 @@ from accord.types import ProgressParams
 log = logging.getLogger("accord")
 
 Result = TypeVar("Result")
+
+fork_generation = 0
+"""How many forks lie between the first process and this one; objects of another are copies."""
+
+_loops: Final[WeakSet[asyncio.AbstractEventLoop]] = WeakSet()
 
 if sys.version_info >= (3, 12):
 
@@ -147,3 +162,78 @@ def is_pressed() -> bool:
     """
     is_main = threading.current_thread() is threading.main_thread()
     return is_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+async def run_in_thread(work: Callable[[], Result], name: str) -> Result:
+    """Run work that may wait for a user; neither a cancellation nor the exit waits for its thread.
+
+    Args:
+        work: called with the context of the caller.
+        name: of the thread.
+    """
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Result] = loop.create_future()
+    context = copy_context()
+    generation = fork_generation
+
+    def settle(set_outcome: Callable[[Any], None], outcome: object) -> None:
+        if not future.done():
+            set_outcome(outcome)
+
+    def run() -> None:
+        failure: BaseException | None = None
+        try:
+            done = partial(settle, future.set_result, context.run(work))
+        except BaseException as error:
+            failure = error
+            if isinstance(error, StopIteration) or not isinstance(error, Exception):
+                # A future refuses StopIteration, and the others would end more than the callback.
+                failure = RuntimeError(f"the callback ended with {type(error).__name__}")
+                failure.__cause__ = error
+            done = partial(settle, future.set_exception, failure)
+        if fork_generation != generation:
+            end_child(failure and (failure.__cause__ or failure))
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(done)
+
+    threading.Thread(target=run, daemon=True, name=name).start()
+    return await future
+
+
+# -- forks
+
+
+def end_children_of(loop: asyncio.AbstractEventLoop) -> None:
+    """End a child that is forked while the loop runs, as soon as the loop gets its turn there."""
+    _loops.add(loop)
+
+
+def end_child(error: BaseException | None = None) -> NoReturn:
+    """End a forked copy without any cleaning up: files and connections belong to the parent.
+
+    Args:
+        error: what the handler raised in the child, if it raised anything.
+    """
+    code = 0 if error is None else 1
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    os._exit(code & 0xFF)
+
+
+def _after_fork() -> None:
+    global fork_generation  # noqa: PLW0603  # the process has one
+    fork_generation += 1
+    for loop in list(_loops):
+        if not loop.is_running():
+            continue
+        ready = getattr(loop, "_ready", None)
+        if isinstance(ready, deque):
+            # Before all else that is ready: that is the parent's to do.
+            ready.appendleft(asyncio.Handle(end_child, (), loop))
+        else:
+            with suppress(RuntimeError):
+                loop.call_soon(end_child)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -72,8 +72,7 @@ class Completions:
         """
         if argument not in _arguments(entry):  # completion.errors.codes
             raise InvalidParams(
-                f"{entry.key!r} has no argument {argument[:_SHOWN]!r}",
-                data={"argument": argument},
+                f"{entry.key!r} has no argument {argument[:_SHOWN]!r}", data={"argument": argument}
             )
         registered = self._completers.get((type(entry), entry.key, argument))
         return registered or _static(_choices(entry.signature, argument))

@@ -6,24 +6,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property, partial
 from os import PathLike
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Final,
-    Generic,
-    Literal,
-    TypeAlias,
-    TypeVar,
-    Unpack,
-    overload,
-)
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, Unpack, overload
 
 from accord.errors import RegistrationError
 from accord.principal import Principal
 from accord.protocol.codec import Limits
 from accord.protocol.revisions import SPOKEN
 from accord.runtime.dispatcher import IN_FLIGHT, Write
-from accord.runtime.forks import end_children_of
+from accord.runtime.tasks import end_children_of
 from accord.runtime.watchdog import Watchdog
 from accord.server.access import Access, ActingServer, parse_scopes
 from accord.server.completion import Completions, Source
@@ -395,7 +385,7 @@ class Server(Generic[State]):
     def asgi(self, *, grace: float = 5.0, **options: "Unpack[HttpSettings]") -> "HttpApp":
         """Return the server as an ASGI app; see `HttpOptions` for the settings."""
         from accord.transports.http.server.app import HttpApp
-        from accord.transports.http.server.options import HttpOptions
+        from accord.transports.http.server.state import HttpOptions
 
         if self.auth is None:
             return HttpApp(self, HttpOptions(grace=grace, **options))

@@ -83,15 +83,15 @@ def run_stdio(server: "Server[Any]", *, grace: float) -> None:
 
 
 async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
-    from accord.runtime import forks
+    from accord.runtime import tasks
     from accord.server.threads import wait_until_idle
     from accord.transports.stdio import StdioConnection, claim
 
-    generation = forks.generation
+    generation = tasks.fork_generation
     async with server.run_lifespan() as state:
         session: Session
-        if forks.generation != generation:
-            forks.end_child()
+        if tasks.fork_generation != generation:
+            tasks.end_child()
 
         def receive(line: bytes) -> None:
             session.dispatcher.receive(line)

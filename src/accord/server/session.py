@@ -13,10 +13,10 @@ from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
 from accord.protocol.party import PartyState, Peer, capability_paths, peer_from_initialize
 from accord.protocol.revisions import REVISIONS, Phase
-from accord.runtime.dispatcher import Dispatcher, Write
+from accord.runtime.dispatcher import ClientFlow, Dispatcher, Write
 from accord.server.context import DONE, Context, Delayed, Done, current
 from accord.server.methods import METHODS
-from accord.server.threads import ClientFlow, run_in_thread
+from accord.server.threads import run_in_thread
 from accord.types import LoggingLevel, ResourceUpdatedParams, RevisionId, Root
 
 if TYPE_CHECKING:

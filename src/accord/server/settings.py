@@ -3,20 +3,11 @@
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Final,
-    Protocol,
-    TypeAlias,
-    TypedDict,
-    TypeVar,
-    get_args,
-)
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict, TypeVar, get_args
 
 import msgspec
 
-from accord.errors import RegistrationError
+from accord.errors import RegistrationError, lower_first
 from accord.keywords import refuse_unknown
 from accord.principal import Principal
 from accord.protocol.codec import Limits
@@ -161,7 +152,7 @@ def _refuse_settings_of_run(settings: Mapping[str, object]) -> None:
     unknown = [name for name in settings if name not in ServerSettings.__annotations__]
     if not unknown:
         return
-    from accord.transports.http.server.options import HttpOptions
+    from accord.transports.http.server.state import HttpOptions
 
     for name in unknown:
         if name in ("transport", "host", "port", *HttpOptions.__struct_fields__):
@@ -196,7 +187,7 @@ def check_details(call: str, given: Details, kind: type[Details]) -> Details:
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$.")
         where = path.rstrip("`") or "its keywords"
-        text = text[:1].lower() + text[1:].replace("`", "")
+        text = lower_first(text.replace("`", ""))
         raise RegistrationError(f"{call}: {where}: {text}") from None
     for name, value in read.items():
         given_value = present[name]

@@ -15,10 +15,11 @@ from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 from accord.errors import InternalError
-from accord.runtime import forks
+from accord.runtime import tasks
+from accord.runtime.dispatcher import ClientFlow
 
 log = logging.getLogger("accord.server")
 Value = TypeVar("Value")
@@ -48,21 +49,6 @@ class OutOfTime(TimeoutError):
     """The time limit of the work passed, as opposed to a time-out within the work."""
 
 
-class ClientFlow(Protocol):
-    """How fast a client reads; of transports that can measure it."""
-
-    @property
-    def backlog(self) -> int:
-        """How many bytes the client has yet to read."""
-
-    @property
-    def is_congested(self) -> bool:
-        """Whether the backlog is above the high-water mark."""
-
-    async def writable(self) -> None:
-        """Wait until the client has caught up or disconnected."""
-
-
 class _StopWork(BaseException):
     """Raised in a thread to stop its work."""
 
@@ -81,7 +67,7 @@ class _Job:
         self.future: asyncio.Future[Any] = self.loop.create_future()
         self._work = work
         self._context = contextvars.copy_context()
-        self._generation = forks.generation
+        self._generation = tasks.fork_generation
         self._lock = threading.Lock()
         self._thread: int | None = None
         self._stopped = False
@@ -93,8 +79,8 @@ class _Job:
             value = self._attempt()
         except BaseException as error:
             failure = error
-        if forks.generation != self._generation:
-            forks.end_child(failure)
+        if tasks.fork_generation != self._generation:
+            tasks.end_child(failure)
         return value, failure
 
     def _attempt(self) -> object:

@@ -7,9 +7,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from accord.testing.authorization import unattended
     from accord.testing.clock import run_in_virtual_time
-    from accord.testing.connection import Connected, TappedWire, connected
+    from accord.testing.connection import Connected, TappedWire, connected, unattended
     from accord.testing.recording import ProtocolBroken, Recording
     from accord.testing.surface import SurfaceChanged, check_surface, surface_of
 
@@ -27,26 +26,21 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Connected": "connection",
-    "ProtocolBroken": "recording",
-    "Recording": "recording",
-    "SurfaceChanged": "surface",
-    "TappedWire": "connection",
-    "check_surface": "surface",
-    "connected": "connection",
-    "run_in_virtual_time": "clock",
-    "surface_of": "surface",
-    "unattended": "authorization",
+    "clock": ("run_in_virtual_time",),
+    "connection": ("Connected", "TappedWire", "connected", "unattended"),
+    "recording": ("ProtocolBroken", "Recording"),
+    "surface": ("SurfaceChanged", "check_surface", "surface_of"),
 }
 
 
 def __getattr__(name: str) -> object:
     # Loaded when first used: pytest imports this package in every run.
-    if name not in _HOMES:
-        raise AttributeError(f"module 'accord.testing' has no attribute {name!r}")
-    value: object = getattr(import_module(f"accord.testing.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+    for module, names in _HOMES.items():
+        if name in names:
+            value: object = getattr(import_module(f"{__name__}.{module}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -5,18 +5,22 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType, TracebackType
-from typing import Any, Final, Literal, TypeAlias, TypeGuard, cast, get_args
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeGuard, cast, get_args
 
 from accord import Client, Server
 from accord.client import ConnectOptions, blocking
 from accord.client.connect import connect
 from accord.client.options import ClientSettings
+from accord.errors import FlowFailed
 from accord.protocol.exchange import Exchange
 from accord.testing.recording import ProtocolBroken, Recording
 from accord.transports.http.server.app import HttpApp
 from accord.transports.process import Process
 from accord.transports.wire import Lost, MemoryWire, Receive, Wire, WireListener
+
+if TYPE_CHECKING:
+    from accord.auth.oauth import OAuth
 
 TransportName: TypeAlias = Literal["memory", "stdio", "http", "http-stream", "sse"]
 TRANSPORTS: Final[tuple[TransportName, ...]] = get_args(TransportName)
@@ -96,12 +100,7 @@ class Connected:
         self._client = await connect(self._tapped, **self._options)
         return self._client
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         assert self._client is not None
         await self._client.close()
         self._judge(error)
@@ -110,12 +109,7 @@ class Connected:
         self._blocking = blocking.connect(self._tapped, **self._options)
         return self._blocking
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         assert self._blocking is not None
         self._blocking.close()
         self._judge(error)
@@ -237,9 +231,7 @@ def _app(target: ServerUnderTest, transport: TransportName) -> HttpApp:
         return target
     # Without grace: when the test has ended, results are no longer needed.
     return _server(target, "over HTTP").asgi(
-        answers="stream" if transport == "http-stream" else "auto",
-        sse=transport == "sse",
-        grace=0,
+        answers="stream" if transport == "http-stream" else "auto", sse=transport == "sse", grace=0
     )
 
 
@@ -256,7 +248,7 @@ def _command(target: ServerUnderTest) -> tuple[Sequence[str], Mapping[str, str]]
     file, name = _find_definition(target)
     # The file may import modules that only this process can find, such as its neighbours.
     path = os.pathsep.join(dict.fromkeys(each for each in sys.path if each))
-    command = [sys.executable, "-m", "accord.testing.launch", file, name]
+    command = [sys.executable, "-m", "accord", "run", f"{file}:{name}"]
     return command, {"PYTHONPATH": path}
 
 
@@ -279,3 +271,33 @@ def _find_definition(target: object) -> tuple[str, str]:
 
 def _has_file(module: object) -> bool:
     return isinstance(module, ModuleType) and bool(getattr(module, "__file__", None))
+
+
+# -- tokens for protected servers
+
+
+def unattended(**options: Any) -> "OAuth":
+    """Return an `OAuth` that obtains tokens without a user, for `auth` of a connection.
+
+    For servers with `AuthorizationServer(auto_approve=...)`; tokens are kept in memory.
+
+    Args:
+        **options: those of `accord.auth.OAuth`, such as `scopes`.
+    """
+    from accord.auth.oauth import OAuth
+    from accord.auth.tokens import MemoryStore
+
+    options.setdefault("store", MemoryStore())
+    return OAuth(open_browser=_follow, **options)
+
+
+async def _follow(url: str) -> str:
+    """Open a URL as a browser would; return the URL of the redirect."""
+    from accord.transports.http.client.guarded import HttpRequest, operator_sender
+
+    response = await operator_sender(url)(HttpRequest(method="GET", url=url))
+    if response.status in (302, 303) and "location" in response.headers:
+        return response.headers["location"]
+    came = "a page for a user" if response.is_ok else f"status {response.status}"
+    hint = "use AuthorizationServer(auto_approve=...), which asks no user"
+    raise FlowFailed("authorization", asked=url.partition("?")[0], came=came, hint=hint)

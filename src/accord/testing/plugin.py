@@ -48,9 +48,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default=_TIMEOUT,
     )
     parser.getgroup("accord").addoption(
-        "--accord-update",
-        action="store_true",
-        help="overwrite the files of accord_snapshot",
+        "--accord-update", action="store_true", help="overwrite the files of accord_snapshot"
     )
 
 

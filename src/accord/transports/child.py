@@ -405,13 +405,9 @@ class Child:
 
     # -- ending
 
-    def signal(self, number: int, *, only_leader: bool = False) -> None:
-        """Send a signal to the process and its group, or to the process alone."""
-        if self._popen is None:
-            return
-        if not only_leader:
-            signal_group(self._popen.pid, number)
-        elif self._popen.returncode is None:
+    def signal(self, number: int) -> None:
+        """Send a signal to the process alone, not to its group."""
+        if self._popen is not None and self._popen.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._popen.pid, number)
 

@@ -43,12 +43,7 @@ class Grants:
         self._settings = settings
 
     def new_grant(
-        self,
-        client: RegisteredClient,
-        form: Form,
-        resources: tuple[str, ...],
-        *,
-        subject: str = "",
+        self, client: RegisteredClient, form: Form, resources: tuple[str, ...], *, subject: str = ""
     ) -> StoredGrant:
         """Return the grant that a client asks for, not stored yet.
 
@@ -206,11 +201,7 @@ class Grants:
         return device.grant
 
     def _grant_by_credentials(
-        self,
-        client: RegisteredClient,
-        form: Form,
-        resources: tuple[str, ...],
-        now: float,
+        self, client: RegisteredClient, form: Form, resources: tuple[str, ...], now: float
     ) -> StoredGrant:
         if client.secret_hash is None:
             raise OAuthRefusal(

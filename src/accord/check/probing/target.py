@@ -148,7 +148,7 @@ class StdioCarrier:
     async def exit_after(self, number: int) -> int | None:
         """Send a signal to the server and return its exit code; None when it keeps running."""
         await asyncio.sleep(_REST)
-        self.child.signal(number, only_leader=True)
+        self.child.signal(number)
         return await self.child.wait(self._leaving)
 
     async def close(self) -> None:

@@ -12,7 +12,7 @@ import pydantic_core
 from msgspec import UNSET, Meta, UnsetType
 from pydantic.fields import FieldInfo
 
-from accord.errors import RegistrationError
+from accord.errors import RegistrationError, lower_first
 from accord.json_schema.mismatch import Mismatch
 from accord.server.schema.annotations import Choices
 from accord.server.schema.conversion import Collector, first_line, limits_of
@@ -51,7 +51,7 @@ class PydanticAdapter:
             first = error.errors(include_url=False, include_context=False)[0]
             reason = first["msg"].removeprefix("Value error, ").removeprefix("Assertion failed, ")
             path = _path_in(value, first["loc"])
-            raise Mismatch(reason[:1].lower() + reason[1:], path=path) from None
+            raise Mismatch(lower_first(reason), path=path) from None
 
 
 def _path_in(value: object, location: tuple[int | str, ...]) -> tuple[int | str, ...]:

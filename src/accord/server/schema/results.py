@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 import msgspec
 from msgspec import UNSET
 
-from accord.errors import AccordError, RegistrationError
+from accord.errors import AccordError, RegistrationError, lower_first
 from accord.json_schema.mismatch import Mismatch, explain, path_text
 from accord.json_schema.reader import inline
 from accord.server.media import BINARY, BLOCKS, Audio, Image, content_block, encode_base64
@@ -163,8 +163,7 @@ class ReturnType:
         plain = _decode_json(data)
         text = value if type(value) is str else data.decode()
         return CallToolResult(
-            [TextContent(text)],
-            structured_content={"result": plain} if self._is_wrapped else plain,
+            [TextContent(text)], structured_content={"result": plain} if self._is_wrapped else plain
         )
 
     def _pass_through(self, result: CallToolResult) -> CallToolResult:
@@ -189,7 +188,7 @@ class ReturnType:
         schema = self._value_schema
         found = explain(schema, plain)
         text = str(error).partition(" - at ")[0].replace("`", "")
-        return _result_error(found or Mismatch(text[:1].lower() + text[1:]))
+        return _result_error(found or Mismatch(lower_first(text)))
 
 
 def _result_error(found: Mismatch) -> ResultError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from accord.errors import RegistrationError, ToolError
+from accord.errors import RegistrationError, ToolError, lower_first
 from accord.json_schema.mismatch import Mismatch, explain, path_text
 from accord.json_schema.reader import admits, inline
 from accord.server.schema.annotations import callable_name
@@ -451,7 +451,7 @@ def _mismatch_of(error: msgspec.ValidationError) -> Mismatch:
     if isinstance(cause, Mismatch):
         return Mismatch(cause.reason, path=(*_location(error), *cause.path) if cause.path else ())
     text, _, place = str(error.__cause__ or error).partition(" - at ")
-    words = text[:1].lower() + text[1:].replace("`", "")
+    words = lower_first(text.replace("`", ""))
     # Schemas do not describe keys.
     return Mismatch(f"a key: {words}" if place.startswith("`key`") else words)
 

@@ -26,7 +26,7 @@ from accord.bindings.addresses import (
     is_loopback,
     literal_address_kind,
 )
-from accord.bindings.http_responses import quote_text, quote_url, redirect_url
+from accord.bindings.http_responses import Origin, origin, quote_text, quote_url, redirect_url
 from accord.transports.http.client.sender import (
     ConnectionCut,
     HttpClientOptions,
@@ -171,7 +171,7 @@ class AddressPolicy:
 
     kinds: frozenset[AddressKind] = frozenset({"public"})
     hosts: frozenset[str] = frozenset()
-    origins: frozenset[str] = frozenset()
+    origins: frozenset[Origin] = frozenset()
 
     @classmethod
     def beside(cls, url: str, trust: Iterable[str] = ()) -> Self:
@@ -186,7 +186,7 @@ class AddressPolicy:
             kinds |= {"loopback", "private"}
         elif literal_address_kind(host) == "private":
             kinds.add("private")
-        origins = frozenset(map(_origin, trust))
+        origins = frozenset(map(origin, trust))
         hosts = {host, *(urlsplit(each).hostname or "" for each in trust)}
         return cls(kinds=frozenset(kinds), hosts=frozenset(hosts), origins=origins)
 
@@ -209,7 +209,7 @@ class AddressPolicy:
             raise NoResponse(f"{where} carries credentials in the URL", is_refused=True)
         self._check_host(url, host)
         is_near = is_loopback(host) and ("loopback" in self.kinds or host in self.hosts)
-        if parts.scheme == "http" and not is_near and _origin(url) not in self.origins:
+        if parts.scheme == "http" and not is_near and origin(url) not in self.origins:
             why = f"{where} is not https"
             raise NoResponse(why, is_refused=True, hint=f"serve it over https, or {_TRUST_HINT}")
         if literal_address_kind(host) is not None:
@@ -375,7 +375,6 @@ class GuardedSender:
         return HttpResponse(status=response.status, headers=headers, body=body, url=url)
 
 
-def _origin(url: str) -> str:
-    parts = urlsplit(url)
-    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    return f"{parts.scheme}://{(parts.hostname or '').lower()}:{port}"
+def operator_sender(url: str) -> Send:
+    """Return a sender for a URL that the operator named: at any address, unlike its redirects."""
+    return GuardedSender(AddressPolicy.beside(url, [url]), seconds=10.0).send

@@ -9,22 +9,11 @@ from typing import Any, Final
 import msgspec
 
 from accord.bindings.http_responses import ResponseMessage, explain, parse_response
-from accord.errors import (
-    AccordError,
-    AuthError,
-    ConnectFailed,
-    ConnectionClosed,
-    InternalError,
-)
+from accord.errors import AccordError, AuthError, ConnectFailed, ConnectionClosed, InternalError
 from accord.protocol.exchange import Exchange
 from accord.transports.http.client.carrier import LONGEST_PAUSE, HttpTarget, RequestCarrier
 from accord.transports.http.client.messages import Backoff, HttpClientSession, Message
-from accord.transports.http.client.sender import (
-    OwnSender,
-    Sender,
-    require_sender,
-    sender_for,
-)
+from accord.transports.http.client.sender import OwnSender, Sender, require_sender, sender_for
 from accord.transports.http.client.streamable import FormRefused, Streamable
 from accord.transports.http.client.two_endpoints import TwoEndpoints
 from accord.transports.wire import CALL_HEADERS, Lost, Receive, WireListener

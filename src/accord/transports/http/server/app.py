@@ -29,9 +29,8 @@ from accord.transports.http.server.exchange import (
     Send,
     cors_headers,
 )
-from accord.transports.http.server.options import HttpOptions
 from accord.transports.http.server.sessions import HttpSessions
-from accord.transports.http.server.state import AppState, Bodies, ServedServer
+from accord.transports.http.server.state import AppState, Bodies, HttpOptions, ServedServer
 from accord.transports.shutdown import is_host_stopping
 
 log = logging.getLogger("accord.http")

@@ -3,13 +3,15 @@
 import time
 from collections.abc import Awaitable, Callable, Hashable, MutableMapping
 from math import inf
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from accord.bindings import headers as names
 from accord.bindings import http
 from accord.protocol import codec
 from accord.protocol.jsonrpc import ErrorBody
-from accord.transports.http.server.options import HttpOptions
+
+if TYPE_CHECKING:
+    from accord.transports.http.server.state import HttpOptions
 
 SESSION: Final = names.SESSION.encode()
 LAST_EVENT: Final = names.LAST_EVENT.encode()
@@ -56,7 +58,7 @@ class HttpExchange:
     # The header of a response with status 403, in place of the status of the answer.
     denial: tuple[bytes, bytes] | None = None
 
-    def __init__(self, options: HttpOptions, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, options: "HttpOptions", scope: Scope, receive: Receive, send: Send) -> None:
         self.options = options
         self.scope = scope
         self.method: str = scope["method"]

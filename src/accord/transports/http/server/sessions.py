@@ -4,11 +4,11 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Hashable, Iterator, Sequence
 from heapq import nlargest
-from ipaddress import IPv6Address, ip_address
 from math import inf
 from typing import Final
 
 from accord.bindings import http
+from accord.bindings.addresses import client_network
 from accord.transports.http.server.exchange import HttpExchange
 from accord.transports.http.server.session import HttpSession
 from accord.transports.http.server.state import AppState
@@ -23,8 +23,6 @@ _UNKNOWN: Final = http.HttpRefusal(404, "the session is unknown or has ended; in
 _SEARCHED: Final = 1_000
 # How many of the callers with most sessions are searched for an idle one.
 _LARGEST: Final = 8
-# Providers give each customer at least a /64 network (RFC 6177).
-_NETWORK_BITS: Final = 64
 
 
 def caller_key(principal: Hashable, peer: Sequence[object] | None) -> Hashable:
@@ -41,14 +39,7 @@ def caller_key(principal: Hashable, peer: Sequence[object] | None) -> Hashable:
             pass
         else:
             return principal
-    host = None if peer is None else str(peer[0])
-    try:
-        address = ip_address(host or "")
-    except ValueError:
-        return ("peer", host)
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
-        return ("peer", int(address) >> _NETWORK_BITS)
-    return ("peer", host)
+    return ("peer", None if peer is None else client_network(str(peer[0])))
 
 
 class _Caller:
