@@ -268,7 +268,7 @@ class RequestCarrier:
 
         Raises:
             NotSent: there was no connection for too long.
-            Cut: the connection broke.
+            ConnectionCut: the connection broke.
         """
         headers = await self._headers(session, message.headers)
         # A failure to connect is reported at once; an open session is worth waiting for.
@@ -309,7 +309,7 @@ class RequestCarrier:
 
         Raises:
             NotSent: there is no connection.
-            Cut: the connection broke.
+            ConnectionCut: the connection broke.
         """
         headers = dict(await self._headers(session, None))
         headers["Accept"] = CONTENT_TYPE
@@ -414,7 +414,7 @@ class RequestCarrier:
         """Read a whole body; None when it is larger than a message may be.
 
         Raises:
-            Cut: the connection broke.
+            ConnectionCut: the connection broke.
         """
         limit = self.target.limits.message_bytes
         first = await response.chunk()

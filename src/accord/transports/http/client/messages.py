@@ -162,7 +162,7 @@ class EventReader:
         """Read the next bytes; false at the end of the response.
 
         Raises:
-            Cut: the connection broke.
+            ConnectionCut: the connection broke.
             EventTooLong: an event or its id outgrew the limit.
         """
         answers = self._answers

@@ -105,7 +105,7 @@ class SenderResponse(Protocol):
         """Return the next bytes of the body as they arrive; empty at its end.
 
         Raises:
-            Cut: the connection broke before the end.
+            ConnectionCut: the connection broke before the end.
         """
 
     def close(self) -> None:
@@ -122,7 +122,7 @@ class Sender(Protocol):
 
         Raises:
             NotSent: there is no connection.
-            Cut: there is no response.
+            ConnectionCut: there is no response.
         """
 
 
