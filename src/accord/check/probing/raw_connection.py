@@ -398,8 +398,10 @@ class RawConnection:
     async def collect(self, seconds: float) -> list[JsonObject]:
         """Wait for some seconds and return the messages of that time."""
         place = len(self.received)
-        deadline = asyncio.get_running_loop().time() + seconds
-        while self.ended is None and await self._wait_for_change(deadline):
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + seconds
+        while self.ended is None and loop.time() < deadline:
+            await self._wait_for_change(deadline)
             self._changed.clear()
         return self.received[place:]
 
