@@ -626,3 +626,23 @@ def test_an_invalid_answer_of_a_handler_becomes_an_internal_error(party, join) -
         assert caught.value.code == -32602
 
     run(main())
+
+
+def test_a_conversation_that_was_let_go_answers_nothing(party, join) -> None:
+    async def main() -> None:
+        side = party("server", ping=EMPTY)
+        _, server = await join(server=side)
+        sent, told = len(side.sent), list(side.told)
+        server.let_go()
+        for message in (
+            b'{"jsonrpc":"2.0","id":7,"method":"ping"}',
+            b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}',
+            b"not JSON",
+        ):
+            server.receive(message)
+        await asyncio.sleep(0)
+        assert len(side.sent) == sent
+        assert side.told == told
+        assert side.refused == []
+
+    run(main())
