@@ -214,8 +214,8 @@ class Endpoint:
         if meta is not None:
             # versioning.modern-error-is-not-legacy: an endpoint without a revision of this
             # kind must not answer as if, or clients would not fall back to initialize.
-            version = meta.get(META_VERSION)
-            if version is not None and self._stateless_rows:
+            if META_VERSION in meta and self._stateless_rows:
+                version = meta[META_VERSION]
                 row = self._stateless_rows.get(version) if version.__class__ is str else None
                 if row is None:
                     return self._refuse(self._refuse_revision(version), id, (), batch)
