@@ -1,8 +1,8 @@
 """The client: one method per operation of the protocol, on a connection that is already made."""
 
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Final, Self, TypeVar, Unpack, get_args, overload
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Self, TypeVar, Unpack, get_args, overload
 
 import msgspec
 
@@ -42,11 +42,13 @@ from accord.types import (
     RevisionId,
     ServerCapabilities,
     SetLevelParams,
-    SubscribeParams,
+    SubscriptionFilter,
     Tool,
-    UnsubscribeParams,
 )
 from accord.types._base import PageResult
+
+if TYPE_CHECKING:
+    from accord.client.listening import Listening
 
 Output = TypeVar("Output")
 Entry = TypeVar("Entry", Tool, Prompt, Resource, ResourceTemplate)
@@ -117,6 +119,10 @@ class Client(ConnectionFacts):
         link.callbacks.on_tools_changed = self._outputs.clear
         self._forgotten = weakref.finalize(self, link.abandon)
         self._forgotten.atexit = False
+        if not link.revision.handshake and link.settings.hears_of_changes:
+            from accord.client.subscribing import listen_for_callbacks
+
+            listen_for_callbacks(link)
 
     def __repr__(self) -> str:
         info = self.server_info
@@ -164,7 +170,7 @@ class Client(ConnectionFacts):
         self, cursor: str | None = None, **how: Unpack[CallOptions]
     ) -> ListToolsResult:
         """Fetch one page of tools: the first, or the one a cursor leads to."""
-        page: ListToolsResult = await self._link.ask("tools/list", PageParams(cursor), how)
+        page: ListToolsResult = await self._link.fetch("tools/list", PageParams(cursor), how)
         revision = self.revision
         for tool in page.tools:
             # A schema has no meaning in a revision that does not define it.
@@ -236,7 +242,9 @@ class Client(ConnectionFacts):
         self, cursor: str | None = None, **how: Unpack[CallOptions]
     ) -> ListResourcesResult:
         """Fetch one page of resources."""
-        page: ListResourcesResult = await self._link.ask("resources/list", PageParams(cursor), how)
+        page: ListResourcesResult = await self._link.fetch(
+            "resources/list", PageParams(cursor), how
+        )
         return page
 
     def resources(self, **how: Unpack[CallOptions]) -> AsyncIterator[Resource]:
@@ -247,7 +255,7 @@ class Client(ConnectionFacts):
         self, cursor: str | None = None, **how: Unpack[CallOptions]
     ) -> ListResourceTemplatesResult:
         """Fetch one page of resource templates."""
-        page: ListResourceTemplatesResult = await self._link.ask(
+        page: ListResourceTemplatesResult = await self._link.fetch(
             "resources/templates/list", PageParams(cursor), how
         )
         return page
@@ -261,20 +269,58 @@ class Client(ConnectionFacts):
 
     async def read_resource(self, uri: str, **how: Unpack[CallOptions]) -> ReadResourceResult:
         """Read a resource; raises ResourceNotFound where the server does not have it."""
-        result: ReadResourceResult = await self._link.ask(
+        result: ReadResourceResult = await self._link.fetch(
             "resources/read", ReadResourceParams(uri), how
         )
         return result
 
     async def subscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
         """Ask to hear of changes of a resource; they reach `on_resource_updated`."""
-        await self._link.ask("resources/subscribe", SubscribeParams(uri), how)
-        self._link.subscriptions[uri] = None
+        from accord.client.subscribing import subscribe
+
+        await subscribe(self._link, uri, how)
 
     async def unsubscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
         """Ask to hear no more of a resource."""
-        self._link.subscriptions.pop(uri, None)
-        await self._link.ask("resources/unsubscribe", UnsubscribeParams(uri), how)
+        from accord.client.subscribing import unsubscribe
+
+        await unsubscribe(self._link, uri, how)
+
+    # -- changes
+
+    def listen(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        uris: Iterable[str] = (),
+    ) -> "Listening":
+        """Iterate over the changes that the server reports; without arguments, of all its lists.
+
+        Equal changes that wait to be read are one, so a slow reader delays nothing. When the stream
+        breaks it is opened again; what happened in between is lost, which `NoticesLost` says. The
+        iteration ends when the server ends the stream. Errors are raised as by other operations.
+
+        Args:
+            tools: whether to hear of changes of the list of tools, as `ToolsChanged`.
+            prompts: of the list of prompts, as `PromptsChanged`.
+            resources: of the list of resources, as `ResourcesChanged`.
+            uris: the resources to hear of, as `ResourceUpdated`.
+        """
+        from accord.client.listening import Listening
+
+        if isinstance(uris, str):
+            raise TypeError(f"uris is a list of URIs, not the string {uris!r:.100}")
+        watched = list(dict.fromkeys(uris)) or None
+        is_all = not (tools or prompts or resources or watched)
+        wanted = SubscriptionFilter(
+            tools_list_changed=tools or is_all or None,
+            prompts_list_changed=prompts or is_all or None,
+            resources_list_changed=resources or is_all or None,
+            resource_subscriptions=watched,
+        )
+        return Listening(self._link, wanted, self)
 
     # -- prompts, completion
 
@@ -282,7 +328,7 @@ class Client(ConnectionFacts):
         self, cursor: str | None = None, **how: Unpack[CallOptions]
     ) -> ListPromptsResult:
         """Fetch one page of prompts."""
-        page: ListPromptsResult = await self._link.ask("prompts/list", PageParams(cursor), how)
+        page: ListPromptsResult = await self._link.fetch("prompts/list", PageParams(cursor), how)
         return page
 
     def prompts(self, **how: Unpack[CallOptions]) -> AsyncIterator[Prompt]:

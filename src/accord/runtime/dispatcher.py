@@ -300,7 +300,9 @@ class Dispatcher:
                 self._loop.call_soon(task.cancel)
         elif exchange is not None and isinstance(exchange.state, Pending):
             self._extend(exchange.state)
-            if exchange.state.on_progress is not None:
+            if exchange.state.on_notice is not None:
+                exchange.state.on_notice(event)
+            elif exchange.state.on_progress is not None:
                 self.spawn(exchange.state.on_progress(event.params))
             return
         try:
@@ -339,6 +341,7 @@ class Dispatcher:
         timeout: float | None = None,
         cap: float | None = None,
         on_progress: Callable[[ProgressParams], object] | None = None,
+        on_notice: Callable[[NotificationReceived], None] | None = None,
         within: Exchange | None = None,
     ) -> Any:
         """Ask the peer and wait for its answer.
@@ -349,6 +352,7 @@ class Dispatcher:
             timeout: seconds without answer or progress after which the request is cancelled.
             cap: seconds after which it is cancelled whatever progress comes.
             on_progress: called with each progress notification.
+            on_notice: called with what the peer sends to a request that stays open for it.
             within: the exchange during which we ask, if any; its stream carries the request.
 
         Raises:
@@ -363,6 +367,7 @@ class Dispatcher:
         exchange, data = self.endpoint.request(name, params)
         future = self._loop.create_future()
         exchange.state = pending = Pending(future, timeout, cap, self._loop.time(), on_progress)
+        pending.on_notice = on_notice
         self._extend(pending)
         self.write(data, within)
         try:
