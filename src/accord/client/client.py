@@ -8,8 +8,10 @@ import msgspec
 
 from accord.client.callbacks import to_roots
 from accord.client.link import Link
+from accord.client.negotiation import Opening
 from accord.client.options import CallOptions, Roots
 from accord.client.results import OutputSchema, PageGuard, decode_output
+from accord.errors import LocalProtocolError
 from accord.protocol import shape
 from accord.types import (
     CallToolParams,
@@ -19,12 +21,12 @@ from accord.types import (
     CompletionArgument,
     CompletionContext,
     CreateMessageParams,
+    DiscoverParams,
     ElicitParams,
     EmptyParams,
     GetPromptParams,
     GetPromptResult,
     Implementation,
-    InitializeResult,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -41,7 +43,6 @@ from accord.types import (
     ResourceTemplateReference,
     RevisionId,
     ServerCapabilities,
-    SetLevelParams,
     SubscriptionFilter,
     Tool,
 )
@@ -62,11 +63,11 @@ class ConnectionFacts:
     """What clients know about their connection."""
 
     _link: Link
-    _opening: InitializeResult
+    _opening: Opening
 
     @property
     def server_info(self) -> Implementation:
-        """Name and version of the server."""
+        """Name and version of the server; both empty where it does not introduce itself."""
         return self._opening.server_info
 
     @property
@@ -103,10 +104,8 @@ class Client(ConnectionFacts):
         ConnectionClosed: the connection is gone.
     """
 
-    def __init__(
-        self, link: Link, opening: InitializeResult | None = None, **options: object
-    ) -> None:
-        if not isinstance(opening, InitializeResult) or options:
+    def __init__(self, link: Link, opening: Opening | None = None, **options: object) -> None:
+        if not isinstance(opening, Opening) or options:
             # Other libraries make their clients in this way.
             raise TypeError(
                 "a Client is what connect() returns: write "
@@ -376,19 +375,30 @@ class Client(ConnectionFacts):
     # -- the rest
 
     async def ping(self, **how: Unpack[CallOptions]) -> None:
-        """Make sure that the server still answers."""
-        await self._link.ask("ping", EmptyParams(), how)
+        """Make sure that the server still answers.
+
+        In revisions without `ping` it is asked what it speaks, which every server answers.
+        """
+        if self._link.revision.handshake:
+            await self._link.ask("ping", EmptyParams(), how)
+        else:
+            await self._link.ask("server/discover", DiscoverParams(), how)
 
     async def set_log_level(self, level: LoggingLevel, **how: Unpack[CallOptions]) -> None:
-        """Choose the least level of log messages; they reach `on_log`."""
+        """Choose the least level of log messages; they reach `on_log`.
+
+        In revisions without handshake nothing is sent now: the level goes with each later request.
+        Until one is chosen it is "info", if `on_log` was given; otherwise the server sends none.
+        """
         if level not in get_args(LoggingLevel):
             levels = ", ".join(get_args(LoggingLevel))
             raise ValueError(f"there is no log level {level!r}; expected one of {levels}")
-        await self._link.ask("logging/setLevel", SetLevelParams(level), how)
-        self._link.log_level = level
+        await self._link.set_log_level(level, how)
 
     async def roots_changed(self, roots: Roots | None = None) -> None:
         """Tell the server that the roots changed.
+
+        In revisions without handshake servers ask for roots when they need them; nothing is sent.
 
         Args:
             roots: the roots from now on; None when a function given earlier returns them.
@@ -398,7 +408,10 @@ class Client(ConnectionFacts):
         """
         callbacks = self._link.callbacks
         fresh = roots if roots is None or callable(roots) else to_roots(roots)
-        self._link.notify("notifications/roots/list_changed", EmptyParams())
+        if self._link.revision.handshake:
+            self._link.notify("notifications/roots/list_changed", EmptyParams())
+        elif callbacks.roots is None:
+            raise LocalProtocolError("roots change on connections that were made with roots alone")
         if fresh is not None:
             callbacks.roots = fresh
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from accord import errors
 from accord.bindings.headers import check_headers
 from accord.bindings.lines import LineTooLong
@@ -30,20 +32,28 @@ from accord.errors import (
     RequestTimeout,
 )
 from accord.keywords import refuse_unknown
+from accord.protocol import shape
 from accord.protocol.endpoint import Endpoint
+from accord.protocol.exchange import META_CAPABILITIES, META_VERSION
 from accord.protocol.jsonrpc import FAULT, RESULT
-from accord.protocol.revisions import Revision
+from accord.protocol.party import META_CLIENT, META_LOG_LEVEL
+from accord.protocol.revisions import REVISIONS, Revision
 from accord.protocol.violation import CLIENT, SERVER
 from accord.runtime.dispatcher import Dispatcher
 from accord.transports.http.client.auth import pause_deadline
 from accord.transports.wire import CALL_HEADERS, Wire
 from accord.types import (
+    Implementation,
     InputRequiredResult,
+    JsonObject,
     LoggingLevel,
     ProgressParams,
+    RevisionId,
+    ServerCapabilities,
     SetLevelParams,
     SubscribeParams,
 )
+from accord.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -55,6 +65,9 @@ log = logging.getLogger("accord.client")
 # Requests that may take long: they carry a progress token even without a callback, because
 # progress extends their deadline.
 _LONG: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
+# What to use where a revision without handshake lacks a method.
+_LISTEN: Final = "; client.listen() tells of changes"
+_INSTEAD: Final = {"resources/subscribe": _LISTEN, "resources/unsubscribe": _LISTEN}
 # How long callbacks may take to notice that they are cancelled.
 _CALLBACK_GRACE: Final = 1.0
 
@@ -86,6 +99,7 @@ class Link:
         self.dispatcher = Dispatcher(self.endpoint, wire.write, self.callbacks)
         if hasattr(wire, "report_to"):
             wire.report_to(self)
+        self.is_http: bool = getattr(wire, "is_http", False)
         self.loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[None] = self.loop.create_future()
         self._opened: asyncio.Future[None] = self.loop.create_future()
@@ -94,7 +108,7 @@ class Link:
         self._usual = self._deadlines({})
         # Set while the connection is opened.
         self.deadline: asyncio.Timeout | None = None
-        # Restored when a new session begins.
+        # Restored when a new session begins; without sessions sent with each request.
         self.log_level: LoggingLevel | None = None
         self.subscriptions: dict[str, None] = {}
         self.side = SideWork(self.loop)
@@ -267,6 +281,49 @@ class Link:
         self.side.renew()
         self.callbacks.session_renewed()
 
+    # -- revisions without handshake
+
+    @property
+    def client_info(self) -> Implementation:
+        """Our name and version."""
+        return self.settings.client_info or Implementation("accord", __version__)
+
+    def introduce(self, revision: RevisionId) -> None:
+        """Put our name and capabilities into the requests of a revision without handshake."""
+        declared = shape.narrow(self.callbacks.capabilities, revision)
+        meta: JsonObject = {
+            META_VERSION: revision,
+            META_CAPABILITIES: msgspec.to_builtins(declared),
+            META_CLIENT: msgspec.to_builtins(shape.narrow(self.client_info, revision)),
+        }
+        if self.log_level is not None:
+            meta[META_LOG_LEVEL] = self.log_level
+        self.endpoint.request_meta = meta
+
+    def begin(self, revision: RevisionId, capabilities: ServerCapabilities) -> None:
+        """Speak a revision without handshake from now on."""
+        if self.settings.on_log is not None and capabilities.logging is not None:
+            # As servers do after a handshake, until they are asked for another level.
+            self.log_level = "info"
+        self.introduce(revision)
+        self.endpoint.conversation.begin(
+            REVISIONS[revision], server=capabilities, client=self.callbacks.capabilities
+        )
+
+    async def set_log_level(self, level: LoggingLevel, how: CallOptions) -> None:
+        """Choose the least level of log messages, in this session or with each request."""
+        revision = self.revision
+        if revision.handshake:
+            await self.ask("logging/setLevel", SetLevelParams(level), how)
+            self.log_level = level
+            return
+        self._deadlines(how)
+        if "logging" not in (self.endpoint.conversation.parties[SERVER].capabilities or ()):
+            text = "log messages need the capability logging, which the server did not declare"
+            raise LocalProtocolError(text)
+        self.log_level = level
+        self.introduce(revision.id)
+
     # -- asking
 
     async def ask(self, name: str, params: Any, how: CallOptions, *, answers: bool = True) -> Any:
@@ -380,7 +437,8 @@ class Link:
         """Return why a request may not be sent, in terms of the caller."""
         revision, state = self.endpoint.revision, self.endpoint.conversation.parties[SERVER]
         if name not in revision.requests[CLIENT]:
-            return f"{name} is not part of revision {revision.id}, which was negotiated"
+            instead = "" if revision.handshake else _INSTEAD.get(name, "")
+            return f"{name} is not part of revision {revision.id}, which was negotiated{instead}"
         needed = revision.needed_for(CLIENT, name)
         if needed is not None and needed not in (state.capabilities or ()):
             return f"{name} needs the capability {needed}, which the server did not declare"

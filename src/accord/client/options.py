@@ -3,7 +3,7 @@
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, TypedDict
+from typing import Final, Literal, TypeAlias, TypedDict
 
 from accord.protocol.codec import Limits
 from accord.protocol.revisions import HANDSHAKE, REVISIONS, in_order
@@ -44,6 +44,16 @@ OnChange: TypeAlias = Callable[[], object]
 OnUpdate: TypeAlias = Callable[[str], object]
 
 
+_TIMES: Final = (
+    "timeout",
+    "cap",
+    "connect_timeout",
+    "probe_timeout",
+    "exit_grace",
+    "terminate_grace",
+)
+
+
 class CallOptions(TypedDict, total=False):
     """Options of one call.
 
@@ -79,6 +89,7 @@ class ConnectOptions(TypedDict, total=False):
     timeout: float
     cap: float
     connect_timeout: float
+    probe_timeout: float | None
     env: Mapping[str, str] | None
     cwd: str | os.PathLike[str] | None
     stderr: StderrSink
@@ -124,6 +135,8 @@ class ClientSettings:
     timeout: float = 60.0
     cap: float = 3_600.0
     connect_timeout: float = 30.0
+    # A third of connect_timeout, unless given.
+    probe_timeout: float | None = None
     env: Mapping[str, str] | None = None
     cwd: str | os.PathLike[str] | None = None
     stderr: StderrSink = "keep"
@@ -145,7 +158,7 @@ class ClientSettings:
         for name, value in vars(self).items():
             if name.startswith("on_") and value is not None and not callable(value):
                 raise TypeError(f"{name} is {value!r}, expected a function")
-        for name in ("timeout", "cap", "connect_timeout", "exit_grace", "terminate_grace"):
+        for name in _TIMES:
             check_seconds(name, getattr(self, name))
 
     @property
@@ -158,7 +171,7 @@ class ClientSettings:
         """Return the revisions to negotiate, newest first.
 
         Raises:
-            ValueError: one of them does not exist, or none opens with a handshake.
+            ValueError: one of them does not exist, or the list is empty.
         """
         if self.revision is not None:
             named: list[RevisionId] = [self.revision]
@@ -170,8 +183,6 @@ class ClientSettings:
         if unknown:
             known = ", ".join(REVISIONS)
             raise ValueError(f"unknown revision {unknown[0]!r}; the known ones are {known}")
-        able = in_order(name for name in named if name in HANDSHAKE)[::-1]
-        if not able:
-            wanted = ", ".join(named) or "none"
-            raise ValueError(f"no revision to negotiate by a handshake among those given: {wanted}")
-        return tuple(able)
+        if not named:
+            raise ValueError("revisions is empty, expected at least one")
+        return tuple(in_order(set(named))[::-1])

@@ -52,6 +52,8 @@ class TappedHttpWire:
         settings: how the client connects.
     """
 
+    is_http = True
+
     def __init__(
         self, target: str | HttpApp, recording: Recording, settings: ClientSettings
     ) -> None:

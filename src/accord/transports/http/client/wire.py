@@ -53,6 +53,8 @@ class HttpWire:
     Streamable HTTP is tried first; a server that refuses it is asked for the older form.
     """
 
+    is_http = True
+
     def __init__(self, target: HttpTarget) -> None:
         if target.options.sender is None:
             require_sender(target.url, target.options)
