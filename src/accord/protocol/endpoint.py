@@ -87,7 +87,8 @@ class Endpoint:
         self.peer: Peer | None = None
         """The facts about the other side for the next request; set by the driver."""
         self._refuse_own = _refuse_all if enforce else None
-        self._is_stateless = not all(REVISIONS[id].handshake for id in self.revisions)
+        self.takes_standalone = not all(REVISIONS[id].handshake for id in self.revisions)
+        """Whether requests that name their revision are served; not by a session over HTTP."""
         self._codec = codec.codec_for(limits or codec.Limits())
         self._sized = self._codec.check_size if enforce else codec.skip_size_check
         self._next_id = 0
@@ -211,7 +212,7 @@ class Endpoint:
         if meta is not None:
             # versioning.modern-error-is-not-legacy: an endpoint without a revision of this
             # kind must not answer as if, or clients would not fall back to initialize.
-            if META_VERSION in meta and self._is_stateless:
+            if META_VERSION in meta and self.takes_standalone:
                 row = self._row(meta[META_VERSION])
                 if row is None:
                     return self._refuse(self._refuse_revision(meta[META_VERSION]), id, (), batch)
@@ -405,6 +406,7 @@ class Endpoint:
         body = ErrorBody(code, error.message, data)
         reply = codec.encode_error(exchange.id, body)
         self._sized(reply, exchange.name)
+        exchange.fault = code
         self._raise(self.conversation.reply(exchange, None, self._refuse_own, error=body))
         return reply if exchange.batch is None else exchange.batch.add(reply)
 
