@@ -355,7 +355,7 @@ def test_middleware_sees_the_questions() -> None:
 # -- once
 
 
-def test_what_goes_through_once_happens_once_however_often_the_handler_runs() -> None:
+def test_once_calls_its_function_once_however_often_the_handler_runs() -> None:
     made: list[str] = []
 
     async def order(ctx: Context) -> str:

@@ -83,9 +83,9 @@ class Conversation:
 
     # The client before a further `initialize`, in case that is refused.
     _replaced: tuple[frozenset[str] | None, Any] = (None, None)
-    # A revision without a handshake in which a message was, and what no rule can object to there.
+    # A revision of messages that stand on their own, and what no rule can object to there.
     _elsewhere: Revision | None = None
-    _elsewhere_free: "tuple[_Free, _Free]"
+    _elsewhere_free = _NONE_FREE, _NONE_FREE
 
     def __init__(self, *, revision: Revision | None = None, memory: Memory | None = None) -> None:
         self.phase = Phase.OPENING
@@ -322,8 +322,7 @@ class Conversation:
         if revision.handshake or self.memory is not None:
             return _NONE_FREE, _NONE_FREE
         index = enforced_rules(revision.id, ready=True)
-        self._elsewhere = revision
-        self._elsewhere_free = index.free_requests, index.free_results
+        self._elsewhere, self._elsewhere_free = revision, (index.free_requests, index.free_results)
         return self._elsewhere_free
 
     def lose(self, exchange: Exchange) -> None:
