@@ -83,7 +83,7 @@ class Conversation:
 
     # The client before a further `initialize`, in case that is refused.
     _replaced: tuple[frozenset[str] | None, Any] = (None, None)
-    # A revision of messages that stand on their own, and what no rule can object to there.
+    # For messages that stand on their own.
     _elsewhere: Revision | None = None
     _elsewhere_free = _NONE_FREE, _NONE_FREE
 
@@ -150,9 +150,8 @@ class Conversation:
     def capabilities(self, party: Party, exchange: Exchange | None = None) -> frozenset[str] | None:
         """Return what a party declared, in the handshake or in a request, as dotted paths."""
         if party == CLIENT and exchange is not None and not exchange.revision.handshake:
-            if exchange.peer is not None:
-                return exchange.peer.capabilities
-            return capability_paths(meta_of(exchange.params).get(META_CAPABILITIES))
+            named = meta_of(exchange.params).get(META_CAPABILITIES)
+            return exchange.peer.capabilities if exchange.peer else capability_paths(named)
         return self.parties[party].capabilities
 
     # -- one message

@@ -170,8 +170,8 @@ def _check_state(settings: ServerSettings) -> None:
     for key in keys:
         if not isinstance(key, str | bytes) or len(key) < _KEY_LENGTH:
             raise RegistrationError(
-                f"a key of state_keys is too short, expected text or bytes of length {_KEY_LENGTH}; "
-                "make one with secrets.token_hex(32)"
+                f"a key of state_keys is too short, expected text or bytes of length "
+                f"{_KEY_LENGTH}; make one with secrets.token_hex(32)"
             )
 
 
