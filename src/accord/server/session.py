@@ -115,18 +115,11 @@ class Session:
         if not exchange.revision.handshake:
             if exchange.origin is not None:
                 exchange.origin.check(exchange, params)
-            self._check_offered(exchange)
+            if exchange.name not in self.server.offered_methods:
+                raise MethodNotFound(f"{exchange.name}: the server does not declare its capability")
         if not self.server.middleware:
             return handler(self, exchange, params)
         return self._through_middleware(exchange, params, handler)
-
-    def _check_offered(self, exchange: Exchange) -> None:
-        """Refuse a method of a capability that the server lacks; sessions have a rule for it."""
-        needed = exchange.revision.needed_for("client", exchange.name)
-        if needed is not None and needed not in self.server.capability_paths():
-            raise MethodNotFound(
-                f"{exchange.name}: the server does not declare the capability {needed}"
-            )
 
     async def _through_middleware(
         self, exchange: Exchange, params: Any, handler: Callable[..., Any]

@@ -87,7 +87,7 @@ class HttpSession:
         self.session: ServedSession
         if revision is None:
             self.session = state.server.session(self.write, state.lifespan, is_lasting=bool(id))
-            self.session.endpoint.takes_standalone = False
+            self.session.endpoint.serve_session_only()
         else:
             self.session = state.server.stateless_sessions.begin(
                 self.write, state.lifespan, revision
