@@ -1,8 +1,8 @@
 """Pure decisions about requests over HTTP that stand on their own, without a session.
 
 Revisions without a handshake have no sessions: each request names its revision in its `_meta`, and
-headers repeat what gateways need. One endpoint may serve such requests beside sessions, so each
-POST is told apart by its body, and its headers are compared with the body.
+headers repeat what gateways need. One endpoint may serve such requests beside sessions, so the body
+of each POST decides which it is, and its headers are compared with the body.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -119,7 +119,7 @@ def classify(
 
 def _classify_initialize(message: Frame, version: str | None, supported: Sequence[str]) -> Era:
     if all(id not in HANDSHAKE for id in supported):
-        raise refuse_revision(_requested(message) or version, supported)
+        raise refuse_revision(_requested_revision(message) or version, supported)
     if version in REVISIONS and version not in HANDSHAKE:
         raise HeaderMismatch(
             f"MCP-Protocol-Version is {version}, which has no initialize: name the revision in "
@@ -132,7 +132,7 @@ class _Requested(msgspec.Struct, rename="camel"):
     protocol_version: str | None = None
 
 
-def _requested(message: Frame) -> str | None:
+def _requested_revision(message: Frame) -> str | None:
     """Return the revision that `initialize` asks for."""
     if message.params is UNSET:
         return None
@@ -170,9 +170,10 @@ def find_fault(
     named = meta.get(META_VERSION)
     if frame.id is not UNSET:
         if META_VERSION not in meta:
-            header = headers.get(_VERSION, b"").decode("latin-1")
-            if header and header not in supported:
-                return refuse_revision(header, supported)
+            header = headers.get(_VERSION)
+            version = None if header is None else header.decode("latin-1")
+            if version is not None and version not in supported:
+                return refuse_revision(version, supported)
             return InvalidParams(f"{frame.method}: _meta has no {META_VERSION}")
         if not isinstance(named, str):
             return InvalidParams(f"{frame.method}: {META_VERSION} is not a string")

@@ -118,7 +118,7 @@ class StandaloneResponse(PostResponse):
 
     def open_stream(self) -> Stream:
         if self.stream is None:
-            # Who listens and does not read is disconnected, and may listen again.
+            # A client that listens but does not read is disconnected: it may listen anew.
             self.stream = self.owner.make_stream(is_lossy=self.end is not None)
             if self._waiter is not None:
                 self._wake(self._waiter)
