@@ -13,7 +13,8 @@ from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
 from accord.protocol.party import PartyState, Peer, peer_from_initialize
 from accord.protocol.revisions import REVISIONS, Phase, Revision
-from accord.runtime.dispatcher import ClientFlow, Dispatcher, Write
+from accord.runtime.dispatcher import Dispatcher, Write
+from accord.runtime.origin import ClientFlow
 from accord.server.channels import Channel, Duplex
 from accord.server.context import DONE, Context, Delayed, Done, current
 from accord.server.methods import METHODS
@@ -112,18 +113,13 @@ class Session:
         if handler is None:
             raise MethodNotFound(f"method {exchange.name!r} is not served here")
         if not exchange.revision.handshake:
-            self._check_offered(exchange)
+            if exchange.origin is not None:
+                exchange.origin.check(exchange, params)
+            if exchange.name not in self.server.offered_methods:
+                raise MethodNotFound(f"{exchange.name}: the server does not declare its capability")
         if not self.server.middleware:
             return handler(self, exchange, params)
         return self._through_middleware(exchange, params, handler)
-
-    def _check_offered(self, exchange: Exchange) -> None:
-        """Refuse a method of a capability that the server lacks; sessions have a rule for it."""
-        needed = exchange.revision.needed_for("client", exchange.name)
-        if needed is not None and needed not in self.server.capability_paths():
-            raise MethodNotFound(
-                f"{exchange.name}: the server does not declare the capability {needed}"
-            )
 
     async def _through_middleware(
         self, exchange: Exchange, params: Any, handler: Callable[..., Any]
