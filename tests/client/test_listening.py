@@ -123,7 +123,7 @@ def test_without_arguments_all_lists_are_listened_to():
 
 
 @pytest.mark.requirement("subscriptions.client-checks-ack")
-def test_what_the_server_serves_of_a_filter_can_be_seen():
+def test_the_acknowledged_part_of_a_filter_can_be_seen():
     async def main():
         target = Notifier({"toolsListChanged": True})
         async with modern(target) as client:
@@ -590,7 +590,7 @@ def test_a_server_that_refuses_the_stream_of_the_callbacks_is_logged(caplog):
     assert "changes of the server are not reported: not here" in caplog.text
 
 
-def test_what_the_server_leaves_out_for_the_callbacks_is_logged(caplog):
+def test_changes_that_the_server_does_not_report_to_callbacks_are_logged(caplog):
     async def main():
         target = Notifier({"toolsListChanged": True})
         async with modern(target, on_tools_changed=list, on_prompts_changed=list):

@@ -11,7 +11,7 @@ from accord.client.link import Link
 from accord.client.negotiation import Opening
 from accord.client.options import CallOptions, Roots
 from accord.client.results import OutputSchema, PageGuard, decode_output
-from accord.errors import LocalProtocolError
+from accord.errors import HeaderMismatch, LocalProtocolError
 from accord.protocol import shape
 from accord.types import (
     CallToolParams,
@@ -43,7 +43,6 @@ from accord.types import (
     ResourceTemplateReference,
     RevisionId,
     ServerCapabilities,
-    SubscriptionFilter,
     Tool,
 )
 from accord.types._base import PageResult
@@ -168,9 +167,17 @@ class Client(ConnectionFacts):
     async def list_tools(
         self, cursor: str | None = None, **how: Unpack[CallOptions]
     ) -> ListToolsResult:
-        """Fetch one page of tools: the first, or the one a cursor leads to."""
+        """Fetch one page of tools: the first, or the one a cursor leads to.
+
+        Over HTTP, in revisions without handshake, a tool is left out and logged if its schema asks
+        for headers in a way that breaks the rules.
+        """
         page: ListToolsResult = await self._link.fetch("tools/list", PageParams(cursor), how)
         revision = self.revision
+        if self._link.transport is not None and not self._link.revision.handshake:
+            from accord.client.mirrored import learn_headers
+
+            learn_headers(self._link, page)
         for tool in page.tools:
             # A schema has no meaning in a revision that does not define it.
             schema = None if tool.output_schema is None else shape.narrow(tool, revision)
@@ -227,9 +234,16 @@ class Client(ConnectionFacts):
             ToolError: the tool reports an error, and `result_type` was given.
             RemoteProtocolError: the result breaks the output schema, or does not fit the type.
         """
-        result: CallToolResult = await self._link.ask(
-            "tools/call", CallToolParams(name, _encode_arguments(arguments)), how
-        )
+        params = CallToolParams(name, _encode_arguments(arguments))
+        try:
+            result: CallToolResult = await self._link.ask("tools/call", params, how)
+        except HeaderMismatch:
+            # http.param-headers.mismatch-client-relists
+            from accord.client.mirrored import learn_anew
+
+            if self._link.transport is None or not await learn_anew(self._link, name):
+                raise
+            result = await self._link.ask("tools/call", params, how)
         schema = self._outputs.get(name) if self._outputs else None
         if schema is not None:
             schema.check(result)
@@ -307,18 +321,9 @@ class Client(ConnectionFacts):
             resources: of the list of resources, as `ResourcesChanged`.
             uris: the resources to hear of, as `ResourceUpdated`.
         """
-        from accord.client.listening import Listening
+        from accord.client.listening import Listening, make_filter
 
-        if isinstance(uris, str):
-            raise TypeError(f"uris is a list of URIs, not the string {uris!r:.100}")
-        watched = list(dict.fromkeys(uris)) or None
-        is_all = not (tools or prompts or resources or watched)
-        wanted = SubscriptionFilter(
-            tools_list_changed=tools or is_all or None,
-            prompts_list_changed=prompts or is_all or None,
-            resources_list_changed=resources or is_all or None,
-            resource_subscriptions=watched,
-        )
+        wanted = make_filter(uris, tools=tools, prompts=prompts, resources=resources)
         return Listening(self._link, wanted, self)
 
     # -- prompts, completion

@@ -58,6 +58,7 @@ from accord.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from accord.protocol.mirroring import MirroredArgument
     from accord.types._base import RequestId
 
 log = logging.getLogger("accord.client")
@@ -99,7 +100,9 @@ class Link:
         self.dispatcher = Dispatcher(self.endpoint, wire.write, self.callbacks)
         if hasattr(wire, "report_to"):
             wire.report_to(self)
-        self.is_http: bool = getattr(wire, "is_http", False)
+        # "http" or "sse", if each message travels by itself.
+        self.transport: str | None = getattr(wire, "transport", None)
+        self.mirrored: dict[str, tuple[MirroredArgument, ...]] = {}
         self.loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[None] = self.loop.create_future()
         self._opened: asyncio.Future[None] = self.loop.create_future()
@@ -252,6 +255,9 @@ class Link:
             "connect(..., limits=Limits(message_bytes=...)) raises it"
         )
         self.request_failed(exchange.id, RemoteProtocolError(why))
+
+    def mirrored_arguments(self, tool: str) -> "tuple[MirroredArgument, ...]":
+        return self.mirrored.get(tool, ())
 
     def session_renewed(self) -> None:
         """Restore log level and subscriptions in a new session, and tell the application."""

@@ -5,7 +5,7 @@ A notice only says that something is to be fetched again, so equal notices that 
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
@@ -21,6 +21,22 @@ if TYPE_CHECKING:
 
 # How many different changes may wait for their reader.
 _WAITING_MOST: Final = 1_000
+
+
+def make_filter(
+    uris: Iterable[str], *, tools: bool, prompts: bool, resources: bool
+) -> SubscriptionFilter:
+    """Return the filter for these changes; for none of them, that for all lists."""
+    if isinstance(uris, str):
+        raise TypeError(f"uris is a list of URIs, not the string {uris!r:.100}")
+    watched = list(dict.fromkeys(uris)) or None
+    is_all = not (tools or prompts or resources or watched)
+    return SubscriptionFilter(
+        tools_list_changed=tools or is_all or None,
+        prompts_list_changed=prompts or is_all or None,
+        resources_list_changed=resources or is_all or None,
+        resource_subscriptions=watched,
+    )
 
 
 class _Inbox:

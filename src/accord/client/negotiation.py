@@ -6,7 +6,7 @@ silence suggests, a server that knows nothing but the handshake.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from threading import Lock
 from typing import Final, TypeAlias
 
@@ -26,7 +26,8 @@ from accord.errors import (
     UnsupportedRevision,
 )
 from accord.protocol.exchange import META_SERVER
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import HANDSHAKE, REVISIONS
+from accord.transports.wire import ProbeRefused
 from accord.types import (
     DiscoverParams,
     DiscoverResult,
@@ -116,8 +117,9 @@ class Negotiation:
             ConnectFailed: nothing is spoken by both sides.
             AccordError: the server does not answer, or refuses.
         """
-        if link.is_http:
-            self._stateless = []
+        if link.transport == "sse":
+            self._require_handshake(HANDSHAKE)
+            self._stateless = []  # that form is older than they are
         if self._handshake and (not self._stateless or self._known is True):
             try:
                 return await self._initialize(link)
@@ -172,7 +174,7 @@ class Negotiation:
                 return None
             else:
                 raise
-        except (RequestTimeout, RemoteProtocolError):
+        except (RequestTimeout, RemoteProtocolError, ProbeRefused):
             if not self._handshake:
                 raise
             return None
@@ -188,7 +190,7 @@ class Negotiation:
         self.awaited = "server/discover"
         link.introduce(revision)
         # A server that is slow to start is waited for, if it is known to answer in the end.
-        is_sure = self._known is False or not self._handshake or link.is_http
+        is_sure = self._known is False or not self._handshake or link.transport
         result: DiscoverResult = await link.dispatcher.request(
             "server/discover",
             DiscoverParams(),
@@ -197,7 +199,7 @@ class Negotiation:
         )
         return result
 
-    def _require_handshake(self, supported: Sequence[str]) -> None:
+    def _require_handshake(self, supported: Collection[str]) -> None:
         if _first_common(self._handshake, supported) is None:
             raise NothingInCommon(self.offered, supported)
 
@@ -240,10 +242,10 @@ class NothingInCommon(AccordError):
     """The server speaks other revisions than those offered; the message lists both."""
 
     def __init__(
-        self, offered: Sequence[str], supported: Sequence[str], asked: str | None = None
+        self, offered: Sequence[str], supported: Collection[str], asked: str | None = None
     ) -> None:
         ours = ", ".join(offered)
-        theirs = ", ".join(repr(each[:40]) for each in supported[:8]) or "none"
+        theirs = ", ".join(repr(each[:40]) for each in [*supported][:8]) or "none"
         if asked is None:
             text = f"the server speaks {theirs}, which is not among {ours}"
         else:
@@ -270,7 +272,7 @@ def supported_revisions(error: RequestError) -> list[str] | None:
     return [each for each in supported if isinstance(each, str)]
 
 
-def _first_common(ours: Sequence[RevisionId], theirs: Sequence[str]) -> RevisionId | None:
+def _first_common(ours: Sequence[RevisionId], theirs: Collection[str]) -> RevisionId | None:
     return next((each for each in ours if each in theirs), None)
 
 

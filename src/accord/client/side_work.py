@@ -12,7 +12,7 @@ from accord.runtime.tasks import start
 
 if TYPE_CHECKING:
     from accord.client.cache import ResultCache
-    from accord.client.streams import Reader
+    from accord.client.streams import NoticeReader
     from accord.client.subscribing import CallbackStream
     from accord.types import SubscriptionFilter
 
@@ -33,7 +33,7 @@ class SideWork:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.tasks: set[asyncio.Task[Any]] = set()
-        self.readers: list[tuple[SubscriptionFilter, Reader]] = []
+        self.readers: list[tuple[SubscriptionFilter, NoticeReader]] = []
         self.watched: Counter[str] = Counter()
         self.stream: CallbackStream | None = None
         self.cache: ResultCache | None = None

@@ -43,7 +43,7 @@ _LONGEST_PAUSE: Final = 60.0
 _BRIEF: Final = 5.0
 
 
-class Reader(Protocol):
+class NoticeReader(Protocol):
     """Reads a stream of notices, through all its renewals."""
 
     is_persistent: bool
@@ -62,7 +62,7 @@ class Reader(Protocol):
 # -- the stream of revisions without handshake
 
 
-async def follow(link: "Link", wanted: SubscriptionFilter, reader: Reader) -> None:
+async def follow(link: "Link", wanted: SubscriptionFilter, reader: NoticeReader) -> None:
     """Listen until the server ends the stream; listen again when it breaks.
 
     Args:
@@ -104,7 +104,7 @@ def _is_passing(error: AccordError) -> bool:
 class _Stream:
     """One listen request, from its acknowledgement to its end."""
 
-    def __init__(self, link: "Link", reader: Reader, *, is_renewed: bool) -> None:
+    def __init__(self, link: "Link", reader: NoticeReader, *, is_renewed: bool) -> None:
         self._link = link
         self._reader = reader
         self._is_renewed = is_renewed
@@ -180,7 +180,7 @@ def _pass_on(link: "Link", event: NotificationReceived) -> None:
 # -- notices of revisions with a handshake
 
 
-async def hear(link: "Link", wanted: SubscriptionFilter, reader: Reader) -> None:
+async def hear(link: "Link", wanted: SubscriptionFilter, reader: NoticeReader) -> None:
     """Listen until cancelled, by notices that come by themselves and by subscriptions."""
     served = declared_part(wanted, server_capabilities(link))
     uris = served.resource_subscriptions or []
