@@ -22,6 +22,7 @@ from accord.errors import (
     InvalidParams,
     LocalProtocolError,
     MethodNotFound,
+    RemoteProtocolError,
     RequestTimeout,
     ResourceNotFound,
 )
@@ -327,6 +328,19 @@ def test_a_server_that_does_not_acknowledge_in_time_is_an_error():
             with pytest.raises(RequestTimeout, match="not acknowledged within 5 s"):
                 await anext(client.listen(tools=True))
             assert len(target.cancelled()) == 1
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.requirement("subscriptions.ack-first")
+def test_a_stream_that_ends_without_an_acknowledgement_is_an_error():
+    async def main():
+        target = Notifier(subscriptions_listen=lambda message: {"resultType": "complete"})
+        async with modern(target) as client:
+            with pytest.raises(RemoteProtocolError, match="without an acknowledgement"):
+                await anext(client.listen(tools=True))
+            with pytest.raises(RemoteProtocolError, match="without an acknowledgement"):
+                await client.subscribe(URI)
 
     run_in_virtual_time(main())
 

@@ -66,9 +66,6 @@ log = logging.getLogger("accord.client")
 # Requests that may take long: they carry a progress token even without a callback, because
 # progress extends their deadline.
 _LONG: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
-# What to use where a revision without handshake lacks a method.
-_LISTEN: Final = "; client.listen() tells of changes"
-_INSTEAD: Final = {"resources/subscribe": _LISTEN, "resources/unsubscribe": _LISTEN}
 # How long callbacks may take to notice that they are cancelled.
 _CALLBACK_GRACE: Final = 1.0
 
@@ -443,8 +440,7 @@ class Link:
         """Return why a request may not be sent, in terms of the caller."""
         revision, state = self.endpoint.revision, self.endpoint.conversation.parties[SERVER]
         if name not in revision.requests[CLIENT]:
-            instead = "" if revision.handshake else _INSTEAD.get(name, "")
-            return f"{name} is not part of revision {revision.id}, which was negotiated{instead}"
+            return f"{name} is not part of revision {revision.id}, which was negotiated"
         needed = revision.needed_for(CLIENT, name)
         if needed is not None and needed not in (state.capabilities or ()):
             return f"{name} needs the capability {needed}, which the server did not declare"

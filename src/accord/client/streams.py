@@ -18,11 +18,12 @@ from accord.errors import (
     AuthError,
     InternalError,
     LocalProtocolError,
+    RemoteProtocolError,
     RequestError,
     RequestTimeout,
 )
 from accord.protocol.exchange import Exchange, NotificationReceived
-from accord.protocol.violation import SERVER
+from accord.protocol.violation import SERVER, Violation
 from accord.runtime.tasks import Pending
 from accord.transports.http.client.messages import Backoff
 from accord.types import ListenParams, SubscribeParams, SubscriptionFilter, UnsubscribeParams
@@ -121,6 +122,11 @@ class _Stream:
         except TimeoutError:
             why = f"{LISTEN}: not acknowledged within {seconds:g} s (timeout)"
             raise RequestTimeout(why) from None
+        if not self.is_acknowledged:
+            violation = Violation(
+                "subscriptions.ack-first", SERVER, f"ends {LISTEN} without an acknowledgement"
+            )
+            raise RemoteProtocolError(str(violation), [violation])
 
     def _notice(self, event: NotificationReceived) -> None:
         if event.name == _ACKNOWLEDGED:
