@@ -33,6 +33,7 @@ from accord.types import (
     GetPromptResult,
     InitializeParams,
     InitializeResult,
+    ListenParams,
     PageParams,
     ReadResourceParams,
     ReadResourceResult,
@@ -135,13 +136,19 @@ async def read_resource(
 
 def subscribe(session: "Session", exchange: Exchange, params: SubscribeParams) -> EmptyResult:
     _find_resource(session, exchange, params.uri)
-    session.subscriptions |= {params.uri}
+    session.subscribe(params.uri)
     return EmptyResult()
 
 
 def unsubscribe(session: "Session", exchange: Exchange, params: UnsubscribeParams) -> EmptyResult:
-    session.subscriptions -= {params.uri}
+    session.unsubscribe(params.uri)
     return EmptyResult()
+
+
+def listen(session: "Session", exchange: Exchange, params: ListenParams) -> object:
+    from accord.server import listening
+
+    return listening.listen(session, exchange, params)
 
 
 async def get_prompt(
@@ -224,6 +231,7 @@ METHODS: Final[dict[str, Handler]] = {
     "resources/read": read_resource,
     "resources/subscribe": subscribe,
     "resources/unsubscribe": unsubscribe,
+    "subscriptions/listen": listen,
     "prompts/list": _lists(attrgetter("prompts")),
     "prompts/get": get_prompt,
     "completion/complete": complete,
