@@ -2,6 +2,7 @@
 
 from accord.bindings.headers import RequestFacts
 from accord.server.access import Policy
+from accord.server.caching import CacheHints
 from accord.server.context import ClientLogHandler, Context
 from accord.server.media import Audio, Image
 from accord.server.schema.annotations import Choices
@@ -9,6 +10,7 @@ from accord.server.server import Lifespan, Middleware, Proceed, Server
 
 __all__ = [
     "Audio",
+    "CacheHints",
     "Choices",
     "ClientLogHandler",
     "Context",

@@ -20,6 +20,7 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.party import peer_from_initialize
 from accord.protocol.revisions import REVISIONS, negotiate
 from accord.server import completion, prompts, resources
+from accord.server.caching import add_read_hints, list_scope, to_milliseconds
 from accord.server.channels import find_questions
 from accord.server.context import current
 from accord.types import (
@@ -73,6 +74,8 @@ def discover(session: "Session", exchange: Exchange, params: DiscoverParams) -> 
         supported_versions=[*reversed(server.revisions)],
         capabilities=server.capabilities(),
         instructions=server.instructions,
+        ttl_ms=to_milliseconds(server.cache.discover, "discover"),
+        cache_scope=list_scope(session, exchange),
     )
 
 
@@ -82,9 +85,19 @@ def ping(session: "Session", exchange: Exchange, params: object) -> EmptyResult:
 
 def _lists(listing_of: "Callable[[Server[Any]], Listing[Any]]") -> Handler:
     def page(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
-        listing = listing_of(session.server)
-        visible = session.server.access.view(session, exchange, listing.registry)
-        return listing.page(exchange.revision.id, params.cursor, visible=visible)
+        server, row = session.server, exchange.revision
+        listing = listing_of(server)
+        visible = server.access.view(session, exchange, listing.registry)
+        if not row.cache_hints:
+            return listing.page(row.id, params.cursor, visible=visible)
+        # Pages are encoded once, so that no endpoint can add to them.
+        return listing.page(
+            row.id,
+            params.cursor,
+            visible=visible,
+            cache_scope=list_scope(session, exchange),
+            meta=None if row.handshake else server.result_meta,
+        )
 
     return page
 
@@ -131,6 +144,8 @@ async def read_resource(
         if error.data is None:  # errors.resource-not-found.data-uri
             error.data = {"uri": params.uri}
         raise
+    if exchange.revision.cache_hints and isinstance(result, ReadResourceResult):
+        add_read_hints(result, entry, session.server)
     return result
 
 

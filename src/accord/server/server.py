@@ -18,6 +18,7 @@ from accord.protocol.party import capability_paths
 from accord.runtime.dispatcher import IN_FLIGHT, Write
 from accord.runtime.watchdog import Watchdog, Watchdogs
 from accord.server.access import Access, ActingServer, parse_scopes
+from accord.server.caching import CacheHints
 from accord.server.completion import Completions, Source
 from accord.server.context import Context, State
 from accord.server.hub import Hub, ListKind, list_change, resource_change
@@ -130,12 +131,14 @@ class Server(Generic[State]):
         self.prompt_entries = Registry[PromptEntry]("prompt", changed=partial(changed, "prompts"))
         self.resource_entries = Resources(changed=partial(changed, "resources"))
         self.completions = Completions(self.prompt_entries, self.resource_entries)
-        size = settings.get("page_size", PAGE_SIZE)
-        self.tools = Listing(self.tool_entries, ListToolsResult, page_size=size)
-        self.prompts = Listing(self.prompt_entries, ListPromptsResult, page_size=size)
-        self.resources = Listing(self.resource_entries.fixed, ListResourcesResult, page_size=size)
-        self.resource_templates = Listing(
-            self.resource_entries.templates, ListResourceTemplatesResult, page_size=size
+        self.cache = cache = settings.get("cache") or CacheHints()
+        listing = partial(Listing, page_size=settings.get("page_size", PAGE_SIZE))
+        self.tools = listing(self.tool_entries, ListToolsResult, ttl=cache.tools)
+        self.prompts = listing(self.prompt_entries, ListPromptsResult, ttl=cache.prompts)
+        found = self.resource_entries
+        self.resources = listing(found.fixed, ListResourcesResult, ttl=cache.resources)
+        self.resource_templates = listing(
+            found.templates, ListResourceTemplatesResult, ttl=cache.resource_templates
         )
 
     def __repr__(self) -> str:

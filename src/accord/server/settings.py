@@ -13,6 +13,7 @@ from accord.principal import Principal
 from accord.protocol.codec import Limits
 from accord.protocol.revisions import REVISIONS
 from accord.server.access import Policy
+from accord.server.caching import CacheHints
 from accord.types import Icon, LoggingLevel, ToolAnnotations
 from accord.types._base import JsonObject, RevisionId
 
@@ -94,6 +95,7 @@ class ServerSettings(TypedDict, total=False):
         revisions: the protocol revisions it speaks, all by default.
         middleware: around every request, the first outermost.
         page_size: how many entries a page of a list has at most.
+        cache: how long clients may keep lists and resources.
         limits: size and depth of one message.
         in_flight: how many requests of one client may be under way.
         subscriptions: how many `subscriptions/listen` requests of one connection may be open.
@@ -117,6 +119,7 @@ class ServerSettings(TypedDict, total=False):
     revisions: Sequence[RevisionId]
     middleware: "Sequence[Middleware]"
     page_size: int
+    cache: CacheHints
     limits: Limits
     in_flight: int
     subscriptions: int
@@ -150,6 +153,9 @@ def check_settings(settings: ServerSettings, *, lifespan: object = None) -> None
         levels = ", ".join(get_args(LoggingLevel))
         raise RegistrationError(f"log_level is {level!r}, expected one of {levels}")
     _check_state(settings)
+    cache: object = settings.get("cache", CacheHints())
+    if not isinstance(cache, CacheHints):
+        raise RegistrationError(f"cache is {cache!r}, expected CacheHints, as CacheHints(tools=60)")
     layers: object = settings.get("middleware", ())
     if not isinstance(layers, Iterable) or not all(map(callable, layers)):
         raise RegistrationError("middleware is a list of functions that take ctx and proceed")
