@@ -241,7 +241,10 @@ class Context(Generic[State]):
         return done if done is not DONE or self._sent % _AT_ONCE else TURN
 
     def _log(self, params: LogMessageParams) -> None:
-        self._session.notify("notifications/message", params, self._exchange)
+        exchange = self._exchange
+        # logging.own-stream-only: without a session nothing may follow the answer.
+        if exchange.revision.handshake or self._session.is_open(exchange):
+            self._session.notify("notifications/message", params, exchange)
 
     def debug(self, data: object) -> Done:
         """Log at level debug."""
