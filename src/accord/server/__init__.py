@@ -5,7 +5,7 @@ from accord.server.access import Policy
 from accord.server.caching import CacheHints
 from accord.server.context import ClientLogHandler, Context
 from accord.server.media import Audio, Image
-from accord.server.schema.annotations import Choices
+from accord.server.schema.annotations import Choices, Header
 from accord.server.server import Lifespan, Middleware, Proceed, Server
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Choices",
     "ClientLogHandler",
     "Context",
+    "Header",
     "Image",
     "Lifespan",
     "Middleware",

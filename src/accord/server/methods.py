@@ -107,6 +107,8 @@ def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) ->
     if entry is None or not session.server.access.admits(session, exchange, entry):
         raise InvalidParams(f"unknown tool {params.name!r}", data={"name": params.name})
     if exchange.revision.rounds:
+        if entry.mirrored and exchange.origin is not None:
+            exchange.origin.check_arguments(entry.mirrored, params.arguments)
         _begin_rounds(session, exchange, params)
     return entry.call(session, exchange, params.arguments)
 

@@ -45,7 +45,7 @@ from accord.server.settings import (
     warn_about_tool,
 )
 from accord.server.threads import THREAD_WAIT, THREADS, Workers
-from accord.server.tools import ToolEntry
+from accord.server.tools import ToolEntry, find_mirrored
 from accord.types import (
     Implementation,
     ListPromptsResult,
@@ -203,6 +203,7 @@ class Server(Generic[State]):
             label=f"tool {name}",
             inline=inline,
             timeout=timeout,
+            mirrored=find_mirrored(name, tool.input_schema),
         )
         self.tool_entries.add(entry, replace=details.get("replace", False))
         warn_about_tool(name, description)

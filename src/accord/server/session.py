@@ -14,7 +14,8 @@ from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
 from accord.protocol.party import PartyState, Peer, peer_from_initialize
 from accord.protocol.revisions import REVISIONS, Phase, Revision
-from accord.runtime.dispatcher import ClientFlow, Dispatcher, Write
+from accord.runtime.dispatcher import Dispatcher, Write
+from accord.runtime.origin import ClientFlow
 from accord.server.channels import Channel, Duplex
 from accord.server.context import DONE, Context, Delayed, Done, current
 from accord.server.hub import UPDATED, ListKind, Notices, ServerChange, list_change
@@ -119,8 +120,11 @@ class Session:
         handler = METHODS.get(exchange.name)
         if handler is None:
             raise MethodNotFound(f"method {exchange.name!r} is not served here")
-        if not exchange.revision.handshake and exchange.name not in self.server.offered_methods:
-            raise MethodNotFound(f"{exchange.name}: the server does not declare its capability")
+        if not exchange.revision.handshake:
+            if exchange.origin is not None:
+                exchange.origin.check(exchange, params)
+            if exchange.name not in self.server.offered_methods:
+                raise MethodNotFound(f"{exchange.name}: the server does not declare its capability")
         if not self.server.middleware:
             return handler(self, exchange, params)
         return self._through_middleware(exchange, params, handler)
