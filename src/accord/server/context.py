@@ -241,10 +241,7 @@ class Context(Generic[State]):
         return done if done is not DONE or self._sent % _AT_ONCE else TURN
 
     def _log(self, params: LogMessageParams) -> None:
-        exchange = self._exchange
-        # logging.own-stream-only: without a session nothing may follow the answer.
-        if exchange.revision.handshake or self._session.is_open(exchange):
-            self._session.notify("notifications/message", params, exchange)
+        self._session.notify("notifications/message", params, self._exchange)
 
     def hang_up(self, *, retry: int | None = None) -> bool:
         """Close the connection while the work goes on; the client comes back for the answer.

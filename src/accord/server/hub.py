@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from accord.runtime.dispatcher import ClientFlow
+from accord.runtime.origin import ClientFlow
 from accord.types import ResourceUpdatedParams
 
 if TYPE_CHECKING:

@@ -33,6 +33,8 @@ def listen(session: "Session", exchange: Exchange, params: ListenParams) -> obje
         raise InternalError(f"busy: {most} subscriptions are open (subscriptions)")
     granted = _grant(session, exchange, params.notifications)
     subscription = Subscription(session, exchange, _topics(granted))
+    if exchange.origin is not None:
+        exchange.origin.listen(subscription.end)
     subscription.acknowledge(granted)
     subscription.begin()
     return LASTING

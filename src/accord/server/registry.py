@@ -54,6 +54,7 @@ class RegistryEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Entry = TypeVar("Entry", bound=RegistryEntry)
+Function = TypeVar("Function", bound=Callable[..., object])
 Snapshot: TypeAlias = tuple[tuple[int, Entry], ...]
 """The enabled entries at one moment, each with a number that no other entry ever had or gets."""
 _PageKey: TypeAlias = tuple[str, str | None, frozenset[int] | None, CacheScope | None]
@@ -248,6 +249,18 @@ def _innermost(thing: object) -> object:
         else:
             break
     return thing
+
+
+def decorator(
+    add: Callable[..., object], *given: object, **details: object
+) -> Callable[[Function], Function]:
+    """Return a decorator that adds a function to a server, and leaves it as it is."""
+
+    def register(function: Function) -> Function:
+        add(*given, function, **details)
+        return function
+
+    return register
 
 
 # -- lists

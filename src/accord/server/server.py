@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property, partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, Unpack, overload
 
 import msgspec
 
@@ -23,7 +23,14 @@ from accord.server.completion import Completions, Source
 from accord.server.context import Context, State
 from accord.server.hub import Hub, ListKind, list_change, resource_change
 from accord.server.prompts import PromptDetails, PromptEntry, build_prompt
-from accord.server.registry import PAGE_SIZE, Listing, Registry, source_location
+from accord.server.registry import (
+    PAGE_SIZE,
+    Function,
+    Listing,
+    Registry,
+    decorator,
+    source_location,
+)
 from accord.server.resources import (
     ResourceDetails,
     ResourceEntry,
@@ -67,8 +74,6 @@ if TYPE_CHECKING:
     from accord.server.serving import HttpSettings
     from accord.transports.http.server.app import HttpApp
     from accord.transports.wire import MemoryWire
-
-Function = TypeVar("Function", bound=Callable[..., object])
 
 Lifespan: TypeAlias = "Callable[[Server[State]], AbstractAsyncContextManager[State]]"
 Proceed: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
@@ -156,7 +161,7 @@ class Server(Generic[State]):
         self, function: Function | None = None, /, **details: Unpack[ToolDetails]
     ) -> Function | Callable[[Function], Function]:
         """Offer a function as a tool: as a decorator, with or without details, or as a call."""
-        register = _decorator(self.add_tool, **details)
+        register = decorator(self.add_tool, **details)
         return register if function is None else register(function)
 
     def add_tool(
@@ -215,7 +220,7 @@ class Server(Generic[State]):
         """Offer the value of a function as a resource; a URI with `{variables}` is a template."""
         if callable(uri):
             raise RegistrationError("resource needs a URI: write @server.resource('note://today')")
-        return _decorator(self.add_resource, uri, **details)
+        return decorator(self.add_resource, uri, **details)
 
     def add_resource(
         self, uri: str, function: Callable[..., object], **details: Unpack[ResourceDetails]
@@ -240,7 +245,7 @@ class Server(Generic[State]):
         self, function: Function | None = None, /, **details: Unpack[PromptDetails]
     ) -> Function | Callable[[Function], Function]:
         """Offer a function as a prompt: as a decorator, with or without details, or as a call."""
-        register = _decorator(self.add_prompt, **details)
+        register = decorator(self.add_prompt, **details)
         return register if function is None else register(function)
 
     def add_prompt(
@@ -289,7 +294,7 @@ class Server(Generic[State]):
             of: the name of the prompt, or the template as it was registered.
             argument: the name of the argument or variable.
         """
-        return _decorator(self.add_completion, of, argument)
+        return decorator(self.add_completion, of, argument)
 
     def add_completion(self, of: str, argument: str, source: Source) -> None:
         """Complete an argument by a function, or by values: texts, an Enum or a Literal."""
@@ -489,13 +494,3 @@ class Server(Generic[State]):
                 run_stdio(self, grace=grace)
             else:
                 run_http(self, self.asgi(grace=grace, **options), host=host, port=port)
-
-
-def _decorator(
-    add: Callable[..., object], *given: object, **details: object
-) -> Callable[[Function], Function]:
-    def register(function: Function) -> Function:
-        add(*given, function, **details)
-        return function
-
-    return register

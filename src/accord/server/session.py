@@ -276,6 +276,8 @@ class Session:
 
     def notify(self, name: str, params: object = None, within: Exchange | None = None) -> None:
         """Send a notification; one that the protocol forbids now is left out and logged."""
+        if within is not None and not within.revision.handshake and not self.is_open(within):
+            return  # logging.own-stream-only: without a session nothing follows the answer
         try:
             self.dispatcher.notify(name, params, within=within)
         except MessageTooLarge as error:
