@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from accord import Principal, Server
+from accord.server.hub import ServerChange
 from accord.testing import run_in_virtual_time
+from accord.types import EmptyParams
 from support.listening import SUBSCRIPTION, ListeningClient
 from support.modern import meta
 from support.waiting import run, until
@@ -87,6 +89,33 @@ def test_an_empty_filter_is_acknowledged_and_stays_open() -> None:
             raw.listen(1)
             assert raw.received[0]["params"]["notifications"] == {}
             await asyncio.sleep(BURST)
+            assert len(raw.received) == 1
+
+    run_in_virtual_time(main())
+
+
+@pytest.mark.requirement("subscriptions.ack-is-subset")
+def test_a_request_listens_to_a_limited_number_of_resources() -> None:
+    async def main() -> None:
+        async with ListeningClient(make()) as raw:
+            raw.listen(1, resourceSubscriptions=[f"book://{number}" for number in range(1_200)])
+            honoured = raw.received[0]["params"]["notifications"]["resourceSubscriptions"]
+            assert honoured == [f"book://{number}" for number in range(1_000)]
+
+    run_in_virtual_time(main())
+
+
+def test_a_hook_decides_which_tasks_are_listened_to() -> None:
+    server = make()
+    task = "notifications/tasks"
+
+    async def main() -> None:
+        server.hub.visible_tasks = lambda session, exchange, ids: [id for id in ids if id == "mine"]
+        async with ListeningClient(server) as raw:
+            raw.listen(1, taskIds=["mine", "theirs"])
+            assert raw.received[0]["params"]["notifications"] == {"taskIds": ["mine"]}
+            assert len(server.hub) == 1
+            server.hub.publish(ServerChange(task, "theirs", EmptyParams()))
             assert len(raw.received) == 1
 
     run_in_virtual_time(main())

@@ -129,19 +129,22 @@ class Hub:
         self._count = 0
         self._sweep_at = _SWEEP
 
+    def join(self, session: "Session") -> None:
+        """Let a session hear of every list."""
+        with self._lock:
+            self.sessions.add(session)
+
     def publish(self, change: ServerChange) -> None:
         """Pass a change to its listeners. From any thread."""
         self._bus.publish(change)
 
     def _deliver(self, change: ServerChange) -> None:
-        heard: list[Listener] = []
-        if change.key is None:
-            heard += self.sessions
         with self._lock:
-            found = [ref() for ref in self._topics.get(change.topic, ())]
-        heard += [listener for listener in found if listener is not None]
+            heard: list[Listener | None] = [*self.sessions] if change.key is None else []
+            heard += [ref() for ref in self._topics.get(change.topic, ())]
         for listener in heard:
-            listener.hear(change)
+            if listener is not None:
+                listener.hear(change)
 
     def listen(self, listener: Listener, topics: Iterable[Topic]) -> None:
         """Let a listener hear of changes of these topics."""

@@ -123,7 +123,9 @@ class Subscription:
         self._notices.stop()
 
     def end(self) -> None:
-        """End the subscription on the part of the server."""
+        """End the subscription on the part of the server, if it is still open."""
+        if self._session.listening.get(self._exchange.id) is not self:
+            return
         self.release()
         if self._exchange.origin is None:
             # subscriptions.teardown-cancelled-notification: over HTTP the stream ends instead.

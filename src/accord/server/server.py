@@ -419,7 +419,7 @@ class Server(Generic[State]):
         """
         session = Session(self, write, state)
         if is_lasting:
-            self.sessions.add(session)
+            self.hub.join(session)
         return session
 
     async def connect_memory(self) -> "MemoryWire":

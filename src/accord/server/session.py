@@ -8,7 +8,7 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
-from accord.errors import LocalProtocolError, MessageTooLarge, MethodNotFound
+from accord.errors import InternalError, LocalProtocolError, MessageTooLarge, MethodNotFound
 from accord.principal import Principal
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
@@ -39,6 +39,8 @@ _IN_TRANSIT_MOST: Final = 16
 _TRANSIT: Final = threading.Lock()
 # As many endpoints as are in use at one time under high load.
 _SPARE_MOST: Final = 256
+# As many resources as a client may subscribe to: templates have any number of them.
+_SUBSCRIPTIONS_MOST: Final = 10_000
 # Every frozenset() is a new one, of 216 bytes.
 _NONE: Final[frozenset[str]] = frozenset()
 _NO_REQUESTS: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -48,13 +50,13 @@ class Session:
     """A server talking to one client. Made by `Server.session`, on the loop that serves it.
 
     Attributes:
-        subscriptions: the URIs that the client subscribed to, after a handshake.
+        subscriptions: the URIs that the client subscribed to after a handshake; None without any.
         listening: its open `subscriptions/listen` requests, by their ids.
     """
 
     flow: ClientFlow | None = None
-    # Collections that are replaced, not changed: an idle session owns none.
-    subscriptions = _NONE
+    # An idle session owns no collections.
+    subscriptions: set[str] | None = None
     listening: "Mapping[RequestId, Subscription]" = _NO_REQUESTS
     _notices: Notices | None = None
     _contexts: dict[Any, Context[Any]] | None = None
@@ -306,14 +308,23 @@ class Session:
         self.hear(list_change(kind))
 
     def subscribe(self, uri: str) -> None:
-        """Let the client hear of changes of a resource."""
-        self.subscriptions |= {uri}
+        """Let the client hear of changes of a resource.
+
+        Raises:
+            InternalError: it has too many subscriptions.
+        """
+        if self.subscriptions is None:
+            self.subscriptions = set()
+        if len(self.subscriptions) >= _SUBSCRIPTIONS_MOST and uri not in self.subscriptions:
+            raise InternalError(f"busy: the client subscribed to {_SUBSCRIPTIONS_MOST} resources")
+        self.subscriptions.add(uri)
         self.server.hub.listen(self, [(UPDATED, uri)])
 
     def unsubscribe(self, uri: str) -> None:
         """Let the client hear no more of a resource."""
-        self.subscriptions -= {uri}
-        self.server.hub.ignore(self, [(UPDATED, uri)])
+        if self.subscriptions is not None:
+            self.subscriptions.discard(uri)
+            self.server.hub.ignore(self, [(UPDATED, uri)])
 
     def end_subscriptions(self) -> None:
         """End the open `subscriptions/listen` requests: each gets its answer."""
