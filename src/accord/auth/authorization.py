@@ -24,6 +24,7 @@ from accord.auth.flow import (
     STEP_AUTHORIZATION,
     STEP_DEVICE,
     AuthorizationRequest,
+    ForgedResponse,
     GrantRequest,
     ResourceRejected,
     TokenRefused,
@@ -147,6 +148,7 @@ class AuthorizationAttempt:
                 state=secrets.token_urlsafe(24),
                 scopes=self._scopes,
                 names_resource=self._names_resource,
+                assumes_pkce=self._settings.pkce == "assume",
             )
             code = await self._ask_for_code(request, redirect)
         try:
@@ -168,10 +170,12 @@ class AuthorizationAttempt:
         if endpoint is not None:
             self._check_page(STEP_AUTHORIZATION, "authorization_endpoint", endpoint)
         url = authorization_url(request)
-        redirect.state = request.state
+        redirect.state, redirect.accepts = request.state, request.is_from_issuer
         params = await self._interaction.authorize(url, redirect)
         try:
             code = read_authorization_response(params, request)
+        except ForgedResponse:
+            raise  # what it says of the client is not to be believed
         except FlowFailed:
             if params.get("error", "") not in _UNKNOWN_CLIENT:
                 await self._keep_client(request.client)

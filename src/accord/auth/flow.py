@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 import msgspec
 
 from accord.auth.client_identity import ClientIdentity, ClientKey, Pkce, token_request
-from accord.auth.discovery import DiscoveryResult, ServerMetadata, send_request
+from accord.auth.discovery import DiscoveryResult, send_request
 from accord.auth.tokens import TokenGrant
 from accord.bindings.http_responses import quote_text, quote_url
 from accord.errors import FlowFailed
@@ -48,6 +48,13 @@ class ResourceRejected(FlowFailed):
     """The authorization server does not accept the parameter `resource`."""
 
 
+class ForgedResponse(FlowFailed):
+    """An authorization response that answers another request, or is from another server.
+
+    Nothing in it is used or shown.
+    """
+
+
 class GrantRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The part that all requests for one grant share: the server, the client and the scopes."""
 
@@ -67,6 +74,14 @@ class AuthorizationRequest(GrantRequest, frozen=True, kw_only=True):
     redirect_uri: str
     pkce: Pkce
     state: str
+    assumes_pkce: bool = False
+
+    def is_from_issuer(self, params: Mapping[str, str]) -> bool:
+        """Whether a response may be from the server that was asked (RFC 9207), compared exactly."""
+        iss, server = params.get("iss"), self.found.server
+        if iss is None:  # auth.iss.reject-absent-when-advertised
+            return not server.authorization_response_iss_parameter_supported
+        return iss == server.issuer  # auth.iss.exact-string
 
 
 # -- scopes
@@ -121,6 +136,14 @@ def authorization_url(request: AuthorizationRequest) -> str:
             came="code_challenge_methods_supported without S256",
             hint="the authorization server has to support PKCE with S256",
         )
+    if server.omits_pkce and not request.assumes_pkce:  # auth.pkce.refuse-without-methods
+        raise FlowFailed(
+            STEP_AUTHORIZATION,
+            asked=server.url,
+            came="metadata without code_challenge_methods_supported",
+            hint="it has to name S256; if you know that the authorization server checks PKCE all "
+            "the same, pass OAuth(pkce='assume')",
+        )
     fields = {
         "response_type": "code",
         "client_id": request.client.client_id,
@@ -148,15 +171,20 @@ def read_authorization_response(params: Mapping[str, str], request: Authorizatio
 
     Raises:
         ResourceRejected: the response is an error about the parameter `resource`.
-        FlowFailed: it is another error, or the state or the issuer is wrong.
+        ForgedResponse: the state or the issuer is wrong.
+        FlowFailed: it is another error, or has no code.
     """
     server = request.found.server
     asked = quote_url(server.authorization_endpoint or "")
     if not hmac.compare_digest(params.get("state", "").encode(), request.state.encode()):
         came = "a response with another state"  # auth.state.verified
         hint = "start again; the response may be forged"
-        raise FlowFailed(STEP_AUTHORIZATION, asked=asked, came=came, hint=hint)
-    _check_issuer(params.get("iss"), server, asked)
+        raise ForgedResponse(STEP_AUTHORIZATION, asked=asked, came=came, hint=hint)
+    if not request.is_from_issuer(params):  # auth.iss.compare-present, auth.iss.errors-too
+        iss = params.get("iss")
+        came = "a response without iss" if iss is None else f"a response from issuer {iss[:200]!r}"
+        hint = f"expected iss={server.issuer}; another server may be impersonating it"
+        raise ForgedResponse(STEP_AUTHORIZATION, asked=asked, came=came, hint=hint)
     error = params.get("error")
     if error:
         error, about = quote_text(error), quote_text(params.get("error_description", ""))
@@ -170,16 +198,6 @@ def read_authorization_response(params: Mapping[str, str], request: Authorizatio
     if not code:
         raise FlowFailed(STEP_AUTHORIZATION, asked=asked, came="a response without a code")
     return code
-
-
-def _check_issuer(iss: str | None, server: ServerMetadata, asked: str) -> None:
-    """Refuse the response of another authorization server (RFC 9207), compared exactly."""
-    if iss is None and not server.authorization_response_iss_parameter_supported:
-        return
-    if iss != server.issuer:
-        came = "a response without iss" if iss is None else f"a response from issuer {iss[:200]!r}"
-        hint = f"expected iss={server.issuer}; another server may be impersonating it"
-        raise FlowFailed(STEP_AUTHORIZATION, asked=asked, came=came, hint=hint)
 
 
 # -- the token endpoint

@@ -23,7 +23,7 @@ from accord.auth.tokens import (
     stored_client_key,
     stored_server_key,
 )
-from accord.auth.urls import belongs_to, canonical_resource, is_same_issuer
+from accord.auth.urls import belongs_to, canonical_resource, client_url_fault, is_same_issuer
 from accord.bindings.addresses import LOOPBACK_HOSTS
 from accord.bindings.http_responses import quote_text
 from accord.errors import FlowFailed
@@ -47,6 +47,9 @@ class _ServerState:
     is_loaded: bool = False
     renew_at: float = 0.0
     source: Literal["store", "refresh", "authorization"] = "store"
+    # The scopes of the last request and its issuer, also once the token is gone.
+    asked: tuple[str, ...] = ()
+    asked_of: str = ""
     # Challenges that authorizing again did not satisfy: the user is not asked a second time.
     refused: set[tuple[int, str, tuple[str, ...]]] = field(default_factory=set)
 
@@ -70,6 +73,7 @@ class OAuth:
         authenticate: how the secret is sent: "basic" in a header, "post" in the form; by default
             as the server's metadata says.
         client_metadata_url: where the client publishes its metadata; for servers that support it.
+            It is the client's id there, and the same for all of them.
         client_name: the name that the user reads on the consent page.
         issuer: the only authorization server to trust; required together with a secret, or with a
             key that signs for a fixed audience: any server could otherwise have them sent to its
@@ -79,6 +83,8 @@ class OAuth:
             "client_credentials" needs no user.
         resource: whether requests name the server that a token is for: "send", "omit", or "auto",
             which leaves the parameter out for authorization servers that explicitly reject it.
+        pkce: "require" refuses an authorization server whose metadata does not say that it checks
+            PKCE; "assume" uses PKCE there all the same.
         store: where tokens are kept; by default a file that only its owner can read.
         redirect_port: the port of the redirect, if the client is registered with a fixed one.
         redirect_uri: the whole redirect URI, such as http://localhost:8080/signed-in; without a
@@ -104,6 +110,7 @@ class OAuth:
     scopes: Sequence[str] | None = None
     grant: Literal["authorization_code", "client_credentials", "device"] = "authorization_code"
     resource: Literal["send", "omit", "auto"] = "auto"
+    pkce: Literal["require", "assume"] = "require"
     store: TokenStore | None = None
     redirect_port: int = 0
     redirect_uri: str | None = None
@@ -123,6 +130,8 @@ class OAuth:
             )
         if self.resource not in ("send", "omit", "auto"):
             raise ValueError(f"resource is {self.resource!r}, expected send, omit or auto")
+        if self.pkce not in ("require", "assume"):
+            raise ValueError(f"pkce is {self.pkce!r}, expected require or assume")
         if isinstance(self.scopes, str):
             self.scopes = self.scopes.split()
         self.client_secret = self.client_secret or None  # a variable that is not set
@@ -139,6 +148,11 @@ class OAuth:
         if self.client_key is not None and not (self.client_id or self.client_metadata_url):
             raise ValueError("client_key needs the client_id that the server knows it by")
         self._check_pinned()
+        if self.client_metadata_url is not None:
+            fault = client_url_fault(self.client_metadata_url)  # auth.cimd.https-hosted
+            if fault is not None:
+                shown = self.client_metadata_url[:200]
+                raise ValueError(f"client_metadata_url {shown!r} {fault}")
         if self.redirect_uri is not None:
             parts = urlsplit(self.redirect_uri)
             is_loopback = (
@@ -257,12 +271,16 @@ class OAuth:
 
     async def _keep(self, url: str, state: _ServerState, grant: TokenGrant) -> None:
         state.grant, client = grant, grant.client
+        state.asked, state.asked_of = grant.asked, grant.issuer
         if not client.is_registered:
             # The secret of a preregistered client is part of the settings: it is not stored.
             client = msgspec.structs.replace(client, client_secret=None)
         stored = msgspec.structs.replace(grant, client=client)
+        before = await self._store.read(self._server_key(url))
         await self._store.write(grant.key, msgspec.json.encode(stored).decode())
         await self._store.write(self._server_key(url), grant.key)
+        if before is not None and before != grant.key:
+            await self._store.write(before, None)  # of another authorization server or client
 
     # -- renewing
 
@@ -283,6 +301,7 @@ class OAuth:
                     raise
                 log.info("a refresh token is not accepted any more: %s", error)
                 state.grant = None
+                state.asked, state.asked_of = latest.asked, latest.issuer
                 await self._store.write(latest.key, None)
                 if error.error == "invalid_client" and latest.client.is_registered:
                     # The server has forgotten this client: the next attempt registers again.
@@ -337,8 +356,12 @@ class OAuth:
                 discover(url, named=bearer.resource_metadata, preferred=preferred)
             )
             self._check_issuer(found.server)
-            is_same = held is not None and held.issuer == found.server.issuer
-            before = held.asked if held is not None and is_same else ()
+            await self._check_binding(url, found.server)
+            asked, asked_of = state.asked, state.asked_of
+            if held is not None:
+                asked, asked_of = held.asked, held.issuer
+            is_same = asked_of == found.server.issuer
+            before = asked if is_same else ()  # auth.scope.client-union
             is_machine = self.grant == "client_credentials"
             # Some providers grant machines one scope that stands for all, and accept no other.
             is_settled = is_machine and self.scopes is not None and challenge.status == 401
@@ -369,6 +392,28 @@ class OAuth:
             asked=server.url or server.issuer,
             came=f"the server is protected by {quote_text(server.issuer)}",
             hint=f"OAuth(issuer={self.issuer!r}) trusts no other",
+        )
+
+    async def _check_binding(self, url: str, server: ServerMetadata) -> None:
+        """Make sure that a given client id is shown only to the server that it was used with.
+
+        A registered client is stored by issuer, so another server leads to another registration; a
+        metadata document is the same everywhere.
+        """
+        if self.client_id is None or self.issuer is not None:
+            return
+        key = await self._store.read(self._server_key(url))
+        before = None if key is None else issuer_of_key(key)
+        if before is None or before == server.issuer:
+            return
+        # auth.binding.preregistered-mismatch-error
+        raise FlowFailed(
+            "authorization server metadata",
+            asked=server.url or server.issuer,
+            came=f"the server was protected by {quote_text(before)} and is now protected by "
+            f"{quote_text(server.issuer)}",
+            hint=f"client {self.client_id[:100]!r} is known to the first; if it is registered with "
+            "the second too, pass OAuth(issuer=...) with that URL",
         )
 
     # -- requests, and work that callers share
