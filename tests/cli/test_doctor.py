@@ -225,7 +225,7 @@ def test_pkce_that_the_metadata_omits_is_assumed_if_the_option_says_so():
     async def main():
         async with scripted(metadata={"code_challenge_methods_supported": None}) as script:
             code, out, _ = await accord("doctor", script.url, "--oauth")
-            assert code == 2
+            assert code == 1
             assert "add --assume-pkce" in out
             code, _, err = await accord("doctor", script.url, "--assume-pkce")
             assert code == 2
