@@ -56,13 +56,15 @@ _FAILED: Final = OAuthRefusal(
 class AuthorizationSettings(TypedDict, total=False):
     """The options of an authorization server, explained in `AuthorizationServerSettings`.
 
-    `trust` names origins whose client metadata documents may be fetched although they are at
-    private addresses; `send` sends these requests, in place of a sender with that guard.
+    `implied_scopes` is explained in `Protected`. `trust` names origins whose client metadata
+    documents may be fetched although they are at private addresses; `send` sends these requests, in
+    place of a sender with that guard.
     """
 
     default_scopes: Iterable[str]
     resources: Iterable[str]
     required_scopes: Iterable[str]
+    implied_scopes: Mapping[str, Iterable[str]]
     registration: bool
     registration_token: str | None
     client_metadata_documents: bool
@@ -122,6 +124,7 @@ class AuthorizationServer:
         given: dict[str, Any] = dict(options)
         self._resources = tuple(given.pop("resources", ()))
         self.scopes = frozenset(given.pop("required_scopes", ()))
+        self.implied_scopes: Mapping[str, Iterable[str]] = given.pop("implied_scopes", {})
         self.resource_name: str | None = given.pop("resource_name", None)
         trust = tuple(given.pop("trust", ()))
         self._documents = ClientDocuments(trust, given.pop("send", None))
@@ -268,9 +271,11 @@ class ProtectedApp(Guard):
             server.tokens_of(deployment),
             issuer=deployment.issuer or "",
             scopes=server.scopes,
+            implied_scopes=server.implied_scopes,
             resource_name=server.resource_name,
         )
-        protection.scopes_supported = tuple(server.settings.scopes)
+        known = server.settings.scopes
+        protection.scopes_supported = [each for each in known if each != "offline_access"]
         super().__init__(app, protection, path=deployment.path or "", public_url=public_url)
 
     def _issuers(self, scope: Scope) -> tuple[str, ...]:
