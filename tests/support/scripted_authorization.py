@@ -180,7 +180,7 @@ def _token(script: Scripted, fields: dict[str, Any], request: web.Request) -> we
     grant = fields.get("grant_type", "")
     if grant == "refresh_token":
         return _renew(script, fields)
-    if grant == "client_credentials":
+    if grant == "client_credentials" or grant.endswith(":jwt-bearer"):
         return web.json_response(script.grant(fields.get("scope", ""), refresh_token=None))
     if grant.endswith("device_code"):
         script.pending -= 1

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from accord.auth.assertions import AssertionRequest, IdentityAssertion, WorkloadToken
     from accord.auth.authorization_server import AuthorizationServer, KnownClient, hash_password
     from accord.auth.client_identity import ClientKey
     from accord.auth.guard import Guard, Protected
@@ -18,11 +19,13 @@ if TYPE_CHECKING:
     from accord.auth.verifiers import FirstOf, StaticTokens, TokenVerifier
 
 __all__ = [
+    "AssertionRequest",
     "AuthorizationServer",
     "ClientKey",
     "FileStore",
     "FirstOf",
     "Guard",
+    "IdentityAssertion",
     "IntrospectionVerifier",
     "JwtVerifier",
     "KnownClient",
@@ -32,10 +35,12 @@ __all__ = [
     "StaticTokens",
     "TokenStore",
     "TokenVerifier",
+    "WorkloadToken",
     "hash_password",
 ]
 
 _HOMES = {
+    "assertions": ("AssertionRequest", "IdentityAssertion", "WorkloadToken"),
     "authorization_server": ("AuthorizationServer", "KnownClient", "hash_password"),
     "client_identity": ("ClientKey",),
     "guard": ("Guard", "Protected"),

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from accord.auth.assertions import AssertionRequest
 from accord.auth.browser import HOST, PATH, LoopbackRedirect, UserInteraction
 from accord.auth.client_identity import (
     AuthMethod,
@@ -20,6 +21,7 @@ from accord.auth.client_identity import (
 )
 from accord.auth.discovery import DiscoveryResult
 from accord.auth.flow import (
+    ASSERTION_GRANT,
     DEVICE_GRANT,
     STEP_AUTHORIZATION,
     STEP_DEVICE,
@@ -33,6 +35,7 @@ from accord.auth.flow import (
     poll_device,
     read_authorization_response,
     request_client_credentials,
+    request_with_assertion,
     start_device,
 )
 from accord.auth.tokens import TokenGrant, TokenStore, stored_client_key
@@ -97,6 +100,7 @@ class AuthorizationAttempt:
             "authorization_code": self._obtain_by_code,
             "client_credentials": self._obtain_by_credentials,
             "device": self._obtain_by_device,
+            "jwt_bearer": self._obtain_by_assertion,
         }[self._settings.grant]
         try:
             return await obtain()
@@ -109,6 +113,16 @@ class AuthorizationAttempt:
     async def _obtain_by_credentials(self) -> TokenGrant:
         asked = await self._identify(["client_credentials"])
         return await self._sender.run(request_client_credentials(asked, time.time()))
+
+    async def _obtain_by_assertion(self) -> TokenGrant:
+        get_assertion = self._settings.assertion
+        assert get_assertion is not None  # checked with the settings
+        asked = await self._identify([ASSERTION_GRANT])
+        wanted = AssertionRequest(
+            issuer=self._issuer, resource=self._found.resource, scopes=self._scopes
+        )
+        assertion = await get_assertion(wanted)
+        return await self._sender.run(request_with_assertion(asked, assertion, time.time()))
 
     async def _identify(self, grants: list[str]) -> GrantRequest:
         """Return the request for a grant without a redirect, with its client, registered if new."""

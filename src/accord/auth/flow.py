@@ -22,6 +22,7 @@ STEP_AUTHORIZATION: Final = "authorization"
 STEP_EXCHANGE: Final = "token"
 _TOKEN_MOST: Final = 16 * 1024
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
+ASSERTION_GRANT: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 STEP_DEVICE: Final = "device authorization"
 # The defaults of RFC 8628, sections 3.2 and 3.5.
 _INTERVAL: Final = 5.0
@@ -233,6 +234,19 @@ def request_client_credentials(asked: GrantRequest, now: float) -> Flow[TokenGra
     return (yield from _request_token(asked, fields, now))
 
 
+def request_with_assertion(asked: GrantRequest, assertion: str, now: float) -> Flow[TokenGrant]:
+    """Obtain a token by the assertion of another authority (RFC 7523).
+
+    Raises:
+        TokenRefused: the server does not accept it.
+        FlowFailed: the response has no valid token.
+    """
+    fields = {"grant_type": ASSERTION_GRANT, "assertion": assertion}
+    if asked.scopes:
+        fields["scope"] = " ".join(asked.scopes)
+    return (yield from _request_token(asked, fields, now))
+
+
 def _request_token(asked: GrantRequest, fields: Mapping[str, str], now: float) -> Flow[TokenGrant]:
     """Ask the token endpoint for a token, with the form fields of a grant."""
     server = asked.found.server
@@ -350,7 +364,15 @@ def _is_about_resource(error: str, about: str) -> bool:
 
 
 _SECRET_FIELDS: Final = frozenset(
-    ("client_assertion", "client_secret", "code", "code_verifier", "device_code", "refresh_token")
+    (
+        "assertion",
+        "client_assertion",
+        "client_secret",
+        "code",
+        "code_verifier",
+        "device_code",
+        "refresh_token",
+    )
 )
 _TRY_LATER: Final = "try again later"
 _TEMPORARY_ERRORS: Final = frozenset({"server_error", "slow_down", "temporarily_unavailable"})

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -33,7 +33,12 @@ from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from accord.auth.assertions import Assertion
+
 log = logging.getLogger("accord.auth")
+
+Grant: TypeAlias = Literal["authorization_code", "client_credentials", "device", "jwt_bearer"]
+"""How a token is obtained."""
 
 # An issuer that cannot be reached is not asked with every request.
 _RENEW_PAUSE: Final = 10.0
@@ -80,7 +85,9 @@ class OAuth:
             own authorization server.
         scopes: to ask for, in place of all that the server supports.
         grant: "authorization_code" asks the user in a browser, "device" on another device,
-            "client_credentials" needs no user.
+            "client_credentials" needs no user, "jwt_bearer" presents an assertion.
+        assertion: for the grant "jwt_bearer": a `WorkloadToken`, an `IdentityAssertion`, or a
+            coroutine function that returns the assertion for an `AssertionRequest`.
         resource: whether requests name the server that a token is for: "send", "omit", or "auto",
             which leaves the parameter out for authorization servers that explicitly reject it.
         pkce: "require" refuses an authorization server whose metadata does not say that it checks
@@ -108,7 +115,8 @@ class OAuth:
     client_name: str = "accord"
     issuer: str | None = None
     scopes: Sequence[str] | None = None
-    grant: Literal["authorization_code", "client_credentials", "device"] = "authorization_code"
+    grant: Grant = "authorization_code"
+    assertion: "Assertion | None" = field(default=None, repr=False)
     resource: Literal["send", "omit", "auto"] = "auto"
     pkce: Literal["require", "assume"] = "require"
     store: TokenStore | None = None
@@ -124,10 +132,8 @@ class OAuth:
     proxy: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.grant not in ("authorization_code", "client_credentials", "device"):
-            raise ValueError(
-                f"grant is {self.grant!r}, expected authorization_code, client_credentials, device"
-            )
+        if self.grant not in get_args(Grant):
+            raise ValueError(f"grant is {self.grant!r}, expected {', '.join(get_args(Grant))}")
         if self.resource not in ("send", "omit", "auto"):
             raise ValueError(f"resource is {self.resource!r}, expected send, omit or auto")
         if self.pkce not in ("require", "assume"):
@@ -148,6 +154,7 @@ class OAuth:
         if self.client_key is not None and not (self.client_id or self.client_metadata_url):
             raise ValueError("client_key needs the client_id that the server knows it by")
         self._check_pinned()
+        self._check_assertion()
         if self.client_metadata_url is not None:
             fault = client_url_fault(self.client_metadata_url)  # auth.cimd.https-hosted
             if fault is not None:
@@ -180,6 +187,19 @@ class OAuth:
             "server that the client is registered with; otherwise any server could name its own "
             "authorization server and be sent the credential"
         )
+
+    def _check_assertion(self) -> None:
+        if (self.assertion is None) != (self.grant != "jwt_bearer"):
+            raise ValueError("assertion and grant='jwt_bearer' need each other")
+        if self.assertion is None:
+            return
+        if self.client_id is None:
+            raise ValueError("assertion needs the client_id that the authorization server knows")
+        if self.issuer is None:
+            raise ValueError(
+                "assertion needs issuer=: the URL of the authorization server that it is for; "
+                "otherwise any server could name its own and be sent the assertion"
+            )
 
     # -- the interface of a connection
 
@@ -362,7 +382,7 @@ class OAuth:
                 asked, asked_of = held.asked, held.issuer
             is_same = asked_of == found.server.issuer
             before = asked if is_same else ()  # auth.scope.client-union
-            is_machine = self.grant == "client_credentials"
+            is_machine = self.grant in ("client_credentials", "jwt_bearer")
             # Some providers grant machines one scope that stands for all, and accept no other.
             is_settled = is_machine and self.scopes is not None and challenge.status == 401
             scopes = choose_scopes(
