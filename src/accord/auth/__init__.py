@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from accord.auth.assertions import AssertionRequest, IdentityAssertion, WorkloadToken
     from accord.auth.authorization_server import AuthorizationServer, KnownClient, hash_password
     from accord.auth.client_identity import ClientKey
+    from accord.auth.dpop import DpopKey
     from accord.auth.guard import Guard, Protected
     from accord.auth.introspection import IntrospectionVerifier
     from accord.auth.jwt_verifier import JwtVerifier
@@ -22,6 +23,7 @@ __all__ = [
     "AssertionRequest",
     "AuthorizationServer",
     "ClientKey",
+    "DpopKey",
     "FileStore",
     "FirstOf",
     "Guard",
@@ -43,6 +45,7 @@ _HOMES = {
     "assertions": ("AssertionRequest", "IdentityAssertion", "WorkloadToken"),
     "authorization_server": ("AuthorizationServer", "KnownClient", "hash_password"),
     "client_identity": ("ClientKey",),
+    "dpop": ("DpopKey",),
     "guard": ("Guard", "Protected"),
     "introspection": ("IntrospectionVerifier",),
     "jwt_verifier": ("JwtVerifier",),

@@ -20,6 +20,7 @@ from accord.auth.client_identity import (
     register,
 )
 from accord.auth.discovery import DiscoveryResult
+from accord.auth.dpop import check_offered
 from accord.auth.flow import (
     ASSERTION_GRANT,
     DEVICE_GRANT,
@@ -96,6 +97,8 @@ class AuthorizationAttempt:
         Raises:
             FlowFailed: it could not be obtained.
         """
+        if self._settings.dpop is not None:
+            check_offered(self._found.server, self._settings.dpop, "token")
         obtain = {
             "authorization_code": self._obtain_by_code,
             "client_credentials": self._obtain_by_credentials,
@@ -136,6 +139,7 @@ class AuthorizationAttempt:
             found=self._found,
             client=client,
             key=self._settings.client_key,
+            dpop=self._settings.dpop,
             scopes=self._scopes,
             names_resource=self._names_resource,
         )
@@ -157,6 +161,7 @@ class AuthorizationAttempt:
                 found=self._found,
                 client=client,
                 key=self._settings.client_key,
+                dpop=self._settings.dpop,
                 redirect_uri=redirect.uri,
                 pkce=new_pkce(),
                 state=secrets.token_urlsafe(24),

@@ -298,9 +298,9 @@ class ClientKey:
         audience: str = "issuer",
     ) -> None:
         self._jwt = require_jwt("signing with a client's key")
-        self._key = _load_private_key(private_key)
+        self._key = load_private_key(private_key)
         self.id = id
-        self.algorithm = algorithm or _usual_algorithm(self._key)
+        self.algorithm = algorithm or usual_algorithm(self._key)
         self.audience = audience
         try:
             self._sign({})
@@ -334,7 +334,12 @@ class ClientKey:
         return signed
 
 
-def _load_private_key(private_key: str | bytes) -> Any:
+def load_private_key(private_key: str | bytes) -> Any:
+    """Load a key.
+
+    Raises:
+        ValueError: it is not PEM, or has a password.
+    """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -346,7 +351,8 @@ def _load_private_key(private_key: str | bytes) -> Any:
         raise ValueError("invalid private key: expected PEM without a password") from None
 
 
-def _usual_algorithm(key: Any) -> str:
+def usual_algorithm(key: Any) -> str:
+    """Return the usual algorithm of signatures with a key."""
     curve = getattr(key, "curve", None)
     if curve is not None:
         return _ELLIPTIC.get(curve.name, "ES256")

@@ -58,6 +58,7 @@ class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
     grant_types_supported: tuple[str, ...] | None = None
     token_endpoint_auth_methods_supported: tuple[str, ...] | None = None
     code_challenge_methods_supported: tuple[str, ...] | None = None
+    dpop_signing_alg_values_supported: tuple[str, ...] | None = None
     authorization_response_iss_parameter_supported: bool = False
     client_id_metadata_document_supported: bool = False
     is_assumed: bool = False

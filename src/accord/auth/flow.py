@@ -13,6 +13,7 @@ import msgspec
 
 from accord.auth.client_identity import ClientIdentity, ClientKey, Pkce, token_request
 from accord.auth.discovery import DiscoveryResult, send_request
+from accord.auth.dpop import DpopKey, send_with_proof
 from accord.auth.tokens import TokenGrant
 from accord.bindings.http_responses import quote_text, quote_url
 from accord.errors import FlowFailed
@@ -62,6 +63,7 @@ class GrantRequest(msgspec.Struct, frozen=True, kw_only=True):
     found: DiscoveryResult
     client: ClientIdentity
     key: ClientKey | None = None
+    dpop: DpopKey | None = None
     scopes: tuple[str, ...] = ()
     names_resource: bool = True
 
@@ -159,6 +161,8 @@ def authorization_url(request: AuthorizationRequest) -> str:
         fields["resource"] = request.found.resource
     if "offline_access" in request.scopes:
         fields["prompt"] = "consent"  # without it OpenID Connect grants no refresh token
+    if request.dpop is not None:
+        fields["dpop_jkt"] = request.dpop.thumbprint  # the code is bound to the key as well
     parts = urlsplit(endpoint)
     kept = [pair for pair in parse_qsl(parts.query) if pair[0] not in fields]
     query = urlencode([*kept, *fields.items()])
@@ -262,11 +266,14 @@ def _request_token(asked: GrantRequest, fields: Mapping[str, str], now: float) -
         scopes=asked.scopes,
         asked=asked.scopes,
         names_resource=asked.names_resource,
+        thumbprint="" if asked.dpop is None else asked.dpop.thumbprint,
     )
-    return (yield from _fill(wanted, fields, STEP_EXCHANGE, now, asked.key))
+    return (yield from _fill(wanted, fields, STEP_EXCHANGE, now, asked.key, asked.dpop))
 
 
-def refresh(grant: TokenGrant, now: float, *, key: ClientKey | None = None) -> Flow[TokenGrant]:
+def refresh(
+    grant: TokenGrant, now: float, *, key: ClientKey | None = None, dpop: DpopKey | None = None
+) -> Flow[TokenGrant]:
     """Renew a token; the refresh token is kept if the response has none.
 
     Raises:
@@ -274,11 +281,16 @@ def refresh(grant: TokenGrant, now: float, *, key: ClientKey | None = None) -> F
         FlowFailed: the server cannot be reached, or the response has no valid token.
     """
     fields = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token or ""}
-    return (yield from _fill(grant, fields, "refresh", now, key))
+    return (yield from _fill(grant, fields, "refresh", now, key, dpop))
 
 
 def _fill(
-    grant: TokenGrant, fields: Mapping[str, str], step: str, now: float, key: ClientKey | None
+    grant: TokenGrant,
+    fields: Mapping[str, str],
+    step: str,
+    now: float,
+    key: ClientKey | None,
+    dpop: DpopKey | None,
 ) -> Flow[TokenGrant]:
     """Ask the token endpoint of a grant for a token, and return the grant with it."""
     if grant.names_resource:  # auth.resource.both-requests
@@ -286,13 +298,13 @@ def _fill(
     request = token_request(
         grant.token_endpoint, fields, grant.client, issuer=grant.issuer, key=key, now=now
     )
-    response = yield from send_request(request, step)
-    said = _read_token_response(response, request, step, names_resource=grant.names_resource)
+    response = yield from send_with_proof(request, step, dpop, now)
+    said = _read_token_response(response, request, step, grant)
     return _with_response(grant, said, now)
 
 
 def _read_token_response(
-    response: HttpResponse, request: HttpRequest, step: str, *, names_resource: bool
+    response: HttpResponse, request: HttpRequest, step: str, grant: TokenGrant
 ) -> Mapping[str, Any]:
     said = response.object() or {}
     error = said.get("error")
@@ -300,7 +312,7 @@ def _read_token_response(
         code = error if isinstance(error, str) else ""
         about = str(said.get("error_description", ""))
         asked, came = request.summary, _without_secrets(response.summary, request)
-        if names_resource and _is_about_resource(code, about):
+        if grant.names_resource and _is_about_resource(code, about):
             hint = "the server does not accept the parameter resource: OAuth(resource='omit')"
             raise ResourceRejected(step, asked=asked, came=came, hint=hint)
         # A response without an OAuth error may come from a proxy.
@@ -320,11 +332,15 @@ def _read_token_response(
         raise FlowFailed(step, asked=request.summary, came=came, hint=hint)
     if any(char.isspace() or not char.isprintable() for char in token):
         raise FlowFailed(step, asked=request.summary, came="a token with spaces in it")
-    if not isinstance(kind, str) or kind.lower() != "bearer":
+    wanted = "dpop" if grant.thumbprint else "bearer"
+    if not isinstance(kind, str) or kind.lower() != wanted:
         came = f"a token of type {str(kind)[:40]!r}"
-        raise FlowFailed(
-            step, asked=request.summary, came=came, hint="only bearer tokens are supported"
+        hint = (
+            "the authorization server does not bind tokens to a key: leave OAuth(dpop=...) out"
+            if grant.thumbprint
+            else "only bearer tokens, and with OAuth(dpop=...) bound ones, are supported"
         )
+        raise FlowFailed(step, asked=request.summary, came=came, hint=hint)
     return said
 
 

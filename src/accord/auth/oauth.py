@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from accord.auth.assertions import Assertion
+    from accord.auth.dpop import DpopKey
 
 log = logging.getLogger("accord.auth")
 
@@ -92,6 +93,7 @@ class OAuth:
             which leaves the parameter out for authorization servers that explicitly reject it.
         pkce: "require" refuses an authorization server whose metadata does not say that it checks
             PKCE; "assume" uses PKCE there all the same.
+        dpop: a key that tokens are bound to, for servers that support it (DPoP).
         store: where tokens are kept; by default a file that only its owner can read.
         redirect_port: the port of the redirect, if the client is registered with a fixed one.
         redirect_uri: the whole redirect URI, such as http://localhost:8080/signed-in; without a
@@ -119,6 +121,7 @@ class OAuth:
     assertion: "Assertion | None" = field(default=None, repr=False)
     resource: Literal["send", "omit", "auto"] = "auto"
     pkce: Literal["require", "assume"] = "require"
+    dpop: "DpopKey | None" = None
     store: TokenStore | None = None
     redirect_port: int = 0
     redirect_uri: str | None = None
@@ -231,6 +234,11 @@ class OAuth:
             log.info("a token could not be renewed yet: %s", error)
         return None if state.grant is None else state.grant.access_token
 
+    @property
+    def prover(self) -> "DpopKey | None":
+        """What proves the possession of tokens that are bound to a key."""
+        return self.dpop
+
     async def challenged(self, challenge: Challenge) -> bool:
         """Obtain another token, once for all requests that wait; true if a retry makes sense.
 
@@ -278,6 +286,8 @@ class OAuth:
             return None
         if grant is None or not belongs_to(grant.resource, url):  # auth.tokens.only-own-issuer
             return None
+        if grant.thumbprint != ("" if self.dpop is None else self.dpop.thumbprint):
+            return None  # bound to another key, or to none
         is_ours = self.issuer is None or is_same_issuer(grant.issuer, self.issuer)
         return self._with_secret(grant) if is_ours else None
 
@@ -332,14 +342,15 @@ class OAuth:
             return True
 
     async def _request_refresh(self, url: str, grant: TokenGrant) -> TokenGrant:
+        keys: Any = {"key": self.client_key, "dpop": self.dpop}
         async with self._sender(url) as sender:
             try:
-                return await sender.run(refresh(grant, time.time(), key=self.client_key))
+                return await sender.run(refresh(grant, time.time(), **keys))
             except ResourceRejected:
                 if self.resource != "auto":
                     raise
             without = msgspec.structs.replace(grant, names_resource=False)
-            return await sender.run(refresh(without, time.time(), key=self.client_key))
+            return await sender.run(refresh(without, time.time(), **keys))
 
     # -- answering challenges
 
