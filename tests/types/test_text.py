@@ -1,4 +1,10 @@
-from accord.types import CallToolResult, CreateMessageResult, ImageContent, TextContent
+from accord.types import (
+    CallToolResult,
+    CreateMessageResult,
+    ImageContent,
+    TextContent,
+    ToolUseContent,
+)
 
 PICTURE = ImageContent("AA==", "image/png")
 
@@ -12,3 +18,11 @@ def test_the_text_of_what_a_model_said_is_found_in_one_block_or_several():
     assert CreateMessageResult("assistant", TextContent("hi"), "m").text == "hi"
     several = CreateMessageResult("assistant", [TextContent("a"), PICTURE, TextContent("b")], "m")
     assert several.text == "a\nb"
+
+
+def test_the_tool_uses_of_what_a_model_said_keep_their_order():
+    first, second = ToolUseContent("u1", "a", {}), ToolUseContent("u2", "b", {"x": 1})
+    several = CreateMessageResult("assistant", [first, TextContent("a"), second], "m")
+    assert several.tool_uses == [first, second]
+    assert CreateMessageResult("assistant", first, "m").tool_uses == [first]
+    assert CreateMessageResult("assistant", TextContent("hi"), "m").tool_uses == []
