@@ -9,12 +9,19 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.errors import InternalError, InvalidParams, ResourceNotFound, ToolError
+from accord.errors import (
+    InternalError,
+    InvalidParams,
+    RequestError,
+    ResourceNotFound,
+    ToolError,
+    UrlElicitationRequired,
+)
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import peer_from_initialize
 from accord.protocol.revisions import negotiate
 from accord.server import completion, prompts, resources
-from accord.server.context import current
+from accord.server.context import Context, current
 from accord.types import (
     CallToolParams,
     CompleteParams,
@@ -126,12 +133,16 @@ async def complete(
     completer = session.server.completions.find(entry, params.argument.name)
     exchange.state = f"completion of {entry.key}"
     resolved = (params.context.arguments if params.context else None) or {}
-    # In a thread, since an author's completer may well ask a database.
-    value = await session.run_in_thread(
-        session.context(exchange), lambda: completer(params.argument.value, resolved)
-    )
-    if isinstance(value, Awaitable):
-        value = await value
+    context = session.context(exchange)
+    try:
+        # In a thread, since an author's completer may well ask a database.
+        value = await session.run_in_thread(
+            context, lambda: completer(params.argument.value, resolved)
+        )
+        if isinstance(value, Awaitable):
+            value = await value
+    except UrlElicitationRequired as error:
+        raise _pages_required(error, context) from error
     return CompleteResult(completion.trim(value))
 
 
@@ -160,9 +171,17 @@ async def call_user(
         return await session.run_in_thread(
             context, lambda: convert(signature.call(function, bound, context))
         )
+    except UrlElicitationRequired as error:
+        raise _pages_required(error, context) from error
     except ToolError as error:
         # No tool, but its author means the same: the caller should read the text.
         raise InternalError(str(error)) from error
+
+
+def _pages_required(error: UrlElicitationRequired, context: "Context[Any]") -> RequestError:
+    from accord.server.url_elicitation import answer_required
+
+    return answer_required(error, context)
 
 
 METHODS: Final[dict[str, Handler]] = {

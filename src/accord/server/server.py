@@ -59,6 +59,7 @@ from accord.types._base import RevisionId
 if TYPE_CHECKING:
     from accord.server.files import DirectoryResource
     from accord.server.serving import HttpSettings
+    from accord.server.url_elicitation import UrlElicitations
     from accord.transports.http.server.app import HttpApp
     from accord.transports.wire import MemoryWire
 
@@ -309,6 +310,21 @@ class Server(Generic[State]):
     def stateless_sessions(self) -> StatelessSessions:
         """The sessions of messages without a handshake."""
         return StatelessSessions(self)
+
+    @cached_property
+    def elicitations(self) -> "UrlElicitations":
+        """The pages that users were asked to visit; `find` returns one by its id."""
+        from accord.server.url_elicitation import UrlElicitations
+
+        return UrlElicitations()
+
+    def elicitation_completed(self, id: str) -> bool:
+        """Inform the client that asked its user to visit a page that the user is done with it.
+
+        From any thread, and once: returns False for an id that is unknown or complete already.
+        """
+        found = self.elicitations.find(id)
+        return found is not None and found.complete()
 
     @cached_property
     def threads(self) -> Workers:
