@@ -159,7 +159,7 @@ class Server(Generic[State]):
         found = signature.inspect(
             function, context_type=Context, written_schema=details.get("input_schema")
         )
-        returns = results.inspect(function)
+        returns = results.inspect(function, written_schema=details.get("output_schema"))
         name = check_name(
             details.get("name", found.name), f"the tool at {source_location(function)}"
         )

@@ -61,12 +61,15 @@ class ToolDetails(EntryDetails, total=False):
         input_schema: a JSON Schema of the arguments, listed unchanged and enforced, in place of
             the one made from the parameters. `**rest` takes arguments without a parameter of their
             own. Needs the extra `schema`.
+        output_schema: a JSON Schema of the structured result, listed unchanged, in place of the
+            one made from the return type. Results are validated, with the extra `schema` fully.
         inline: whether a plain function runs on the event loop rather than in a worker thread.
         timeout: seconds after which a call fails.
     """
 
     annotations: Hints
     input_schema: JsonObject
+    output_schema: JsonObject
     inline: bool
     timeout: float
 

@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -27,10 +27,8 @@ from accord.server.schema.parameters import (
     is_async,
     parse_docstring,
 )
+from accord.server.schema.written import compile_written
 from accord.types import JsonObject
-
-if TYPE_CHECKING:
-    from accord.json_schema.validation import Validate
 
 log = logging.getLogger("accord.server")
 
@@ -254,7 +252,9 @@ class SignatureWithSchema(Signature):
         reader = ParsedParameters(function, context_type, has_schema=True)
         self._read(function, reader)
         self.listed_schema = schema
-        self._validate = _compile_written(schema, reader.where)
+        if schema.get("type") != "object":
+            raise RegistrationError(f'{reader.where}: input_schema has to say "type": "object"')
+        self._validate = compile_written(schema, f"{reader.where}: input_schema")
         _compare_names(schema, reader)
         self._takes_rest = reader.takes_rest
         if reader.takes_rest:
@@ -275,17 +275,6 @@ class SignatureWithSchema(Signature):
             return bound
         rest = {name: value for name, value in given.items() if name not in self._types}
         return BoundWithRest(bound, rest)
-
-
-def _compile_written(schema: JsonObject, where: str) -> "Validate":
-    from accord.json_schema.validation import compile_schema
-
-    if schema.get("type") != "object":
-        raise RegistrationError(f'{where}: input_schema has to say "type": "object"')
-    try:
-        return compile_schema(schema)
-    except ValueError as error:
-        raise RegistrationError(f"{where}: input_schema is invalid: {error}") from None
 
 
 def _compare_names(schema: JsonObject, reader: ParsedParameters) -> None:
