@@ -33,6 +33,7 @@ from accord.server.session import Session, StatelessSessions
 from accord.server.settings import (
     ServerSettings,
     ToolDetails,
+    build_info,
     check_details,
     check_name,
     check_settings,
@@ -42,7 +43,6 @@ from accord.server.settings import (
 from accord.server.threads import THREAD_WAIT, THREADS, Workers
 from accord.server.tools import ToolEntry
 from accord.types import (
-    Implementation,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -94,8 +94,8 @@ class Server(Generic[State]):
         **settings: Unpack[ServerSettings],
     ) -> None:
         check_settings(settings, lifespan=lifespan)
-        check_texts(name=name, version=version, title=title, instructions=instructions)
-        self.info = Implementation(name, version, title=title)
+        check_texts(instructions=instructions)
+        self.info = build_info(name, version, title, settings)
         self.instructions = instructions
         self.lifespan = lifespan
         self.revisions = _check_revisions(settings.get("revisions") or _SERVED)

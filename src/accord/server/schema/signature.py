@@ -54,6 +54,10 @@ class BoundArguments(msgspec.Struct, gc=False):
     """Arguments, decoded and in order; the context is not among them."""
 
 
+class _NoArguments(BoundArguments, forbid_unknown_fields=True, gc=False):
+    """The arguments of a function that takes none."""
+
+
 class Signature:
     """The parameters of a function, and the way from JSON to a call of it.
 
@@ -68,9 +72,11 @@ class Signature:
     input_schema: JsonObject
     listed_schema: JsonObject
     call: Callable[[Callable[..., object], BoundArguments, object], Any]
+    _takes_nothing = False
 
     def __init__(self, function: Callable[..., object], context_type: type | None) -> None:
         self._read(function, ParsedParameters(function, context_type))
+        self._takes_nothing = not self.parameters
 
     def _read(self, function: Callable[..., object], reader: ParsedParameters) -> None:
         for warning in reader.warnings:
@@ -102,14 +108,15 @@ class Signature:
 
     @functools.cached_property
     def _decode(self) -> Callable[[bytes | msgspec.Raw], BoundArguments]:
-        return msgspec.json.Decoder(self._struct, dec_hook=dec_hook).decode
+        struct = _NoArguments if self._takes_nothing else self._struct
+        return msgspec.json.Decoder(struct, dec_hook=dec_hook).decode
 
     def bind(self, raw: bytes | msgspec.Raw) -> BoundArguments:
         """Decode an object of arguments.
 
         An object or array in a string of JSON is parsed, and a float such as 2.0 is accepted for an
-        integer. Arguments that the function does not have are ignored. Empty text and null are an
-        empty object.
+        integer. Arguments that the function does not have are ignored, unless it has none at all:
+        its schema allows none. Empty text and null are an empty object.
 
         Raises:
             ArgumentsError: they do not fit.
@@ -140,6 +147,11 @@ class Signature:
 
     def _bind_leniently(self, raw: bytes | msgspec.Raw) -> BoundArguments:
         given = _decode_object(raw)
+        if self._takes_nothing and given:
+            names = ", ".join(f'"{name}"' for name in given)
+            raise ArgumentsError(
+                _shorten(f"unknown arguments {names}; the tool takes no arguments")
+            )
         readings = {name: self._repair(name, value) for name, value in given.items()}
         self._refuse(given, [name for name, reading in readings.items() if reading is UNSET])
         try:
@@ -347,6 +359,9 @@ def _input_schema(
         properties[each.key] = schema
     required = [each.key for each in parameters if each.is_required]
     schema = {"type": "object", "properties": properties, "required": required}
+    if not parameters:
+        # 2025-11-25, "Tool with no parameters". Some hosts refuse a schema without properties.
+        return {"type": "object", "properties": {}, "additionalProperties": False}
     return inline(schema, collector.components)
 
 
