@@ -351,8 +351,8 @@ class Context(Generic[State]):
         """
         elicitation = self.prepare_url(message, url)
         params = elicitation.params()
-        self._refuse_later_mode(params, "elicitation by URL")
         try:
+            self._refuse_later_mode(params, "elicitation by URL")
             result = await self._ask("elicitation.url", "elicitation/create", params, timeout)
             _refuse_unless_accepted(result)
         except BaseException:

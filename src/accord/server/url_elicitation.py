@@ -6,6 +6,7 @@ random, belongs to one session, and is announced once. The newest pages are reme
 
 import asyncio
 import secrets
+import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -42,6 +43,7 @@ class UrlElicitation:
         id: random, and known to the client that was asked.
         message: why the user should visit it.
         url: where it is.
+        is_complete: whether the user is done with it.
         principal: the caller that asked for it. The handler of the page has to verify that the
             same user opens it, for example by a login at the page.
     """
@@ -52,6 +54,7 @@ class UrlElicitation:
         self.url = check_url(url.replace(_PLACE, self.id))
         self.principal: Principal | None = session.principal_of(exchange)
         self.is_complete = False
+        self.owner = self.principal or weakref.ref(session)
         self._session = weakref.ref(session)
         # Not the request itself, which holds the stream of its answer.
         self._request_id = exchange.id
@@ -72,6 +75,7 @@ class UrlElicitation:
         self.is_complete = True
         session = self._session()
         if session is not None:
+            session.server.elicitations.discard(self)
             session.run_here(self._announce, session)
         return True
 
@@ -105,6 +109,8 @@ class UrlElicitations:
     def __init__(self) -> None:
         self._by_id: dict[str, UrlElicitation] = {}
         self._of_owner: dict[object, dict[str, None]] = {}
+        # Handlers in threads prepare pages too.
+        self._lock = threading.RLock()
 
     def add(self, message: str, url: str, session: "Session", exchange: Exchange) -> UrlElicitation:
         """Make a page for the client of a session.
@@ -113,14 +119,15 @@ class UrlElicitations:
             ValueError: the URL is not one that a client may show.
         """
         made = UrlElicitation(message, url, session, exchange)
-        own = self._of_owner.setdefault(_owner(made), {})
-        # A caller that asks for pages without end forgets its own before those of others.
-        if len(own) >= _OWNER_MOST:
-            self.discard(self._by_id[next(iter(own))])
-        elif len(self._by_id) >= _MOST:
-            self.discard(next(iter(self._by_id.values())))
-        self._of_owner.setdefault(_owner(made), own)[made.id] = None
-        self._by_id[made.id] = made
+        with self._lock:
+            own = self._of_owner.get(made.owner, ())
+            # A caller that asks for pages without end forgets its own before those of others.
+            if len(own) >= _OWNER_MOST:
+                self.discard(self._by_id[next(iter(own))])
+            elif len(self._by_id) >= _MOST:
+                self.discard(next(iter(self._by_id.values())))
+            self._of_owner.setdefault(made.owner, {})[made.id] = None
+            self._by_id[made.id] = made
         return made
 
     def find(self, id: str) -> UrlElicitation | None:
@@ -130,17 +137,12 @@ class UrlElicitations:
 
     def discard(self, elicitation: UrlElicitation) -> None:
         """Forget a page."""
-        if self._by_id.pop(elicitation.id, None) is not None:
-            owner = _owner(elicitation)
-            own = self._of_owner.get(owner, {})
-            own.pop(elicitation.id, None)
-            if not own:
-                self._of_owner.pop(owner, None)
-
-
-def _owner(elicitation: UrlElicitation) -> object:
-    principal = elicitation.principal
-    return elicitation._session if principal is None else principal
+        with self._lock:
+            if self._by_id.pop(elicitation.id, None) is not None:
+                own = self._of_owner[elicitation.owner]
+                del own[elicitation.id]
+                if not own:
+                    del self._of_owner[elicitation.owner]
 
 
 def check_url(url: str) -> str:
