@@ -8,6 +8,7 @@ from accord.types import CreateMessageResult, ElicitResult, TextContent, ToolUse
 from support.raw import RawServer
 
 PAGE = {"mode": "url", "message": "sign in", "url": "https://a.example/", "elicitationId": "e1"}
+FORM = {"message": "name?", "requestedSchema": {"type": "object", "properties": {}}}
 TEXT = {"type": "text", "text": "hello"}
 USE = {"type": "tool_use", "id": "u1", "name": "look", "input": {}}
 RESULT = {"type": "tool_result", "toolUseId": "u1", "content": []}
@@ -128,10 +129,23 @@ def test_the_answer_to_a_page_has_no_content(returned, sent, on_elicit, run):
 @pytest.mark.requirement("elicitation.mode.absent-is-form", "elicitation.error.undeclared-mode")
 def test_a_form_is_refused_where_url_mode_alone_is_declared(run):
     shown = []
-    form = {"message": "name?", "requestedSchema": {"type": "object", "properties": {}}}
     options = {"on_elicit_url": shown.append}
-    server = run(ask(options, "elicitation/create", form, allow=WRONG))
+    server = run(ask(options, "elicitation/create", FORM, allow=WRONG))
     assert server.answer["error"]["code"] == -32602
+    assert shown == []
+
+
+@pytest.mark.requirement("elicitation.error.undeclared-mode")
+def test_a_page_is_refused_in_a_revision_without_modes(run):
+    shown = []
+
+    async def main():
+        server = Asking("elicitation/create", {**PAGE, **FORM}, allow=WRONG)
+        async with connect(server, revision="2025-06-18", on_elicit=shown.append) as client:
+            await client.call_tool("ask")
+        return server.answer
+
+    assert run(main())["error"]["code"] == -32602
     assert shown == []
 
 

@@ -375,6 +375,7 @@ def test_a_page_outlives_its_client_without_harm() -> None:
         (page,) = server.linked
         assert page.id not in repr(page)
         assert server.elicitation_completed(page.id)
+        assert not page.complete()
         assert server.elicitations.find(page.id) is None
         server.elicitations.discard(page)
         server.elicitations.discard(page)

@@ -1,6 +1,9 @@
+import pytest
+
 from accord.types import (
     CallToolResult,
     CreateMessageResult,
+    ElicitParams,
     ImageContent,
     TextContent,
     ToolUseContent,
@@ -26,3 +29,12 @@ def test_the_tool_uses_of_what_a_model_said_keep_their_order():
     assert several.tool_uses == [first, second]
     assert CreateMessageResult("assistant", first, "m").tool_uses == [first]
     assert CreateMessageResult("assistant", TextContent("hi"), "m").tool_uses == []
+
+
+@pytest.mark.requirement("elicitation.form.prefill-defaults")
+def test_a_form_has_the_defaults_of_its_fields():
+    fields = {"a": {"type": "string", "default": "x"}, "b": {"type": "string"}, "c": True}
+    form = ElicitParams("?", requested_schema={"type": "object", "properties": fields})
+    assert form.defaults == {"a": "x"}
+    assert ElicitParams("?", url="https://a.example").defaults == {}
+    assert ElicitParams("?", requested_schema={"properties": []}).defaults == {}

@@ -199,23 +199,19 @@ class Callbacks:
             return self._answer_within_bounds(
                 partial(_sample, self._on_sample, params), len(self.latest)
             )
-        if exchange.name == "elicitation/create":
-            answer = self._elicitation_answer(params)
-            if answer is not None:
-                return self._answer_within_bounds(answer, len(self.latest))
+        if exchange.name == "elicitation/create" and (self._on_elicit or self._on_elicit_url):
+            return self._answer_within_bounds(partial(self._elicit, params), len(self.latest))
         if exchange.name == "roots/list" and self.roots is not None:
             return _list_roots(self.roots)
         raise MethodNotFound(f"method {exchange.name!r} is not served by this client")
 
-    def _elicitation_answer(
-        self, params: ElicitParams
-    ) -> Callable[[], Coroutine[object, object, ElicitResult]] | None:
-        # The endpoint has refused modes that are not declared.
+    async def _elicit(self, params: ElicitParams) -> ElicitResult:
         if params.mode == "url" and self._on_elicit_url is not None:
-            return partial(self._visit, self._on_elicit_url, params)
+            return await self._visit(self._on_elicit_url, params)
         if params.mode != "url" and self._on_elicit is not None:
-            return partial(_elicit, self._on_elicit, params)
-        return None
+            return await _fill_in(self._on_elicit, params)
+        # elicitation.error.undeclared-mode, also in revisions that know no modes
+        raise InvalidParams(f"elicitation.{params.mode or 'form'} was not declared")
 
     async def _visit(self, callback: OnElicitUrl, params: ElicitParams) -> ElicitResult:
         """Show a page to the user; its id is known from then on, unless the user refuses."""
@@ -327,7 +323,7 @@ async def _sample(callback: OnSample, params: CreateMessageParams) -> CreateMess
     return result
 
 
-async def _elicit(callback: OnElicit, params: ElicitParams) -> ElicitResult:
+async def _fill_in(callback: OnElicit, params: ElicitParams) -> ElicitResult:
     answer = to_answer(await _call_back(callback, params))
     if answer.action == "accept" and params.requested_schema is not None:
         wrong = _misfit(answer.content or {}, params.requested_schema)

@@ -160,6 +160,17 @@ class ElicitParams(QuestionBody):
     elicitation_id: Annotated[str | None, only("2025-11-25")] = None
     task: TaskMetadata | None = None
 
+    @property
+    def defaults(self) -> JsonObject:
+        """What the fields of the form are filled with to begin with, by name."""
+        fields = (self.requested_schema or {}).get("properties")
+        entries = fields.items() if isinstance(fields, dict) else ()
+        return {
+            name: field["default"]
+            for name, field in entries
+            if isinstance(field, dict) and "default" in field
+        }
+
 
 @since("2025-06-18")
 class ElicitResult(QuestionBody):
