@@ -82,6 +82,8 @@ class Desk(Server):
     "elicitation.url.elicitation-id",
     "elicitation.url.valid-url",
     "elicitation.result.url-no-content",
+    "elicitation.server.handles-decline",
+    "elicitation.server.not-assumed-to-succeed",
 )
 @pytest.mark.parametrize(
     ("returned", "outcome"),
