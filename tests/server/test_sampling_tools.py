@@ -167,6 +167,25 @@ async def test_a_question_that_the_client_would_refuse_does_not_leave(
     assert asked == []
 
 
+async def test_a_registered_method_is_found_by_itself(connect_to: Any) -> None:
+    class Station:
+        def degrees(self) -> int:
+            """Say how warm it is."""
+            return 4
+
+        async def ask(self, ctx: Context) -> str:
+            """Ask with a method."""
+            return (await ctx.sample("hello", tools=[self.degrees])).text
+
+    def model(params: Any) -> CreateMessageResult:
+        return CreateMessageResult("assistant", TextContent(params.tools[0].name), "m")
+
+    station = Station()
+    server = serving(station.degrees, station.ask)
+    async with connect_to(server, on_sample=model, sampling_tools=True) as client:
+        assert text(await client.call_tool("ask")) == "degrees"
+
+
 def test_a_tool_may_be_described_without_being_registered() -> None:
     async def ask(ctx: Context) -> str:
         """Ask with a tool that only the handler knows."""
