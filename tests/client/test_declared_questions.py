@@ -1,5 +1,7 @@
 """Questions by URL and with tools: what a client declares, answers and refuses."""
 
+import asyncio
+
 import pytest
 
 from accord.client import connect
@@ -113,6 +115,7 @@ def test_options_of_sampling_need_its_callback(name, run):
     ],
 )
 @pytest.mark.parametrize("on_elicit", [None, refuse])
+@pytest.mark.requirement("elicitation.client.decline-and-cancel")
 def test_the_answer_to_a_page_has_no_content(returned, sent, on_elicit, run):
     shown = []
 
@@ -256,7 +259,11 @@ def said(role, *blocks):
     return {"role": role, "content": list(blocks)}
 
 
-@pytest.mark.requirement("sampling.error.missing-tool-result", "sampling.error.mixed-tool-results")
+@pytest.mark.requirement(
+    "sampling.error.missing-tool-result",
+    "sampling.error.mixed-tool-results",
+    "sampling.tool-result.id-matches",
+)
 @pytest.mark.parametrize(
     ("messages", "reported"),
     [
@@ -289,3 +296,56 @@ def test_an_answer_with_tool_uses_says_so(given, sent, run):
     server = run(ask(options, "sampling/createMessage", sampling(said("user", TEXT))))
     assert server.answer["result"]["stopReason"] == sent
     assert [block["type"] for block in server.answer["result"]["content"]] == ["text", "tool_use"]
+
+
+@pytest.mark.requirement("sampling.tool-choice.none", "sampling.tool-choice.required")
+@pytest.mark.parametrize(
+    ("mode", "content", "reported"),
+    [
+        ("none", ToolUseContent("u1", "look", {}), 'the mode is "none"'),
+        ("required", TextContent("no"), 'the mode is "required"'),
+    ],
+)
+def test_an_answer_that_breaks_the_choice_of_tools_does_not_leave(mode, content, reported, run):
+    options = {
+        "on_sample": lambda params: CreateMessageResult("assistant", content, "m"),
+        "sampling_tools": True,
+    }
+    asked = {**sampling(said("user", TEXT)), "toolChoice": {"mode": mode}}
+    server = run(ask(options, "sampling/createMessage", asked))
+    assert server.answer["error"]["code"] == -32603
+    assert reported in server.answer["error"]["message"]
+
+
+@pytest.mark.requirement("sampling.error.user-rejected")
+@pytest.mark.parametrize("returned", [None, False])
+def test_a_refused_sampling_request_has_its_own_code(returned, run):
+    options = {"on_sample": lambda params: returned, "sampling_tools": True}
+    server = run(ask(options, "sampling/createMessage", sampling(said("user", TEXT))))
+    assert server.answer["error"]["code"] == -1
+
+
+@pytest.mark.requirement(
+    "elicitation.client.no-prefetch", "elicitation.client.no-open-without-consent"
+)
+@pytest.mark.parametrize("agrees", [True, False])
+def test_a_page_is_neither_fetched_nor_opened_by_the_client(agrees, run, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+
+    async def main():
+        connections = []
+
+        async def count(reader, writer):
+            connections.append(writer)
+
+        listener = await asyncio.start_server(count, "127.0.0.1", 0)
+        host, port = listener.sockets[0].getsockname()
+        page = {**PAGE, "url": f"http://{host}:{port}/"}
+        server = await ask({"on_elicit_url": lambda params: agrees}, "elicitation/create", page)
+        listener.close()
+        assert server.answer["result"] == {"action": "accept" if agrees else "decline"}
+        return connections
+
+    assert run(main()) == []
+    assert opened == []

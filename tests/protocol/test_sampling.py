@@ -2,8 +2,16 @@
 
 import pytest
 
-from accord.protocol.sampling import find_tool_fault
-from accord.types import SamplingMessage, TextContent, ToolResultContent, ToolUseContent
+from accord.protocol.sampling import find_choice_fault, find_tool_fault
+from accord.types import (
+    CreateMessageParams,
+    CreateMessageResult,
+    SamplingMessage,
+    TextContent,
+    ToolChoice,
+    ToolResultContent,
+    ToolUseContent,
+)
 
 TEXT = TextContent("hello")
 USE = ToolUseContent("u1", "weather", {"city": "Oslo"})
@@ -56,3 +64,24 @@ def test_a_tool_use_without_result_in_the_next_user_message_is_a_fault(after):
 def test_a_result_of_a_tool_use_that_does_not_exist_is_a_fault():
     fault = find_tool_fault([user(TEXT), user(RESULT)])
     assert fault == 'messages[1] has a result of tool use "u1", which no message before it has'
+
+
+@pytest.mark.requirement("sampling.tool-choice.none", "sampling.tool-choice.required")
+@pytest.mark.parametrize(
+    ("mode", "messages", "content", "fault"),
+    [
+        (None, [], TEXT, None),
+        ("auto", [], TEXT, None),
+        ("auto", [], [USE], None),
+        ("none", [], TEXT, None),
+        ("none", [], [TEXT, USE], 'the mode is "none", and it uses the tool "weather"'),
+        ("required", [], [USE], None),
+        ("required", [user(TEXT)], TEXT, 'the mode is "required", and no tool is used'),
+        ("required", [assistant(USE), user(RESULT)], TEXT, None),
+    ],
+)
+def test_an_answer_is_held_to_the_choice_of_tools(mode, messages, content, fault):
+    params = CreateMessageParams(
+        messages, 5, tool_choice=None if mode is None else ToolChoice(mode)
+    )
+    assert find_choice_fault(params, CreateMessageResult("assistant", content, "m")) == fault

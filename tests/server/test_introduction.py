@@ -105,6 +105,7 @@ def test_a_tool_name_that_hosts_refuse_is_warned_about(
     "tools.input-schema.not-null",
     "tools.input-schema.type-object",
     "tools.errors.input-validation-in-result",
+    "tools.errors.execution-errors-to-model",
 )
 async def test_a_tool_without_parameters_refuses_arguments_in_its_result(connect_to: Any) -> None:
     def ping() -> str:

@@ -52,6 +52,8 @@ def serving(*tools: Any, **settings: Any) -> Server:
     "sampling.tool-use.server-answers-all",
     "sampling.tool-choice.values",
     "sampling.meta-preserved",
+    "sampling.context.avoid",
+    "sampling.message.role-and-content",
 )
 async def test_a_model_uses_tools_of_the_server(connect_to: Any) -> None:
     asked = []
@@ -71,6 +73,7 @@ async def test_a_model_uses_tools_of_the_server(connect_to: Any) -> None:
     assert first.tools[0].input_schema["required"] == ["city"]
     assert first.tool_choice.mode == "required"
     assert second.tool_choice is None
+    assert first.include_context is None
     assert [message.role for message in second.messages] == ["user", "assistant", "user"]
     assert second.messages[1].content == [TextContent("let me look"), USE]
 
@@ -116,7 +119,11 @@ async def test_context_is_asked_for_where_the_client_declared_it(
         assert text(result) == "the client did not declare sampling.context"
 
 
-@pytest.mark.requirement("sampling.tool-use.balanced", "sampling.tool-results.alone")
+@pytest.mark.requirement(
+    "sampling.tool-use.balanced",
+    "sampling.tool-results.alone",
+    "sampling.tool-result.id-matches",
+)
 @pytest.mark.parametrize(
     ("question", "options", "reported"),
     [
@@ -132,6 +139,11 @@ async def test_context_is_asked_for_where_the_client_declared_it(
             ],
             {},
             "messages[1] has tool results and other content",
+        ),
+        (
+            [SamplingMessage("user", [ToolResultContent("u2", [])])],
+            {},
+            'messages[0] has a result of tool use "u2", which no message before it has',
         ),
         ("hello", {"tools": ["wether"]}, "ValueError: 'wether' is not a registered tool"),
         ("hello", {"tools": [print]}, "is not a registered tool; give a Tool that describes it"),
@@ -153,6 +165,25 @@ async def test_a_question_that_the_client_would_refuse_does_not_leave(
         result = await client.call_tool("ask")
     assert reported in text(result)
     assert asked == []
+
+
+async def test_a_registered_method_is_found_by_itself(connect_to: Any) -> None:
+    class Station:
+        def degrees(self) -> int:
+            """Say how warm it is."""
+            return 4
+
+        async def ask(self, ctx: Context) -> str:
+            """Ask with a method."""
+            return (await ctx.sample("hello", tools=[self.degrees])).text
+
+    def model(params: Any) -> CreateMessageResult:
+        return CreateMessageResult("assistant", TextContent(params.tools[0].name), "m")
+
+    station = Station()
+    server = serving(station.degrees, station.ask)
+    async with connect_to(server, on_sample=model, sampling_tools=True) as client:
+        assert text(await client.call_tool("ask")) == "degrees"
 
 
 def test_a_tool_may_be_described_without_being_registered() -> None:

@@ -169,13 +169,16 @@ async def test_an_argument_outside_its_choices_is_refused(connect_to: Any) -> No
 
 
 @over("memory", revisions=("2025-06-18", "2025-11-25"))
-@pytest.mark.requirement("elicitation.form.enum-forms", "elicitation.enum.enum-names")
+@pytest.mark.requirement(
+    "elicitation.form.enum-forms", "elicitation.enum.enum-names", "elicitation.form.mode-and-schema"
+)
 async def test_titles_are_sent_in_the_form_of_the_revision(
     accord_link: Any, connect_to: Any
 ) -> None:
     seen = []
 
     def answer(params: Any) -> Any:
+        assert params.mode is None
         seen.append(params.requested_schema["properties"]["value"])
         return {"value": "l"}
 

@@ -82,6 +82,8 @@ class Desk(Server):
     "elicitation.url.elicitation-id",
     "elicitation.url.valid-url",
     "elicitation.result.url-no-content",
+    "elicitation.server.handles-decline",
+    "elicitation.server.not-assumed-to-succeed",
 )
 @pytest.mark.parametrize(
     ("returned", "outcome"),
@@ -270,11 +272,20 @@ async def test_middleware_and_completers_may_require_a_page(connect_to: Any) -> 
 
 @over("memory", revisions=("2025-11-25",))
 @pytest.mark.requirement("elicitation.required-error.lists-elicitations")
-@pytest.mark.parametrize("data", [None, {"elicitations": []}, {"elicitations": [{"message": 1}]}])
-async def test_an_error_that_names_no_page_is_not_sent_as_such(connect_to: Any, data: Any) -> None:
+@pytest.mark.parametrize(
+    "named",
+    [
+        {},
+        {"data": {"elicitations": []}},
+        {"data": {"elicitations": [{"message": 1}]}},
+        {"data": {"elicitations": [{"message": "form"}]}},
+        {"elicitations": [ElicitParams("no id", mode="url", url="https://desk.example/")]},
+    ],
+)
+async def test_an_error_that_names_no_page_is_not_sent_as_such(connect_to: Any, named: Any) -> None:
     def pay() -> str:
         """Need something."""
-        raise UrlElicitationRequired("visit it", data=data)
+        raise UrlElicitationRequired("visit it", **named)
 
     server = Server("desk")
     server.add_tool(pay)

@@ -234,7 +234,11 @@ async def test_without_the_extra_results_are_checked_as_far_as_possible(
     ]
 
 
-@pytest.mark.requirement("schema.dialect.unsupported-reported", "schema.ref.unresolved-rejected")
+@pytest.mark.requirement(
+    "schema.dialect.unsupported-reported",
+    "schema.ref.unresolved-rejected",
+    "schema.ref.no-network-fetch",
+)
 @pytest.mark.parametrize("has_extra", [True, False])
 @pytest.mark.parametrize(
     ("schema", "reported"),

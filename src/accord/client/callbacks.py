@@ -35,7 +35,7 @@ from accord.errors import (
 from accord.json_schema.validation import compile_schema
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
 from accord.protocol.party import Bounded
-from accord.protocol.sampling import find_tool_fault
+from accord.protocol.sampling import find_choice_fault, find_tool_fault
 from accord.runtime.dispatcher import Dispatcher
 from accord.runtime.tasks import is_pressed, run_in_thread
 from accord.types import (
@@ -317,6 +317,10 @@ async def _sample(callback: OnSample, params: CreateMessageParams) -> CreateMess
             f"on_sample returned {_describe_type(result)}, expected a CreateMessageResult, or "
             "None or False to refuse"
         )
+    wrong = find_choice_fault(params, result)
+    if wrong is not None:
+        log.error("the answer of on_sample breaks toolChoice: %s", wrong)
+        raise InternalError(f"the model's answer breaks toolChoice: {wrong}")
     if result.tool_uses and result.stop_reason == "endTurn":
         # The default was not chosen: a model that wants tools called has not ended its turn.
         result = msgspec.structs.replace(result, stop_reason="toolUse")

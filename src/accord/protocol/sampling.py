@@ -3,7 +3,14 @@
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from accord.types import SamplingContentBlock, SamplingMessage, ToolResultContent, ToolUseContent
+from accord.types import (
+    CreateMessageParams,
+    CreateMessageResult,
+    SamplingContentBlock,
+    SamplingMessage,
+    ToolResultContent,
+    ToolUseContent,
+)
 
 Block = TypeVar("Block", ToolUseContent, ToolResultContent)
 
@@ -46,6 +53,19 @@ def find_tool_fault(messages: Sequence[SamplingMessage]) -> str | None:
                         "result for it"
                     )
         used.update(use.id for use in uses)
+    return None
+
+
+def find_choice_fault(params: CreateMessageParams, result: CreateMessageResult) -> str | None:
+    """Return how an answer breaks `toolChoice`; None if it does not."""
+    mode = None if params.tool_choice is None else params.tool_choice.mode
+    if mode == "none" and result.tool_uses:  # sampling.tool-choice.none
+        return f'the mode is "none", and it uses the tool "{result.tool_uses[0].name}"'
+    # sampling.tool-choice.required; a tool may have been used earlier in the loop.
+    if mode == "required" and not result.tool_uses:
+        earlier = [_of_type(_blocks(each), ToolUseContent) for each in params.messages]
+        if not any(earlier):
+            return 'the mode is "required", and no tool is used'
     return None
 
 

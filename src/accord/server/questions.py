@@ -111,7 +111,7 @@ def _find_tool(server: "Server[Any]", given: object) -> Tool:
     if isinstance(given, str):
         entry = server.tool_entries.get(given)
     elif callable(given):
-        entry = next((each for each in server.tool_entries if each.function is given), None)
+        entry = next((each for each in server.tool_entries if each.function == given), None)
     else:
         raise TypeError(
             f"a tool for the model is a Tool, or the name or function of a registered tool, not a "

@@ -230,7 +230,8 @@ def answer_required(
     pages.
     """
     peer = context._peer
-    pages = [_as_params(each) for each in error.elicitations] or _read_data(error.data)
+    given = [_as_params(each) for each in error.elicitations] or _read_data(error.data)
+    pages = [page for page in given if page.mode == "url" and page.url and page.elicitation_id]
     if not pages:
         # elicitation.required-error.lists-elicitations
         return InternalError(f"{error.message}, but the server names no page to visit")
@@ -264,7 +265,6 @@ def _as_params(given: UrlElicitation | ElicitParams) -> ElicitParams:
 def _read_data(data: object) -> list[ElicitParams]:
     """Return the pages in the data of an error, as a handler wrote it or another server sent it."""
     try:
-        pages = msgspec.convert(data, UrlElicitationData).elicitations
+        return msgspec.convert(data, UrlElicitationData).elicitations
     except msgspec.ValidationError:
         return []
-    return [page for page in pages if page.mode == "url" and page.url and page.elicitation_id]

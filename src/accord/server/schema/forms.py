@@ -1,15 +1,20 @@
 """A flat type as the form that a user fills in."""
 
+import logging
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Annotated, Final
 
 import msgspec
 
 from accord.errors import RegistrationError, ToolError
 from accord.json_schema.mismatch import explain, path_text
+from accord.protocol.forms import asks_for_secret
 from accord.server.schema.annotations import Choices
 from accord.server.schema.conversion import convert, schema_of, to_plain
 from accord.types._base import JsonObject
+
+log = logging.getLogger("accord.server")
 
 # The name of the field in a form for a single value.
 _SINGLE: Final = "value"
@@ -45,6 +50,7 @@ def form_of(type_: object) -> tuple[JsonObject, Callable[[JsonObject], object]]:
         name: _field(called if is_single else f"{called}.{name}", field)
         for name, field in properties.items()
     }
+    _warn_about_secrets(fields)
     if default is not None:
         fields[_SINGLE]["default"] = default
     for name, made in _made_defaults(type_):
@@ -70,6 +76,20 @@ def form_of(type_: object) -> tuple[JsonObject, Callable[[JsonObject], object]]:
     return form, read
 
 
+def _warn_about_secrets(fields: JsonObject) -> None:
+    for name, field in fields.items():
+        if asks_for_secret(name, field):
+            _warn_about_secret(name)
+
+
+@lru_cache(maxsize=1_000)
+def _warn_about_secret(name: str) -> None:
+    """Warn about a field, once: a form is made for every question."""
+    log.warning(
+        "a form asks for the secret %r, and the client sees the answer; use ctx.elicit_url", name
+    )
+
+
 def _made_defaults(type_: object) -> Iterator[tuple[str, object]]:
     """Make the defaults of fields that have a function for them, as lists in classes do."""
     if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
@@ -88,6 +108,7 @@ def _authored_form(schema: JsonObject) -> tuple[JsonObject, Callable[[JsonObject
         raise RegistrationError('a form written by hand has "type": "object" and "properties"')
     for name, field in schema["properties"].items():
         _check_authored_field(f"the field {name!r}", field)
+    _warn_about_secrets(schema["properties"])
 
     def read(content: JsonObject) -> JsonObject:
         if (wrong := explain(schema, content)) is not None:
