@@ -4,9 +4,10 @@ from typing import TYPE_CHECKING, Any
 
 from accord.bindings.headers import RequestFacts
 from accord.server.access import Policy
+from accord.server.caching import CacheHints
 from accord.server.context import ClientLogHandler, Context
 from accord.server.media import Audio, Image
-from accord.server.schema.annotations import Choices
+from accord.server.schema.annotations import Choices, Header
 from accord.server.server import Lifespan, Middleware, Proceed, Server
 
 if TYPE_CHECKING:
@@ -15,9 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Audio",
+    "CacheHints",
     "Choices",
     "ClientLogHandler",
     "Context",
+    "Header",
     "Image",
     "Lifespan",
     "Middleware",
