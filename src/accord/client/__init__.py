@@ -5,7 +5,15 @@ from typing import TYPE_CHECKING
 
 from accord.client.client import Client
 from accord.client.connect import Connecting, Target, connect
-from accord.client.options import CallOptions, ConnectOptions, OnElicit, OnProgress, OnSample, Roots
+from accord.client.options import (
+    CallOptions,
+    ConnectOptions,
+    OnElicit,
+    OnElicitUrl,
+    OnProgress,
+    OnSample,
+    Roots,
+)
 from accord.transports.http.client.sender import HttpClientOptions, HttpHeaders
 
 if TYPE_CHECKING:
@@ -30,6 +38,7 @@ __all__ = [
     "Listening",
     "NoticesLost",
     "OnElicit",
+    "OnElicitUrl",
     "OnProgress",
     "OnSample",
     "PromptsChanged",

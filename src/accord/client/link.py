@@ -30,6 +30,7 @@ from accord.errors import (
     RemoteProtocolError,
     RequestError,
     RequestTimeout,
+    UrlElicitationRequired,
 )
 from accord.keywords import refuse_unknown
 from accord.protocol import shape
@@ -43,6 +44,7 @@ from accord.runtime.dispatcher import Dispatcher
 from accord.transports.http.client.auth import pause_deadline
 from accord.transports.wire import CALL_HEADERS, Wire
 from accord.types import (
+    ElicitParams,
     Implementation,
     InputRequiredResult,
     JsonObject,
@@ -52,6 +54,7 @@ from accord.types import (
     ServerCapabilities,
     SetLevelParams,
     SubscribeParams,
+    UrlElicitationData,
 )
 from accord.version import __version__
 
@@ -393,6 +396,19 @@ class Link:
         finally:
             CALL_HEADERS.reset(unset)
 
+    async def visit_and_repeat(
+        self, error: UrlElicitationRequired, name: str, params: Any, how: CallOptions
+    ) -> Any:
+        """Show the user the pages that a request needs, then repeat the request, once.
+
+        Raises:
+            UrlElicitationRequired: there is no `on_elicit_url`, or the user did not agree.
+        """
+        timeout, _ = self._deadlines(how)
+        if not await self.callbacks.visit_all(error.elicitations, timeout):
+            raise error
+        return await self.ask(name, params, how)
+
     def notify(self, name: str, params: Any) -> None:
         if self.dispatcher.closed is not None:
             raise ConnectionClosed(str(self.dispatcher.closed))
@@ -430,6 +446,8 @@ class Link:
         if isinstance(error, RequestError):
             kind = _KINDS.get(error.code, RequestError)
             typed = kind(error.message, code=error.code, data=error.data)
+            if isinstance(typed, UrlElicitationRequired):
+                typed.elicitations = _read_pages(error.data)
             typed.is_received = error.is_received
             return typed
         if isinstance(error, ConnectionClosed):
@@ -445,3 +463,12 @@ class Link:
         if needed is not None and needed not in (state.capabilities or ()):
             return f"{name} needs the capability {needed}, which the server did not declare"
         return f"{name}: {error}"
+
+
+def _read_pages(data: object) -> tuple[ElicitParams, ...]:
+    """Return the pages in the data of error -32042; none if they cannot be read."""
+    try:
+        pages = msgspec.convert(data, UrlElicitationData).elicitations
+    except msgspec.ValidationError:
+        return ()
+    return tuple(page for page in pages if page.mode == "url" and page.url is not None)
