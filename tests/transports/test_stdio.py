@@ -83,22 +83,6 @@ def test_clients_in_sequence_share_one_process_behind_a_bridge() -> None:
         assert child.wait() == 0
 
 
-@pytest.mark.requirement("versioning.modern-error-is-not-legacy")
-def test_a_client_that_probes_for_a_newer_revision_can_fall_back_to_initialize() -> None:
-    meta = {
-        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientCapabilities": {},
-    }
-    with Child(*accord_run(NOISY)) as child:
-        child.request("probe", "server/discover", {"_meta": meta})
-        assert child.answer_to("probe")["error"]["code"] == -32601
-        child.request("call", "tools/list", {"_meta": meta})
-        assert child.answer_to("call")["error"]["code"] == -32600
-        child.open("2025-11-25")
-        child.call(1, "shout")
-        assert text_of(child.answer_to(1)) == "done"
-
-
 def test_user_code_cannot_read_the_messages() -> None:
     with Child(*accord_run(NOISY)) as child:
         child.open()
