@@ -55,7 +55,7 @@ class Handlers(Protocol):
     """What a party does with the messages it receives."""
 
     def request(self, exchange: Exchange, params: object, dispatcher: "Dispatcher") -> object:
-        """Return the result, or a coroutine for it. A RequestError becomes an error reply."""
+        """Return the result, a coroutine for it, or LASTING. A RequestError is an error reply."""
 
     def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
         """Handle a notification. Must not block."""
@@ -80,6 +80,9 @@ class _NoHandlers:
 def _discard(message: bytes, exchange: Exchange | None) -> None:
     return None
 
+
+LASTING: Final = object()
+"""Returned by handlers of requests that stay open by design; `Dispatcher.answer` ends them."""
 
 _NO_HANDLERS: Final = _NoHandlers()
 _OVER: Final = ConnectionClosed("the request has been answered")
@@ -163,13 +166,16 @@ class Dispatcher:
                 tasks.end_child()
             if not task.done():
                 self.running[exchange.id] = task
-        else:
+        elif outcome is not LASTING:
             self._respond(exchange, outcome)
         return None
 
     async def _run(self, exchange: Exchange, work: Coroutine[object, None, object]) -> None:
+        outcome = None
         try:
-            self._respond(exchange, await work)
+            outcome = await work
+            if outcome is not LASTING:
+                self._respond(exchange, outcome)
         except (asyncio.CancelledError, GeneratorExit) as error:
             if tasks.fork_generation != self._generation:
                 tasks.end_child(error)
@@ -185,8 +191,12 @@ class Dispatcher:
             self.running.pop(exchange.id, None)
             if self.watchdog is not None:
                 self.watchdog.leave()
-            if exchange.origin is not None:
+            if exchange.origin is not None and outcome is not LASTING:
                 exchange.origin.finish()
+
+    def answer(self, exchange: Exchange, result: object) -> None:
+        """Answer a request whose handler returned LASTING."""
+        self._respond(exchange, result)
 
     def _is_stopped(self, exchange: Exchange, error: BaseException) -> bool:
         """Whether a handler was stopped from outside, rather than raising by itself."""
