@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.errors import (
     InternalError,
     InvalidParams,
+    RequestError,
     ResourceNotFound,
     ToolError,
     UnsupportedRevision,
+    UrlElicitationRequired,
 )
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import peer_from_initialize
@@ -22,7 +24,7 @@ from accord.protocol.revisions import REVISIONS, negotiate
 from accord.server import completion, prompts, resources
 from accord.server.caching import add_read_hints, list_scope, to_milliseconds
 from accord.server.channels import find_questions
-from accord.server.context import current
+from accord.server.context import Context, current
 from accord.types import (
     CallToolParams,
     CompleteParams,
@@ -109,14 +111,14 @@ def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) ->
     if exchange.revision.rounds:
         if entry.mirrored and exchange.origin is not None:
             exchange.origin.check_arguments(entry.mirrored, params.arguments)
-        _begin_rounds(session, exchange, params)
+        exchange.params = params
+        if params.request_state is not None or params.input_responses is not None:
+            exchange.channel = session.channel(exchange)
     return entry.call(session, exchange, params.arguments)
 
 
 def _begin_rounds(
-    session: "Session",
-    exchange: Exchange,
-    params: CallToolParams | GetPromptParams | ReadResourceParams,
+    session: "Session", exchange: Exchange, params: GetPromptParams | ReadResourceParams
 ) -> None:
     """Take the answers that come with a repeated request; raises where they cannot be used."""
     exchange.params = params
@@ -191,12 +193,16 @@ async def complete(
     completer = session.server.completions.find(entry, params.argument.name)
     exchange.state = f"completion of {entry.key}"
     resolved = (params.context.arguments if params.context else None) or {}
-    # In a thread, since an author's completer may well ask a database.
-    value = await session.run_in_thread(
-        session.context(exchange), lambda: completer(params.argument.value, resolved)
-    )
-    if isinstance(value, Awaitable):
-        value = await value
+    context = session.context(exchange)
+    try:
+        # In a thread, since an author's completer may well ask a database.
+        value = await session.run_in_thread(
+            context, lambda: completer(params.argument.value, resolved)
+        )
+        if isinstance(value, Awaitable):
+            value = await value
+    except UrlElicitationRequired as error:
+        _require_pages(error, context)
     return CompleteResult(completion.trim(value))
 
 
@@ -226,6 +232,8 @@ async def call_user(
             result = await session.run_in_thread(
                 context, lambda: convert(signature.call(function, bound, context))
             )
+    except UrlElicitationRequired as error:
+        return _require_pages(error, context)
     except ToolError as error:
         # No tool, but its author means the same: the caller should read the text.
         raise InternalError(str(error)) from error
@@ -235,6 +243,15 @@ async def call_user(
             raise
         return questions
     return result if exchange.channel is None else exchange.channel.finish(result)
+
+
+def _require_pages(error: UrlElicitationRequired, context: Context[Any]) -> Any:
+    from accord.server.url_elicitation import answer_required
+
+    answer = answer_required(error, context)
+    if isinstance(answer, RequestError):
+        raise answer from error
+    return answer
 
 
 METHODS: Final[dict[str, Handler]] = {

@@ -44,6 +44,7 @@ from accord.server.session import Session, StatelessSessions
 from accord.server.settings import (
     ServerSettings,
     ToolDetails,
+    build_info,
     check_details,
     check_name,
     check_revisions,
@@ -54,7 +55,6 @@ from accord.server.settings import (
 from accord.server.threads import THREAD_WAIT, THREADS, Workers
 from accord.server.tools import ToolEntry, find_mirrored
 from accord.types import (
-    Implementation,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from accord.server.files import DirectoryResource
     from accord.server.sealing import StateSeal
     from accord.server.serving import HttpSettings
+    from accord.server.url_elicitation import UrlElicitations
     from accord.transports.http.server.app import HttpApp
     from accord.transports.wire import MemoryWire
 
@@ -104,8 +105,8 @@ class Server(Generic[State]):
         **settings: Unpack[ServerSettings],
     ) -> None:
         check_settings(settings, lifespan=lifespan)
-        check_texts(name=name, version=version, title=title, instructions=instructions)
-        self.info = Implementation(name, version, title=title)
+        check_texts(instructions=instructions)
+        self.info = build_info(name, version, title, settings)
         self.instructions = instructions
         self.lifespan = lifespan
         self.revisions = check_revisions(settings.get("revisions"))
@@ -176,7 +177,7 @@ class Server(Generic[State]):
         found = signature.inspect(
             function, context_type=Context, written_schema=details.get("input_schema")
         )
-        returns = results.inspect(function)
+        returns = results.inspect(function, written_schema=details.get("output_schema"))
         name = check_name(
             details.get("name", found.name), f"the tool at {source_location(function)}"
         )
@@ -360,6 +361,21 @@ class Server(Generic[State]):
         return StateSeal(self._state_keys, lifetime=self._state_lifetime)
 
     @cached_property
+    def elicitations(self) -> "UrlElicitations":
+        """The pages that users were asked to visit; `find` returns one by its id."""
+        from accord.server.url_elicitation import UrlElicitations
+
+        return UrlElicitations()
+
+    def elicitation_completed(self, id: str) -> bool:
+        """Inform the client that asked its user to visit a page that the user is done with it.
+
+        From any thread, and once: returns False for an id that is unknown or complete already.
+        """
+        found = self.elicitations.find(id)
+        return found is not None and found.complete()
+
+    @cached_property
     def threads(self) -> Workers:
         """The threads in which sync functions run."""
         return Workers(self._thread_count, wait=self._thread_wait)
@@ -431,6 +447,14 @@ class Server(Generic[State]):
     def acting_as(self, principal: Principal) -> ActingServer:
         """Return the server as a principal sees it, to connect to within this process."""
         return ActingServer(self, principal)
+
+    @property
+    def entry_scopes(self) -> frozenset[str]:
+        """The scopes that tools, prompts and resources need, for the challenge of a guard."""
+        resources = self.resource_entries
+        return self.access.offered_scopes(
+            self.tool_entries, self.prompt_entries, resources.fixed, resources.templates
+        )
 
     def asgi(self, *, grace: float = 5.0, **options: "Unpack[HttpSettings]") -> "HttpApp":
         """Return the server as an ASGI app; see `HttpOptions` for the settings."""

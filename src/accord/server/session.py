@@ -8,7 +8,14 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
-from accord.errors import InternalError, LocalProtocolError, MessageTooLarge, MethodNotFound
+from accord.errors import (
+    InternalError,
+    LocalProtocolError,
+    MessageTooLarge,
+    MethodNotFound,
+    RequestError,
+    UrlElicitationRequired,
+)
 from accord.principal import Principal
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
@@ -148,7 +155,15 @@ class Session:
         proceed = innermost
         for layer in reversed(self.server.middleware):
             proceed = _around(layer, context, proceed)
-        return await proceed()
+        try:
+            return await proceed()
+        except UrlElicitationRequired as error:
+            from accord.server.url_elicitation import answer_required
+
+            answer = answer_required(error, context)
+            if isinstance(answer, RequestError):
+                raise answer from error
+            return answer
 
     def notification(self, event: NotificationReceived, dispatcher: Dispatcher) -> None:
         """Handle a notification of the client."""
