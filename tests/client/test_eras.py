@@ -375,15 +375,11 @@ def test_a_ping_asks_what_the_server_speaks():
     assert wire.methods == ["server/discover", "server/discover"]
 
 
-def test_methods_that_the_revision_lacks_are_refused_with_what_to_use_instead():
-    wire = modern(capabilities={"resources": {"subscribe": True}})
+def test_roots_do_not_change_on_a_connection_made_without_them():
+    wire = modern()
 
     async def main():
         async with connect(wire, revisions=ALL) as client:
-            with pytest.raises(LocalProtocolError, match=r"resources/subscribe .* client\.listen"):
-                await client.subscribe("note://a")
-            with pytest.raises(LocalProtocolError, match=r"unsubscribe .* client\.listen"):
-                await client.unsubscribe("note://a")
             with pytest.raises(LocalProtocolError, match="made with roots"):
                 await client.roots_changed()
 

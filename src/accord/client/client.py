@@ -1,8 +1,8 @@
 """The client: one method per operation of the protocol, on a connection that is already made."""
 
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Final, Self, TypeVar, Unpack, get_args, overload
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Self, TypeVar, Unpack, get_args, overload
 
 import msgspec
 
@@ -43,11 +43,12 @@ from accord.types import (
     ResourceTemplateReference,
     RevisionId,
     ServerCapabilities,
-    SubscribeParams,
     Tool,
-    UnsubscribeParams,
 )
 from accord.types._base import PageResult
+
+if TYPE_CHECKING:
+    from accord.client.listening import Listening
 
 Output = TypeVar("Output")
 Entry = TypeVar("Entry", Tool, Prompt, Resource, ResourceTemplate)
@@ -116,6 +117,10 @@ class Client(ConnectionFacts):
         link.callbacks.on_tools_changed = self._outputs.clear
         self._forgotten = weakref.finalize(self, link.abandon)
         self._forgotten.atexit = False
+        if not link.revision.handshake and link.settings.hears_of_changes:
+            from accord.client.subscribing import listen_for_callbacks
+
+            listen_for_callbacks(link)
 
     def __repr__(self) -> str:
         info = self.server_info
@@ -167,7 +172,7 @@ class Client(ConnectionFacts):
         Over HTTP, in revisions without handshake, a tool is left out and logged if its schema asks
         for headers in a way that breaks the rules.
         """
-        page: ListToolsResult = await self._link.ask("tools/list", PageParams(cursor), how)
+        page: ListToolsResult = await self._link.fetch("tools/list", PageParams(cursor), how)
         revision = self.revision
         if self._link.transport is not None and not self._link.revision.handshake:
             from accord.client.mirrored import learn_headers
@@ -250,7 +255,9 @@ class Client(ConnectionFacts):
         self, cursor: str | None = None, **how: Unpack[CallOptions]
     ) -> ListResourcesResult:
         """Fetch one page of resources."""
-        page: ListResourcesResult = await self._link.ask("resources/list", PageParams(cursor), how)
+        page: ListResourcesResult = await self._link.fetch(
+            "resources/list", PageParams(cursor), how
+        )
         return page
 
     def resources(self, **how: Unpack[CallOptions]) -> AsyncIterator[Resource]:
@@ -261,7 +268,7 @@ class Client(ConnectionFacts):
         self, cursor: str | None = None, **how: Unpack[CallOptions]
     ) -> ListResourceTemplatesResult:
         """Fetch one page of resource templates."""
-        page: ListResourceTemplatesResult = await self._link.ask(
+        page: ListResourceTemplatesResult = await self._link.fetch(
             "resources/templates/list", PageParams(cursor), how
         )
         return page
@@ -275,20 +282,49 @@ class Client(ConnectionFacts):
 
     async def read_resource(self, uri: str, **how: Unpack[CallOptions]) -> ReadResourceResult:
         """Read a resource; raises ResourceNotFound where the server does not have it."""
-        result: ReadResourceResult = await self._link.ask(
+        result: ReadResourceResult = await self._link.fetch(
             "resources/read", ReadResourceParams(uri), how
         )
         return result
 
     async def subscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
         """Ask to hear of changes of a resource; they reach `on_resource_updated`."""
-        await self._link.ask("resources/subscribe", SubscribeParams(uri), how)
-        self._link.subscriptions[uri] = None
+        from accord.client.subscribing import subscribe
+
+        await subscribe(self._link, uri, how)
 
     async def unsubscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
         """Ask to hear no more of a resource."""
-        self._link.subscriptions.pop(uri, None)
-        await self._link.ask("resources/unsubscribe", UnsubscribeParams(uri), how)
+        from accord.client.subscribing import unsubscribe
+
+        await unsubscribe(self._link, uri, how)
+
+    # -- changes
+
+    def listen(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        uris: Iterable[str] = (),
+    ) -> "Listening":
+        """Iterate over the changes that the server reports; without arguments, of all its lists.
+
+        Equal changes that wait to be read are one, so a slow reader delays nothing. When the stream
+        breaks it is opened again; what happened in between is lost, which `NoticesLost` says. The
+        iteration ends when the server ends the stream. Errors are raised as by other operations.
+
+        Args:
+            tools: whether to hear of changes of the list of tools, as `ToolsChanged`.
+            prompts: of the list of prompts, as `PromptsChanged`.
+            resources: of the list of resources, as `ResourcesChanged`.
+            uris: the resources to hear of, as `ResourceUpdated`.
+        """
+        from accord.client.listening import Listening, make_filter
+
+        wanted = make_filter(uris, tools=tools, prompts=prompts, resources=resources)
+        return Listening(self._link, wanted, self)
 
     # -- prompts, completion
 
@@ -296,7 +332,7 @@ class Client(ConnectionFacts):
         self, cursor: str | None = None, **how: Unpack[CallOptions]
     ) -> ListPromptsResult:
         """Fetch one page of prompts."""
-        page: ListPromptsResult = await self._link.ask("prompts/list", PageParams(cursor), how)
+        page: ListPromptsResult = await self._link.fetch("prompts/list", PageParams(cursor), how)
         return page
 
     def prompts(self, **how: Unpack[CallOptions]) -> AsyncIterator[Prompt]:

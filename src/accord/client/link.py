@@ -20,6 +20,7 @@ from accord.bindings.headers import check_headers
 from accord.bindings.lines import LineTooLong
 from accord.client.callbacks import Callbacks
 from accord.client.options import CallOptions, ClientSettings, OnProgress, check_seconds
+from accord.client.side_work import SideWork
 from accord.errors import (
     AccordError,
     ConnectFailed,
@@ -43,6 +44,7 @@ from accord.transports.http.client.auth import pause_deadline
 from accord.transports.wire import CALL_HEADERS, Wire
 from accord.types import (
     Implementation,
+    InputRequiredResult,
     JsonObject,
     LoggingLevel,
     ProgressParams,
@@ -64,9 +66,6 @@ log = logging.getLogger("accord.client")
 # Requests that may take long: they carry a progress token even without a callback, because
 # progress extends their deadline.
 _LONG: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
-# What to use where a revision without handshake lacks a method.
-_LISTEN: Final = "; client.listen() tells of changes"
-_INSTEAD: Final = {"resources/subscribe": _LISTEN, "resources/unsubscribe": _LISTEN}
 # How long callbacks may take to notice that they are cancelled.
 _CALLBACK_GRACE: Final = 1.0
 
@@ -112,6 +111,7 @@ class Link:
         # Restored when a new session begins; without sessions sent with each request.
         self.log_level: LoggingLevel | None = None
         self.subscriptions: dict[str, None] = {}
+        self.side = SideWork(self.loop)
 
     # -- life
 
@@ -166,7 +166,7 @@ class Link:
             _open_links.discard(self)
 
     async def _end_callbacks(self) -> None:
-        callbacks = self.callbacks.tasks()
+        callbacks = [*self.callbacks.tasks(), *self.side.tasks]
         for task in callbacks:
             task.cancel()
         working: set[asyncio.Future[Any]] = {*callbacks, *self.dispatcher.running.values()}
@@ -275,12 +275,13 @@ class Link:
         try:
             if self.log_level is not None:
                 await self.ask("logging/setLevel", SetLevelParams(self.log_level), {})
-            for uri in list(self.subscriptions):
+            for uri in {**self.subscriptions, **self.side.watched}:
                 await self.ask("resources/subscribe", SubscribeParams(uri), {})
         except AccordError as error:
             log.warning(
                 "log level or subscriptions could not be restored in the new session: %s", error
             )
+        self.side.renew()
         self.callbacks.session_renewed()
 
     # -- revisions without handshake
@@ -328,17 +329,25 @@ class Link:
 
     # -- asking
 
-    async def ask(self, name: str, params: Any, how: CallOptions) -> Any:
-        """Send a request and wait for its answer, within the deadlines."""
+    async def ask(self, name: str, params: Any, how: CallOptions, *, answers: bool = True) -> Any:
+        """Send a request and wait for its result, within the deadlines.
+
+        Args:
+            name: the method.
+            params: its params.
+            how: the options of the call.
+            answers: whether questions are answered; otherwise they are returned.
+        """
         dispatcher = self.dispatcher
         if dispatcher.closed is not None:
             raise type(dispatcher.closed)(str(dispatcher.closed))
         if "headers" in how:
-            return await self._ask_with_headers(name, params, how)
+            return await self._ask_with_headers(name, params, how, answers=answers)
         timeout, cap = self._deadlines(how) if how else self._usual
         on_progress, feed = how.get("on_progress") or self.settings.on_progress, None
-        meta = how.get("meta")
+        meta, started = how.get("meta"), 0.0
         if on_progress is not None or name in _LONG:
+            started = self.loop.time()
             token = {"progressToken": next(self._tokens)}
             meta = {**token, **meta} if meta else token
         params.meta = meta
@@ -346,25 +355,41 @@ class Link:
             await self._until_writable(name, timeout)
         try:
             if on_progress is None:
-                return await dispatcher.request(name, params, timeout=timeout, cap=cap)
-            feed = self.callbacks.progress_feed(on_progress)
-            deliver: OnProgress = feed.deliver
-            return await dispatcher.request(
-                name, params, timeout=timeout, cap=cap, on_progress=deliver
-            )
+                result = await dispatcher.request(name, params, timeout=timeout, cap=cap)
+            else:
+                feed = self.callbacks.progress_feed(on_progress)
+                deliver: OnProgress = feed.deliver
+                result = await dispatcher.request(
+                    name, params, timeout=timeout, cap=cap, on_progress=deliver
+                )
         except AccordError as error:
             raise self._explain(error, name) from None
         finally:
             if feed is not None:
                 self.callbacks.finish(feed)
+        if result.__class__ is InputRequiredResult and answers:
+            from accord.client.rounds import answer_and_repeat
 
-    async def _ask_with_headers(self, name: str, params: Any, how: CallOptions) -> Any:
+            return await answer_and_repeat(self, name, params, how, result, started=started)
+        return result
+
+    async def fetch(self, name: str, params: Any, how: CallOptions) -> Any:
+        """Return a result that is still fresh; ask for any other."""
+        if not (self.revision.cache_hints and self.settings.cache) or self.is_closed:
+            return await self.ask(name, params, how)
+        from accord.client.cache import fetch
+
+        return await fetch(self, name, params, how)
+
+    async def _ask_with_headers(
+        self, name: str, params: Any, how: CallOptions, *, answers: bool
+    ) -> Any:
         how = how.copy()
         headers = how.pop("headers") or {}
         check_headers(headers)
         unset = CALL_HEADERS.set(headers)
         try:
-            return await self.ask(name, params, how)
+            return await self.ask(name, params, how, answers=answers)
         finally:
             CALL_HEADERS.reset(unset)
 
@@ -415,8 +440,7 @@ class Link:
         """Return why a request may not be sent, in terms of the caller."""
         revision, state = self.endpoint.revision, self.endpoint.conversation.parties[SERVER]
         if name not in revision.requests[CLIENT]:
-            instead = "" if revision.handshake else _INSTEAD.get(name, "")
-            return f"{name} is not part of revision {revision.id}, which was negotiated{instead}"
+            return f"{name} is not part of revision {revision.id}, which was negotiated"
         needed = revision.needed_for(CLIENT, name)
         if needed is not None and needed not in (state.capabilities or ()):
             return f"{name} needs the capability {needed}, which the server did not declare"

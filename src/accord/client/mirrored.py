@@ -36,7 +36,7 @@ async def learn_anew(link: Link, name: str) -> bool:
     pages = PageGuard("tools/list", link.settings.empty_pages)
     cursor = None
     while True:
-        page: ListToolsResult = await link.ask("tools/list", PageParams(cursor), {})
+        page: ListToolsResult = await link.fetch("tools/list", PageParams(cursor), {"fresh": True})
         learn_headers(link, page)
         cursor = page.next_cursor
         if cursor is None or any(tool.name == name for tool in page.tools):

@@ -60,6 +60,7 @@ class CallOptions(TypedDict, total=False):
     `timeout` is the time without answer or progress after which the request is cancelled, `cap` the
     time after which it is cancelled whatever progress comes; `math.inf` waits for ever, None takes
     the default of the connection. `meta` travels as `_meta`, `headers` with the HTTP request.
+    `fresh` fetches a list or a resource even if an earlier result is still fresh.
     """
 
     timeout: float | None
@@ -67,6 +68,7 @@ class CallOptions(TypedDict, total=False):
     on_progress: OnProgress | None
     meta: JsonObject | None
     headers: Mapping[str, str] | None
+    fresh: bool
 
 
 class ConnectOptions(TypedDict, total=False):
@@ -100,6 +102,8 @@ class ConnectOptions(TypedDict, total=False):
     on_renewed: OnChange | None
     limits: Limits
     empty_pages: int
+    rounds: int
+    cache: bool
 
 
 def check_seconds(name: str, value: object) -> None:
@@ -146,6 +150,9 @@ class ClientSettings:
     limits: Limits = field(default_factory=Limits)
     # Servers that filter a page after they have cut it may send a few without an entry.
     empty_pages: int = 100
+    # Servers that ask again and again are stopped; one that leads through a form asks a few times.
+    rounds: int = 10
+    cache: bool = True
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -153,6 +160,12 @@ class ClientSettings:
                 raise TypeError(f"{name} is {value!r}, expected a function")
         for name in _TIMES:
             check_seconds(name, getattr(self, name))
+
+    @property
+    def hears_of_changes(self) -> bool:
+        """Whether a callback is given for changes of a list."""
+        lists = (self.on_tools_changed, self.on_prompts_changed, self.on_resources_changed)
+        return any(callback is not None for callback in lists)
 
     def offered_revisions(self) -> tuple[RevisionId, ...]:
         """Return the revisions to negotiate, newest first.

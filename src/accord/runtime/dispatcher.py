@@ -56,7 +56,7 @@ class Handlers(Protocol):
     """What a party does with the messages it receives."""
 
     def request(self, exchange: Exchange, params: object, dispatcher: "Dispatcher") -> object:
-        """Return the result, or a coroutine for it. A RequestError becomes an error reply."""
+        """Return the result, a coroutine for it, or LASTING. A RequestError is an error reply."""
 
     def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
         """Handle a notification. Must not block."""
@@ -81,6 +81,9 @@ class _NoHandlers:
 def _discard(message: bytes, exchange: Exchange | None) -> None:
     return None
 
+
+LASTING: Final = object()
+"""Returned by handlers of requests that stay open by design; `Dispatcher.answer` ends them."""
 
 _NO_HANDLERS: Final = _NoHandlers()
 _OVER: Final = ConnectionClosed("the request has been answered")
@@ -164,13 +167,16 @@ class Dispatcher:
                 tasks.end_child()
             if not task.done():
                 self.running[exchange.id] = task
-        else:
+        elif outcome is not LASTING:
             self._respond(exchange, outcome)
         return None
 
     async def _run(self, exchange: Exchange, work: Coroutine[object, None, object]) -> None:
+        outcome = None
         try:
-            self._respond(exchange, await work)
+            outcome = await work
+            if outcome is not LASTING:
+                self._respond(exchange, outcome)
         except (asyncio.CancelledError, GeneratorExit) as error:
             if tasks.fork_generation != self._generation:
                 tasks.end_child(error)
@@ -186,8 +192,12 @@ class Dispatcher:
             self.running.pop(exchange.id, None)
             if self.watchdog is not None:
                 self.watchdog.leave()
-            if exchange.origin is not None:
+            if exchange.origin is not None and outcome is not LASTING:
                 exchange.origin.finish()
+
+    def answer(self, exchange: Exchange, result: object) -> None:
+        """Answer a request whose handler returned LASTING."""
+        self._respond(exchange, result)
 
     def _is_stopped(self, exchange: Exchange, error: BaseException) -> bool:
         """Whether a handler was stopped from outside, rather than raising by itself."""
@@ -269,7 +279,9 @@ class Dispatcher:
                 self._stop(exchange)
         elif exchange is not None and isinstance(exchange.state, Pending):
             self._extend(exchange.state)
-            if exchange.state.on_progress is not None:
+            if exchange.state.on_notice is not None:
+                exchange.state.on_notice(event)
+            elif exchange.state.on_progress is not None:
                 self.spawn(exchange.state.on_progress(event.params))
             return
         try:
@@ -323,6 +335,7 @@ class Dispatcher:
         timeout: float | None = None,
         cap: float | None = None,
         on_progress: Callable[[ProgressParams], object] | None = None,
+        on_notice: Callable[[NotificationReceived], None] | None = None,
         within: Exchange | None = None,
         revision: Revision | None = None,
     ) -> Any:
@@ -334,6 +347,7 @@ class Dispatcher:
             timeout: seconds without answer or progress after which the request is cancelled.
             cap: seconds after which it is cancelled whatever progress comes.
             on_progress: called with each progress notification.
+            on_notice: called with what the peer sends to a request that stays open for it.
             within: the exchange during which we ask, if any; its stream carries the request.
             revision: that of this request, where it is not the one agreed on.
 
@@ -349,6 +363,7 @@ class Dispatcher:
         exchange, data = self.endpoint.request(name, params, revision=revision)
         future = self._loop.create_future()
         exchange.state = pending = Pending(future, timeout, cap, self._loop.time(), on_progress)
+        pending.on_notice = on_notice
         self._extend(pending)
         self.write(data, within)
         try:

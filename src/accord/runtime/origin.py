@@ -1,9 +1,14 @@
 """Where a request was received, on transports that answer each on its own stream."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+from msgspec import Raw, UnsetType
 
 from accord.protocol.exchange import Exchange
+
+if TYPE_CHECKING:
+    from accord.protocol.mirroring import MirroredArgument
 
 
 class ClientFlow(Protocol):
@@ -37,6 +42,11 @@ class Origin(ClientFlow, Protocol):
         Raises:
             HeaderMismatch: they differ.
         """
+
+    def check_arguments(
+        self, mirrored: "tuple[MirroredArgument, ...]", arguments: Raw | UnsetType
+    ) -> None:
+        """Compare the arguments of a call with the headers that repeat them; raises as `check`."""
 
     def listen(self, end: Callable[[], None]) -> None:
         """Keep the response open for a request that only listens: messages leave at once.

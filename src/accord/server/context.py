@@ -243,6 +243,18 @@ class Context(Generic[State]):
     def _log(self, params: LogMessageParams) -> None:
         self._session.notify("notifications/message", params, self._exchange)
 
+    def hang_up(self, *, retry: int | None = None) -> bool:
+        """Close the connection while the work goes on; the client comes back for the answer.
+
+        Possible over HTTP, in a session of 2025-11-25 whose streams can be resumed; else it returns
+        False. `retry` is in how many milliseconds the client should come back.
+        """
+        origin = self._exchange.origin
+        if origin is not None and origin.can_hang_up:
+            self._session.run_here(origin.hang_up, retry)
+            return True
+        return False
+
     def debug(self, data: object) -> Done:
         """Log at level debug."""
         return self.log("debug", data)

@@ -11,7 +11,9 @@ from accord.errors import RegistrationError, lower_first
 from accord.keywords import refuse_unknown
 from accord.principal import Principal
 from accord.protocol.codec import Limits
+from accord.protocol.revisions import REVISIONS
 from accord.server.access import Policy
+from accord.server.caching import CacheHints
 from accord.types import Icon, LoggingLevel, ToolAnnotations
 from accord.types._base import JsonObject, RevisionId
 
@@ -93,8 +95,10 @@ class ServerSettings(TypedDict, total=False):
         revisions: the protocol revisions it speaks, all by default.
         middleware: around every request, the first outermost.
         page_size: how many entries a page of a list has at most.
+        cache: how long clients may keep lists and resources.
         limits: size and depth of one message.
         in_flight: how many requests of one client may be under way.
+        subscriptions: how many `subscriptions/listen` requests of one connection may be open.
         threads: how many sync functions may run at once; up to 128 whose calls were cancelled do
             not count.
         thread_wait: seconds that a call waits for a thread; then it fails with an error that names
@@ -115,8 +119,10 @@ class ServerSettings(TypedDict, total=False):
     revisions: Sequence[RevisionId]
     middleware: "Sequence[Middleware]"
     page_size: int
+    cache: CacheHints
     limits: Limits
     in_flight: int
+    subscriptions: int
     threads: int
     thread_wait: float
     ask_timeout: float
@@ -135,7 +141,7 @@ def check_settings(settings: ServerSettings, *, lifespan: object = None) -> None
     """
     _refuse_settings_of_run(settings)
     refuse_unknown("Server()", settings, (*_FIRST_KEYWORDS, *ServerSettings.__annotations__))
-    for name in ("page_size", "in_flight", "threads"):
+    for name in ("page_size", "in_flight", "subscriptions", "threads"):
         value = settings.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise RegistrationError(f"{name} is {value!r}, expected an integer of at least 1")
@@ -147,6 +153,9 @@ def check_settings(settings: ServerSettings, *, lifespan: object = None) -> None
         levels = ", ".join(get_args(LoggingLevel))
         raise RegistrationError(f"log_level is {level!r}, expected one of {levels}")
     _check_state(settings)
+    cache: object = settings.get("cache", CacheHints())
+    if not isinstance(cache, CacheHints):
+        raise RegistrationError(f"cache is {cache!r}, expected CacheHints, as CacheHints(tools=60)")
     layers: object = settings.get("middleware", ())
     if not isinstance(layers, Iterable) or not all(map(callable, layers)):
         raise RegistrationError("middleware is a list of functions that take ctx and proceed")
@@ -184,6 +193,26 @@ def _refuse_settings_of_run(settings: Mapping[str, object]) -> None:
     for name in unknown:
         if name in ("transport", "host", "port", *HttpOptions.__struct_fields__):
             raise TypeError(f"Server() has no keyword {name!r}; give it to run()")
+
+
+_SERVED: Final[tuple[RevisionId, ...]] = tuple(row.id for row in REVISIONS.values())
+
+
+def check_revisions(revisions: Iterable[str] | None) -> tuple[RevisionId, ...]:
+    """Return the revisions to serve, oldest first; all of them by default.
+
+    Raises:
+        ValueError: the list is empty, or a revision unknown.
+    """
+    if not revisions:
+        return _SERVED
+    asked = (revisions,) if isinstance(revisions, str) else tuple(revisions)
+    if not asked:
+        raise ValueError("revisions is empty")
+    for each in asked:
+        if each not in _SERVED:
+            raise ValueError(f"revision {each!r} is not served; choose from {', '.join(_SERVED)}")
+    return tuple(each for each in _SERVED if each in asked)
 
 
 def check_texts(**texts: object) -> None:

@@ -6,10 +6,13 @@ from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, M
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from msgspec import Raw, UnsetType
+
 from accord.bindings import http, sse
 from accord.bindings.headers import RequestFacts, decode_headers
 from accord.errors import InvalidRequest
 from accord.protocol.exchange import Exchange
+from accord.protocol.mirroring import MirroredArgument
 from accord.transports.http.server.exchange import HttpExchange
 from accord.transports.http.server.state import AppState, ServedSession
 from accord.transports.http.server.stream import CONGESTED, Stream
@@ -322,6 +325,11 @@ class PostResponse:
 
     def check(self, exchange: Exchange, params: object) -> None:
         """Accept a request: in a session, headers repeat nothing of it."""
+
+    def check_arguments(
+        self, mirrored: tuple[MirroredArgument, ...], arguments: Raw | UnsetType
+    ) -> None:
+        """Accept the arguments of a call, as `check` does."""
 
     def listen(self, end: Callable[[], None]) -> None:
         """Refuse to keep a response open: a session listens with GET."""

@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Hashable, MutableMapping
 from typing import Any, Final
 
-from msgspec import UNSET
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
 
 from accord.bindings import http, sse, standalone
 from accord.bindings.headers import VERSION
@@ -83,13 +84,16 @@ class StandaloneResponse(PostResponse):
             if why is not None:
                 raise HeaderMismatch(why)
 
-    def check_arguments(self, mirrored: tuple[MirroredArgument, ...], arguments: object) -> None:
+    def check_arguments(
+        self, mirrored: tuple[MirroredArgument, ...], arguments: Raw | UnsetType
+    ) -> None:
         """Compare the headers with the arguments of a call that they repeat.
 
         Raises:
             HeaderMismatch: they differ.
         """
-        why = standalone.find_argument_mismatch(mirrored, arguments, self.exchange.headers)
+        given = None if arguments is UNSET else msgspec.json.decode(arguments)
+        why = standalone.find_argument_mismatch(mirrored, given, self.exchange.headers)
         if why is not None:
             raise HeaderMismatch(why)
 
