@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ChangeCalls:
-    """The part of the client that subscribes and listens; what it needs is loaded when first used."""
+    """The part of the client that subscribes and listens."""
 
     _link: Link
 
