@@ -241,7 +241,7 @@ def test_handlers_of_a_real_server_ask_through_the_same_callbacks():
 # -- what holds for a repeat
 
 
-def test_progress_meta_and_headers_hold_for_repeats():
+def test_progress_and_meta_hold_for_repeats():
     seen = []
     tokens = []
 
@@ -268,6 +268,24 @@ def test_progress_meta_and_headers_hold_for_repeats():
     assert all(meta["traceparent"] == "00-1" for meta in metas)
     assert all(meta[META + "protocolVersion"] == "2026-07-28" for meta in metas)
     assert all("elicitation" in meta[META + "clientCapabilities"] for meta in metas)
+
+
+def test_headers_of_a_call_hold_for_its_repeats_and_not_for_calls_of_its_callbacks():
+    script = Script(ask("s", a=form("A?")), text("done"))
+    listed = {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"}
+    target = StatelessServer(tools_call=script, tools_list=lambda message: listed)
+
+    async def main():
+        async def look(params):
+            await client.list_tools()
+            return {"value": "x"}
+
+        async with modern(target, on_elicit=look) as client:
+            await client.call_tool("book", headers={"X-Tenant": "a"})
+
+    run(main())
+    assert target.methods() == ["tools/call", "tools/list", "tools/call"]
+    assert target.headers[1:] == [{"X-Tenant": "a"}, None, {"X-Tenant": "a"}]
 
 
 def test_the_time_of_the_user_does_not_count_as_silence():
