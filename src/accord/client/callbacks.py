@@ -11,7 +11,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -34,6 +35,9 @@ from accord.types import (
     RootsCapability,
     SamplingCapability,
 )
+
+if TYPE_CHECKING:
+    from accord.client.tasks import ToolTask
 
 log = logging.getLogger("accord.client")
 Value = TypeVar("Value")
@@ -121,6 +125,7 @@ class Callbacks:
         self.latest = b""
         self.stray = ""
         self.on_tools_changed: Callable[[], None] | None = None
+        self.followed: WeakValueDictionary[str, ToolTask] = WeakValueDictionary()
 
     @property
     def capabilities(self) -> ClientCapabilities:
@@ -188,6 +193,10 @@ class Callbacks:
         """Pass on what the server tells."""
         if event.name == "notifications/tools/list_changed" and self.on_tools_changed is not None:
             self.on_tools_changed()
+        if event.name == "notifications/tasks/status":
+            task = self.followed.get(event.params.task_id)
+            if task is not None:
+                task.hear(event.params)
         feed = self._feeds.get(event.name)
         if feed is None:
             return

@@ -84,7 +84,7 @@ class Link:
         self._opened: asyncio.Future[None] = self.loop.create_future()
         self._life: asyncio.Task[None] | None = None
         self._tokens = count(1)
-        self._usual = self._deadlines({})
+        self._usual = self.deadlines({})
         # Set while the connection is opened.
         self.deadline: asyncio.Timeout | None = None
         # Restored when a new session begins.
@@ -267,7 +267,7 @@ class Link:
             raise type(dispatcher.closed)(str(dispatcher.closed))
         if "headers" in how:
             return await self._ask_with_headers(name, params, how)
-        timeout, cap = self._deadlines(how) if how else self._usual
+        timeout, cap = self.deadlines(how) if how else self._usual
         on_progress, feed = how.get("on_progress") or self.settings.on_progress, None
         meta = how.get("meta")
         if on_progress is not None or name in _LONG:
@@ -314,7 +314,8 @@ class Link:
         ):
             self.notify("notifications/progress", params)
 
-    def _deadlines(self, how: CallOptions) -> tuple[float | None, float | None]:
+    def deadlines(self, how: CallOptions) -> tuple[float | None, float | None]:
+        """Return the silence and the time in all that a call may take; None for no limit."""
         refuse_unknown("a call", how, CallOptions.__annotations__)
         timeout, cap = how.get("timeout"), how.get("cap")
         check_seconds("timeout", timeout)

@@ -14,9 +14,11 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import Frame
 from accord.protocol.methods import METHODS, Method
 from accord.protocol.revisions import Revision
-from accord.types import InputRequiredResult
+from accord.types import CreateTaskResult, InputRequiredResult, TaskHandle
 from accord.types._base import JsonObject
 
+# tasks-ext.create.only-tools-call
+_TASKED: Final = "tools/call"
 BY_NAME: Final = {method.name: method for method in METHODS}
 
 
@@ -74,7 +76,7 @@ def decode_params(frame: Frame, method: Method, revision: Revision) -> Any:
 
 
 def decode_result(frame: Frame, exchange: Exchange) -> Any:
-    """Decode a result once, as that of its method or as questions instead of it.
+    """Decode a result once, as that of its method, or as questions or a task instead of it.
 
     Raises:
         ValueError: it does not fit.
@@ -83,14 +85,24 @@ def decode_result(frame: Frame, exchange: Exchange) -> Any:
     assert raw is not UNSET
     if method is None:
         return msgspec.json.decode(raw)
-    if method.may_ask and exchange.revision.rounds and _asks(raw):
-        return shape.decode(raw, InputRequiredResult, exchange.revision.id)
-    return shape.decode(raw, method.result, exchange.revision.id)
+    type_ = method.result
+    if exchange.is_task:
+        if msgspec.json.decode(raw, type=_Accepted).task is None:
+            exchange.is_task = False  # tasks.undeclared.ignored: it was answered at once
+        else:
+            type_ = CreateTaskResult
+    elif method.may_ask and exchange.revision.rounds:
+        result_type = msgspec.json.decode(raw, type=_ResultType).result_type
+        if result_type == "input_required":
+            type_ = InputRequiredResult
+        elif result_type == "task" and exchange.name == _TASKED:
+            type_ = TaskHandle
+    return shape.decode(raw, type_, exchange.revision.id)
 
 
 class _ResultType(msgspec.Struct, rename="camel"):
     result_type: str | None = None
 
 
-def _asks(raw: msgspec.Raw) -> bool:
-    return msgspec.json.decode(raw, type=_ResultType).result_type == "input_required"
+class _Accepted(msgspec.Struct):
+    task: JsonObject | None = None

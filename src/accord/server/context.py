@@ -1,7 +1,6 @@
 """The context of one request: what its handler can know and do."""
 
 import asyncio
-import logging
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextvars import ContextVar
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from accord.server.session import Session
+    from accord.server.tasks.channel import RunningTask
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -84,12 +84,6 @@ class Turn(Done):
 
 DONE: Final = Done()
 TURN: Final = Turn()
-_LEVELS: Final[tuple[tuple[int, LoggingLevel], ...]] = (
-    (logging.CRITICAL, "critical"),
-    (logging.ERROR, "error"),
-    (logging.WARNING, "warning"),
-    (logging.INFO, "info"),
-)
 # So many messages a handler may send before others get a turn, cancellations among them.
 _AT_ONCE: Final = 16
 
@@ -179,6 +173,21 @@ class Context(Generic[State]):
         return NO_FACTS if origin is None else origin.facts
 
     @property
+    def task(self) -> "RunningTask | None":
+        """The task that this request became; None while it is answered directly."""
+        return getattr(self._exchange.channel, "task", None)
+
+    async def start_task(self) -> None:
+        """Let the request become a task here, in a tool with `ask_first`.
+
+        Questions before this line are asked before the task begins. Where the client does not
+        understand tasks, or the request is one already, nothing happens.
+        """
+        start = getattr(self._exchange.channel, "start_task", None)
+        if start is not None:
+            await start()
+
+    @property
     def is_cancelled(self) -> bool:
         """Whether the answer is no longer wanted; work in threads should look now and then."""
         return self._is_cancelled or self._exchange.cancelled
@@ -225,7 +234,9 @@ class Context(Generic[State]):
     def _progress(self, params: ProgressParams) -> None:
         exchange = self._exchange
         rises = exchange.progress is None or params.progress > exchange.progress
-        if rises and self._session.is_open(exchange):
+        if rises and self.task is not None:
+            self.task.notify("notifications/progress", params)
+        elif rises and self._session.is_open(exchange):
             self._session.dispatcher.notify("notifications/progress", params, within=exchange)
 
     def log(self, level: LoggingLevel, data: object, *, logger: str | None = None) -> Done:
@@ -241,7 +252,10 @@ class Context(Generic[State]):
         return done if done is not DONE or self._sent % _AT_ONCE else TURN
 
     def _log(self, params: LogMessageParams) -> None:
-        self._session.notify("notifications/message", params, self._exchange)
+        if self.task is not None:
+            self.task.notify("notifications/message", params)
+        else:
+            self._session.notify("notifications/message", params, self._exchange)
 
     def debug(self, data: object) -> Done:
         """Log at level debug."""
@@ -446,29 +460,6 @@ def _missing_capability(capability: str) -> MissingCapability:
         f"the client did not declare {capability}",
         data={"requiredCapabilities": required_capability(capability)},
     )
-
-
-class ClientLogHandler(logging.Handler):
-    """Sends log records to the client whose request is being handled where they are made.
-
-    Add it to the loggers that clients may read: `logging.getLogger("desk").addHandler(...)`. The
-    client chooses the level; what is logged outside of requests, and what accord logs itself, is
-    left out. Exceptions are left out too: they may name files, hosts or secrets.
-    """
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Send one record, if a request is being handled."""
-        context = current.get(None)
-        if context is None or record.name.partition(".")[0] == "accord":
-            return
-        try:
-            context.log(_level(record.levelno), record.getMessage(), logger=record.name)
-        except Exception:
-            self.handleError(record)
-
-
-def _level(number: int) -> LoggingLevel:
-    return next((name for floor, name in _LEVELS if number >= floor), "debug")
 
 
 def _as_json(data: object) -> msgspec.Raw:

@@ -2,11 +2,11 @@
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property, partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -15,11 +15,11 @@ from accord.principal import Principal
 from accord.protocol.codec import Limits
 from accord.protocol.exchange import META_SERVER
 from accord.protocol.party import capability_paths
-from accord.protocol.revisions import REVISIONS
 from accord.runtime.dispatcher import IN_FLIGHT, Write
 from accord.runtime.tasks import end_children_of
 from accord.runtime.watchdog import Watchdog
 from accord.server.access import Access, ActingServer, parse_scopes
+from accord.server.capabilities import declare
 from accord.server.completion import Completions, Source
 from accord.server.context import Context, State
 from accord.server.prompts import PromptDetails, PromptEntry, build_prompt
@@ -39,8 +39,10 @@ from accord.server.settings import (
     ToolDetails,
     check_details,
     check_name,
+    check_revisions,
     check_settings,
     check_texts,
+    check_tool,
     warn_about_tool,
 )
 from accord.server.threads import THREAD_WAIT, THREADS, Workers
@@ -52,18 +54,17 @@ from accord.types import (
     ListResourceTemplatesResult,
     ListToolsResult,
     LoggingLevel,
-    PromptsCapability,
-    ResourcesCapability,
     ServerCapabilities,
     Tool,
-    ToolsCapability,
+    ToolExecution,
 )
-from accord.types._base import JsonObject, RevisionId
+from accord.types._base import JsonObject
 
 if TYPE_CHECKING:
     from accord.server.files import DirectoryResource
     from accord.server.sealing import StateSeal
     from accord.server.serving import HttpSettings
+    from accord.server.tasks.runner import TaskRunner
     from accord.transports.http.server.app import HttpApp
     from accord.transports.wire import MemoryWire
 
@@ -102,7 +103,7 @@ class Server(Generic[State]):
         self.info = Implementation(name, version, title=title)
         self.instructions = instructions
         self.lifespan = lifespan
-        self.revisions = _check_revisions(settings.get("revisions") or _SERVED)
+        self.revisions = check_revisions(settings.get("revisions"))
         self.middleware = tuple(settings.get("middleware", ()))
         self.auth = settings.get("auth")
         self.principal = settings.get("principal")
@@ -116,6 +117,8 @@ class Server(Generic[State]):
         self.debug = settings.get("debug", False)
         self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._declared: dict[bool, frozenset[str]] = {}
+        self._has_task_tools: bool | None = None
+        self._task_settings = settings.get("tasks")
         self.roots_callbacks: list[Callable[[Session], object]] = []
         self._watchdogs: dict[asyncio.AbstractEventLoop, Watchdog] = {}
         self.was_run = False
@@ -178,15 +181,11 @@ class Server(Generic[State]):
             description=description or name,
             output_schema=returns.output_schema,
             annotations=details.get("annotations"),  # type: ignore[arg-type]  # converted by check_details()
+            execution=None if details.get("task") is None else ToolExecution(details["task"]),
             icons=details.get("icons"),
             meta=details.get("meta"),
         )
-        inline = details.get("inline", False)
-        if inline and found.is_async:
-            raise RegistrationError(f"tool {name!r}: inline is for functions that are not async")
-        timeout = details.get("timeout")
-        if timeout is not None and timeout <= 0:
-            raise RegistrationError(f"tool {name!r}: timeout is {timeout:g}, expected more than 0")
+        check_tool(name, details, is_async=found.is_async)
         scopes = parse_scopes(details.get("scopes", ()))
         entry = ToolEntry(
             key=name,
@@ -196,8 +195,10 @@ class Server(Generic[State]):
             scopes=scopes,
             returns=returns,
             label=f"tool {name}",
-            inline=inline,
-            timeout=timeout,
+            inline=details.get("inline", False),
+            timeout=details.get("timeout"),
+            task=details.get("task"),
+            ask_first=details.get("ask_first", False),
         )
         self.tool_entries.add(entry, replace=details.get("replace", False))
         warn_about_tool(name, description)
@@ -295,23 +296,32 @@ class Server(Generic[State]):
         """Find the entry of a URI, and the values of the variables in it."""
         return self.resource_entries.find(uri)
 
-    def capabilities(self, *, is_lasting: bool = True) -> ServerCapabilities:
+    def capabilities(
+        self, *, is_lasting: bool = True, is_identified: bool | None = None
+    ) -> ServerCapabilities:
         """Return the capabilities of the server, by the kinds of entries it has.
 
         Args:
             is_lasting: whether there is a session; without one there are no notifications, log
                 levels or subscriptions.
+            is_identified: whether the caller is known, and may list its tasks; by default, whether
+                callers of this server are.
         """
-        has_resources = self.resource_entries.fixed or self.resource_entries.templates
-        return ServerCapabilities(
-            tools=ToolsCapability(list_changed=is_lasting) if self.tool_entries else None,
-            prompts=PromptsCapability(list_changed=is_lasting) if self.prompt_entries else None,
-            resources=ResourcesCapability(subscribe=is_lasting, list_changed=is_lasting)
-            if has_resources
-            else None,
-            logging={} if is_lasting else None,
-            completions={} if self.prompt_entries or self.resource_entries.templates else None,
-        )
+        return declare(self, is_lasting=is_lasting, is_identified=is_identified)
+
+    @property
+    def has_task_tools(self) -> bool:
+        """Whether calls of any tool may become tasks."""
+        if self._has_task_tools is None:
+            self._has_task_tools = any(entry.task for entry in self.tool_entries)
+        return self._has_task_tools
+
+    @cached_property
+    def tasks(self) -> "TaskRunner":
+        """The tasks that calls of tools became."""
+        from accord.server.tasks.runner import TaskRunner
+
+        return TaskRunner(self, self._task_settings)
 
     def capability_paths(self, *, is_lasting: bool = True) -> frozenset[str]:
         """Return the capabilities of the server as dotted paths."""
@@ -358,6 +368,7 @@ class Server(Generic[State]):
 
     def _announce(self, kind: str) -> None:
         self._declared.clear()  # entries decide what is declared
+        self._has_task_tools = None
         for session in list(self.sessions):
             session.list_changed(kind)
 
@@ -386,7 +397,11 @@ class Server(Generic[State]):
                     "manager: put @contextlib.asynccontextmanager on a function that yields"
                 )
             async with manager as state:
-                yield state
+                try:
+                    yield state
+                finally:
+                    if "tasks" in vars(self):  # they use what ends here
+                        await self.tasks.stop(state)
 
     def session(self, write: Write, state: object = None, *, is_lasting: bool = True) -> Session:
         """Open a session with one client on the running loop.
@@ -483,16 +498,3 @@ def _decorator(
         return function
 
     return register
-
-
-_SERVED: Final[tuple[RevisionId, ...]] = tuple(row.id for row in REVISIONS.values())
-
-
-def _check_revisions(revisions: Iterable[str]) -> tuple[RevisionId, ...]:
-    asked = (revisions,) if isinstance(revisions, str) else tuple(revisions)
-    if not asked:
-        raise ValueError("revisions is empty")
-    for each in asked:
-        if each not in _SERVED:
-            raise ValueError(f"revision {each!r} is not served; choose from {', '.join(_SERVED)}")
-    return tuple(each for each in _SERVED if each in asked)

@@ -3,7 +3,17 @@
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict, TypeVar, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    get_args,
+)
 
 import msgspec
 
@@ -11,12 +21,14 @@ from accord.errors import RegistrationError, lower_first
 from accord.keywords import refuse_unknown
 from accord.principal import Principal
 from accord.protocol.codec import Limits
+from accord.protocol.revisions import REVISIONS
 from accord.server.access import Policy
 from accord.types import Icon, LoggingLevel, ToolAnnotations
 from accord.types._base import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.server.server import Middleware
+    from accord.server.tasks import TaskSettings
 
     Hints: TypeAlias = ToolAnnotations | JsonObject
 else:
@@ -63,12 +75,18 @@ class ToolDetails(EntryDetails, total=False):
             own. Needs the extra `schema`.
         inline: whether a plain function runs on the event loop rather than in a worker thread.
         timeout: seconds after which a call fails.
+        task: whether a call may become a task, whose result is fetched later: "optional" where the
+            client wants it, "required" always. Without it, calls are answered directly.
+        ask_first: whether the task begins with `ctx.start_task()` rather than at once, where the
+            server decides; questions before it are asked before the task begins.
     """
 
     annotations: Hints
     input_schema: JsonObject
     inline: bool
     timeout: float
+    task: Literal["optional", "required"]
+    ask_first: bool
 
 
 class ServerProtection(Protocol):
@@ -101,6 +119,7 @@ class ServerSettings(TypedDict, total=False):
             seals, all of them open. Processes that serve together share them. By default one is
             made at random.
         state_lifetime: seconds within which the answer has to arrive there.
+        tasks: how long tasks are kept and where, see `accord.server.tasks.TaskSettings`.
         log_level: the level of logs that a client gets before it asks for one.
         debug: whether callers see the text of unexpected exceptions.
     """
@@ -119,6 +138,7 @@ class ServerSettings(TypedDict, total=False):
     ask_timeout: float
     state_keys: Sequence[str | bytes]
     state_lifetime: float
+    tasks: "TaskSettings"
     log_level: LoggingLevel
     debug: bool
 
@@ -148,6 +168,24 @@ def check_settings(settings: ServerSettings, *, lifespan: object = None) -> None
         raise RegistrationError("middleware is a list of functions that take ctx and proceed")
     if lifespan is not None and not callable(lifespan):
         raise RegistrationError(f"lifespan is {lifespan!r}, expected a function of the server")
+
+
+_SERVED: Final[tuple[RevisionId, ...]] = tuple(row.id for row in REVISIONS.values())
+
+
+def check_revisions(revisions: Iterable[str] | None) -> tuple[RevisionId, ...]:
+    """Return the revisions to speak, oldest first; all of them by default.
+
+    Raises:
+        ValueError: one of them is not served, or the list is empty.
+    """
+    asked = (revisions,) if isinstance(revisions, str) else tuple(revisions or _SERVED)
+    if not asked:
+        raise ValueError("revisions is empty")
+    for each in asked:
+        if each not in _SERVED:
+            raise ValueError(f"revision {each!r} is not served; choose from {', '.join(_SERVED)}")
+    return tuple(each for each in _SERVED if each in asked)
 
 
 # The keywords of Server() that are not in ServerSettings.
@@ -211,6 +249,23 @@ def check_name(name: str, where: str) -> str:
     if not name or name == "<lambda>":
         raise RegistrationError(f"{where} has no name; give name=...")
     return name
+
+
+def check_tool(name: str, details: ToolDetails, *, is_async: bool) -> None:
+    """Refuse details of a tool that contradict each other.
+
+    Raises:
+        RegistrationError: they do.
+    """
+    if details.get("inline") and is_async:
+        raise RegistrationError(f"tool {name!r}: inline is for functions that are not async")
+    if details.get("inline") and "task" in details:
+        raise RegistrationError(f"tool {name!r}: inline is for short work, and task for long")
+    if details.get("ask_first") and "task" not in details:
+        raise RegistrationError(f"tool {name!r}: ask_first is for tools with task=...")
+    timeout = details.get("timeout")
+    if timeout is not None and timeout <= 0:
+        raise RegistrationError(f"tool {name!r}: timeout is {timeout:g}, expected more than 0")
 
 
 def warn_about_tool(name: str, description: str | None) -> None:

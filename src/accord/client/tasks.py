@@ -1,0 +1,355 @@
+"""Tool calls whose results are fetched later.
+
+The client learns of changes by asking at the interval that the server names, and sooner by the
+server's notifications, on which it does not rely. While a task needs input, a `tasks/result` waits
+for it: its stream is where the server asks.
+"""
+
+import asyncio
+import math
+import random
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+
+import msgspec
+
+from accord.client.options import CallOptions
+from accord.client.results import OutputSchema, decode_output
+from accord.errors import (
+    InvalidParams,
+    LocalProtocolError,
+    RemoteProtocolError,
+    RequestError,
+    RequestTimeout,
+    lower_first,
+)
+from accord.protocol import shape
+from accord.protocol.violation import CLIENT, SERVER
+from accord.types import (
+    CallToolParams,
+    CallToolResult,
+    CancelTaskParams,
+    CreateTaskResult,
+    GetTaskParams,
+    GetTaskResult,
+    PageParams,
+    TaskFields,
+    TaskHandle,
+    TaskMetadata,
+    TaskResultParams,
+    TaskStatus,
+)
+
+if TYPE_CHECKING:
+    from accord.client.link import Link
+
+Output = TypeVar("Output")
+
+_FINISHED: Final = frozenset({"completed", "failed", "cancelled"})
+_TOOL_TASKS: Final = "tasks.requests.tools.call"
+# For servers that name no interval, in seconds; others are believed within these limits.
+_POLL: Final = 1.0
+_POLL_LEAST: Final = 0.05
+_POLL_MOST: Final = 60.0
+# So many clients that began together do not ask at the same moments.
+_JITTER: Final = 0.1
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class TaskUpdate(msgspec.Struct, frozen=True):
+    """What the server said of a task.
+
+    Attributes:
+        status: working, input_required, completed, failed or cancelled.
+        message: what it is doing, or why it failed.
+        updated_at: when that was, in ISO 8601.
+    """
+
+    status: TaskStatus
+    message: str | None
+    updated_at: str
+
+
+class ToolTask:
+    """A tool call that the server works on, as `Client.start_tool` returns it.
+
+    `async for update in task` follows it to its end; `await task.result()` waits for its result.
+
+    Attributes:
+        id: names it, also on another connection: see `Client.task`. Empty if the server answered
+            the call at once.
+        tool: the tool, where it is known.
+        ttl: seconds after its creation in which the server keeps it; None if it sets no limit.
+    """
+
+    def __init__(
+        self,
+        link: "Link",
+        fields: TaskFields | None,
+        how: CallOptions,
+        *,
+        tool: str | None = None,
+        schema: OutputSchema | None = None,
+        result: CallToolResult | None = None,
+    ) -> None:
+        self._link = link
+        self._how = how.copy()
+        self._how.pop("on_progress", None)
+        self._schema = schema
+        self._result = result
+        self._token: Any = None
+        self._news: asyncio.Future[None] | None = None
+        self._fetching: asyncio.Task[CallToolResult] | None = None
+        self.tool = tool
+        self.id = ""
+        self.ttl: float | None = None
+        self._poll = _POLL
+        self._update = TaskUpdate("completed", None, "")
+        if fields is not None:
+            self.id = fields.task_id
+            self._take(fields)
+            link.callbacks.followed[self.id] = self
+
+    def __repr__(self) -> str:
+        return f"<ToolTask {self.id[:8]} of {self.tool or 'a tool'}: {self.status}>"
+
+    @property
+    def status(self) -> TaskStatus:
+        """The status, as far as it is known."""
+        return self._update.status
+
+    @property
+    def message(self) -> str | None:
+        """What the task is doing, or why it failed."""
+        return self._update.message
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it is over, as far as that is known."""
+        return self.status in _FINISHED
+
+    # -- what the server says of it
+
+    def hear(self, fields: TaskFields) -> None:
+        """Take what the server says of the task by itself."""
+        self._take(fields)
+        if self._news is not None and not self._news.done():
+            self._news.set_result(None)
+
+    def _take(self, fields: TaskFields) -> None:
+        said = fields.last_updated_at
+        if self.is_finished and self._update.updated_at:
+            return  # tasks.status.terminal-final, whatever arrives late
+        self._update = TaskUpdate(fields.status, fields.status_message, said)
+        ttl = fields.ttl_ms if fields.ttl is msgspec.UNSET else fields.ttl
+        self.ttl = ttl / 1000 if isinstance(ttl, int) else None
+        interval = fields.poll_interval or fields.poll_interval_ms
+        if interval is not None:
+            self._poll = min(max(interval / 1000, _POLL_LEAST), _POLL_MOST)
+        if self.is_finished and self._token is not None:
+            parties = self._link.endpoint.conversation.parties
+            exchange = parties[CLIENT].tokens.get(self._token)
+            if exchange is not None:
+                parties[CLIENT].forget_token(exchange)
+
+    async def refresh(self) -> TaskUpdate:
+        """Ask the server for the status now."""
+        if self.id and not self.is_finished:
+            fields: GetTaskResult = await self._link.ask(
+                "tasks/get", GetTaskParams(self.id), self._how
+            )
+            self._take(fields)
+        return self._update
+
+    async def _wait_for_news(self) -> None:
+        """Wait for a notification, or ask when it is time."""
+        self._news = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(self._poll * random.uniform(1, 1 + _JITTER)):  # noqa: S311  # to spread load
+                await self._news
+        except TimeoutError:
+            await self.refresh()
+
+    # -- following it
+
+    async def __aiter__(self) -> AsyncIterator[TaskUpdate]:
+        """Follow the task: yields what is known, then each change, up to its end."""
+        seen: TaskUpdate | None = None
+        while True:
+            update = self._update
+            if update != seen:
+                seen = update
+                yield update
+                continue  # it may have changed meanwhile
+            if self.is_finished:
+                return
+            if update.status == "input_required":
+                self._attend()
+            await self._wait_for_news()
+
+    def _attend(self) -> "asyncio.Task[CallToolResult]":
+        """Wait for the result by a request, on whose stream the server can ask."""
+        if self._fetching is None or (self._fetching.done() and not self.is_finished):
+            self._fetching = asyncio.ensure_future(self._fetch())
+            self._fetching.add_done_callback(_retrieve)
+        return self._fetching
+
+    async def _fetch(self) -> CallToolResult:
+        how = self._how if self.is_finished else self._how | {"timeout": math.inf, "cap": math.inf}
+        found = await self._link.ask("tasks/result", TaskResultParams(self.id), how)
+        try:
+            result: CallToolResult = shape.decode(
+                _encode(found), CallToolResult, self._link.endpoint.revision.id
+            )
+        except ValueError as error:
+            why = f"the result of the task {self.id[:40]} is not that of a tool"
+            raise RemoteProtocolError(f"{why}: {lower_first(error)}") from None
+        return result
+
+    # -- ending it
+
+    @overload
+    async def result(self, *, result_type: None = None) -> CallToolResult: ...
+    @overload
+    async def result(self, *, result_type: type[Output]) -> Output: ...
+    async def result(self, *, result_type: type[Output] | None = None) -> CallToolResult | Output:
+        """Wait until the task is finished and return its result, as `Client.call_tool` does.
+
+        Args:
+            result_type: the type to decode the result into.
+
+        Raises:
+            RequestError: the call failed, or the task was cancelled.
+            ToolError: the tool reports an error, and `result_type` was given.
+            RemoteProtocolError: the result breaks the output schema, or does not fit the type.
+        """
+        if self._result is None:
+            while not (self.is_finished or self.status == "input_required"):
+                await self._wait_for_news()
+            self._result = await asyncio.shield(self._attend())
+            if not self.is_finished:
+                await self.refresh()
+        result = self._result
+        if self._schema is not None:
+            self._schema.check(result)
+        if result_type is None:
+            return result
+        return decode_output(self.tool or "the task", result, result_type)
+
+    async def cancel(self) -> None:
+        """Ask the server to stop; one that is finished stays as it is."""
+        if self.is_finished:
+            return
+        try:
+            answer = await self._link.ask("tasks/cancel", CancelTaskParams(self.id), self._how)
+        except InvalidParams:
+            await self.refresh()
+            if not self.is_finished:  # it was unknown, not finished
+                raise
+        else:
+            if isinstance(answer, TaskFields):
+                self._take(answer)
+
+
+def _retrieve(task: asyncio.Future[Any]) -> None:
+    """Mark an exception as seen: that of a fetch whose result is not wanted any more."""
+    if not task.cancelled():
+        task.exception()
+
+
+# -- beginning
+
+
+def can_ask_for_tasks(link: "Link") -> bool:
+    """Whether tools may be called as tasks by the client's wish."""
+    declared = link.endpoint.conversation.parties[SERVER].capabilities or ()
+    return link.endpoint.revision.tasks and _TOOL_TASKS in declared
+
+
+async def start(
+    link: "Link",
+    params: CallToolParams,
+    how: CallOptions,
+    *,
+    ttl: float | None = None,
+    schema: OutputSchema | None = None,
+) -> ToolTask:
+    """Call a tool as a task.
+
+    Raises:
+        LocalProtocolError: the revision has no tasks, or the server does not declare them.
+    """
+    revision = link.endpoint.revision
+    if revision.tasks:
+        if not can_ask_for_tasks(link):  # tasks.tool.no-capability-no-task
+            raise LocalProtocolError(f"the server did not declare {_TOOL_TASKS}")
+        params.task = TaskMetadata(None if ttl is None else max(1, round(ttl * 1000)))
+    elif not revision.result_type:
+        raise LocalProtocolError(f"tasks are not part of revision {revision.id}")
+    return wrap(link, params, await link.ask("tools/call", params, how), how, schema)
+
+
+def wrap(
+    link: "Link",
+    params: CallToolParams,
+    answer: CreateTaskResult | TaskHandle | CallToolResult,
+    how: CallOptions,
+    schema: OutputSchema | None = None,
+) -> ToolTask:
+    """Return the task that a call was answered with, or a finished one for a plain result."""
+    if isinstance(answer, CallToolResult):
+        return ToolTask(link, None, how, tool=params.name, schema=schema, result=answer)
+    fields = answer.task if isinstance(answer, CreateTaskResult) else answer
+    task = ToolTask(link, fields, how, tool=params.name, schema=schema)
+    task._token = (params.meta or {}).get("progressToken")
+    return task
+
+
+async def wait_for(task: ToolTask, how: CallOptions) -> CallToolResult:
+    """Wait for the result of a task that only the caller knows: both are cancelled together."""
+    _, cap = task._link.deadlines(how)
+    try:
+        async with asyncio.timeout(cap) as limit:
+            return await task.result()
+    except asyncio.CancelledError:
+        task._link.dispatcher.spawn(_abandon(task))
+        raise
+    except TimeoutError:
+        if not limit.expired():
+            raise
+        task._link.dispatcher.spawn(_abandon(task))
+        why = f"{task.tool}: the task was not finished within {cap:g} s in all (cap)"
+        raise RequestTimeout(why) from None
+
+
+async def _abandon(task: ToolTask) -> None:
+    try:
+        await task.cancel()
+    except (RequestError, LocalProtocolError):
+        return  # it is finished, or cannot be cancelled
+
+
+async def find(link: "Link", id: str, how: CallOptions) -> ToolTask:
+    """Return a task by its id.
+
+    Raises:
+        InvalidParams: the server does not know it.
+    """
+    fields: GetTaskResult = await link.ask("tasks/get", GetTaskParams(id), how)
+    return ToolTask(link, fields, how)
+
+
+async def find_all(link: "Link", how: CallOptions) -> AsyncIterator[ToolTask]:
+    """Iterate over the tasks that the server lists."""
+    from accord.client.results import PageGuard
+
+    pages = PageGuard("tasks/list", link.settings.empty_pages)
+    cursor = None
+    while True:
+        page = await link.ask("tasks/list", PageParams(cursor), how)
+        for fields in page.tasks:
+            yield ToolTask(link, fields, how)
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+        pages.check(page.tasks, cursor)
