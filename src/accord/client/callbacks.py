@@ -46,6 +46,7 @@ Value = TypeVar("Value")
 FEED_LENGTH: Final = 1_000
 # A server that prints to stdout does so again and again; one line for each would fill the log.
 BREACHES_LOGGED: Final = 20
+_RELATED: Final = "io.modelcontextprotocol/related-task"
 _RENEWED: Final = "a renewed session"
 _REFUSED_BY_USER: Final = -1
 # Bytes of questions that may wait for a model or a person; one question may be of any size.
@@ -163,6 +164,11 @@ class Callbacks:
 
     def request(self, exchange: Exchange, params: Any, dispatcher: Dispatcher) -> Any:
         """Answer a question of the server."""
+        answer = self._answer(exchange, params)
+        related = None if params.meta is None else params.meta.get(_RELATED)
+        return answer if related is None else _name_task(answer, related)
+
+    def _answer(self, exchange: Exchange, params: Any) -> Any:
         if exchange.name == "ping":
             return EmptyResult()
         if exchange.name == "sampling/createMessage" and self._on_sample is not None:
@@ -218,6 +224,13 @@ class Callbacks:
             more = " (no more of this will be logged)" * (self._breaches == BREACHES_LOGGED)
             text = self.latest[:80].decode("utf-8", "replace")
             log.warning("skipped a message of the server: %s: %r%s", event.why, text, more)
+
+
+async def _name_task(answer: Any, task: object) -> Any:
+    """Answer a question of a task: tasks.related.everywhere."""
+    result = await answer if inspect.isawaitable(answer) else answer
+    result.meta = {**(result.meta or {}), _RELATED: task}
+    return result
 
 
 async def _sample(callback: OnSample, params: Any) -> CreateMessageResult:

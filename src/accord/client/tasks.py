@@ -8,6 +8,7 @@ for it: its stream is where the server asks.
 import asyncio
 import math
 import random
+from collections import deque
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
@@ -53,6 +54,8 @@ _POLL_LEAST: Final = 0.05
 _POLL_MOST: Final = 60.0
 # So many clients that began together do not ask at the same moments.
 _JITTER: Final = 0.1
+# Updates that may wait for a slow reader; the oldest are dropped.
+_UPDATES_MOST: Final = 100
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -98,7 +101,8 @@ class ToolTask:
         self._schema = schema
         self._result = result
         self._token: Any = None
-        self._news: asyncio.Future[None] | None = None
+        self._waiting: set[asyncio.Future[None]] = set()
+        self._followers: list[deque[TaskUpdate]] = []
         self._fetching: asyncio.Task[CallToolResult] | None = None
         self.tool = tool
         self.id = ""
@@ -133,14 +137,19 @@ class ToolTask:
     def hear(self, fields: TaskFields) -> None:
         """Take what the server says of the task by itself."""
         self._take(fields)
-        if self._news is not None and not self._news.done():
-            self._news.set_result(None)
+        for news in self._waiting:
+            if not news.done():
+                news.set_result(None)
 
     def _take(self, fields: TaskFields) -> None:
         said = fields.last_updated_at
         if self.is_finished and self._update.updated_at:
             return  # tasks.status.terminal-final, whatever arrives late
-        self._update = TaskUpdate(fields.status, fields.status_message, said)
+        update = TaskUpdate(fields.status, fields.status_message, said)
+        if update != self._update:
+            self._update = update
+            for follower in self._followers:
+                follower.append(update)
         ttl = fields.ttl_ms if fields.ttl is msgspec.UNSET else fields.ttl
         self.ttl = ttl / 1000 if isinstance(ttl, int) else None
         interval = fields.poll_interval or fields.poll_interval_ms
@@ -163,29 +172,34 @@ class ToolTask:
 
     async def _wait_for_news(self) -> None:
         """Wait for a notification, or ask when it is time."""
-        self._news = asyncio.get_running_loop().create_future()
+        news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(news)
         try:
             async with asyncio.timeout(self._poll * random.uniform(1, 1 + _JITTER)):  # noqa: S311  # to spread load
-                await self._news
+                await news
         except TimeoutError:
             await self.refresh()
+        finally:
+            self._waiting.discard(news)
 
     # -- following it
 
     async def __aiter__(self) -> AsyncIterator[TaskUpdate]:
         """Follow the task: yields what is known, then each change, up to its end."""
-        seen: TaskUpdate | None = None
-        while True:
-            update = self._update
-            if update != seen:
-                seen = update
-                yield update
-                continue  # it may have changed meanwhile
-            if self.is_finished:
-                return
-            if update.status == "input_required":
-                self._attend()
-            await self._wait_for_news()
+        updates = deque([self._update], _UPDATES_MOST)
+        self._followers.append(updates)
+        try:
+            while True:
+                while updates:
+                    yield updates.popleft()
+                if self.is_finished:
+                    return
+                if self.status == "input_required":
+                    self._attend()
+                await self._wait_for_news()
+        finally:
+            # By identity: two that have seen the same are equal.
+            self._followers = [each for each in self._followers if each is not updates]
 
     def _attend(self) -> "asyncio.Task[CallToolResult]":
         """Wait for the result by a request, on whose stream the server can ask."""

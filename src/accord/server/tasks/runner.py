@@ -57,6 +57,8 @@ class TaskRunner:
         self._watchers: dict[str, set[asyncio.Future[None]]] = {}
         self._keeper: asyncio.Task[None] | None = None
         self._forgotten: asyncio.Future[Any] | None = None
+        is_shared, beats = self.store.is_shared, self.store.lease / 3
+        self._look_interval = min(_LOOK, beats) if is_shared else None
 
     # -- finding
 
@@ -84,7 +86,7 @@ class TaskRunner:
                 if record.is_finished:
                     return record
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(changed, _LOOK if self.store.is_shared else None)
+                    await asyncio.wait_for(changed, self._look_interval)
             finally:
                 self._unwatch(id, changed)
 
@@ -272,7 +274,7 @@ class TaskRunner:
     async def _keep(self) -> None:
         """Say that we are alive, and look for changes of other processes, while tasks run."""
         store, loop = self.store, asyncio.get_running_loop()
-        pause = min(_LOOK, store.lease / 3) if store.is_shared else store.lease / 3
+        pause = self._look_interval or store.lease / 3
         beat_at = loop.time() + store.lease / 3
         while self.running:
             await asyncio.sleep(pause)
@@ -288,8 +290,11 @@ class TaskRunner:
     async def _look(self) -> None:
         for task in list(self.running.values()):
             record = await self.store.get(task.id)
-            if record is None or record.is_finished:
+            if record is None:
                 task.stop()
+            elif record.is_finished:
+                task.stop()
+                self._announce(task, record)
             else:
                 task.deliver(record.answers)
 

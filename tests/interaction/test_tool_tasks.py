@@ -1,9 +1,7 @@
 """Tasks of 2025-11-25: tool calls whose results are fetched later."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from contextlib import asynccontextmanager
-from functools import wraps
 from typing import Any
 
 import pytest
@@ -12,7 +10,7 @@ from accord import Context, Principal, Server, connect
 from accord.errors import InvalidParams, LocalProtocolError, MethodNotFound, RequestError
 from accord.server.tasks import TaskSettings
 from accord.stores import MemoryTaskStore
-from accord.testing import connected, run_in_virtual_time
+from accord.testing import connected
 from accord.types import (
     CallToolParams,
     CancelTaskParams,
@@ -22,19 +20,10 @@ from accord.types import (
     TaskMetadata,
     TaskResultParams,
 )
+from support.running import in_virtual_time
 
 REVISION: RevisionId = "2025-11-25"
 RELATED = "io.modelcontextprotocol/related-task"
-
-Test = Callable[..., Coroutine[Any, Any, None]]
-
-
-def in_virtual_time(test: Test) -> Callable[..., None]:
-    @wraps(test)
-    def run(*args: Any, **keywords: Any) -> None:
-        run_in_virtual_time(test(*args, **keywords))
-
-    return run
 
 
 def make(**settings: Any) -> Server[Any]:
@@ -330,7 +319,7 @@ def test_work_in_a_thread_learns_of_its_cancellation() -> None:
     asyncio.run(run())
 
 
-# -- for whom and for how long a task is kept
+# -- the owner of a task, and its time
 
 
 async def seen_by(server: Any, id: str) -> str:
