@@ -10,7 +10,7 @@ from accord.client.link import Link
 from accord.client.options import CallOptions, Roots
 from accord.client.results import OutputSchema, PageGuard, decode_output
 from accord.client.task_calls import TaskCalls, encode_arguments
-from accord.errors import MethodNotFound
+from accord.errors import MethodNotFound, UrlElicitationRequired
 from accord.protocol import shape
 from accord.types import (
     CallToolParams,
@@ -98,6 +98,10 @@ class Client(ConnectionFacts, TaskCalls):
         RemoteProtocolError: the answer breaks the protocol.
         RequestTimeout: no answer came in time; the request was cancelled.
         ConnectionClosed: the connection is gone.
+
+    A tool call, read or prompt that needs the user to visit pages raises UrlElicitationRequired.
+    With `on_elicit_url` the pages are shown first, and the request is repeated once: when the
+    server reports them complete, or after `timeout`.
     """
 
     def __init__(
@@ -231,6 +235,8 @@ class Client(ConnectionFacts, TaskCalls):
         else:
             try:
                 result = await self._link.ask("tools/call", params, how)
+            except UrlElicitationRequired as error:
+                result = await self._link.visit_and_repeat(error, "tools/call", params, how)
             except MethodNotFound:
                 if not self._can_ask_for_tasks:
                     raise
@@ -274,9 +280,12 @@ class Client(ConnectionFacts, TaskCalls):
 
     async def read_resource(self, uri: str, **how: Unpack[CallOptions]) -> ReadResourceResult:
         """Read a resource; raises ResourceNotFound where the server does not have it."""
-        result: ReadResourceResult = await self._link.ask(
-            "resources/read", ReadResourceParams(uri), how
-        )
+        params = ReadResourceParams(uri)
+        result: ReadResourceResult
+        try:
+            result = await self._link.ask("resources/read", params, how)
+        except UrlElicitationRequired as error:
+            result = await self._link.visit_and_repeat(error, "resources/read", params, how)
         return result
 
     async def subscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
@@ -310,9 +319,12 @@ class Client(ConnectionFacts, TaskCalls):
         for argument, value in (filled or {}).items():
             if not isinstance(value, str):
                 raise TypeError(f"argument {argument!r} of a prompt is {value!r}, expected text")
-        result: GetPromptResult = await self._link.ask(
-            "prompts/get", GetPromptParams(name, filled), how
-        )
+        params = GetPromptParams(name, filled)
+        result: GetPromptResult
+        try:
+            result = await self._link.ask("prompts/get", params, how)
+        except UrlElicitationRequired as error:
+            result = await self._link.visit_and_repeat(error, "prompts/get", params, how)
         return result
 
     async def complete(

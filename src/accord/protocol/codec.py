@@ -47,6 +47,7 @@ _REQUEST: Final = len('{"jsonrpc":"2.0","id":1,"method":""}') + _REPEATED
 _NOTIFICATION: Final = len('{"jsonrpc":"2.0","method":""}') + _REPEATED
 _RESULT: Final = len('{"jsonrpc":"2.0","id":1,"result":}') + _REPEATED
 _PARAMS: Final = len(',"params":')
+_SHORT: Final = 4096
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -76,6 +77,8 @@ class Codec:
         self._surely_fine = min(
             2 * self.limits.depth, self.limits.message_bytes, self.limits.message_values
         )
+        self._depth = self.limits.depth
+        self._countable = min(_SHORT, self.limits.message_bytes, self.limits.message_values)
 
     def decode(self, data: bytes) -> Frame | Batch:
         """Read one message or batch.
@@ -84,7 +87,11 @@ class Codec:
             MalformedMessage: the one error for any input that is not a message; it says what is
                 wrong and where.
         """
-        if len(data) > self._surely_fine or not data.isascii():
+        # Counting is quicker than searching in what is not long.
+        if not data.isascii() or (
+            len(data) > self._surely_fine
+            and (len(data) > self._countable or data.count(b"{") + data.count(b"[") > self._depth)
+        ):
             self._refuse_excess(data)
         try:
             frame = self._frame(data)

@@ -16,6 +16,7 @@ from accord.protocol.revisions import Revision
 
 if TYPE_CHECKING:
     from accord.server.server import Server
+    from accord.server.session import Session
 
 
 class Extension(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,10 +55,15 @@ class Extension(msgspec.Struct, frozen=True, kw_only=True):
                 data={"requiredCapabilities": {"extensions": {self.id: {}}}},
             )
 
-    def handler(self, name: str) -> Callable[..., Any]:
-        """Return the function that answers one of the methods."""
-        found: Callable[..., Any] = import_module(self.module).METHODS[name]
-        return found
+    def serve(self, session: "Session", exchange: Exchange, params: Any) -> Any:
+        """Answer one of its requests.
+
+        Raises:
+            MissingCapability: the request does not declare the extension.
+        """
+        self.require(exchange, exchange.name)
+        handler: Callable[..., Any] = import_module(self.module).METHODS[exchange.name]
+        return handler(session, exchange, params)
 
 
 TASKS: Final = Extension(
@@ -78,15 +84,8 @@ def offered_extensions(server: "Server[Any]") -> dict[str, dict[str, Any]] | Non
 
 
 def find_handler(server: "Server[Any]", exchange: Exchange) -> Callable[..., Any] | None:
-    """Return the function that answers a request of an extension; None if it belongs to none.
-
-    Raises:
-        MissingCapability: the request does not declare the extension.
-    """
+    """Return the function that answers a request of an extension; None if it belongs to none."""
     for extension in EXTENSIONS:
         if exchange.name in extension.methods and extension.is_in_force(exchange.revision):
-            if not extension.is_offered(server):
-                return None
-            extension.require(exchange, exchange.name)
-            return extension.handler(exchange.name)
+            return extension.serve if extension.is_offered(server) else None
     return None
