@@ -7,6 +7,7 @@ import msgspec
 from accord.errors import InternalError
 from accord.protocol.exchange import META_SUBSCRIPTION, Exchange
 from accord.runtime.dispatcher import LASTING
+from accord.server.extension import TASKS
 from accord.server.hub import LIST_KINDS, UPDATED, Notices, ServerChange, Topic, list_topic
 from accord.types import (
     CancelledParams,
@@ -55,6 +56,8 @@ def _grant(session: "Session", exchange: Exchange, asked: SubscriptionFilter) ->
             uri for uri in uris if _is_readable(session, exchange, uri)
         ]
     ids = dict.fromkeys((asked.task_ids or ())[:_KEYS_MOST])
+    if ids and TASKS.is_offered(server):
+        TASKS.require(exchange, "taskIds")  # tasks-ext.errors.undeclared-32021
     if ids and server.hub.visible_tasks is not None:
         members["task_ids"] = server.hub.visible_tasks(session, exchange, [*ids])
     return SubscriptionFilter(**{name: each for name, each in members.items() if each})

@@ -8,8 +8,8 @@ from accord.errors import MethodNotFound
 from accord.protocol.exchange import Exchange
 from accord.server.extension import TASKS
 from accord.server.rounds import Rounds
-from accord.server.tasks.channel import RunningTask, core_fields
-from accord.server.tasks.extension import extension_fields
+from accord.server.tasks.channel import RunningTask
+from accord.server.tasks.fields import core_fields, extension_fields
 from accord.server.tasks.runner import new_task
 from accord.stores.tasks import TaskRecord
 from accord.types import (

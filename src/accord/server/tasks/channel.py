@@ -8,7 +8,6 @@ With the extension the questions stand in the task itself, and `tasks/update` br
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,9 +15,12 @@ import msgspec
 
 from accord.bindings.headers import RequestFacts
 from accord.errors import ConnectionClosed, MissingCapability, RequestTimeout
+from accord.principal import Principal
 from accord.protocol import shape
 from accord.protocol.exchange import Exchange
 from accord.server.channels import call_once
+from accord.server.hub import ServerChange
+from accord.server.tasks.fields import core_fields, outcome_fields
 from accord.stores.tasks import TaskRecord
 from accord.types import (
     CallToolResult,
@@ -28,10 +30,10 @@ from accord.types import (
     ElicitResult,
     EmptyParams,
     InputRequest,
-    JsonObject,
     ListRootsRequest,
     ListRootsResult,
     ProgressParams,
+    TaskParams,
     TaskStatusParams,
 )
 
@@ -50,27 +52,9 @@ QUESTIONS: Final[dict[str, tuple[str, type[InputRequest], Any]]] = {
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
-def iso_time(seconds: float) -> str:
-    """Return a time in ISO 8601.
-
-    >>> iso_time(1.5)
-    '1970-01-01T00:00:01.500Z'
-    """
-    moment = datetime.fromtimestamp(seconds, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def core_fields(record: TaskRecord) -> JsonObject:
-    """Return the members of a task in the words of 2025-11-25."""
-    return {
-        "task_id": record.id,
-        "status": record.status,
-        "status_message": record.message,
-        "created_at": iso_time(record.created_at),
-        "last_updated_at": iso_time(record.updated_at),
-        "ttl": record.ttl,
-        "poll_interval": record.poll_interval,
-    }
+def owner_of(principal: Principal | None) -> str:
+    """Return the principal that tasks belong to, as text; empty without authorization."""
+    return "" if principal is None else _encode(principal.identity).decode()
 
 
 class DetachedOrigin:
@@ -112,6 +96,7 @@ class RunningTask:
         self.id = id
         self.ttl: float | None = None
         self.label = label
+        self.owner = owner_of(session.principal_of(exchange))
         self.session = session
         self.is_stopped = False
         self._is_over = False
@@ -162,7 +147,13 @@ class RunningTask:
 
     def announce(self, record: TaskRecord) -> None:
         """Notify the client of a change, as far as it can be reached."""
-        if self._is_reachable:
+        if not self.exchange.revision.tasks:
+            # tasks-ext.notify.full-state: to those that listen.
+            change = ServerChange(
+                "notifications/tasks", record.id, TaskParams(**outcome_fields(record))
+            )
+            self.session.server.hub.publish(change)
+        elif self._is_reachable:
             params = TaskStatusParams(**core_fields(record))
             self.session.notify("notifications/tasks/status", params)
 

@@ -8,7 +8,8 @@ import msgspec
 from accord.errors import InternalError, InvalidParams, RequestError
 from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import ErrorBody
-from accord.server.tasks.channel import RELATED, core_fields
+from accord.server.tasks.channel import RELATED, owner_of
+from accord.server.tasks.fields import core_fields
 from accord.stores.tasks import TaskRecord
 from accord.types import (
     CancelTaskParams,
@@ -67,9 +68,6 @@ def _outcome(record: TaskRecord) -> bytes:
 
 
 async def list_tasks(session: "Session", exchange: Exchange, params: PageParams) -> ListTasksResult:
-    # Imported here: the runner imports what it runs.
-    from accord.server.tasks.runner import owner_of
-
     principal = session.principal_of(exchange)
     if principal is None:  # tasks.security.no-list-unidentified
         return ListTasksResult([])

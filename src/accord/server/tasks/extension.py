@@ -7,15 +7,13 @@ import msgspec
 
 from accord.errors import InvalidParams, lower_first
 from accord.protocol.exchange import Exchange
-from accord.server.tasks.channel import QUESTIONS, iso_time
-from accord.stores.tasks import TaskRecord
+from accord.server.tasks.channel import QUESTIONS
+from accord.server.tasks.fields import outcome_fields
 from accord.types import (
     CancelTaskParams,
     EmptyResult,
     GetTaskParams,
     GetTaskResult,
-    InputRequest,
-    JsonObject,
     UpdateTaskParams,
 )
 
@@ -25,34 +23,6 @@ if TYPE_CHECKING:
 
 class _Question(msgspec.Struct):
     method: str
-
-
-def extension_fields(record: TaskRecord) -> JsonObject:
-    """Return the members of a task in the words of the extension."""
-    return {
-        "task_id": record.id,
-        "status": record.status,
-        "status_message": record.message,
-        "created_at": iso_time(record.created_at),
-        "last_updated_at": iso_time(record.updated_at),
-        "ttl_ms": record.ttl,
-        "poll_interval_ms": record.poll_interval,
-    }
-
-
-def outcome_fields(record: TaskRecord) -> JsonObject:
-    """Return the members of a task, with its questions, its result or its error."""
-    fields = extension_fields(record)
-    if record.questions:
-        fields["input_requests"] = {
-            key: msgspec.json.decode(question, type=InputRequest)
-            for key, question in record.questions.items()
-        }
-    if record.result is not None:
-        fields["result"] = msgspec.Raw(record.result)
-    if record.error is not None:
-        fields["error"] = msgspec.json.decode(record.error)
-    return fields
 
 
 async def get_task(session: "Session", exchange: Exchange, params: GetTaskParams) -> GetTaskResult:

@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from accord.errors import InternalError, InvalidParams, RequestError
-from accord.principal import Principal
 from accord.protocol import shape
 from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import ErrorBody
 from accord.runtime.tasks import is_writable
-from accord.server.tasks.channel import RunningTask
+from accord.server.tasks.channel import RunningTask, owner_of
 from accord.server.tasks.settings import TaskSettings
 from accord.stores.tasks import Change, MemoryTaskStore, TaskRecord
 from accord.types import CallToolResult
@@ -40,11 +39,6 @@ _encode: Final = msgspec.json.Encoder().encode
 _replace: Final = msgspec.structs.replace
 
 
-def owner_of(principal: Principal | None) -> str:
-    """Return the principal that tasks belong to, as text; empty without authorization."""
-    return "" if principal is None else _encode(principal.identity).decode()
-
-
 class TaskRunner:
     """The tasks of one server."""
 
@@ -55,6 +49,7 @@ class TaskRunner:
         self.running: dict[str, RunningTask] = {}
         self._worker = os.urandom(8).hex()
         self._watchers: dict[str, set[asyncio.Future[None]]] = {}
+        server.hub.visible_tasks = self._visible
         self._keeper: asyncio.Task[None] | None = None
         self._forgotten: asyncio.Future[Any] | None = None
         is_shared, beats = self.store.is_shared, self.store.lease / 3
@@ -107,6 +102,17 @@ class TaskRunner:
             if not future.done():
                 future.set_result(None)
 
+    def _visible(self, session: "Session", exchange: Exchange, ids: list[str]) -> list[str]:
+        """Return those of some ids that name a running task of the sender of a request."""
+        owner, revision = owner_of(session.principal_of(exchange)), exchange.revision.id
+        return [
+            id
+            for id in ids
+            if (task := self.running.get(id)) is not None
+            and task.owner == owner
+            and task.exchange.revision.id == revision
+        ]
+
     # -- beginning
 
     async def begin(self, task: RunningTask, ttl: int | None) -> TaskRecord:
@@ -122,7 +128,7 @@ class TaskRunner:
         now = self.store.now()
         record = TaskRecord(
             id=task.id,
-            owner=owner_of(task.session.principal_of(task.exchange)),
+            owner=task.owner,
             revision=task.exchange.revision.id,
             worker=self._worker,
             created_at=now,
