@@ -116,6 +116,8 @@ def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) ->
     entry = session.server.tool_entries.get(params.name)
     if entry is None or not session.server.access.admits(session, exchange, entry):
         raise InvalidParams(f"unknown tool {params.name!r}", data={"name": params.name})
+    if entry.mirrored and exchange.revision.rounds and exchange.origin is not None:
+        exchange.origin.check_arguments(entry.mirrored, params.arguments)
     if entry.task is not None or params.task is not None:
         from accord.server.tasks.calls import call_as_task
 
@@ -123,8 +125,6 @@ def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) ->
         if answer is not None:
             return answer
     if exchange.revision.rounds:
-        if entry.mirrored and exchange.origin is not None:
-            exchange.origin.check_arguments(entry.mirrored, params.arguments)
         exchange.params = params
         if params.request_state is not None or params.input_responses is not None:
             exchange.channel = session.channel(exchange)

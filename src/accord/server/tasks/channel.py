@@ -61,6 +61,7 @@ class DetachedOrigin:
     """What is left of where the request of a task came from, once it was answered: its sender."""
 
     can_ask = False
+    can_hang_up = False
     backlog = 0
     is_congested = False
 
