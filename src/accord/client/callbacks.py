@@ -158,6 +158,7 @@ class Callbacks:
         self.stray = ""
         self.on_tools_changed: Callable[[], None] | None = None
         self.followed: WeakValueDictionary[str, ToolTask] = WeakValueDictionary()
+        self.on_notice: Callable[[NotificationReceived], None] | None = None
 
     @property
     def capabilities(self) -> ClientCapabilities:
@@ -286,6 +287,8 @@ class Callbacks:
 
     def notification(self, event: NotificationReceived, dispatcher: Dispatcher) -> None:
         """Pass on what the server tells."""
+        if self.on_notice is not None:
+            self.on_notice(event)
         if event.name == "notifications/tools/list_changed" and self.on_tools_changed is not None:
             self.on_tools_changed()
         if event.name == "notifications/tasks/status":

@@ -85,19 +85,38 @@ def decode_result(frame: Frame, exchange: Exchange) -> Any:
     assert raw is not UNSET
     if method is None:
         return msgspec.json.decode(raw)
-    type_ = method.result
+    revision = exchange.revision
+    if not revision.result_type:
+        return shape.decode(raw, _result_before(exchange, method, raw), revision.id)
+    # Nearly all are complete, so that is tried first.
+    try:
+        result = shape.decode(raw, method.result, revision.id)
+        named = getattr(result, "result_type", None)
+    except ValueError:
+        named = msgspec.json.decode(raw, type=_ResultType).result_type
+        if named in _COMPLETE:
+            raise
+    if named in _COMPLETE:
+        return result
+    if named == "input_required" and method.may_ask:
+        return shape.decode(raw, InputRequiredResult, revision.id)
+    if named == "task" and exchange.name == _TASKED:
+        return shape.decode(raw, TaskHandle, revision.id)
+    # result.type.unknown-is-invalid
+    raise ValueError(f"resultType {named!r:.60} is unknown")
+
+
+# result.type.absent-means-complete
+_COMPLETE: Final = (None, "complete")
+
+
+def _result_before(exchange: Exchange, method: Method, raw: msgspec.Raw) -> Any:
+    """Return the type of a result that does not name it: a task only where one was wanted."""
     if exchange.is_task:
-        if msgspec.json.decode(raw, type=_Accepted).task is None:
-            exchange.is_task = False  # tasks.undeclared.ignored: it was answered at once
-        else:
-            type_ = CreateTaskResult
-    elif method.may_ask and exchange.revision.rounds:
-        result_type = msgspec.json.decode(raw, type=_ResultType).result_type
-        if result_type == "input_required":
-            type_ = InputRequiredResult
-        elif result_type == "task" and exchange.name == _TASKED:
-            type_ = TaskHandle
-    return shape.decode(raw, type_, exchange.revision.id)
+        if msgspec.json.decode(raw, type=_Accepted).task is not None:
+            return CreateTaskResult
+        exchange.is_task = False  # tasks.undeclared.ignored: it was answered at once
+    return method.result
 
 
 class _ResultType(msgspec.Struct, rename="camel"):
