@@ -72,7 +72,8 @@ _LONG: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
 # How long callbacks may take to notice that they are cancelled.
 _CALLBACK_GRACE: Final = 1.0
 
-_KINDS: Final[dict[int, type[RequestError]]] = {
+_TASKS: Final = "io.modelcontextprotocol/tasks"
+ERRORS: Final[dict[int, type[RequestError]]] = {
     kind.default_code: kind
     for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, RequestError) and kind is not RequestError
@@ -296,7 +297,9 @@ class Link:
 
     def introduce(self, revision: RevisionId) -> None:
         """Put our name and capabilities into the requests of a revision without handshake."""
-        declared = shape.narrow(self.callbacks.capabilities, revision)
+        # `call_tool` waits for a task by itself, so servers may always answer with one.
+        able = msgspec.structs.replace(self.callbacks.capabilities, extensions={_TASKS: {}})
+        declared = shape.narrow(able, revision)
         meta: JsonObject = {
             META_VERSION: revision,
             META_CAPABILITIES: msgspec.to_builtins(declared),
@@ -445,7 +448,7 @@ class Link:
         if isinstance(error, LocalProtocolError) and not isinstance(error, MessageTooLarge):
             return LocalProtocolError(self._reason(error, name), error.violations)
         if isinstance(error, RequestError):
-            kind = _KINDS.get(error.code, RequestError)
+            kind = ERRORS.get(error.code, RequestError)
             typed = kind(error.message, code=error.code, data=error.data)
             if isinstance(typed, UrlElicitationRequired):
                 typed.elicitations = _read_pages(error.data)

@@ -10,12 +10,13 @@ import math
 import random
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
 import msgspec
 
+from accord.client.link import ERRORS, Link
 from accord.client.options import CallOptions
-from accord.client.results import OutputSchema, decode_output
+from accord.client.results import OutputSchema, PageGuard, decode_output
 from accord.errors import (
     InvalidParams,
     LocalProtocolError,
@@ -25,6 +26,7 @@ from accord.errors import (
     lower_first,
 )
 from accord.protocol import shape
+from accord.protocol.jsonrpc import ErrorBody
 from accord.protocol.violation import CLIENT, SERVER
 from accord.types import (
     CallToolParams,
@@ -33,16 +35,17 @@ from accord.types import (
     CreateTaskResult,
     GetTaskParams,
     GetTaskResult,
+    InputRequests,
+    JsonObject,
     PageParams,
     TaskFields,
     TaskHandle,
     TaskMetadata,
+    TaskOutcome,
     TaskResultParams,
     TaskStatus,
+    UpdateTaskParams,
 )
-
-if TYPE_CHECKING:
-    from accord.client.link import Link
 
 Output = TypeVar("Output")
 
@@ -87,7 +90,7 @@ class ToolTask:
 
     def __init__(
         self,
-        link: "Link",
+        link: Link,
         fields: TaskFields | None,
         how: CallOptions,
         *,
@@ -104,6 +107,10 @@ class ToolTask:
         self._waiting: set[asyncio.Future[None]] = set()
         self._followers: list[deque[TaskUpdate]] = []
         self._fetching: asyncio.Task[CallToolResult] | None = None
+        self._outcome: TaskOutcome | None = None
+        self._questions: InputRequests = {}
+        self._answered: set[str] = set()
+        self._answering: asyncio.Task[None] | None = None
         self.tool = tool
         self.id = ""
         self.ttl: float | None = None
@@ -152,6 +159,9 @@ class ToolTask:
                 follower.append(update)
         ttl = fields.ttl_ms if fields.ttl is msgspec.UNSET else fields.ttl
         self.ttl = ttl / 1000 if isinstance(ttl, int) else None
+        if isinstance(fields, TaskOutcome):
+            self._outcome = fields
+            self._questions = fields.input_requests or {}
         interval = fields.poll_interval or fields.poll_interval_ms
         if interval is not None:
             self._poll = min(max(interval / 1000, _POLL_LEAST), _POLL_MOST)
@@ -170,17 +180,53 @@ class ToolTask:
             self._take(fields)
         return self._update
 
+    @property
+    def _pause(self) -> float:
+        return self._poll * random.uniform(1, 1 + _JITTER)  # noqa: S311  # to spread load
+
     async def _wait_for_news(self) -> None:
         """Wait for a notification, or ask when it is time."""
+        if self._answering is not None:
+            await self._wait_for_answers()
+            return
         news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(news)
         try:
-            async with asyncio.timeout(self._poll * random.uniform(1, 1 + _JITTER)):  # noqa: S311  # to spread load
+            async with asyncio.timeout(self._pause):
                 await news
         except TimeoutError:
             await self.refresh()
         finally:
             self._waiting.discard(news)
+
+    # -- questions in the task, where the server cannot ask by requests
+
+    def _answer_questions(self) -> None:
+        """Put new questions to the callbacks; no question is put twice."""
+        asked = {key: each for key, each in self._questions.items() if key not in self._answered}
+        if self._answering is None and asked:
+            self._answered.update(asked)  # tasks-ext.client.dedupe-keys
+            self._answering = asyncio.ensure_future(self._answer(asked))
+            self._answering.add_done_callback(_retrieve)
+
+    async def _answer(self, questions: InputRequests) -> None:
+        from accord.client.rounds import answer_all
+
+        answers = await answer_all(self._link, f"the task {self.id[:40]}", questions, math.inf)
+        if not self.is_finished:
+            await self._link.ask("tasks/update", UpdateTaskParams(self.id, answers), self._how)
+
+    async def _wait_for_answers(self) -> None:
+        """Wait for answers of the user, and look now and then whether they are still wanted."""
+        assert self._answering is not None
+        await asyncio.wait([self._answering], timeout=self._pause)
+        if self._answering.done():
+            answering, self._answering = self._answering, None
+            answering.result()
+        else:
+            await self.refresh()
+            if self.is_finished:
+                self._answering.cancel()
 
     # -- following it
 
@@ -201,19 +247,25 @@ class ToolTask:
             # By identity: two that have seen the same are equal.
             self._followers = [each for each in self._followers if each is not updates]
 
-    def _attend(self) -> "asyncio.Task[CallToolResult]":
-        """Wait for the result by a request, on whose stream the server can ask."""
+    def _attend(self) -> None:
+        """See to it that the questions of the task are answered."""
+        if not self._link.revision.tasks:
+            self._answer_questions()
+            return
+        # tasks.input.requestor-calls-result: its stream is where the server asks.
         if self._fetching is None or (self._fetching.done() and not self.is_finished):
             self._fetching = asyncio.ensure_future(self._fetch())
             self._fetching.add_done_callback(_retrieve)
-        return self._fetching
 
     async def _fetch(self) -> CallToolResult:
         how = self._how if self.is_finished else self._how | {"timeout": math.inf, "cap": math.inf}
         found = await self._link.ask("tasks/result", TaskResultParams(self.id), how)
+        return self._decode(_encode(found))
+
+    def _decode(self, found: bytes) -> CallToolResult:
         try:
             result: CallToolResult = shape.decode(
-                _encode(found), CallToolResult, self._link.endpoint.revision.id
+                found, CallToolResult, self._link.endpoint.revision.id
             )
         except ValueError as error:
             why = f"the result of the task {self.id[:40]} is not that of a tool"
@@ -238,17 +290,37 @@ class ToolTask:
             RemoteProtocolError: the result breaks the output schema, or does not fit the type.
         """
         if self._result is None:
-            while not (self.is_finished or self.status == "input_required"):
+            while not self.is_finished:
+                if self.status == "input_required":
+                    self._attend()
+                if self._fetching is not None:
+                    break
                 await self._wait_for_news()
-            self._result = await asyncio.shield(self._attend())
-            if not self.is_finished:
-                await self.refresh()
+            self._result = await self._fetch_result()
         result = self._result
         if self._schema is not None:
             self._schema.check(result)
         if result_type is None:
             return result
         return decode_output(self.tool or "the task", result, result_type)
+
+    async def _fetch_result(self) -> CallToolResult:
+        if not self._link.revision.tasks:
+            return self._read_outcome()
+        self._attend()
+        assert self._fetching is not None
+        result = await asyncio.shield(self._fetching)
+        await self.refresh()
+        return result
+
+    def _read_outcome(self) -> CallToolResult:
+        """Return the result that the extension reports with the task itself."""
+        outcome = self._outcome
+        if outcome is not None and outcome.error is not None:
+            raise to_error(outcome.error)
+        if outcome is None or outcome.result is msgspec.UNSET:
+            raise RequestError(f"the task {self.id[:8]} was cancelled and has no result")
+        return self._decode(bytes(outcome.result))
 
     async def cancel(self) -> None:
         """Ask the server to stop; one that is finished stays as it is."""
@@ -265,6 +337,21 @@ class ToolTask:
                 self._take(answer)
 
 
+def to_error(body: JsonObject) -> RequestError:
+    """Return the error that a task reports."""
+    try:
+        error = msgspec.convert(body, ErrorBody)
+    except msgspec.ValidationError as misfit:
+        raise RemoteProtocolError(
+            f"the task reports a malformed error: {lower_first(misfit)}"
+        ) from None
+    data = None if error.data is msgspec.UNSET else error.data
+    kind = ERRORS.get(error.code, RequestError)
+    found: RequestError = kind(error.message, code=error.code, data=data)
+    found.is_received = True
+    return found
+
+
 def _retrieve(task: asyncio.Future[Any]) -> None:
     """Mark an exception as seen: that of a fetch whose result is not wanted any more."""
     if not task.cancelled():
@@ -274,14 +361,14 @@ def _retrieve(task: asyncio.Future[Any]) -> None:
 # -- beginning
 
 
-def can_ask_for_tasks(link: "Link") -> bool:
+def can_ask_for_tasks(link: Link) -> bool:
     """Whether tools may be called as tasks by the client's wish."""
     declared = link.endpoint.conversation.parties[SERVER].capabilities or ()
     return link.endpoint.revision.tasks and _TOOL_TASKS in declared
 
 
 async def start(
-    link: "Link",
+    link: Link,
     params: CallToolParams,
     how: CallOptions,
     *,
@@ -304,7 +391,7 @@ async def start(
 
 
 def wrap(
-    link: "Link",
+    link: Link,
     params: CallToolParams,
     answer: CreateTaskResult | TaskHandle | CallToolResult,
     how: CallOptions,
@@ -325,13 +412,11 @@ async def wait_for(task: ToolTask, how: CallOptions) -> CallToolResult:
     try:
         async with asyncio.timeout(cap) as limit:
             return await task.result()
-    except asyncio.CancelledError:
-        task._link.dispatcher.spawn(_abandon(task))
-        raise
-    except TimeoutError:
-        if not limit.expired():
+    except BaseException as error:
+        if not task.is_finished:
+            task._link.dispatcher.spawn(_abandon(task))
+        if not (isinstance(error, TimeoutError) and limit.expired()):
             raise
-        task._link.dispatcher.spawn(_abandon(task))
         why = f"{task.tool}: the task was not finished within {cap:g} s in all (cap)"
         raise RequestTimeout(why) from None
 
@@ -343,7 +428,7 @@ async def _abandon(task: ToolTask) -> None:
         return  # it is finished, or cannot be cancelled
 
 
-async def find(link: "Link", id: str, how: CallOptions) -> ToolTask:
+async def find(link: Link, id: str, how: CallOptions) -> ToolTask:
     """Return a task by its id.
 
     Raises:
@@ -353,10 +438,15 @@ async def find(link: "Link", id: str, how: CallOptions) -> ToolTask:
     return ToolTask(link, fields, how)
 
 
-async def find_all(link: "Link", how: CallOptions) -> AsyncIterator[ToolTask]:
-    """Iterate over the tasks that the server lists."""
-    from accord.client.results import PageGuard
+async def find_all(link: Link, how: CallOptions) -> AsyncIterator[ToolTask]:
+    """Iterate over the tasks that the server lists.
 
+    Raises:
+        LocalProtocolError: the revision has no such list.
+    """
+    revision = link.endpoint.revision
+    if not revision.tasks:
+        raise LocalProtocolError(f"tasks/list is not part of revision {revision.id}")
     pages = PageGuard("tasks/list", link.settings.empty_pages)
     cursor = None
     while True:
