@@ -22,6 +22,7 @@ from accord.types import (
     ListRootsResult,
     ReadResourceParams,
     ReadResourceResult,
+    TaskHandle,
 )
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class SingleRounds:
     ) -> CallToolResult | InputRequiredResult:
         """Call a tool; return its result, or the questions that it asks before."""
         params = CallToolParams(name, msgspec.Raw(_encode(dict(arguments or {}))))
-        reply: CallToolResult | InputRequiredResult
+        reply: Any
         try:
             reply = await self._send("tools/call", params, how)
         except HeaderMismatch:
@@ -70,10 +71,13 @@ class SingleRounds:
             if link.transport is None or not await learn_anew(link, name):
                 raise
             reply = await self._send("tools/call", params, how)
+        if isinstance(reply, TaskHandle):  # the server decided so; all questions were answered
+            reply = await self._client._wait_for_task(params, reply, _options_of_call(how))
         schema = self._client._outputs.get(name)
-        if schema is not None and isinstance(reply, CallToolResult):
-            schema.check(reply)
-        return reply
+        result: CallToolResult | InputRequiredResult = reply
+        if schema is not None and isinstance(result, CallToolResult):
+            schema.check(result)
+        return result
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **how: Unpack[RoundOptions]
@@ -110,11 +114,15 @@ class SingleRounds:
                 for key, answer in answers.items()
             }
         params.request_state = options.get("state")
-        how: dict[str, Any] = {
-            name: value for name, value in options.items() if name in CallOptions.__annotations__
-        }
+        how = _options_of_call(options)
         declared = options.get("capabilities")
         if declared is not None:
             meta = {META_CAPABILITIES: msgspec.to_builtins(shape.narrow(declared, revision.id))}
             how["meta"] = {**(how.get("meta") or {}), **meta}
-        return await link.ask(method, params, cast("CallOptions", how), answers=False)
+        return await link.ask(method, params, how, answers=False)
+
+
+def _options_of_call(options: RoundOptions) -> CallOptions:
+    """Return the options that calls without rounds have, too."""
+    names = CallOptions.__annotations__
+    return cast("CallOptions", {name: options[name] for name in names if name in options})  # type: ignore[literal-required]  # names of the same type
