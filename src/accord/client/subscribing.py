@@ -77,9 +77,11 @@ class CallbackStream:
                 except BaseException:
                     task.cancel()
                     raise
-            if self._task is not None:
-                self._task.cancel()
-            self._task = task
+            former, self._task = self._task, task
+            if former is not None:
+                former.cancel()
+                # The server is to hear of it before anything that the caller asks next.
+                await asyncio.wait([former])
             return served
 
 
