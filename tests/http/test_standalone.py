@@ -2,13 +2,16 @@
 
 import asyncio
 import json
+import time
 from typing import Annotated
 
 import pytest
 
-from accord import Context, Header, Server
+from accord import Context, Header, Principal, Server
+from accord.auth import Protected
 from accord.testing import run_in_virtual_time
 from support.http_offer import offer
+from support.http_server import bounded
 from support.http_talk import call as session_call
 from support.http_talk import notification, text_of
 from support.modern import PREFIX, REVISION, meta
@@ -560,3 +563,142 @@ def test_each_request_has_its_own_caller():
         return dict(scope["headers"])[b"x-user"].decode()
 
     serve(scenario, server.asgi(principal=find))
+
+
+# -- requests that only listen
+
+
+def listen(id=1):
+    return modern("subscriptions/listen", id, notifications={"toolsListChanged": True})
+
+
+def is_answered(exchange):
+    return exchange.events[-1].get("result", {}).get("resultType") == "complete"
+
+
+async def begin_listening(client, id=1, **headers):
+    exchange = client.begin(listen(id), **headers)
+    await until(lambda: len(exchange.sent) > 1)
+    assert exchange.status == 200
+    assert exchange.events[0]["method"] == "notifications/subscriptions/acknowledged"
+    return exchange
+
+
+def test_a_request_that_listens_is_answered_when_its_token_expires():
+    async def scenario(client):
+        exchange = await begin_listening(client)
+        await asyncio.sleep(3)
+        assert not is_answered(exchange)
+        await exchange.done()
+        assert is_answered(exchange)
+        assert client.app.state.listening == 0
+
+    def find(scope):
+        return Principal("ann", expires_at=time.time() + 5)
+
+    serve(scenario, offer().asgi(principal=find))
+
+
+class Withdrawn:
+    """Verifies every token but those that were withdrawn."""
+
+    def __init__(self):
+        self.tokens = set()
+
+    async def verify(self, token):
+        return None if token in self.tokens else Principal(token)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_request_that_listens_is_answered_once_its_token_is_revoked(is_known):
+    withdrawn = Withdrawn()
+    url = "http://localhost/mcp"
+    server = offer(auth=Protected(withdrawn, issuer="https://issuer.example", public_url=url))
+
+    async def scenario(client):
+        if is_known:  # the guard remembers tokens that it has just verified
+            known = await client.ask(call("add", a=1, b=2), authorization="Bearer bad")
+            assert known.status == 200
+        kept = await begin_listening(client, authorization="Bearer good")
+        ended = await begin_listening(client, authorization="Bearer bad")
+        withdrawn.tokens.add("bad")
+        await ended.done()
+        assert is_answered(ended)
+        assert not is_answered(kept)
+        refused = await client.ask(listen(), authorization="Bearer bad")
+        assert refused.status == 401
+
+    serve(scenario, server.asgi())
+
+
+def test_a_caller_may_listen_so_many_times_at_once():
+    async def scenario(client):
+        listening = [await begin_listening(client, id, x_user="ann") for id in range(2)]
+        refused = await client.ask(listen(3), x_user="ann")
+        assert error_of(refused) == (429, 3, -32603)
+        assert "sessions_per_caller" in refused.json["error"]["message"]
+        await begin_listening(client, x_user="bob")
+        listening[0].disconnect()
+        await listening[0].done()
+        await begin_listening(client, 4, x_user="ann")
+
+    def find(scope):
+        return dict(scope["headers"])[b"x-user"].decode()
+
+    serve(scenario, offer().asgi(principal=find, sessions_per_caller=2))
+
+
+def test_in_a_session_nothing_listens_but_get():
+    async def scenario(client):
+        await client.open("2025-11-25")
+        message = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": {}}
+        response = await client.post(message, mcp_protocol_version="2025-11-25")
+        assert response.json["error"]["code"] == -32601
+
+    serve(scenario)
+
+
+# -- real sockets
+
+
+@pytest.mark.requirement("http.cancel.disconnect-is-cancel")
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+@pytest.mark.parametrize("tool", ["silent", "talkative"])
+def test_a_reset_connection_cancels_the_request(talk, loop, tool):
+    server = offer()
+    seen = []
+
+    @server.tool
+    async def silent() -> str:
+        """Wait for ever."""
+        return await wait()
+
+    @server.tool
+    async def talkative(ctx: Context) -> str:
+        """Wait for ever, after a message."""
+        ctx.warning("hello")
+        return await wait()
+
+    async def wait():
+        seen.append("begins")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append("is cancelled")
+        return "never"
+
+    async def scenario(port):
+        async with talk(port) as client:
+            client.version = REVISION
+            message = modern("tools/call", name=tool, _meta=meta(logLevel="info"))
+            posting = asyncio.create_task(
+                client.post(message, Mcp_Method="tools/call", Mcp_Name=tool)
+            )
+            await until(lambda: seen)
+            await until(lambda: client._open)
+            client._open[0].abort()
+            await until(lambda: len(seen) == 2)
+            posting.cancel()
+
+    with bounded(server.asgi(), loop=loop) as port:
+        run(scenario(port))

@@ -77,11 +77,11 @@ class CallbackStream:
                 except BaseException:
                     task.cancel()
                     raise
-            former, self._task = self._task, task
-            if former is not None:
-                former.cancel()
-                # The server is to hear of it before anything that the caller asks next.
-                await asyncio.wait([former])
+            ended, self._task = self._task, task
+            if ended is not None:
+                ended.cancel()
+                # What is sent next comes after the cancellation of the stream.
+                await asyncio.wait([ended])
             return served
 
 

@@ -6,6 +6,7 @@ newest of each topic is enough.
 """
 
 import asyncio
+import logging
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterable
@@ -19,6 +20,8 @@ from accord.types import ResourceUpdatedParams
 if TYPE_CHECKING:
     from accord.protocol.exchange import Exchange
     from accord.server.session import Session
+
+log = logging.getLogger("accord.server")
 
 ListKind: TypeAlias = Literal["tools", "prompts", "resources"]
 LIST_KINDS: Final[tuple[ListKind, ...]] = ("tools", "prompts", "resources")
@@ -150,7 +153,10 @@ class Hub:
             heard += [ref() for ref in self._topics.get(change.topic, ())]
         for listener in heard:
             if listener is not None:
-                listener.hear(change)
+                try:
+                    listener.hear(change)
+                except Exception:  # the others have to hear of it all the same
+                    log.exception("a listener could not be notified of %s", change.name)
 
     def listen(self, listener: Listener, topics: Iterable[Topic]) -> None:
         """Let a listener hear of changes of these topics."""
@@ -224,6 +230,8 @@ class Notices:
 
     def add(self, change: ServerChange) -> None:
         """Tell the client of a change, now or later."""
+        if self._loop.is_closed():
+            return
         if change.key is not None and not self._is_held:
             self._send(change)
             return
