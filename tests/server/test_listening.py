@@ -63,7 +63,9 @@ def test_the_acknowledgement_comes_first_and_says_what_is_honoured(id: Any) -> N
     run_in_virtual_time(main())
 
 
-@pytest.mark.requirement("subscriptions.ack-is-subset")
+@pytest.mark.requirement(
+    "subscriptions.ack-is-subset", "resources.subscribe-capability-governs-listen"
+)
 def test_kinds_that_the_server_does_not_declare_are_left_out() -> None:
     server: Server[Any] = Server("desk")
     server.add_prompt(lambda: "x", name="greet")
