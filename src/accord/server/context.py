@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from accord.server.questions import Message, SamplingOptions
     from accord.server.session import Session
+    from accord.server.tasks.channel import RunningTask
     from accord.server.url_elicitation import UrlElicitation
 
 if TYPE_CHECKING:
@@ -138,6 +139,21 @@ class Context(Generic[State]):
         return NO_FACTS if origin is None else origin.facts
 
     @property
+    def task(self) -> "RunningTask | None":
+        """The task that this request became; None while it is answered directly."""
+        return getattr(self._exchange.channel, "task", None)
+
+    async def start_task(self) -> None:
+        """Let the request become a task here, in a tool with `ask_first`.
+
+        Questions before this line are asked before the task begins. Where the client does not
+        understand tasks, or the request is one already, nothing happens.
+        """
+        start = getattr(self._exchange.channel, "start_task", None)
+        if start is not None:
+            await start()
+
+    @property
     def is_cancelled(self) -> bool:
         """Whether the answer is no longer wanted; work in threads should look now and then."""
         return self._is_cancelled or self._exchange.cancelled
@@ -184,7 +200,9 @@ class Context(Generic[State]):
     def _progress(self, params: ProgressParams) -> None:
         exchange = self._exchange
         rises = exchange.progress is None or params.progress > exchange.progress
-        if rises and self._session.is_open(exchange):
+        if rises and self.task is not None:
+            self.task.notify("notifications/progress", params)
+        elif rises and self._session.is_open(exchange):
             self._session.dispatcher.notify("notifications/progress", params, within=exchange)
 
     def log(self, level: LoggingLevel, data: object, *, logger: str | None = None) -> Done:
@@ -200,7 +218,10 @@ class Context(Generic[State]):
         return done if done is not DONE or self._sent % _AT_ONCE else TURN
 
     def _log(self, params: LogMessageParams) -> None:
-        self._session.notify("notifications/message", params, self._exchange)
+        if self.task is not None:
+            self.task.notify("notifications/message", params)
+        else:
+            self._session.notify("notifications/message", params, self._exchange)
 
     def hang_up(self, *, retry: int | None = None) -> bool:
         """Close the connection while the work goes on; the client comes back for the answer.

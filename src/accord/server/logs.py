@@ -1,4 +1,4 @@
-"""Standard logging that reaches the client whose request is being handled."""
+"""Standard logging that reaches the client."""
 
 import logging
 from typing import Final
