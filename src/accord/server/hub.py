@@ -9,7 +9,7 @@ import asyncio
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -18,7 +18,6 @@ from accord.runtime.origin import ClientFlow
 from accord.types import ResourceUpdatedParams
 
 if TYPE_CHECKING:
-    from accord.protocol.exchange import Exchange
     from accord.server.session import Session
 
 log = logging.getLogger("accord.server")
@@ -79,12 +78,6 @@ def resource_change(uri: str) -> ServerChange:
     return ServerChange(UPDATED, uri, ResourceUpdatedParams(uri))
 
 
-TaskFilter: TypeAlias = (
-    "Callable[[Session, Exchange, list[str]], Coroutine[object, None, list[str]]]"
-)
-"""Returns those of some task ids that the sender of a request may hear of."""
-
-
 class Listener(Protocol):
     """Hears of changes."""
 
@@ -124,13 +117,10 @@ class Hub:
 
     Attributes:
         sessions: those of the handshake revisions; they hear of every list.
-        visible_tasks: looks up which of some task ids the sender of a request may hear of; None
-            where there are no tasks.
     """
 
     def __init__(self, bus: ChangeBus | None = None) -> None:
         self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-        self.visible_tasks: TaskFilter | None = None
         self._bus = bus or LocalBus()
         self._bus.subscribe(self._deliver)
         self._lock = threading.Lock()

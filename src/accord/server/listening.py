@@ -41,9 +41,9 @@ def listen(session: "Session", exchange: Exchange, params: ListenParams) -> obje
         exchange.origin.listen(subscription.end)
     session.listening = {**session.listening, exchange.id: subscription}
     granted = _grant(session, exchange, params.notifications)
-    visible_tasks = session.server.hub.visible_tasks
-    if ids and visible_tasks is not None:
-        return _begin_with_tasks(subscription, granted, visible_tasks(session, exchange, [*ids]))
+    if ids and session.server.has_task_tools:
+        visible = session.server.tasks.visible(session, exchange, [*ids])
+        return _begin_with_tasks(subscription, granted, visible)
     subscription.begin(granted)
     return LASTING
 
