@@ -200,8 +200,9 @@ class Callbacks:
 
     def request(self, exchange: Exchange, params: Any, dispatcher: Dispatcher) -> Any:
         """Answer a question of the server."""
+        params.meta = exchange.meta or None
         answer = self._answer(exchange, params)
-        related = None if params.meta is None else params.meta.get(_RELATED)
+        related = exchange.meta.get(_RELATED)
         return answer if related is None else _name_task(answer, related)
 
     def _answer(self, exchange: Exchange, params: Any) -> Any:
