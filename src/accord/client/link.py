@@ -303,8 +303,8 @@ class Link:
         declared = shape.narrow(able, revision)
         meta: JsonObject = {
             META_VERSION: revision,
-            META_CAPABILITIES: msgspec.to_builtins(declared),
-            META_CLIENT: msgspec.to_builtins(shape.narrow(self.client_info, revision)),
+            META_CAPABILITIES: _encode(declared),
+            META_CLIENT: _encode(shape.narrow(self.client_info, revision)),
         }
         if self.log_level is not None:
             meta[META_LOG_LEVEL] = self.log_level
@@ -475,6 +475,11 @@ class Link:
         if needed is not None and needed not in (state.capabilities or ()):
             return f"{name} needs the capability {needed}, which the server did not declare"
         return f"{name}: {error}"
+
+
+def _encode(value: object) -> msgspec.Raw:
+    """Encode once what each request repeats."""
+    return msgspec.Raw(msgspec.json.encode(value))
 
 
 def _read_pages(data: object) -> tuple[ElicitParams, ...]:

@@ -469,9 +469,10 @@ class Endpoint:
             raise LocalProtocolError("; ".join(map(str, violations)), violations)
 
     def _with_meta(self, body: Any, name: str, meta: JsonObject) -> Any:
-        if body is None:
-            body = BY_NAME[name].params()
-        return msgspec.structs.replace(body, meta={**meta, **(body.meta or {})})
+        # A copy is made four times as fast by itself as by `replace`.
+        body = BY_NAME[name].params() if body is None else body.__copy__()
+        body.meta = {**meta, **body.meta} if body.meta else meta
+        return body
 
 
 def _find_refusal(name: str, violations: Sequence[Violation]) -> RequestError | None:
