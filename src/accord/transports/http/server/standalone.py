@@ -18,7 +18,7 @@ from accord.protocol import codec
 from accord.protocol.exchange import Exchange, RequestReceived
 from accord.protocol.jsonrpc import Batch, ErrorBody, Frame, MalformedMessage
 from accord.protocol.mirroring import NAME_MEMBERS, MirroredArgument
-from accord.transports.http.server.exchange import VERSION, HttpExchange, Receive
+from accord.transports.http.server.exchange import VERSION, HttpExchange, Receive, wait_for_disconnect
 from accord.transports.http.server.session import HttpSession, PostResponse
 from accord.transports.http.server.sessions import caller_key
 from accord.transports.http.server.state import DRAINING, AppState
@@ -142,8 +142,7 @@ class StandaloneResponse(PostResponse):
         task = self._waiter = asyncio.current_task()
         assert task is not None
         try:
-            while (await receive())["type"] != "http.disconnect":
-                pass
+            await wait_for_disconnect(receive)
         except asyncio.CancelledError:
             if not self.is_woken or task.uncancel():
                 raise
