@@ -22,7 +22,7 @@ from accord.protocol.mirroring import NAME_MEMBERS, MirroredArgument
 from accord.transports.http.server.exchange import VERSION, HttpExchange, wait_for_disconnect
 from accord.transports.http.server.session import HttpSession, PostResponse
 from accord.transports.http.server.sessions import caller_key
-from accord.transports.http.server.state import DRAINING, AppState
+from accord.transports.http.server.state import DRAINING, AppState, Bodies
 from accord.transports.http.server.stream import Reader, Stream
 from accord.types import RevisionId
 
@@ -196,14 +196,18 @@ class StandaloneRequests:
 
     Args:
         state: of the app.
+        bodies: reads the bodies of its requests.
         waiting: the responses that wait for their answer, of all POSTs.
 
     Attributes:
         open: those that were not answered at once.
     """
 
-    def __init__(self, state: AppState, waiting: MutableMapping[PostResponse, Any]) -> None:
+    def __init__(
+        self, state: AppState, bodies: Bodies, waiting: MutableMapping[PostResponse, Any]
+    ) -> None:
         self._state = state
+        self._bodies = bodies
         self._waiting = waiting
         self._decode = codec.codec_for(state.server.limits).decode
         self._listeners: dict[Hashable, int] = {}
@@ -212,8 +216,12 @@ class StandaloneRequests:
 
     # -- one request
 
-    async def serve(self, exchange: HttpExchange, verdict: HeadVerdict, body: bytes) -> None:
+    async def serve(self, exchange: HttpExchange, verdict: HeadVerdict) -> None:
         """Serve a POST whose header names a revision without sessions."""
+        read = self._bodies.read(exchange)
+        body = read if isinstance(read, bytes) else await read
+        if body is None:
+            return None
         if self._state.is_draining:
             return await exchange.refuse(DRAINING)
         assert verdict.standalone is not None
