@@ -239,20 +239,17 @@ def _compare(
     return None
 
 
-def repeats(headers: RawHeaders, version: str, method: str, name: str | None) -> bool:
-    """Whether headers plainly repeat the revision, the method and the name of a request.
+def repeats(headers: RawHeaders, method: str, name: str | None) -> bool:
+    """Whether headers plainly repeat the method and the name of a request.
 
     If not, `find_header_mismatch` tells whether they differ, or are written in another way.
     """
-    get = headers.get
-    if get(_VERSION) != version.encode() or get(_METHOD) != method.encode():
+    if headers.get(_METHOD) != method.encode():
         return False
     if name is None:
         return True
-    given = get(_NAME)
-    if given is None or not given.isascii() or given.startswith(_ENCODED):
-        return False
-    return given == name.encode()
+    given = headers.get(_NAME)
+    return given == name.encode() and given.isascii() and given[:2] != _ENCODED
 
 
 def find_argument_mismatch(

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from accord.bindings import http, sse, standalone
+from accord.bindings import sse, standalone
 from accord.bindings.http import HeadVerdict
 from accord.errors import HeaderMismatch, InternalError, InvalidRequest, RequestError
 from accord.protocol import codec
@@ -68,7 +68,7 @@ class StandaloneResponse(PostResponse):
     Args:
         exchange: the HTTP request.
         owner: the session of one message that serves it.
-        form: how the client accepts the response.
+        verdict: what its head says: the revision, and how the client accepts the response.
         requests: those under way.
 
     Attributes:
@@ -89,12 +89,13 @@ class StandaloneResponse(PostResponse):
         self,
         exchange: HttpExchange,
         owner: HttpSession,
-        form: http.Form,
+        verdict: HeadVerdict,
         requests: "StandaloneRequests",
     ) -> None:
         self.exchange = exchange
         self.owner = owner
-        self.form = form
+        self.form = verdict.form
+        self._revision = verdict.standalone
         self._requests = requests
 
     # -- what the server asks of it
@@ -105,15 +106,20 @@ class StandaloneResponse(PostResponse):
         Raises:
             HeaderMismatch: they differ.
         """
-        given, version, method = self.exchange, exchange.revision.id, exchange.name
+        given, method = self.exchange, exchange.name
         attribute = _NAMED.get(method)
         name = None if attribute is None else getattr(params, attribute)
-        if given.repeated or not standalone.repeats(given.headers, version, method, name):
-            why = standalone.find_header_mismatch(
-                given.headers, version, method, name, given.repeated
-            )
-            if why is not None:
-                raise HeaderMismatch(why)
+        if (
+            exchange.revision is self._revision
+            and not given.repeated
+            and standalone.repeats(given.headers, method, name)
+        ):
+            return
+        why = standalone.find_header_mismatch(
+            given.headers, exchange.revision.id, method, name, given.repeated
+        )
+        if why is not None:
+            raise HeaderMismatch(why)
 
     def check_arguments(
         self, mirrored: tuple[MirroredArgument, ...], arguments: Raw | UnsetType
@@ -226,7 +232,7 @@ class StandaloneRequests:
             return await exchange.refuse(DRAINING)
         assert verdict.standalone is not None
         session = StandaloneSession(self._state, verdict.standalone.id)
-        post = StandaloneResponse(exchange, session, verdict.form, self)
+        post = StandaloneResponse(exchange, session, verdict, self)
         events = session.session.dispatcher.receive(body, post)
         event = events[0]
         if event.__class__ is not RequestReceived or len(events) > 1:
