@@ -59,6 +59,7 @@ class Session:
     Attributes:
         subscriptions: the URIs that the client subscribed to after a handshake; None without any.
         listening: its open `subscriptions/listen` requests, by their ids.
+        is_shown: whether a handler has got hold of it.
     """
 
     flow: ClientFlow | None = None
@@ -66,6 +67,7 @@ class Session:
     subscriptions: set[str] | None = None
     listening: "Mapping[RequestId, Subscription]" = _NO_REQUESTS
     _notices: Notices | None = None
+    is_shown = False
     _contexts: dict[Any, Context[Any]] | None = None
     _in_transit = 0
 
@@ -268,6 +270,17 @@ class Session:
     def is_open(self, exchange: Exchange) -> bool:
         """Whether a request still waits for its answer."""
         return self.endpoint.conversation.open_exchange("client", exchange.id) is exchange
+
+    @property
+    def is_spare(self) -> bool:
+        """Whether it can serve another request that stands on its own.
+
+        Nothing is open, no handler can keep something in it, and the server has not changed.
+        """
+        conversation, dispatcher = self.endpoint.conversation, self.dispatcher
+        if self.is_shown or dispatcher.running or dispatcher.closed or not conversation.is_blank:
+            return False
+        return conversation.parties["server"].capabilities is self.server.capability_paths()
 
     @property
     def is_begun(self) -> bool:
