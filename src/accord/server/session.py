@@ -273,14 +273,14 @@ class Session:
 
     @property
     def is_spare(self) -> bool:
-        """Whether it can serve another request that stands on its own.
+        """Whether it can serve another request that stands on its own, once one is answered.
 
-        Nothing is open, no handler can keep something in it, and the server has not changed.
+        No handler can keep something in it, none still runs, and the server has not changed.
         """
-        conversation, dispatcher = self.endpoint.conversation, self.dispatcher
-        if self.is_shown or dispatcher.running or dispatcher.closed or not conversation.is_blank:
+        if self.is_shown or self.dispatcher.running or self.dispatcher.closed is not None:
             return False
-        return conversation.parties["server"].capabilities is self.server.capability_paths()
+        declared = self.endpoint.conversation.parties["server"].capabilities
+        return declared is self.server.capability_paths()
 
     @property
     def is_begun(self) -> bool:

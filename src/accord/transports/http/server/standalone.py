@@ -249,7 +249,17 @@ class StandaloneRequests:
             return await self._answer(post, request)
         self.open.add(post)
         try:
-            if post.stream is not None or await self._wait(post):
+            if post.stream is None:
+                self._waiting[post] = None
+                if self._watch_timer is None:
+                    self._watch_timer = session.session.loop.call_later(_SOON, self._watch)
+                try:
+                    await post.wait()
+                finally:
+                    del self._waiting[post]
+                    if post.watcher is not None:
+                        await post.stop_watching()
+            if not post.is_left:
                 await self._answer(post, request)
         finally:
             self._leave(post, request, session)
@@ -282,19 +292,6 @@ class StandaloneRequests:
             self._spare.append(session)
         else:
             session.let_go()
-
-    async def _wait(self, post: StandaloneResponse) -> bool:
-        """Wait for something to send; returns whether the client is still there."""
-        self._waiting[post] = None
-        if self._watch_timer is None:
-            self._watch_timer = post.owner.session.loop.call_later(_SOON, self._watch)
-        try:
-            await post.wait()
-        finally:
-            del self._waiting[post]
-            if post.watcher is not None:
-                await post.stop_watching()
-        return not post.is_left
 
     def _watch(self) -> None:
         """Watch the clients of requests that are not answered at once.
