@@ -89,7 +89,7 @@ def test_requests_and_sessions_share_nothing():
     serve(scenario, server.asgi())
 
 
-def test_what_a_handler_keeps_in_its_session_no_other_request_sees():
+def test_values_kept_in_a_session_are_seen_by_no_other_request():
     server = Server("any")
 
     @server.tool
@@ -112,7 +112,7 @@ def test_what_a_handler_keeps_in_its_session_no_other_request_sees():
     serve(scenario, server.asgi())
 
 
-def test_what_a_handler_sends_late_reaches_no_other_request():
+def test_late_messages_of_a_handler_reach_no_other_request():
     server = Server("any")
     kept = []
 
@@ -315,7 +315,7 @@ def test_an_unknown_revision_is_answered_with_those_that_are_spoken():
         (b'{"jsonrpc":"1.0","method":"x"}', -32600),
     ],
 )
-def test_what_is_no_request_is_refused(body, code):
+def test_a_body_without_a_request_is_refused(body, code):
     async def scenario(client):
         response = await client.post(body, mcp_protocol_version=REVISION)
         assert error_of(response) == (400, None, code)
