@@ -24,10 +24,11 @@ from accord.protocol.revisions import REVISIONS, Phase, Revision
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.runtime.origin import ClientFlow
 from accord.server.channels import Channel, Duplex
-from accord.server.context import DONE, Context, Delayed, Done, current
+from accord.server.context import Context, current
 from accord.server.extension import find_handler
 from accord.server.hub import UPDATED, ListKind, Notices, ServerChange, list_change
 from accord.server.methods import METHODS
+from accord.server.pacing import DONE, Delayed, Done
 from accord.server.threads import run_in_thread
 from accord.types import LoggingLevel, RequestId, RevisionId, Root
 
