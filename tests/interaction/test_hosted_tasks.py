@@ -113,7 +113,7 @@ async def test_a_question_that_is_given_up_cancels_the_task_of_the_client() -> N
 
 @in_virtual_time
 async def test_a_refusal_is_the_error_of_the_task() -> None:
-    def refuse(params: Any) -> None:
+    async def refuse(params: Any) -> None:
         return None
 
     async with link(make(), on_sample=refuse, on_elicit=elicit) as client:
@@ -213,7 +213,7 @@ async def test_a_server_may_not_flood_a_client_with_tasks() -> None:
 
 @in_virtual_time
 async def test_a_callback_that_fails_fails_its_task(caplog: pytest.LogCaptureFixture) -> None:
-    def fail(params: Any) -> Any:
+    async def fail(params: Any) -> Any:
         raise ValueError("secret")
 
     asked = Asked()
