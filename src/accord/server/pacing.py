@@ -1,4 +1,4 @@
-"""What the sender of a message may await: nothing, a turn for others, or a slow client."""
+"""What a handler may await after it has sent something: a turn of the loop, or a slow client."""
 
 from collections.abc import Callable, Coroutine, Generator
 from typing import Final

@@ -102,16 +102,13 @@ class TaskRunner:
             if not future.done():
                 future.set_result(None)
 
-    def _visible(self, session: "Session", exchange: Exchange, ids: list[str]) -> list[str]:
-        """Return those of some ids that name a running task of the sender of a request."""
-        owner, revision = owner_of(session.principal_of(exchange)), exchange.revision.id
-        return [
-            id
-            for id in ids
-            if (task := self.running.get(id)) is not None
-            and task.owner == owner
-            and task.exchange.revision.id == revision
-        ]
+    async def _visible(self, session: "Session", exchange: Exchange, ids: list[str]) -> list[str]:
+        """Return those of some ids that name a task of the sender of a request."""
+        visible = []
+        for id in ids:
+            with suppress(InvalidParams):
+                visible.append((await self.find(session, exchange, id)).id)
+        return visible
 
     # -- beginning
 
