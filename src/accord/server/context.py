@@ -46,8 +46,6 @@ else:
 Value = TypeVar("Value")
 
 current: ContextVar["Context[Any]"] = ContextVar("accord_context")
-
-
 # So many messages a handler may send before others get a turn, cancellations among them.
 _AT_ONCE: Final = 16
 
@@ -142,10 +140,9 @@ class Context(Generic[State]):
         return getattr(self._exchange.channel, "task", None)
 
     async def start_task(self) -> None:
-        """Let the request become a task here, in a tool with `ask_first`.
+        """Let the request become a task here, in a tool with `ask_first`; questions come before.
 
-        Questions before this line are asked before the task begins. Where the client does not
-        understand tasks, or the request is one already, nothing happens.
+        Does nothing where the client does not understand tasks, or the request is one already.
         """
         start = getattr(self._exchange.channel, "start_task", None)
         if start is not None:
@@ -346,8 +343,7 @@ class Context(Generic[State]):
         params = ElicitParams(message=message, requested_schema=schema)
         if task and self._peer.revision.tasks:
             params.task = TaskMetadata()
-        what = "form for a choice of several values; ask for one"
-        refuse_later_mode(params, self._peer.revision, what)
+        refuse_later_mode(params, self._peer.revision)
         result = await self._ask("elicitation", "elicitation/create", params, timeout, key)
         filled = (check_accepted(result).content or {}).items()
         return read({name: value for name, value in filled if value is not None})

@@ -147,7 +147,11 @@ def _refuse_undeclared(params: CreateMessageParams, peer: Peer) -> None:
 # -- elicitation
 
 
-def refuse_later_mode(params: ElicitParams, revision: Revision, what: str) -> None:
+def refuse_later_mode(
+    params: ElicitParams,
+    revision: Revision,
+    what: str = "form for a choice of several values; ask for one",
+) -> None:
     """Refuse a question that a revision cannot carry.
 
     Raises:

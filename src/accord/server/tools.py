@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
@@ -17,13 +17,29 @@ from accord.errors import (
     UrlElicitationRequired,
 )
 from accord.protocol.exchange import Exchange
+from accord.server.access import parse_scopes
 from accord.server.channels import find_questions, without_unwound
 from accord.server.context import Context, current
-from accord.server.registry import RegistryEntry
+from accord.server.registry import RegistryEntry, source_location
+from accord.server.schema import results, signature
 from accord.server.schema.results import ResultError, ReturnType
 from accord.server.schema.signature import BoundArguments
+from accord.server.settings import (
+    ToolDetails,
+    check_details,
+    check_name,
+    check_tool,
+    warn_about_tool,
+)
 from accord.server.threads import OutOfTime
-from accord.types import CallToolResult, InputRequiredResult, JsonObject, TextContent, Tool
+from accord.types import (
+    CallToolResult,
+    InputRequiredResult,
+    JsonObject,
+    TextContent,
+    Tool,
+    ToolExecution,
+)
 
 if TYPE_CHECKING:
     from accord.protocol.mirroring import MirroredArgument
@@ -176,6 +192,48 @@ def find_mirrored(name: str, schema: JsonObject) -> "tuple[MirroredArgument, ...
         return mirrored_arguments(schema)
     except ValueError as error:
         raise RegistrationError(f"tool {name!r}: {error}") from None
+
+
+def build_tool(function: Callable[..., object], details: ToolDetails) -> ToolEntry:
+    """Build the entry of a tool.
+
+    Raises:
+        RegistrationError: its parameters have no JSON form, or a detail is wrong.
+    """
+    details = check_details("tool()", details, ToolDetails)
+    found = signature.inspect(
+        function, context_type=Context, written_schema=details.get("input_schema")
+    )
+    returns = results.inspect(function, written_schema=details.get("output_schema"))
+    name = check_name(details.get("name", found.name), f"the tool at {source_location(function)}")
+    description = details.get("description") or found.description
+    tool = Tool(
+        name=name,
+        input_schema=found.listed_schema,
+        title=details.get("title"),
+        description=description or name,
+        output_schema=returns.output_schema,
+        annotations=details.get("annotations"),  # type: ignore[arg-type]  # converted by check_details()
+        execution=None if details.get("task") is None else ToolExecution(details["task"]),
+        icons=details.get("icons"),
+        meta=details.get("meta"),
+    )
+    check_tool(name, details, is_async=found.is_async)
+    warn_about_tool(name, description)
+    return ToolEntry(
+        key=name,
+        function=function,
+        signature=found,
+        item=tool,
+        scopes=parse_scopes(details.get("scopes", ())),
+        returns=returns,
+        label=f"tool {name}",
+        inline=details.get("inline", False),
+        timeout=details.get("timeout"),
+        task=details.get("task"),
+        ask_first=details.get("ask_first", False),
+        mirrored=find_mirrored(name, tool.input_schema),
+    )
 
 
 def _finish(result: CallToolResult, context: Context[object]) -> ToolResult:
