@@ -212,7 +212,7 @@ class Callbacks:
     def tasks(self) -> Sequence[asyncio.Future[object]]:
         """Return the callbacks at work."""
         feeds = [f.task for f in (*self._feeds.values(), *self._progress) if f.task is not None]
-        return [*feeds, *self._hosted.working] if "_hosted" in vars(self) else feeds
+        return [*feeds, *self._host.unfinished] if "_host" in vars(self) else feeds
 
     # -- called by the dispatcher
 
@@ -221,16 +221,16 @@ class Callbacks:
         if not exchange.revision.tasks:
             return self._answer(exchange, params)
         if exchange.name.startswith("tasks/"):
-            return self._hosted.serve(exchange.name, params)
+            return self._host.serve(exchange.name, params)
         answer = self._answer(exchange, params)
         task = getattr(params, "task", None)
         if task is not None and asyncio.iscoroutine(answer):
-            answer = self._hosted.start(exchange, task.ttl, answer, dispatcher)
+            answer = self._host.start(exchange, task.ttl, answer, dispatcher)
         related = None if params.meta is None else params.meta.get(_RELATED)
         return answer if related is None else _name_task(answer, related)
 
     @cached_property
-    def _hosted(self) -> "HostedTasks":
+    def _host(self) -> "HostedTasks":
         from accord.client.hosted_tasks import HostedTasks
 
         return HostedTasks()
