@@ -212,7 +212,7 @@ class Callbacks:
     def tasks(self) -> Sequence[asyncio.Future[object]]:
         """Return the callbacks at work."""
         feeds = [f.task for f in (*self._feeds.values(), *self._progress) if f.task is not None]
-        return [*feeds, *self._host.unfinished] if "_host" in vars(self) else feeds
+        return [*feeds, *self._host.open_work] if "_host" in vars(self) else feeds
 
     # -- called by the dispatcher
 

@@ -90,7 +90,7 @@ class HostedTasks:
         self._tasks: dict[str, _Hosted] = {}
 
     @property
-    def unfinished(self) -> list[asyncio.Task[Any]]:
+    def open_work(self) -> list[asyncio.Task[Any]]:
         """The work that is not finished."""
         return [each.work for each in self._tasks.values() if not each.work.done()]
 
@@ -108,7 +108,7 @@ class HostedTasks:
         """
         loop = asyncio.get_running_loop()
         self._sweep(loop.time())
-        if len(self.unfinished) >= _UNFINISHED_MOST:
+        if len(self.open_work) >= _UNFINISHED_MOST:
             answer.close()
             raise InternalError(f"busy: {_UNFINISHED_MOST} tasks are unfinished")
         work = loop.create_task(answer, name=exchange.name)
