@@ -30,6 +30,7 @@ from accord.errors import (
     RemoteProtocolError,
     RequestError,
     RequestTimeout,
+    ResourceNotFound,
 )
 from accord.keywords import refuse_unknown
 from accord.protocol import shape
@@ -429,12 +430,19 @@ class Link:
             return LocalProtocolError(self._reason(error, name), error.violations)
         if isinstance(error, RequestError):
             kind = _KINDS.get(error.code, RequestError)
+            if name == "resources/read" and self._is_not_found(error):
+                kind = ResourceNotFound
             typed = kind(error.message, code=error.code, data=error.data)
             typed.is_received = error.is_received
             return typed
         if isinstance(error, ConnectionClosed):
             return ConnectionClosed(str(error))
         return error
+
+    def _is_not_found(self, error: RequestError) -> bool:
+        """Whether a resource does not exist; some revisions have no code of its own for it."""
+        is_code = error.code == self.revision.not_found_code
+        return is_code and isinstance(error.data, dict) and "uri" in error.data
 
     def _reason(self, error: LocalProtocolError, name: str) -> str:
         """Return why a request may not be sent, in terms of the caller."""
