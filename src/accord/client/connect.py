@@ -57,16 +57,18 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
             revision: the one revision to speak; revisions: those to choose from (default: all, the
             newest that the server speaks). client_info: our name and version.
 
-            on_sample, on_elicit, roots: answer the server's requests.
+            on_sample, on_elicit, on_elicit_url, roots: answer the server's requests.
+            sampling_tools, sampling_context: whether on_sample handles tools and includeContext.
             on_log, on_progress, on_tools_changed, on_resources_changed, on_prompts_changed,
-            on_resource_updated: called with its notifications.
+            on_resource_updated, on_elicitation_complete: called with its notifications.
 
             timeout (60 s): silence after which a request is cancelled; progress extends it.
             cap (3,600 s): how long a request may take in all. connect_timeout (30 s).
             probe_timeout (a third of it): how long a launched server may take to say whether it
             speaks a revision without handshake, before it is opened by `initialize`.
             limits: how large one message may be. empty_pages (100): how many pages of a list in
-            a row may have no new entry before reading it fails.
+            a row may have no new entry before reading it fails. rounds (10): how often a request
+            may be answered with questions. cache: whether results are kept while they are fresh.
 
             For launched servers: env, in addition to what is inherited
             (`accord.transports.process.INHERITED`: paths and language, no secrets), cwd, stderr

@@ -31,6 +31,7 @@ from accord.errors import (
     RequestError,
     RequestTimeout,
     ResourceNotFound,
+    UrlElicitationRequired,
 )
 from accord.keywords import refuse_unknown
 from accord.protocol import shape
@@ -44,6 +45,7 @@ from accord.runtime.dispatcher import Dispatcher
 from accord.transports.http.client.auth import pause_deadline
 from accord.transports.wire import CALL_HEADERS, Wire
 from accord.types import (
+    ElicitParams,
     Implementation,
     InputRequiredResult,
     JsonObject,
@@ -53,6 +55,7 @@ from accord.types import (
     ServerCapabilities,
     SetLevelParams,
     SubscribeParams,
+    UrlElicitationData,
 )
 from accord.version import __version__
 
@@ -70,7 +73,8 @@ _LONG: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
 # How long callbacks may take to notice that they are cancelled.
 _CALLBACK_GRACE: Final = 1.0
 
-_KINDS: Final[dict[int, type[RequestError]]] = {
+_TASKS: Final = "io.modelcontextprotocol/tasks"
+ERRORS: Final[dict[int, type[RequestError]]] = {
     kind.default_code: kind
     for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, RequestError) and kind is not RequestError
@@ -106,7 +110,7 @@ class Link:
         self._opened: asyncio.Future[None] = self.loop.create_future()
         self._life: asyncio.Task[None] | None = None
         self._tokens = count(1)
-        self._usual = self._deadlines({})
+        self._usual = self.deadlines({})
         # Set while the connection is opened.
         self.deadline: asyncio.Timeout | None = None
         # Restored when a new session begins; without sessions sent with each request.
@@ -294,7 +298,9 @@ class Link:
 
     def introduce(self, revision: RevisionId) -> None:
         """Put our name and capabilities into the requests of a revision without handshake."""
-        declared = shape.narrow(self.callbacks.capabilities, revision)
+        # `call_tool` waits for a task by itself, so servers may always answer with one.
+        able = msgspec.structs.replace(self.callbacks.capabilities, extensions={_TASKS: {}})
+        declared = shape.narrow(able, revision)
         meta: JsonObject = {
             META_VERSION: revision,
             META_CAPABILITIES: msgspec.to_builtins(declared),
@@ -321,7 +327,7 @@ class Link:
             await self.ask("logging/setLevel", SetLevelParams(level), how)
             self.log_level = level
             return
-        self._deadlines(how)
+        self.deadlines(how)
         if "logging" not in (self.endpoint.conversation.parties[SERVER].capabilities or ()):
             text = "log messages need the capability logging, which the server did not declare"
             raise LocalProtocolError(text)
@@ -344,7 +350,7 @@ class Link:
             raise type(dispatcher.closed)(str(dispatcher.closed))
         if "headers" in how:
             return await self._ask_with_headers(name, params, how, answers=answers)
-        timeout, cap = self._deadlines(how) if how else self._usual
+        timeout, cap = self.deadlines(how) if how else self._usual
         on_progress, feed = how.get("on_progress") or self.settings.on_progress, None
         meta, started = how.get("meta"), 0.0
         if on_progress is not None or name in _LONG:
@@ -394,6 +400,19 @@ class Link:
         finally:
             CALL_HEADERS.reset(unset)
 
+    async def visit_and_repeat(
+        self, error: UrlElicitationRequired, name: str, params: Any, how: CallOptions
+    ) -> Any:
+        """Show the user the pages that a request needs, then repeat the request, once.
+
+        Raises:
+            UrlElicitationRequired: there is no `on_elicit_url`, or the user did not agree.
+        """
+        timeout, _ = self.deadlines(how)
+        if not await self.callbacks.visit_all(error.elicitations, timeout):
+            raise error
+        return await self.ask(name, params, how)
+
     def notify(self, name: str, params: Any) -> None:
         if self.dispatcher.closed is not None:
             raise ConnectionClosed(str(self.dispatcher.closed))
@@ -408,7 +427,8 @@ class Link:
         ):
             self.notify("notifications/progress", params)
 
-    def _deadlines(self, how: CallOptions) -> tuple[float | None, float | None]:
+    def deadlines(self, how: CallOptions) -> tuple[float | None, float | None]:
+        """Return the silence and the time in all that a call may take; None for no limit."""
         refuse_unknown("a call", how, CallOptions.__annotations__)
         timeout, cap = how.get("timeout"), how.get("cap")
         check_seconds("timeout", timeout)
@@ -429,10 +449,12 @@ class Link:
         if isinstance(error, LocalProtocolError) and not isinstance(error, MessageTooLarge):
             return LocalProtocolError(self._reason(error, name), error.violations)
         if isinstance(error, RequestError):
-            kind = _KINDS.get(error.code, RequestError)
+            kind = ERRORS.get(error.code, RequestError)
             if name == "resources/read" and self._is_not_found(error):
                 kind = ResourceNotFound
             typed = kind(error.message, code=error.code, data=error.data)
+            if isinstance(typed, UrlElicitationRequired):
+                typed.elicitations = _read_pages(error.data)
             typed.is_received = error.is_received
             return typed
         if isinstance(error, ConnectionClosed):
@@ -453,3 +475,12 @@ class Link:
         if needed is not None and needed not in (state.capabilities or ()):
             return f"{name} needs the capability {needed}, which the server did not declare"
         return f"{name}: {error}"
+
+
+def _read_pages(data: object) -> tuple[ElicitParams, ...]:
+    """Return the pages in the data of error -32042; none if they cannot be read."""
+    try:
+        pages = msgspec.convert(data, UrlElicitationData).elicitations
+    except msgspec.ValidationError:
+        return ()
+    return tuple(page for page in pages if page.mode == "url" and page.url is not None)

@@ -9,12 +9,16 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from accord.errors import (
     InternalError,
     InvalidParams,
+    RequestError,
     ResourceNotFound,
     ToolError,
     UnsupportedRevision,
+    UrlElicitationRequired,
 )
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import peer_from_initialize
@@ -22,7 +26,8 @@ from accord.protocol.revisions import REVISIONS, negotiate
 from accord.server import completion, prompts, resources
 from accord.server.caching import add_read_hints, list_scope, to_milliseconds
 from accord.server.channels import find_questions
-from accord.server.context import current
+from accord.server.context import Context, current
+from accord.server.extension import offered_extensions
 from accord.types import (
     CallToolParams,
     CompleteParams,
@@ -64,7 +69,10 @@ def initialize(
         )
     row = negotiate(params.protocol_version, server.revisions)
     session.peer = peer_from_initialize(params, row, server.log_level)
-    declared = server.capabilities(is_lasting=session in server.sessions)
+    declared = server.capabilities(
+        is_lasting=session in server.sessions,
+        is_identified=session.principal_of(exchange) is not None,
+    )
     return InitializeResult(row.id, declared, server.info, instructions=server.instructions)
 
 
@@ -72,7 +80,9 @@ def discover(session: "Session", exchange: Exchange, params: DiscoverParams) -> 
     server = session.server
     return DiscoverResult(
         supported_versions=[*reversed(server.revisions)],
-        capabilities=server.capabilities(),
+        capabilities=msgspec.structs.replace(
+            server.capabilities(), extensions=offered_extensions(server)
+        ),
         instructions=server.instructions,
         ttl_ms=to_milliseconds(server.cache.discover, "discover"),
         cache_scope=list_scope(session, exchange),
@@ -106,17 +116,23 @@ def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) ->
     entry = session.server.tool_entries.get(params.name)
     if entry is None or not session.server.access.admits(session, exchange, entry):
         raise InvalidParams(f"unknown tool {params.name!r}", data={"name": params.name})
+    if entry.mirrored and exchange.revision.rounds and exchange.origin is not None:
+        exchange.origin.check_arguments(entry.mirrored, params.arguments)
+    if entry.task is not None or params.task is not None:
+        from accord.server.tasks.calls import call_as_task
+
+        answer = call_as_task(session, exchange, entry, params)
+        if answer is not None:
+            return answer
     if exchange.revision.rounds:
-        if entry.mirrored and exchange.origin is not None:
-            exchange.origin.check_arguments(entry.mirrored, params.arguments)
-        _begin_rounds(session, exchange, params)
+        exchange.params = params
+        if params.request_state is not None or params.input_responses is not None:
+            exchange.channel = session.channel(exchange)
     return entry.call(session, exchange, params.arguments)
 
 
 def _begin_rounds(
-    session: "Session",
-    exchange: Exchange,
-    params: CallToolParams | GetPromptParams | ReadResourceParams,
+    session: "Session", exchange: Exchange, params: GetPromptParams | ReadResourceParams
 ) -> None:
     """Take the answers that come with a repeated request; raises where they cannot be used."""
     exchange.params = params
@@ -191,12 +207,16 @@ async def complete(
     completer = session.server.completions.find(entry, params.argument.name)
     exchange.state = f"completion of {entry.key}"
     resolved = (params.context.arguments if params.context else None) or {}
-    # In a thread, since an author's completer may well ask a database.
-    value = await session.run_in_thread(
-        session.context(exchange), lambda: completer(params.argument.value, resolved)
-    )
-    if isinstance(value, Awaitable):
-        value = await value
+    context = session.context(exchange)
+    try:
+        # In a thread, since an author's completer may well ask a database.
+        value = await session.run_in_thread(
+            context, lambda: completer(params.argument.value, resolved)
+        )
+        if isinstance(value, Awaitable):
+            value = await value
+    except UrlElicitationRequired as error:
+        _require_pages(error, context)
     return CompleteResult(completion.trim(value))
 
 
@@ -226,6 +246,8 @@ async def call_user(
             result = await session.run_in_thread(
                 context, lambda: convert(signature.call(function, bound, context))
             )
+    except UrlElicitationRequired as error:
+        return _require_pages(error, context)
     except ToolError as error:
         # No tool, but its author means the same: the caller should read the text.
         raise InternalError(str(error)) from error
@@ -235,6 +257,15 @@ async def call_user(
             raise
         return questions
     return result if exchange.channel is None else exchange.channel.finish(result)
+
+
+def _require_pages(error: UrlElicitationRequired, context: Context[Any]) -> Any:
+    from accord.server.url_elicitation import answer_required
+
+    answer = answer_required(error, context)
+    if isinstance(answer, RequestError):
+        raise answer from error
+    return answer
 
 
 METHODS: Final[dict[str, Handler]] = {

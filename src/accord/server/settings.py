@@ -3,7 +3,17 @@
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict, TypeVar, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    get_args,
+)
 
 import msgspec
 
@@ -14,11 +24,12 @@ from accord.protocol.codec import Limits
 from accord.protocol.revisions import REVISIONS
 from accord.server.access import Policy
 from accord.server.caching import CacheHints
-from accord.types import Icon, LoggingLevel, ToolAnnotations
+from accord.types import Icon, Implementation, LoggingLevel, ToolAnnotations
 from accord.types._base import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.server.server import Middleware
+    from accord.server.tasks import TaskSettings
 
     Hints: TypeAlias = ToolAnnotations | JsonObject
 else:
@@ -66,14 +77,23 @@ class ToolDetails(EntryDetails, total=False):
         input_schema: a JSON Schema of the arguments, listed unchanged and enforced, in place of
             the one made from the parameters. `**rest` takes arguments without a parameter of their
             own. Needs the extra `schema`.
+        output_schema: a JSON Schema of the structured result, listed unchanged, in place of the
+            one made from the return type. Results are validated, with the extra `schema` fully.
         inline: whether a plain function runs on the event loop rather than in a worker thread.
         timeout: seconds after which a call fails.
+        task: whether a call may become a task, whose result is fetched later: "optional" where the
+            client wants it, "required" always. Without it, calls are answered directly.
+        ask_first: whether the task begins with `ctx.start_task()` rather than at once, where the
+            server decides; questions before it are asked before the task begins.
     """
 
     annotations: Hints
     input_schema: JsonObject
+    output_schema: JsonObject
     inline: bool
     timeout: float
+    task: Literal["optional", "required"]
+    ask_first: bool
 
 
 class ServerProtection(Protocol):
@@ -88,6 +108,10 @@ class ServerSettings(TypedDict, total=False):
     """Settings of a server.
 
     Attributes:
+        description: what it is for, for people; clients of older revisions do not get it, nor the
+            icons and the website.
+        icons: pictures for it, by an https or data URL.
+        website_url: where to read about it.
         auth: protects it over HTTP, such as `accord.auth.Protected`.
         policy: called with the principal and an entry; says whether it may be used, beside scopes.
         principal: the caller over stdio and in memory, where there are no tokens.
@@ -108,10 +132,14 @@ class ServerSettings(TypedDict, total=False):
             seals, all of them open. Processes that serve together share them. By default one is
             made at random.
         state_lifetime: seconds within which the answer has to arrive there.
+        tasks: how long tasks are kept and where, see `accord.server.tasks.TaskSettings`.
         log_level: the level of logs that a client gets before it asks for one.
         debug: whether callers see the text of unexpected exceptions.
     """
 
+    description: str
+    icons: Sequence[Icon | JsonObject]
+    website_url: str
     auth: ServerProtection
     policy: Policy
     principal: Principal
@@ -128,6 +156,7 @@ class ServerSettings(TypedDict, total=False):
     ask_timeout: float
     state_keys: Sequence[str | bytes]
     state_lifetime: float
+    tasks: "TaskSettings"
     log_level: LoggingLevel
     debug: bool
 
@@ -226,6 +255,41 @@ def check_texts(**texts: object) -> None:
             raise RegistrationError(f"{name}: expected text, got {text!r}")
 
 
+def build_info(
+    name: str, version: str, title: str | None, settings: ServerSettings
+) -> Implementation:
+    """Return how a server introduces itself.
+
+    Raises:
+        RegistrationError: a value is invalid.
+    """
+    website, icons = settings.get("website_url"), settings.get("icons")
+    description = settings.get("description")
+    check_texts(name=name, version=version, title=title)
+    check_texts(description=description, website_url=website)
+    if website is not None and not website.lower().startswith(("https://", "http://")):
+        raise RegistrationError(f"website_url is {website!r}, expected an https URL")
+    try:
+        read = None if icons is None else msgspec.convert(list(icons), list[Icon])
+    except (msgspec.ValidationError, TypeError) as error:
+        raise RegistrationError(f"icons: {lower_first(error)}") from None
+    check_icons("icons", read)
+    return Implementation(
+        name, version, title=title, description=description, icons=read, website_url=website
+    )
+
+
+def check_icons(where: str, icons: Sequence[Icon] | None) -> None:
+    """Refuse icons that clients may not fetch.
+
+    Raises:
+        RegistrationError: one of them is not an https, http or data URL.
+    """
+    for icon in icons or ():
+        if not icon.src.lower().startswith(("https://", "http://", "data:")):  # icons.src-required
+            raise RegistrationError(f"{where}: src is {icon.src!r}, expected an https or data URL")
+
+
 # -- details of tools, resources and prompts
 
 
@@ -245,6 +309,7 @@ def check_details(call: str, given: Details, kind: type[Details]) -> Details:
         where = path.rstrip("`") or "its keywords"
         text = lower_first(text.replace("`", ""))
         raise RegistrationError(f"{call}: {where}: {text}") from None
+    check_icons(f"{call}: icons", read.get("icons"))  # type: ignore[arg-type]  # converted above
     for name, value in read.items():
         given_value = present[name]
         if isinstance(value, msgspec.Struct) and isinstance(given_value, dict):
@@ -261,6 +326,23 @@ def check_name(name: str, where: str) -> str:
     if not name or name == "<lambda>":
         raise RegistrationError(f"{where} has no name; give name=...")
     return name
+
+
+def check_tool(name: str, details: ToolDetails, *, is_async: bool) -> None:
+    """Refuse details of a tool that contradict each other.
+
+    Raises:
+        RegistrationError: they do.
+    """
+    if details.get("inline") and is_async:
+        raise RegistrationError(f"tool {name!r}: inline is for functions that are not async")
+    if details.get("inline") and "task" in details:
+        raise RegistrationError(f"tool {name!r}: inline is for short work, and task for long")
+    if details.get("ask_first") and "task" not in details:
+        raise RegistrationError(f"tool {name!r}: ask_first is for tools with task=...")
+    timeout = details.get("timeout")
+    if timeout is not None and timeout <= 0:
+        raise RegistrationError(f"tool {name!r}: timeout is {timeout:g}, expected more than 0")
 
 
 def warn_about_tool(name: str, description: str | None) -> None:

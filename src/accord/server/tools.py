@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -50,12 +50,19 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
     inline: bool = False
     timeout: float | None = None
     mirrored: "tuple[MirroredArgument, ...]" = ()
+    task: Literal["optional", "required"] | None = None
+    ask_first: bool = False
 
     def call(
-        self, session: "Session", exchange: Exchange, arguments: msgspec.Raw | bytes | UnsetType
+        self,
+        session: "Session",
+        exchange: Exchange,
+        arguments: msgspec.Raw | bytes | UnsetType,
+        context: Context[object] | None = None,
     ) -> ToolResult | Awaitable[ToolResult]:
         """Call the tool; return its result, or a coroutine for it."""
-        context = session.context(exchange)
+        if context is None:
+            context = session.context(exchange)
         try:
             bound = self.signature.bind(b"{}" if arguments is UNSET else arguments)
         except ToolError as error:
@@ -124,12 +131,14 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             # The exception within says more than the group around it.
             error = error.exceptions[0]
+        if isinstance(error, UrlElicitationRequired):
+            return _require_pages(error, context)
         if isinstance(error, ToolError):
             return failure(str(error))
         if isinstance(error, MissingCapability) and context._exchange.revision.handshake:
             return failure(error.message)
         if isinstance(error, RequestError):
-            if error.is_received and not isinstance(error, UrlElicitationRequired):
+            if error.is_received:
                 # A request of the tool failed; the call itself was right.
                 return failure(f"tool {self.key} failed: {error.message}")
             raise error
@@ -142,6 +151,15 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         # The text of an unexpected exception may name files, hosts or secrets.
         why = ": its result cannot be sent" if isinstance(error, ResultError) else ""
         return failure(f"tool {self.key} failed{why} (reference {reference})")
+
+
+def _require_pages(error: UrlElicitationRequired, context: Context[object]) -> ToolResult:
+    from accord.server.url_elicitation import answer_required
+
+    answer = answer_required(error, context)
+    if isinstance(answer, UrlElicitationRequired):
+        raise answer from error
+    return failure(answer.message) if isinstance(answer, RequestError) else answer
 
 
 def find_mirrored(name: str, schema: JsonObject) -> "tuple[MirroredArgument, ...]":

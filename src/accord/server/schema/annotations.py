@@ -140,10 +140,16 @@ class Choices:
         options: the values, or a mapping of values to titles.
         several: whether several may be chosen, where `Choices` itself is asked for; in `Annotated`
             the type says so.
+        default: what is chosen to begin with, a value or a list of several, where `Choices` itself
+            is asked for; in `Annotated` the parameter or field has the default.
     """
 
     def __init__(
-        self, options: Mapping[str, str] | Iterable[str], *, several: bool = False
+        self,
+        options: Mapping[str, str] | Iterable[str],
+        *,
+        several: bool = False,
+        default: str | list[str] | None = None,
     ) -> None:
         titles = dict(options) if isinstance(options, Mapping) else {}
         values = list(titles) if titles else _list_of_texts(options)
@@ -154,6 +160,17 @@ class Choices:
         self.values: tuple[str, ...] = tuple(dict.fromkeys(values))
         self.titles: dict[str, str] = titles
         self.several = several
+        self.default = default
+        if default is not None:
+            self._check_default(default)
+
+    def _check_default(self, default: str | list[str]) -> None:
+        if isinstance(default, list) is not self.several:
+            expected = "a list" if self.several else "one value"
+            raise RegistrationError(f"the default of Choices is {default!r}, expected {expected}")
+        for each in default if isinstance(default, list) else [default]:
+            if each not in self.values:
+                raise RegistrationError(f"the default {each!r} is not among the choices")
 
     def schema(self, keyword: str) -> JsonObject:
         """Return the titles as a schema: options with a constant and a title each.
