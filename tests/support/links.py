@@ -49,6 +49,11 @@ IN_PROCESS = in_this_process(*REVISIONS)
 IN_MEMORY = over("memory")
 
 
+def is_standalone_http(link: Any) -> bool:
+    """Whether each request of a link is a POST that stands on its own."""
+    return link.revision not in HANDSHAKE and link.transport.startswith("http")
+
+
 def text(result: Any) -> str:
     """The text of a result with one text block."""
     (block,) = result.content
