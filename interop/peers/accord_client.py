@@ -29,6 +29,9 @@ from accord.types import (
 )
 
 
+ADA = {"name": "Ada", "age": 36}
+
+
 @dataclass
 class Weather:
     """What a tool is expected to tell."""
@@ -45,7 +48,7 @@ class Heard:
         self.logs: list[list[Any]] = []
         self.changes: list[str] = []
         self.updates: list[str] = []
-        self.answers: list[Any] = [{"name": "Ada", "age": 36}, False, None]
+        self.answers: list[Any] = [ADA, False, None, ADA]
 
     def log(self, message: LogMessageParams) -> None:
         self.logs.append([message.level, message.data, message.logger])
