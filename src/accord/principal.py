@@ -34,20 +34,21 @@ class Principal(msgspec.Struct, frozen=True, eq=False):
     claims: Mapping[str, Any] = _NOTHING
 
     @property
-    def _identity(self) -> tuple[str | None, str, str | None]:
+    def identity(self) -> tuple[str | None, str, str | None]:
+        """What makes it the same principal: issuer, subject and client."""
         return self.issuer, self.subject, self.client_id
 
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        return isinstance(other, Principal) and self._identity == other._identity
+        return isinstance(other, Principal) and self.identity == other.identity
 
     def __ne__(self, other: object) -> bool:
         # Structs bring one of their own, which does not ask the other.
         return not self == other
 
     def __hash__(self) -> int:
-        return hash(self._identity)
+        return hash(self.identity)
 
     def __repr__(self) -> str:
         # Claims may hold what does not belong in a log.

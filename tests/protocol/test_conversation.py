@@ -434,7 +434,7 @@ def test_a_progress_token_is_free_again_after_the_short_way():
         ("tasks/list", None, LATEST),
         ("no/such", None, LATEST),
         ("tools/call", "taken", LATEST),
-        ("tools/call", None, NEWEST),
+        ("tools/call", None, REVISIONS["2025-06-18"]),
     ],
     ids=["opening", "undeclared", "unknown", "token in use", "other revision"],
 )
@@ -447,7 +447,11 @@ def test_other_requests_are_judged(name, token, revision):
 
 @pytest.mark.parametrize(
     ("name", "revision"),
-    [("no/such", LATEST), ("tools/call", NEWEST), ("server/discover", NEWEST)],
+    [
+        ("no/such", LATEST),
+        ("tools/call", REVISIONS["2025-06-18"]),
+        ("server/discover", NEWEST),
+    ],
     ids=["unknown", "other revision", "discovery"],
 )
 def test_other_replies_are_judged(name, revision):
@@ -456,6 +460,14 @@ def test_other_replies_are_judged(name, revision):
     conversation.apply(step)
     conversation.reply(step.exchange)
     assert conversation.judged == 2
+
+
+def test_messages_that_stand_on_their_own_take_the_short_way_beside_a_session():
+    conversation = ready()
+    step = ask(CLIENT, 9, "tools/call", revision=NEWEST)
+    assert conversation.request(step.exchange) == ()
+    assert conversation.reply(step.exchange) == ()
+    assert conversation.judged == 0
 
 
 def test_an_error_reply_is_judged():

@@ -4,9 +4,9 @@ import pytest
 from accord.protocol.methods import Method
 from accord.protocol.revisions import (
     BEFORE_HANDSHAKE,
+    HANDSHAKE,
     R2024_11_05,
     REVISIONS,
-    SPOKEN,
     Revision,
     in_order,
     later_than,
@@ -75,7 +75,7 @@ def test_indexes_are_made_once(row):
     assert row.notifications is row.notifications
 
 
-HANDSHAKE = [row.id for row in REVISIONS.values() if row.handshake]
+OPENED = [row.id for row in REVISIONS.values() if row.handshake]
 
 FEATURES = {
     #                     24-11  25-03  25-06  25-11  26-07
@@ -108,11 +108,11 @@ def test_the_table_of_features_is_complete():
 
 
 def test_before_the_handshake_the_newest_revision_with_one_is_assumed():
-    assert BEFORE_HANDSHAKE.id == HANDSHAKE[-1]
+    assert BEFORE_HANDSHAKE.id == OPENED[-1]
 
 
 @pytest.mark.requirement("lifecycle.version.server-echoes")
-@pytest.mark.parametrize("requested", HANDSHAKE)
+@pytest.mark.parametrize("requested", OPENED)
 def test_the_revision_asked_for_is_chosen_where_it_is_supported(requested):
     assert negotiate(requested, REVISION_IDS).id == requested
 
@@ -120,7 +120,7 @@ def test_the_revision_asked_for_is_chosen_where_it_is_supported(requested):
 @pytest.mark.requirement("lifecycle.version.server-offers-other")
 @pytest.mark.parametrize("requested", ["1999-01-01", "2026-07-28", "2099-01-01", ""])
 def test_otherwise_the_newest_with_a_handshake_is_offered(requested):
-    assert negotiate(requested, REVISION_IDS).id == HANDSHAKE[-1]
+    assert negotiate(requested, REVISION_IDS).id == OPENED[-1]
     assert negotiate(requested, ["2025-03-26", "2024-11-05"]).id == "2025-03-26"
 
 
@@ -141,9 +141,9 @@ def test_later_revisions_follow_a_revision(id, later):
     assert [row.id for row in later_than(id)] == later
 
 
-def test_the_spoken_revisions_are_those_with_a_handshake_oldest_first():
-    assert list(SPOKEN) == [row.id for row in REVISIONS.values() if row.handshake]
-    assert SPOKEN[newest(SPOKEN)] is BEFORE_HANDSHAKE
+def test_before_the_handshake_the_newest_revision_with_one_is_assumed():
+    assert list(HANDSHAKE) == [row.id for row in REVISIONS.values() if row.handshake]
+    assert HANDSHAKE[newest(HANDSHAKE)] is BEFORE_HANDSHAKE
 
 
 def test_revisions_are_ordered_by_their_age():

@@ -21,7 +21,7 @@ from accord.auth.urls import (
 )
 from accord.bindings.http_responses import quote_text, quote_url
 from accord.errors import FlowFailed
-from accord.protocol.revisions import SPOKEN, newest
+from accord.protocol.revisions import REVISIONS, newest
 from accord.transports.http.client.guarded import Flow, HttpRequest, HttpResponse, NoResponse
 
 _OAUTH: Final = "/.well-known/oauth-authorization-server"
@@ -295,7 +295,7 @@ def _string_list(said: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
 
 def _get(url: str) -> HttpRequest:
     # auth.discovery.protocol-version-header
-    headers = {"Accept": "application/json", "MCP-Protocol-Version": newest(SPOKEN)}
+    headers = {"Accept": "application/json", "MCP-Protocol-Version": newest(REVISIONS)}
     return HttpRequest(method="GET", url=url, headers=headers)
 
 

@@ -13,7 +13,7 @@ import msgspec
 from accord.bindings import headers as names
 from accord.bindings.addresses import LOOPBACK_HOSTS
 from accord.bindings.sse import CONTENT_TYPE
-from accord.protocol.revisions import REVISIONS, SPOKEN, Revision
+from accord.protocol.revisions import HANDSHAKE, REVISIONS, Revision
 
 Form: TypeAlias = Literal["auto", "json", "stream"]
 """How requests are answered: as JSON unless there is more to say, or always one way."""
@@ -202,7 +202,7 @@ def revision_of(head: RequestHead, supported: Iterable[str]) -> Revision | HttpR
     named = head.headers.get(names.VERSION)
     if named is None:  # http.version-header.default-2025-03-26
         return UNNAMED
-    known = [id for id in supported if id in SPOKEN]
+    known = [id for id in supported if id in HANDSHAKE]
     if named not in known:  # http.version-header.bad-400
         return HttpRefusal(
             400, f"MCP-Protocol-Version {named[:40]!r} is not supported; known: {', '.join(known)}"

@@ -31,7 +31,7 @@ from accord.check.verdicts import (
 )
 from accord.errors import ConnectFailed
 from accord.protocol.catalogue import Requirement
-from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, SPOKEN, in_order
+from accord.protocol.revisions import BEFORE_HANDSHAKE, HANDSHAKE, REVISIONS, in_order
 from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
 from accord.trace import Transport
 from accord.transports.child import Child
@@ -157,7 +157,7 @@ def _servers_of_runs(plan: ClientPlan) -> tuple[list[FakeServer], list[FakeServe
 
     over = plan.played_over
     spoken = plan.revisions or [
-        row.id for row in SPOKEN.values() if over != "http" or row.streamable_http
+        row.id for row in HANDSHAKE.values() if over != "http" or row.streamable_http
     ]
     good = [FakeServer(None), *(FakeServer(revision) for revision in in_order({*spoken})[::-1])]
     faulty = []

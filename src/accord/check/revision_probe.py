@@ -17,7 +17,7 @@ from accord.check.probing.raw_connection import (
 from accord.check.probing.target import MESSAGE_PREFIX, ServerTarget
 from accord.errors import ConnectFailed
 from accord.protocol.exchange import META_CAPABILITIES, META_VERSION
-from accord.protocol.revisions import REVISIONS, SPOKEN
+from accord.protocol.revisions import HANDSHAKE, REVISIONS
 from accord.types import RevisionId
 
 _LONGEST: Final = 1000
@@ -245,7 +245,7 @@ def _strings(value: object) -> list[str]:
 def _agreed_revisions(opened: Mapping[RevisionId, Opening]) -> list[RevisionId]:
     """Return the revisions that a server agreed to, even if another one was asked for."""
     agreed = {_version(answer) for answer in opened.values()}
-    return [id for id in SPOKEN if id in agreed]
+    return [id for id in HANDSHAKE if id in agreed]
 
 
 def _may_speak(answer: Opening, revision: RevisionId) -> bool:
@@ -263,4 +263,4 @@ def _version(answer: Opening) -> object:
 def _reachable(subject: ServerTarget) -> list[RevisionId]:
     """Return the revisions that exist over the transport of a server."""
     is_streamable = subject.transport == "http"
-    return [row.id for row in SPOKEN.values() if row.streamable_http or not is_streamable]
+    return [row.id for row in HANDSHAKE.values() if row.streamable_http or not is_streamable]

@@ -31,9 +31,9 @@ def one_of(value: str, known: Sequence[Value], what: str) -> Value:
 
 def spoken_revisions() -> tuple[RevisionId, ...]:
     """Return the revisions that accord speaks."""
-    from accord.protocol.revisions import SPOKEN
+    from accord.protocol.revisions import HANDSHAKE
 
-    return tuple(SPOKEN)
+    return tuple(HANDSHAKE)
 
 
 def spoken_revision(named: str, *, done: str = "spoken") -> RevisionId:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, TypedDict
 
 from accord.protocol.codec import Limits
-from accord.protocol.revisions import REVISIONS, SPOKEN, in_order
+from accord.protocol.revisions import HANDSHAKE, REVISIONS, in_order
 from accord.transports.child import StderrSink
 from accord.transports.http.client.auth import Auth
 from accord.transports.http.client.sender import HttpClientOptions, HttpHeaders
@@ -152,12 +152,12 @@ class ClientSettings:
         elif self.revisions is not None:
             named = list(self.revisions)
         else:
-            named = list(SPOKEN)
+            named = list(HANDSHAKE)
         unknown = [name for name in named if name not in REVISIONS]
         if unknown:
             known = ", ".join(REVISIONS)
             raise ValueError(f"unknown revision {unknown[0]!r}; the known ones are {known}")
-        able = in_order(name for name in named if name in SPOKEN)[::-1]
+        able = in_order(name for name in named if name in HANDSHAKE)[::-1]
         if not able:
             wanted = ", ".join(named) or "none"
             raise ValueError(f"no revision to negotiate by a handshake among those given: {wanted}")

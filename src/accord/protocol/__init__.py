@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from accord.protocol.methods import Method
     from accord.protocol.monitor import Monitor
     from accord.protocol.party import Peer
-    from accord.protocol.revisions import REVISIONS, SPOKEN, Phase, Revision
+    from accord.protocol.revisions import HANDSHAKE, REVISIONS, Phase, Revision
     from accord.protocol.verdict import Verdict
     from accord.protocol.violation import Violation
 
 __all__ = [
+    "HANDSHAKE",
     "REVISIONS",
-    "SPOKEN",
     "Batch",
     "Codec",
     "Conversation",
@@ -78,7 +78,7 @@ _HOMES = {
     "methods": ("Method",),
     "monitor": ("Monitor",),
     "party": ("Peer",),
-    "revisions": ("REVISIONS", "SPOKEN", "Phase", "Revision"),
+    "revisions": ("HANDSHAKE", "REVISIONS", "Phase", "Revision"),
     "verdict": ("Verdict",),
     "violation": ("Violation",),
 }

@@ -146,6 +146,8 @@ class Conversation:
     def capabilities(self, party: Party, exchange: Exchange | None = None) -> frozenset[str] | None:
         """Return what a party declared, in the handshake or in a request, as dotted paths."""
         if party == CLIENT and exchange is not None and not exchange.revision.handshake:
+            if exchange.peer is not None:
+                return exchange.peer.capabilities
             return capability_paths(meta_of(exchange.params).get(META_CAPABILITIES))
         return self.parties[party].capabilities
 
@@ -265,9 +267,11 @@ class Conversation:
         sender, id, token = exchange.sender, exchange.id, exchange.token
         party = self.parties[sender]
         waiting = party.open
+        free = self._free_requests
+        if exchange.revision is not self._indexed:
+            free = self._free_elsewhere(exchange.revision)[0]
         if (
-            exchange.name in self._free_requests[sender]
-            and exchange.revision is self._indexed
+            exchange.name in free[sender]
             and id not in waiting
             and (token is None or token not in party.tokens)
         ):
@@ -290,12 +294,10 @@ class Conversation:
         party = self.parties[asker]
         waiting = party.open
         is_open = waiting.get(id) is exchange
-        if (
-            is_open
-            and error is None
-            and exchange.name in self._free_results[asker]
-            and exchange.revision is self._indexed
-        ):
+        free = self._free_results
+        if exchange.revision is not self._indexed:
+            free = self._free_elsewhere(exchange.revision)[1]
+        if is_open and error is None and exchange.name in free[asker]:
             del waiting[id]
             if exchange.token is not None:
                 party.forget_token(exchange)
@@ -308,6 +310,15 @@ class Conversation:
                 return violations
         kind: Kind = RESULT if error is None else FAULT
         return self.apply(_step_of(sender, kind, exchange, result, error), refuse)
+
+    def _free_elsewhere(
+        self, revision: Revision
+    ) -> tuple[dict[Party, frozenset[str]], dict[Party, frozenset[str]]]:
+        """Return the methods that no rule can object to, for messages that stand on their own."""
+        if revision.handshake or self.memory is not None:
+            return _NONE_FREE, _NONE_FREE
+        index = enforced_rules(revision.id, ready=True)
+        return index.free_requests, index.free_results
 
     def lose(self, exchange: Exchange) -> None:
         """Close a request whose answer is lost, as an error would; no rule is asked."""

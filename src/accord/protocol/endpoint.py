@@ -6,7 +6,7 @@ every body once.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
@@ -25,7 +25,6 @@ from accord.protocol import codec, shape
 from accord.protocol.bodies import BY_NAME, READERS, decode_params, decode_result, second_reading
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import (
-    META_CAPABILITIES,
     META_VERSION,
     BatchReply,
     Event,
@@ -47,12 +46,10 @@ from accord.protocol.jsonrpc import (
     MalformedMessage,
     id_to_answer,
 )
+from accord.protocol.party import Peer, peer_from_meta
 from accord.protocol.revisions import REVISIONS, Revision, find_revision
 from accord.protocol.violation import OTHER, SERVER, Party, Violation
 from accord.types._base import JsonObject, RequestId, RevisionId
-
-if TYPE_CHECKING:
-    from accord.protocol.party import Peer
 
 _NOT_FOUND: Final = -32002
 _encode: Final = msgspec.json.Encoder().encode
@@ -203,6 +200,7 @@ class Endpoint:
     def _receive_request(self, frame: Frame, id: Any, name: str, batch: BatchReply | None) -> Event:
         conversation = self.conversation
         revision = conversation.current
+        peer = self.peer
         fault: RequestError | None = None
         token = None
         try:
@@ -217,13 +215,17 @@ class Endpoint:
                 row = self._row(meta[META_VERSION])
                 if row is None:
                     return self._refuse(self._refuse_revision(meta[META_VERSION]), id, (), batch)
-                revision, fault = row, _envelope_fault(meta, name, batch) or fault
+                revision = row
+                peer, envelope_fault = _read_envelope(meta, row, name, batch)
+                fault = envelope_fault or fault
             token = meta.get("progressToken")
             if token is not None and (token.__class__ is bool or not isinstance(token, int | str)):
                 fault = fault or InvalidParams("progressToken is neither a string nor an integer")
                 token = None
+        if not revision.handshake and (meta is None or META_VERSION not in meta):
+            fault = InvalidParams(f"{name}: _meta has no {META_VERSION}")
         method = revision.requests[self.other].get(name)
-        exchange = Exchange(id, name, self.other, revision, method, token, self.peer)
+        exchange = Exchange(id, name, self.other, revision, method, token, peer)
         if batch is not None:
             exchange.batch = batch
         if fault is None and method is not None:
@@ -452,13 +454,14 @@ def _refuse_for_code(violations: Sequence[Violation]) -> bool:
     return any(violation.reaction for violation in violations)
 
 
-def _envelope_fault(
-    meta: JsonObject, name: str, batch: BatchReply | None
-) -> InvalidRequest | InvalidParams | None:
+def _read_envelope(
+    meta: JsonObject, revision: Revision, name: str, batch: BatchReply | None
+) -> tuple[Peer | None, InvalidRequest | InvalidParams | None]:
+    """Return the peer that a request without a handshake introduces, or the fault."""
     if batch is not None:
-        return InvalidRequest(
-            f"{name}: a request that names its revision may not be part of a batch"
-        )
-    if not isinstance(meta.get(META_CAPABILITIES), dict):
-        return InvalidParams(f"{name}: _meta has no object {META_CAPABILITIES}")
-    return None
+        why = f"{name}: a request that names its revision may not be part of a batch"
+        return None, InvalidRequest(why)
+    try:
+        return peer_from_meta(meta, revision), None
+    except ValueError as error:
+        return None, InvalidParams(f"{name}: {error}")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+META_SERVER: Final = "io.modelcontextprotocol/serverInfo"
 META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 
 
@@ -57,7 +58,7 @@ class Exchange(msgspec.Struct):
     monitors alone. `progress` is the last value reported. `duplicates` counts further requests
     received under the same id while this one was open. `batch` collects the answers of the batch it
     is part of. `origin` is where it was received, for transports with several streams; `state` is
-    free for the driver of the endpoint.
+    free for the driver of the endpoint, and `channel` for how its handler asks the sender.
     """
 
     id: RequestId
@@ -76,6 +77,7 @@ class Exchange(msgspec.Struct):
     number: int | None = None
     state: Any = None
     origin: Any = None
+    channel: Any = None
 
     @property
     def is_lasting(self) -> bool:

@@ -5,15 +5,16 @@ bounded.
 """
 
 from collections import OrderedDict
+from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, get_args
 
 import msgspec
 
-from accord.protocol.exchange import Exchange, member
+from accord.protocol.exchange import META_CAPABILITIES, Exchange, member
 from accord.protocol.revisions import Revision
 from accord.protocol.violation import Party
-from accord.types._base import ProgressToken, RequestId
+from accord.types._base import JsonObject, ProgressToken, RequestId, RevisionId
 from accord.types.lifecycle import Implementation, InitializeParams
 from accord.types.server_features import LoggingLevel
 
@@ -23,6 +24,14 @@ Value = TypeVar("Value")
 # Enough for any real session; a recording that exceeds it is judged on the newest part.
 REMEMBERED: Final = 100_000
 _MODES: Final = ("form", "url")
+_LEVELS: Final = get_args(LoggingLevel)
+META_CLIENT: Final = "io.modelcontextprotocol/clientInfo"
+META_LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
+_SAID: Final = (META_CAPABILITIES, META_CLIENT, META_LOG_LEVEL)
+# As many clients as a server may have at one time; longer introductions are read each time.
+_PEERS_MOST: Final = 1024
+_PEER_BYTES: Final = 4096
+_encode: Final = msgspec.json.Encoder().encode
 
 
 def capability_paths(capabilities: object) -> frozenset[str]:
@@ -168,17 +177,21 @@ class Peer(msgspec.Struct, frozen=True):
     """The client behind a request: what it said of itself, and which log messages it wants.
 
     One object serves all requests of a session; a further `initialize` or another log level makes a
-    new one, and requests in flight keep theirs. `capabilities` are dotted paths.
+    new one, and requests in flight keep theirs. A request that stands on its own has its own, from
+    its `_meta`. `capabilities` are dotted paths; without a `log_level` no log message is wanted.
     """
 
     revision: Revision
     info: Implementation | None = None
     capabilities: frozenset[str] = frozenset()
-    log_level: LoggingLevel = "info"
+    log_level: LoggingLevel | None = "info"
 
     def with_log_level(self, level: LoggingLevel) -> "Peer":
         """Return the same peer, which wants log messages from this level on."""
         return msgspec.structs.replace(self, log_level=level)
+
+
+_known_peers: Final[dict[tuple[RevisionId, bytes], Peer]] = {}
 
 
 def peer_from_initialize(
@@ -192,6 +205,40 @@ def peer_from_initialize(
         log_level: which log messages it gets until it asks for others.
     """
     return Peer(revision, params.client_info, capability_paths(params.capabilities), log_level)
+
+
+def peer_from_meta(meta: JsonObject, revision: Revision) -> Peer:
+    """Make the peer that a request without a handshake introduces in its `_meta`.
+
+    Requests of one client repeat the same words, so the peers are remembered.
+
+    Raises:
+        ValueError: the capabilities or the log level are malformed; the message names them.
+    """
+    said: JsonObject = {key: meta[key] for key in _SAID if key in meta}
+    text = _encode(said)
+    peer = _known_peers.get((revision.id, text))
+    if peer is None:
+        peer = _read_peer(said, revision)
+        if len(_known_peers) >= _PEERS_MOST:
+            _known_peers.clear()
+        if len(text) <= _PEER_BYTES:
+            _known_peers[revision.id, text] = peer
+    return peer
+
+
+def _read_peer(said: JsonObject, revision: Revision) -> Peer:
+    if not isinstance(said.get(META_CAPABILITIES), dict):
+        raise ValueError(f"_meta has no object {META_CAPABILITIES}")  # noqa: TRY004  # of a peer
+    level = said.get(META_LOG_LEVEL)
+    if level is not None and level not in _LEVELS:
+        raise ValueError(f"{META_LOG_LEVEL} is {level!r:.40}, expected {', '.join(_LEVELS)}")
+    info = None
+    if META_CLIENT in said:
+        # Only for display: a client that names itself badly is served all the same.
+        with suppress(msgspec.ValidationError):
+            info = msgspec.convert(said[META_CLIENT], Implementation)
+    return Peer(revision, info, capability_paths(said[META_CAPABILITIES]), level)
 
 
 class KnownTask(msgspec.Struct, kw_only=True):

@@ -113,14 +113,15 @@ REVISIONS: Final[Mapping[str, Revision]] = MappingProxyType(
         for revision in (R2024_11_05, R2025_03_26, R2025_06_18, R2025_11_25, R2026_07_28)
     }
 )
+"""Every revision, oldest first."""
 
-SPOKEN: Final[Mapping[RevisionId, Revision]] = MappingProxyType(
+HANDSHAKE: Final[Mapping[RevisionId, Revision]] = MappingProxyType(
     {row.id: row for row in REVISIONS.values() if row.handshake}
 )
-"""The revisions that accord can speak, oldest first; of the others it can only judge recordings."""
+"""Those of them that open with `initialize`; in the others each request stands on its own."""
 
 # Assumed of a peer before it has named a revision.
-BEFORE_HANDSHAKE: Final = [*SPOKEN.values()][-1]
+BEFORE_HANDSHAKE: Final = [*HANDSHAKE.values()][-1]
 
 
 def in_order(ids: Iterable[Id]) -> list[Id]:

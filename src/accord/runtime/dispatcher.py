@@ -429,7 +429,7 @@ class Dispatcher:
     def notify(self, name: str, params: object = None, *, within: Exchange | None = None) -> None:
         """Notify the peer; raises LocalProtocolError if that would break a rule."""
         if self.closed is None:
-            self.write(self.endpoint.notify(name, params), within)
+            self.write(self.endpoint.notify(name, params, within=within), within)
 
     # -- ending
 

@@ -16,6 +16,7 @@ from accord.principal import Principal
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import Peer, elicitation_modes
 from accord.protocol.shape import narrow
+from accord.server.channels import Channel, required_capability
 from accord.server.schema.annotations import Choices
 from accord.types import (
     CreateMessageParams,
@@ -270,10 +271,12 @@ class Context(Generic[State]):
         stop_sequences: list[str] | None = None,
         preferences: ModelPreferences | None = None,
         timeout: float | None = None,
+        key: str | None = None,
     ) -> CreateMessageResult:
         """Ask the client's model.
 
-        Ask before you act: on revisions without server requests the handler runs again.
+        Ask before you act, or act in `once`: on revisions without requests of the server the
+        handler runs again when the answer is there.
 
         Raises:
             MissingCapability: the client did not declare sampling.
@@ -288,19 +291,31 @@ class Context(Generic[State]):
             stop_sequences=stop_sequences,
             model_preferences=preferences,
         )
-        result = await self._ask("sampling", "sampling/createMessage", params, timeout)
+        result = await self._ask("sampling", "sampling/createMessage", params, timeout, key)
         assert isinstance(result, CreateMessageResult)
         return result
 
     @overload
     async def elicit(
-        self, message: str, form: type[Value], *, timeout: float | None = None
+        self,
+        message: str,
+        form: type[Value],
+        *,
+        timeout: float | None = None,
+        key: str | None = None,
     ) -> Value: ...
     @overload
     async def elicit(
-        self, message: str, form: Choices | JsonObject, *, timeout: float | None = None
+        self,
+        message: str,
+        form: Choices | JsonObject,
+        *,
+        timeout: float | None = None,
+        key: str | None = None,
     ) -> Any: ...
-    async def elicit(self, message: str, form: Any, *, timeout: float | None = None) -> Any:
+    async def elicit(
+        self, message: str, form: Any, *, timeout: float | None = None, key: str | None = None
+    ) -> Any:
         """Ask the user to fill in a form, and return it.
 
         Args:
@@ -309,6 +324,8 @@ class Context(Generic[State]):
                 choices. Or one of these alone, such as `str`. Or `Choices`, whose values may have
                 titles. Or a JSON Schema written by hand; the answer is then a dictionary.
             timeout: seconds to wait; by default as long as the server waits for anything.
+            key: names the question within the request, for clients of 2026-07-28; by default made
+                from what is asked.
 
         Raises:
             ElicitationRefused: the user declined or cancelled; `.action` says which. It is a
@@ -321,7 +338,7 @@ class Context(Generic[State]):
         schema, read = form_of(form)
         params = ElicitParams(message=message, requested_schema=schema)
         self._refuse_later_forms(params)
-        result = await self._ask("elicitation", "elicitation/create", params, timeout)
+        result = await self._ask("elicitation", "elicitation/create", params, timeout, key)
         assert isinstance(result, ElicitResult)
         if result.action != "accept":
             raise ElicitationRefused("cancel" if result.action == "cancel" else "decline")
@@ -330,7 +347,7 @@ class Context(Generic[State]):
 
     def _refuse_later_forms(self, params: ElicitParams) -> None:
         revision = self._peer.revision
-        if "elicitation/create" not in revision.requests["server"]:
+        if not revision.rounds and "elicitation/create" not in revision.requests["server"]:
             return  # _ask says so
         try:
             narrow(params, revision.id)
@@ -339,31 +356,58 @@ class Context(Generic[State]):
                 f"revision {revision.id} has no form for a choice of several values; ask for one"
             ) from None
 
-    async def roots(self, *, timeout: float | None = None) -> list[Root]:
+    async def roots(self, *, timeout: float | None = None, key: str | None = None) -> list[Root]:
         """Ask which places of the user's file system matter.
 
         Raises:
             MissingCapability: the client did not declare roots.
         """
-        result = await self._ask("roots", "roots/list", None, timeout)
+        result = await self._ask("roots", "roots/list", None, timeout, key)
         roots: list[Root] = result.roots
         return roots
 
-    async def _ask(self, capability: str, name: str, params: Any, timeout: float | None) -> Any:
+    async def once(
+        self, key: str, function: Callable[[], Any], *, result_type: type[Value] | Any = Any
+    ) -> Any:
+        """Call a function once for this request, however often its handler runs.
+
+        A question may end the handler, which runs again from its start when the answer is there.
+        What must not happen again, such as an order, goes through here. The result travels with the
+        question and back: it has to be JSON, and the client can read it.
+
+        Args:
+            key: names the result within this request.
+            function: called without arguments in the first run; may be async.
+            result_type: the type to read the result as.
+        """
+        return await self._channel.once(key, function, result_type)
+
+    @property
+    def _channel(self) -> Channel:
+        channel: Channel | None = self._exchange.channel
+        if channel is None:
+            channel = self._exchange.channel = self._session.channel(self._exchange)
+        return channel
+
+    async def _ask(
+        self,
+        capability: str,
+        name: str,
+        params: Any,
+        timeout: float | None,
+        key: str | None = None,
+    ) -> Any:
         revision = self._peer.revision
-        if name not in revision.requests["server"]:
+        if not revision.rounds and name not in revision.requests["server"]:
             raise MissingCapability(f"{name} does not exist in revision {revision.id}")
         declared = self.client_capabilities
         if capability not in declared:
-            raise MissingCapability(f"the client did not declare {capability}")
+            raise _missing_capability(capability)
         # elicitation.mode.supported-only
         if capability == "elicitation" and "form" not in elicitation_modes(declared):
-            raise MissingCapability("the client did not declare elicitation.form")
-        if self._exchange.origin is not None and not self._exchange.origin.can_ask:
-            raise MissingCapability("answers are plain JSON here, so nothing can be asked")
-        session = self._session
-        return await session.dispatcher.request(
-            name, params, timeout=timeout or session.server.ask_timeout, within=self._exchange
+            raise _missing_capability("elicitation.form")
+        return await self._channel.ask(
+            name, params, key=key, timeout=timeout or self._session.server.ask_timeout
         )
 
     def wait(self, awaitable: Awaitable[Value]) -> Value:
@@ -395,6 +439,13 @@ class Context(Generic[State]):
 
     def __repr__(self) -> str:
         return f"Context({self.method!r}, id={self.request_id!r})"
+
+
+def _missing_capability(capability: str) -> MissingCapability:
+    return MissingCapability(
+        f"the client did not declare {capability}",
+        data={"requiredCapabilities": required_capability(capability)},
+    )
 
 
 class ClientLogHandler(logging.Handler):

@@ -9,16 +9,25 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.errors import InternalError, InvalidParams, ResourceNotFound, ToolError
+from accord.errors import (
+    InternalError,
+    InvalidParams,
+    ResourceNotFound,
+    ToolError,
+    UnsupportedRevision,
+)
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import peer_from_initialize
-from accord.protocol.revisions import negotiate
+from accord.protocol.revisions import REVISIONS, negotiate
 from accord.server import completion, prompts, resources
+from accord.server.channels import find_questions
 from accord.server.context import current
 from accord.types import (
     CallToolParams,
     CompleteParams,
     CompleteResult,
+    DiscoverParams,
+    DiscoverResult,
     EmptyResult,
     GetPromptParams,
     GetPromptResult,
@@ -45,10 +54,25 @@ def initialize(
     session: "Session", exchange: Exchange, params: InitializeParams
 ) -> InitializeResult:
     server = session.server
+    if all(not REVISIONS[id].handshake for id in server.revisions):
+        raise UnsupportedRevision(
+            f"this server speaks {', '.join(server.revisions)}, which have no initialize: name the "
+            "revision in the _meta of each request",
+            data={"supported": list(server.revisions), "requested": params.protocol_version},
+        )
     row = negotiate(params.protocol_version, server.revisions)
     session.peer = peer_from_initialize(params, row, server.log_level)
     declared = server.capabilities(is_lasting=session in server.sessions)
     return InitializeResult(row.id, declared, server.info, instructions=server.instructions)
+
+
+def discover(session: "Session", exchange: Exchange, params: DiscoverParams) -> DiscoverResult:
+    server = session.server
+    return DiscoverResult(
+        supported_versions=[*reversed(server.revisions)],
+        capabilities=server.capabilities(),
+        instructions=server.instructions,
+    )
 
 
 def ping(session: "Session", exchange: Exchange, params: object) -> EmptyResult:
@@ -68,7 +92,20 @@ def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) ->
     entry = session.server.tool_entries.get(params.name)
     if entry is None or not session.server.access.admits(session, exchange, entry):
         raise InvalidParams(f"unknown tool {params.name!r}", data={"name": params.name})
+    if exchange.revision.rounds:
+        _begin_rounds(session, exchange, params)
     return entry.call(session, exchange, params.arguments)
+
+
+def _begin_rounds(
+    session: "Session",
+    exchange: Exchange,
+    params: CallToolParams | GetPromptParams | ReadResourceParams,
+) -> None:
+    """Take the answers that come with a repeated request; raises where they cannot be used."""
+    exchange.params = params
+    if params.request_state is not None or params.input_responses is not None:
+        exchange.channel = session.channel(exchange)
 
 
 def _find_resource(session: "Session", exchange: Exchange, uri: str) -> resources.ResourceMatch:
@@ -82,6 +119,8 @@ async def read_resource(
     session: "Session", exchange: Exchange, params: ReadResourceParams
 ) -> ReadResourceResult:
     entry, variables = _find_resource(session, exchange, params.uri)
+    if exchange.revision.rounds:
+        _begin_rounds(session, exchange, params)
     bound = entry.bind(variables)
     exchange.state = f"resource {entry.key}"
     convert = partial(resources.build_contents, entry, params.uri)
@@ -111,6 +150,8 @@ async def get_prompt(
     entry = session.server.prompt_entries.get(params.name)
     if entry is None or not session.server.access.admits(session, exchange, entry):
         raise prompts.unknown_prompt(params.name)
+    if exchange.revision.rounds:
+        _begin_rounds(session, exchange, params)
     bound = entry.bind(params.arguments or {})
     exchange.state = f"prompt {entry.key}"
     result: GetPromptResult = await call_user(session, exchange, entry, bound, entry.messages)
@@ -156,17 +197,25 @@ async def call_user(
     try:
         if signature.is_async:
             current.set(context)
-            return convert(await signature.call(function, bound, context))
-        return await session.run_in_thread(
-            context, lambda: convert(signature.call(function, bound, context))
-        )
+            result = convert(await signature.call(function, bound, context))
+        else:
+            result = await session.run_in_thread(
+                context, lambda: convert(signature.call(function, bound, context))
+            )
     except ToolError as error:
         # No tool, but its author means the same: the caller should read the text.
         raise InternalError(str(error)) from error
+    except BaseException as error:
+        questions = find_questions(error, exchange)
+        if questions is None:
+            raise
+        return questions
+    return result if exchange.channel is None else exchange.channel.finish(result)
 
 
 METHODS: Final[dict[str, Handler]] = {
     "initialize": initialize,
+    "server/discover": discover,
     "ping": ping,
     "tools/list": _lists(attrgetter("tools")),
     "tools/call": call_tool,

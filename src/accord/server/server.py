@@ -8,10 +8,14 @@ from functools import cached_property, partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, Unpack, overload
 
+import msgspec
+
 from accord.errors import RegistrationError
 from accord.principal import Principal
 from accord.protocol.codec import Limits
-from accord.protocol.revisions import SPOKEN
+from accord.protocol.exchange import META_SERVER
+from accord.protocol.party import capability_paths
+from accord.protocol.revisions import REVISIONS
 from accord.runtime.dispatcher import IN_FLIGHT, Write
 from accord.runtime.tasks import end_children_of
 from accord.runtime.watchdog import Watchdog
@@ -54,10 +58,11 @@ from accord.types import (
     Tool,
     ToolsCapability,
 )
-from accord.types._base import RevisionId
+from accord.types._base import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.server.files import DirectoryResource
+    from accord.server.sealing import StateSeal
     from accord.server.serving import HttpSettings
     from accord.transports.http.server.app import HttpApp
     from accord.transports.wire import MemoryWire
@@ -106,8 +111,11 @@ class Server(Generic[State]):
         self.in_flight = settings.get("in_flight", IN_FLIGHT)
         self.ask_timeout = settings.get("ask_timeout", 300.0)
         self.log_level: LoggingLevel = settings.get("log_level", "info")
+        self._state_keys = settings.get("state_keys")
+        self._state_lifetime = settings.get("state_lifetime", 3600.0)
         self.debug = settings.get("debug", False)
         self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._declared: dict[bool, frozenset[str]] = {}
         self.roots_callbacks: list[Callable[[Session], object]] = []
         self._watchdogs: dict[asyncio.AbstractEventLoop, Watchdog] = {}
         self.was_run = False
@@ -305,10 +313,30 @@ class Server(Generic[State]):
             completions={} if self.prompt_entries or self.resource_entries.templates else None,
         )
 
+    def capability_paths(self, *, is_lasting: bool = True) -> frozenset[str]:
+        """Return the capabilities of the server as dotted paths."""
+        paths = self._declared.get(is_lasting)
+        if paths is None:
+            paths = capability_paths(self.capabilities(is_lasting=is_lasting))
+            self._declared[is_lasting] = paths
+        return paths
+
+    @cached_property
+    def result_meta(self) -> JsonObject:
+        """What the `_meta` of results says of the server, where each result stands on its own."""
+        return {META_SERVER: msgspec.Raw(msgspec.json.encode(self.info))}
+
     @cached_property
     def stateless_sessions(self) -> StatelessSessions:
         """The sessions of messages without a handshake."""
         return StatelessSessions(self)
+
+    @cached_property
+    def state_seal(self) -> "StateSeal":
+        """Seals what clients carry from a question to its answer."""
+        from accord.server.sealing import StateSeal
+
+        return StateSeal(self._state_keys, lifetime=self._state_lifetime)
 
     @cached_property
     def threads(self) -> Workers:
@@ -329,6 +357,7 @@ class Server(Generic[State]):
     # -- notifying
 
     def _announce(self, kind: str) -> None:
+        self._declared.clear()  # entries decide what is declared
         for session in list(self.sessions):
             session.list_changed(kind)
 
@@ -456,7 +485,7 @@ def _decorator(
     return register
 
 
-_SERVED: Final = tuple(SPOKEN)
+_SERVED: Final[tuple[RevisionId, ...]] = tuple(row.id for row in REVISIONS.values())
 
 
 def _check_revisions(revisions: Iterable[str]) -> tuple[RevisionId, ...]:

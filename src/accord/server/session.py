@@ -11,9 +11,10 @@ from accord.errors import LocalProtocolError, MessageTooLarge, MethodNotFound
 from accord.principal import Principal
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
-from accord.protocol.party import PartyState, Peer, capability_paths, peer_from_initialize
-from accord.protocol.revisions import REVISIONS, Phase
+from accord.protocol.party import PartyState, Peer, peer_from_initialize
+from accord.protocol.revisions import REVISIONS, Phase, Revision
 from accord.runtime.dispatcher import ClientFlow, Dispatcher, Write
+from accord.server.channels import Channel, Duplex
 from accord.server.context import DONE, Context, Delayed, Done, current
 from accord.server.methods import METHODS
 from accord.server.threads import run_in_thread
@@ -59,7 +60,12 @@ class Session:
         self.loop = watchdog.loop
         self.thread = threading.get_ident()
         if endpoint is None:
-            endpoint = Endpoint("server", revisions=server.revisions, limits=server.limits)
+            endpoint = Endpoint(
+                "server",
+                revisions=server.revisions,
+                limits=server.limits,
+                result_meta=server.result_meta,
+            )
             endpoint.peer = Peer(endpoint.revision, None, _NONE, server.log_level)
         self.endpoint = endpoint
         self.dispatcher = Dispatcher(
@@ -105,9 +111,19 @@ class Session:
         handler = METHODS.get(exchange.name)
         if handler is None:
             raise MethodNotFound(f"method {exchange.name!r} is not served here")
+        if not exchange.revision.handshake:
+            self._check_offered(exchange)
         if not self.server.middleware:
             return handler(self, exchange, params)
         return self._through_middleware(exchange, params, handler)
+
+    def _check_offered(self, exchange: Exchange) -> None:
+        """Refuse a method of a capability that the server lacks; sessions have a rule for it."""
+        needed = exchange.revision.needed_for("client", exchange.name)
+        if needed is not None and needed not in self.server.capability_paths():
+            raise MethodNotFound(
+                f"{exchange.name}: the server does not declare the capability {needed}"
+            )
 
     async def _through_middleware(
         self, exchange: Exchange, params: Any, handler: Callable[..., Any]
@@ -131,16 +147,32 @@ class Session:
     def notification(self, event: NotificationReceived, dispatcher: Dispatcher) -> None:
         """Handle a notification of the client."""
         if event.name == "notifications/cancelled" and event.exchange is not None:
-            context = (self._contexts or {}).get(event.exchange.id)
-            if context is not None:
-                context._cancel()
+            self.request_cancelled(event.exchange)
         elif event.name == "notifications/roots/list_changed":
             for callback in self.server.roots_callbacks:
                 dispatcher.spawn(callback(self))
 
+    def request_cancelled(self, exchange: Exchange) -> None:
+        """Note that the answer to a request is no longer wanted."""
+        if exchange.channel is not None:
+            exchange.channel.release()
+        context = (self._contexts or {}).get(exchange.id)
+        if context is not None:
+            context._cancel()
+
     def breach(self, event: Refused) -> None:
         """Log a message of the client that was refused."""
         log.info("refused a message: %s", event.why)
+
+    # -- how handlers ask
+
+    def channel(self, exchange: Exchange) -> Channel:
+        """Return how the handler of a request asks the client."""
+        if not exchange.revision.rounds:
+            return Duplex(self, exchange)
+        from accord.server.rounds import Rounds
+
+        return Rounds(self, exchange, exchange.params)
 
     # -- contexts of running requests, for cancellation of work in threads
 
@@ -231,7 +263,9 @@ class Session:
         except KeyError:
             levels = ", ".join(_SEVERITY)
             raise ValueError(f"there is no log level {level!r}; expected one of {levels}") from None
-        return rank >= _SEVERITY[peer.log_level] and self.dispatcher.closed is None
+        if peer.log_level is None or self.dispatcher.closed is not None:
+            return False
+        return rank >= _SEVERITY[peer.log_level]
 
     def notify(self, name: str, params: object = None, within: Exchange | None = None) -> None:
         """Send a notification; one that the protocol forbids now is left out and logged."""
@@ -301,37 +335,29 @@ class StatelessSessions:
 
     def __init__(self, server: "Server[Any]") -> None:
         self._server = server
-        self._declared: frozenset[str] = frozenset()
-        self._generation = -1
-        self._spare: dict[RevisionId, list[Endpoint]] = {}
+        self._spare: dict[frozenset[str], dict[RevisionId, list[Endpoint]]] = {}
 
     def begin(self, write: Write, state: object, revision: RevisionId) -> Session:
         """Open a session for one message of this revision."""
-        server = self._server
-        paths = self._paths()
-        spare = self._spare.get(revision)
+        server, row = self._server, REVISIONS[revision]
+        spare = self._spares(row)
         if spare:
             return Session(server, write, state, spare.pop())
         session = Session(server, write, state)
-        session.endpoint.conversation.begin(REVISIONS[revision], server=paths)
-        session.peer = Peer(REVISIONS[revision], log_level=server.log_level)
+        paths = server.capability_paths(is_lasting=not row.handshake)
+        session.endpoint.conversation.begin(row, server=paths)
+        session.peer = Peer(row, log_level=server.log_level)
         return session
 
-    def _paths(self) -> frozenset[str]:
-        """Return the capabilities of the server as paths; they depend on its entries."""
-        server, resources = self._server, self._server.resource_entries
-        # Generations only grow, so that any change makes another sum.
-        generation = (
-            server.tool_entries.generation
-            + server.prompt_entries.generation
-            + resources.fixed.generation
-            + resources.templates.generation
-        )
-        if generation != self._generation:
-            self._declared = capability_paths(server.capabilities(is_lasting=False))
-            self._generation = generation
-            self._spare.clear()
-        return self._declared
+    def _spares(self, row: Revision) -> list[Endpoint]:
+        """Return the endpoints to use again; they know what the server declares at present."""
+        paths = self._server.capability_paths(is_lasting=not row.handshake)
+        spare = self._spare.get(paths)
+        if spare is None:
+            if len(self._spare) > 1:  # one for each kind of revision; others are out of date
+                self._spare.clear()
+            spare = self._spare[paths] = {}
+        return spare.setdefault(row.id, [])
 
     def end(self, session: Session) -> None:
         """End a session, unless it still works: then it ends by itself."""
@@ -341,10 +367,14 @@ class StatelessSessions:
         dispatcher.let_go()
         conversation = endpoint.conversation
         client, server = conversation.parties.values()
+        row = conversation.revision
         # An endpoint that knows a client must not serve the next one.
-        is_reusable = client.capabilities is None and server.capabilities is self._declared
-        is_reusable = is_reusable and session.peer.log_level == self._server.log_level
-        if is_reusable and conversation.revision is not None and conversation.is_blank:
-            spare = self._spare.setdefault(conversation.revision.id, [])
+        if row is None or client.capabilities is not None or not conversation.is_blank:
+            return
+        is_current = server.capabilities is self._server.capability_paths(
+            is_lasting=not row.handshake
+        )
+        if is_current and session.peer.log_level == self._server.log_level:
+            spare = self._spares(row)
             if len(spare) < _SPARE_MOST:
                 spare.append(endpoint)

@@ -97,6 +97,10 @@ class ServerSettings(TypedDict, total=False):
         thread_wait: seconds that a call waits for a thread; then it fails with an error that names
             the functions that hold the threads.
         ask_timeout: seconds to wait for the client's answer to a request.
+        state_keys: seal what clients of 2026-07-28 carry from a question to its answer; the first
+            seals, all of them open. Processes that serve together share them. By default one is
+            made at random.
+        state_lifetime: seconds within which the answer has to arrive there.
         log_level: the level of logs that a client gets before it asks for one.
         debug: whether callers see the text of unexpected exceptions.
     """
@@ -113,6 +117,8 @@ class ServerSettings(TypedDict, total=False):
     threads: int
     thread_wait: float
     ask_timeout: float
+    state_keys: Sequence[str | bytes]
+    state_lifetime: float
     log_level: LoggingLevel
     debug: bool
 

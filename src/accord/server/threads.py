@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 from accord.errors import InternalError
 from accord.runtime import tasks
 from accord.runtime.dispatcher import ClientFlow
+from accord.server.channels import Unwound
 
 log = logging.getLogger("accord.server")
 Value = TypeVar("Value")
@@ -35,6 +36,9 @@ _REPLACE_AFTER: Final = 1.0
 # How many threads may replace those that cancelled calls hold: each costs 0.1 MB.
 _REPLACED_MOST: Final = 128
 _NAMES_MOST: Final = 5
+
+# What the caller of a function gets unchanged.
+_PASSED_ON: Final = (Exception, SystemExit, Unwound)
 
 _running: Final[set["_Job"]] = set()
 
@@ -127,7 +131,7 @@ def _settle(future: asyncio.Future[object], value: object, failure: BaseExceptio
     if failure is None:
         future.set_result(value)
         return
-    if isinstance(failure, StopIteration) or not isinstance(failure, Exception | SystemExit):
+    if isinstance(failure, StopIteration) or not isinstance(failure, _PASSED_ON):
         # A future refuses the first, and the others would stop the loop.
         wrapped = RuntimeError(f"the function raised {type(failure).__name__}")
         wrapped.__cause__ = failure

@@ -4,19 +4,20 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from accord.errors import MissingCapability, RequestError, ToolError, UrlElicitationRequired
 from accord.protocol.exchange import Exchange
+from accord.server.channels import find_questions, without_unwound
 from accord.server.context import Context, current
 from accord.server.registry import RegistryEntry
 from accord.server.schema.results import ResultError, ReturnType
 from accord.server.schema.signature import BoundArguments
 from accord.server.threads import OutOfTime
-from accord.types import CallToolResult, TextContent, Tool
+from accord.types import CallToolResult, InputRequiredResult, TextContent, Tool
 
 if TYPE_CHECKING:
     from accord.server.session import Session
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("accord.server")
 
 # These stop a task and are not failures of the tool; the dispatcher handles them.
+ToolResult: TypeAlias = CallToolResult | InputRequiredResult
+
 _STOPS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
 
 
@@ -38,7 +41,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
 
     def call(
         self, session: "Session", exchange: Exchange, arguments: msgspec.Raw | bytes | UnsetType
-    ) -> "CallToolResult | Awaitable[CallToolResult]":
+    ) -> ToolResult | Awaitable[ToolResult]:
         """Call the tool; return its result, or a coroutine for it."""
         context = session.context(exchange)
         try:
@@ -58,14 +61,14 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         finally:
             current.reset(token)
 
-    async def _call_async(self, context: Context[object], bound: BoundArguments) -> CallToolResult:
+    async def _call_async(self, context: Context[object], bound: BoundArguments) -> ToolResult:
         current.set(context)
         try:
             if self.timeout is None:
                 value = await self.signature.call(self.function, bound, context)
             else:
                 value = await self._wait_for(self.signature.call(self.function, bound, context))
-            return self.returns.convert(value)
+            return _finish(self.returns.convert(value), context)
         except BaseException as error:
             return self._failure_of(error, context)
 
@@ -81,7 +84,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
 
     async def _call_in_thread(
         self, session: "Session", context: Context[object], bound: BoundArguments
-    ) -> CallToolResult:
+    ) -> ToolResult:
         def work() -> CallToolResult | Awaitable[object]:
             value = self.signature.call(self.function, bound, context)
             # In the thread, since converting a large result would block the loop.
@@ -89,18 +92,23 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
 
         try:
             value = await session.run_in_thread(context, work, timeout=self.timeout)
-            if not isinstance(value, Awaitable):
-                return value
-            # A plain function may return a coroutine.
-            return self.returns.convert(await self._wait_for(value))
+            if isinstance(value, Awaitable):
+                # A plain function may return a coroutine.
+                value = self.returns.convert(await self._wait_for(value))
+            return _finish(value, context)
         except BaseException as error:
             if isinstance(error, OutOfTime):
                 context._cancel()
             return self._failure_of(error, context)
 
-    def _failure_of(self, error: BaseException, context: Context[object]) -> CallToolResult:
+    def _failure_of(self, error: BaseException, context: Context[object]) -> ToolResult:
         if isinstance(error, _STOPS):
             raise error
+        if context._exchange.channel is not None:
+            questions = find_questions(error, context._exchange)
+            if questions is not None:
+                return questions
+            error = without_unwound(error)
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             # The exception within says more than the group around it.
             error = error.exceptions[0]
@@ -122,6 +130,14 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         # The text of an unexpected exception may name files, hosts or secrets.
         why = ": its result cannot be sent" if isinstance(error, ResultError) else ""
         return failure(f"tool {self.key} failed{why} (reference {reference})")
+
+
+def _finish(result: CallToolResult, context: Context[object]) -> ToolResult:
+    channel = context._exchange.channel
+    if channel is None:
+        return result
+    finished: ToolResult = channel.finish(result)
+    return finished
 
 
 def failure(text: str) -> CallToolResult:

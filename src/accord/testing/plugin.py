@@ -152,11 +152,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run tests that use a link once for each transport and revision."""
     if "accord_link" not in metafunc.fixturenames:
         return
-    from accord.protocol.revisions import SPOKEN
+    from accord.protocol.revisions import HANDSHAKE
 
     node = metafunc.definition
     transports = _choice(node, metafunc.config, "transports")
-    revisions = _choice(node, metafunc.config, "revisions") or list(SPOKEN)
+    revisions = _choice(node, metafunc.config, "revisions") or list(HANDSHAKE)
     links = [link for transport in transports for link in _links(transport, revisions)]
     _refuse_unknown(node, links)
     metafunc.parametrize(

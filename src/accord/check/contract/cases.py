@@ -25,7 +25,7 @@ from accord.check.contract.tested_server import (
 )
 from accord.client import blocking
 from accord.errors import AccordError
-from accord.protocol.revisions import SPOKEN
+from accord.protocol.revisions import HANDSHAKE
 from accord.server import Server
 from accord.types import (
     CallToolResult,
@@ -288,8 +288,8 @@ def server_of(file: CaseFile, path: Path) -> TestedServer:
     transport = file.transport
     if transport is not None and transport not in _TRANSPORTS:
         raise CaseError(f"{path}: transport is {transport!r}, expected {', '.join(_TRANSPORTS)}")
-    if file.revision is not None and file.revision not in SPOKEN:
-        known = ", ".join(SPOKEN)
+    if file.revision is not None and file.revision not in HANDSHAKE:
+        known = ", ".join(HANDSHAKE)
         raise CaseError(f"{path}: revision is {file.revision!r}, expected one of {known}")
     options: dict[str, Any] = {} if file.revision is None else {"revision": file.revision}
     if file.command:

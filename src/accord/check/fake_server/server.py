@@ -23,7 +23,7 @@ from accord.check.probing.raw_connection import (
 )
 from accord.errors import RequestError
 from accord.protocol.catalogue import catalogue
-from accord.protocol.revisions import BEFORE_HANDSHAKE, SPOKEN, find_revision
+from accord.protocol.revisions import BEFORE_HANDSHAKE, HANDSHAKE, find_revision
 from accord.trace import Transport
 from accord.types import JsonObject, RevisionId
 
@@ -284,7 +284,7 @@ async def _wait_until_initialized(line: RawConnection) -> None:
 def revisions_of(id: str) -> tuple[RevisionId, ...]:
     """Return the spoken revisions in which a requirement holds."""
     row = catalogue()[id]
-    return tuple(id for id in SPOKEN if row.holds_in(id))
+    return tuple(id for id in HANDSHAKE if row.holds_in(id))
 
 
 def client_scenario(

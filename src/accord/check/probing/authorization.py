@@ -14,7 +14,7 @@ from accord.check.probing.messages import initialize_params, new_request
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.target import ServerTarget
 from accord.errors import AuthError, ConnectFailed, FlowFailed, MissingExtra
-from accord.protocol.revisions import SPOKEN, newest
+from accord.protocol.revisions import HANDSHAKE, newest
 from accord.trace import HttpFacts
 from accord.transports.http.client.guarded import (
     AddressPolicy,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from accord.auth.tokens import TokenGrant
 
 
-_NEWEST: Final = newest(SPOKEN)
+_NEWEST: Final = newest(HANDSHAKE)
 _RESOURCE: Final = "oauth-protected-resource"
 _SERVER: Final = "oauth-authorization-server"
 _OPENID: Final = "openid-configuration"

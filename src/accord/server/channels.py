@@ -1,0 +1,135 @@
+"""How a handler asks the client: on the wire, or through rounds of one request.
+
+A `Channel` belongs to one exchange. `Duplex` sends a request of its own and waits for the answer;
+it serves every revision in which servers may send requests. `Rounds` (in `accord.server.rounds`)
+answers the request with questions, and serves the others.
+"""
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from accord.errors import MissingCapability
+from accord.protocol.exchange import Exchange
+
+if TYPE_CHECKING:
+    from accord.server.session import Session
+    from accord.types import InputRequiredResult
+
+
+class Channel(Protocol):
+    """How the handler of one request speaks back to the client."""
+
+    async def ask(self, name: str, params: Any, *, key: str | None, timeout: float) -> Any:
+        """Ask the client and return its answer, decoded.
+
+        Args:
+            name: the method of the question.
+            params: its params.
+            key: the name of the question within the request, where the author chose one.
+            timeout: seconds to wait, where the answer is waited for.
+
+        Raises:
+            RequestError: the client answered with an error.
+            ValueError: the key was used before.
+        """
+
+    async def once(self, key: str, function: Callable[[], Any], type_: Any) -> Any:
+        """Call a function, or return what it returned in an earlier round."""
+
+    def finish(self, result: Any) -> Any:
+        """Return what the request is answered with, once its handler has returned this."""
+
+    def release(self) -> None:
+        """Note that the request was cancelled and gets no answer."""
+
+
+class Duplex:
+    """Asks by requests of the server, and waits for their answers."""
+
+    def __init__(self, session: "Session", exchange: Exchange) -> None:
+        self._session = session
+        self._exchange = exchange
+        self._kept: dict[str, msgspec.Raw] = {}
+
+    async def ask(self, name: str, params: Any, *, key: str | None, timeout: float) -> Any:
+        origin = self._exchange.origin
+        if origin is not None and not origin.can_ask:
+            raise MissingCapability("answers are plain JSON here, so nothing can be asked")
+        return await self._session.dispatcher.request(
+            name, params, timeout=timeout, within=self._exchange
+        )
+
+    async def once(self, key: str, function: Callable[[], Any], type_: Any) -> Any:
+        return await call_once(self._kept, key, function, type_)
+
+    def finish(self, result: Any) -> Any:
+        return result
+
+    def release(self) -> None:
+        return None
+
+
+async def call_once(
+    kept: dict[str, msgspec.Raw], key: str, function: Callable[[], Any], type_: Any
+) -> Any:
+    """Call a function and keep its result as JSON; return what is kept under the key.
+
+    The value is always read from JSON, so that it is the same in the first round and in later ones.
+    """
+    if key not in kept:
+        value = function()
+        if inspect.isawaitable(value):
+            value = await value
+        kept[key] = msgspec.Raw(msgspec.json.encode(value))
+    return msgspec.json.decode(kept[key], type=type_)
+
+
+class Unwound(BaseException):
+    """Ends a handler whose question has no answer yet. Not an Exception: handlers must not see it.
+
+    Blocks with `finally` run; the handler runs again when the answer is there.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("the question goes to the client; the handler runs again with the answer")
+
+
+def _is_unwound(error: BaseException) -> bool:
+    """Whether an exception says no more than that questions are to be asked."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(_is_unwound(each) for each in error.exceptions)
+    return isinstance(error, Unwound)
+
+
+def without_unwound(error: BaseException) -> BaseException:
+    """Return the failure within a group of tasks of which others asked questions."""
+    if isinstance(error, BaseExceptionGroup):
+        rest = error.split(Unwound)[1]
+        return error if rest is None else rest
+    return error
+
+
+def find_questions(error: BaseException, exchange: Exchange) -> "InputRequiredResult | None":
+    """Return the questions to which a handler was unwound; None if it failed by itself."""
+    channel = exchange.channel
+    if channel is None or not exchange.revision.rounds:
+        return None
+    if not _is_unwound(error):
+        return None
+    questions: InputRequiredResult = channel.questions()
+    return questions
+
+
+def required_capability(path: str) -> dict[str, Any]:
+    """Return a capability as the object that a client would have to declare.
+
+    >>> required_capability("elicitation.url")
+    {'elicitation': {'url': {}}}
+    """
+    required: dict[str, Any] = {}
+    for part in reversed(path.split(".")):
+        required = {part: required}
+    return required
