@@ -1,7 +1,7 @@
 """Clients for the conformance suite: forked where accord is loaded already, a few at a time.
 
     python client_pool.py SOCKET AT_ONCE        wait for requests
-    python -IS client_pool.py SOCKET ARGS...    be one client, by request; this is what the suite runs
+    python -IS client_pool.py SOCKET ARGS...    request one client; this is what the suite runs
 
 The suite starts all clients of a set at once, one command each, and looks neither at how they end
 nor at what they print. So a client says last on stderr, which the suite keeps, how it ended.

@@ -241,7 +241,8 @@ def pool(folder: Path) -> Iterator[list[str]]:
     try:
         deadline = time.monotonic() + STARTING
         while not place.exists():
-            assert process.poll() is None and time.monotonic() < deadline, "the pool did not start"
+            assert process.poll() is None, "the pool of clients ended"
+            assert time.monotonic() < deadline, "the pool of clients did not start"
             time.sleep(0.02)
         # Isolated and without its packages, an interpreter starts in 20 ms.
         yield [sys.executable, "-IS", str(POOL), str(place)]

@@ -180,7 +180,11 @@ AS_HTTP_CLIENT: Final = [
     if _speaks(server, revision)
 ]
 WITH_HTTP_EVERYTHING: Final = [
-    *(Pairing("accord", "everything", revision, "stateful") for revision in NEWER if revision != MODERN),
+    *(
+        Pairing("accord", "everything", revision, "stateful")
+        for revision in NEWER
+        if revision != MODERN
+    ),
     Pairing("accord", "everything", OLDER, "sse"),
 ]
 

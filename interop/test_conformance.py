@@ -11,7 +11,7 @@ import conformance
 import pytest
 from conformance import ALL, FILTERS, IN_NO_SET, NEXT, OLD, SETS, Found, Run
 
-# The older suite names 2025-03-26 in its headers whatever was agreed on, so that one is always there.
+# The older suite names 2025-03-26 in its headers whatever was agreed on: that one is always there.
 WITH_OLDEST: Final = ("--revision", "2025-03-26")
 STREAMS: Final = ("--answers", "stream")
 IN_THE_GATE: Final = [
@@ -74,9 +74,7 @@ def test_the_suite_finds_no_fault(runs: Runs, run: Run, scenario: str) -> None:
     assert runs(run).get(scenario, NOT_REACHED) == []
 
 
-@pytest.mark.parametrize(
-    "run", [pytest.param(run, id=str(run), marks=_marks(run)) for run in RUNS]
-)
+@pytest.mark.parametrize("run", [pytest.param(run, id=str(run), marks=_marks(run)) for run in RUNS])
 def test_accord_has_nothing_to_complain_of(runs: Runs, run: Run) -> None:
     assert runs(run).get("log", []) == []
 

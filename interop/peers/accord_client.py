@@ -28,7 +28,6 @@ from accord.types import (
     TextContent,
 )
 
-
 ADA = {"name": "Ada", "age": 36}
 
 

@@ -1,4 +1,4 @@
-"""Questions that a server returns in place of a result, written with the types of the Python SDK."""
+"""Questions that a server returns in place of a result, in the types of the Python SDK."""
 
 from typing import Any
 
