@@ -107,10 +107,6 @@ def test_the_table_of_features_is_complete():
     assert fields - {"id", "methods"} == set(FEATURES)
 
 
-def test_before_the_handshake_the_newest_revision_with_one_is_assumed():
-    assert BEFORE_HANDSHAKE.id == OPENED[-1]
-
-
 @pytest.mark.requirement("lifecycle.version.server-echoes")
 @pytest.mark.parametrize("requested", OPENED)
 def test_the_revision_asked_for_is_chosen_where_it_is_supported(requested):

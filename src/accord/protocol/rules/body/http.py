@@ -3,18 +3,24 @@
 The record of a message of the server has the HTTP method of the request it answers, and its stream.
 """
 
-import base64
-import binascii
 from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-import msgspec
-
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import META_SUBSCRIPTION, META_VERSION, Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
+from accord.protocol.mirroring import (
+    ANNOTATION,
+    LARGEST_INTEGER,
+    METHOD_HEADER,
+    NAME_HEADER,
+    NAME_MEMBERS,
+    Annotation,
+    decode_header,
+    find_annotations,
+)
 from accord.protocol.party import Bounded
 from accord.protocol.rules._rule import Finding, Findings, Outcome, check
 from accord.protocol.rules.selection import messages, notifications, requests, results
@@ -29,13 +35,9 @@ from accord.protocol.rules.values import (
 from accord.protocol.syntax import is_http_token
 from accord.protocol.violation import CLIENT, SERVER
 from accord.trace import HttpFacts
-from accord.types._base import JsonObject
 
 _POSTS: Final = messages((REQUEST, NOTIFICATION), by=CLIENT)
 _VERSION_HEADER: Final = "MCP-Protocol-Version"
-_METHOD_HEADER: Final = "Mcp-Method"
-_NAME_HEADER: Final = "Mcp-Name"
-_NAME_MEMBERS: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _TASKS: Final = ("tasks/get", "tasks/update", "tasks/cancel")
 _STREAMS: Final = "http.streams"
 
@@ -63,7 +65,7 @@ def _facts_with_headers(step: Step, *, metadata: bool = False) -> HttpFacts | No
     facts = _http_facts(step)
     if facts is None or not facts.headers:
         return None
-    names = (_VERSION_HEADER, _METHOD_HEADER, _NAME_HEADER) if metadata else ()
+    names = (_VERSION_HEADER, METHOD_HEADER, NAME_HEADER) if metadata else ()
     lacks_metadata = metadata and all(facts.header(name) is None for name in names)
     return None if lacks_metadata else facts
 
@@ -111,38 +113,30 @@ def method_header_repeats_the_body(step: Step, conversation: Conversation) -> Ou
     facts = _facts_with_headers(step, metadata=True)
     if facts is None:
         return None
-    header = facts.header(_METHOD_HEADER)
+    header = facts.header(METHOD_HEADER)
     if header is None:
-        return f"posts {step.name} without {_METHOD_HEADER}"
+        return f"posts {step.name} without {METHOD_HEADER}"
     return header.strip() == step.name or (
-        f"posts {step.name[:60]} with {_METHOD_HEADER}: {header[:60]}"
+        f"posts {step.name[:60]} with {METHOD_HEADER}: {header[:60]}"
     )
 
 
-@check("http.headers.mcp-name", requests(_NAME_MEMBERS, by=CLIENT))
+@check(
+    "http.headers.mcp-name",
+    requests([name for name in NAME_MEMBERS if name not in _TASKS], by=CLIENT),
+)
 @check("tasks-ext.http.mcp-name", requests(_TASKS, by=CLIENT))
 def name_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
-    facts, member = _facts_with_headers(step, metadata=True), _NAME_MEMBERS.get(step.name, "taskId")
+    facts, member = _facts_with_headers(step, metadata=True), NAME_MEMBERS[step.name]
     name = as_object(step.body).get(member)
     if facts is None or not isinstance(name, str):
         return None
-    header = facts.header(_NAME_HEADER)
+    header = facts.header(NAME_HEADER)
     if header is None:
-        return f"posts {step.name} without {_NAME_HEADER}"
-    return _decode_header(header) == name or (
-        f"posts {step.name} with {_NAME_HEADER}: {header[:60]}, which is not its {member}"
+        return f"posts {step.name} without {NAME_HEADER}"
+    return decode_header(header) == name or (
+        f"posts {step.name} with {NAME_HEADER}: {header[:60]}, which is not its {member}"
     )
-
-
-def _decode_header(header: str) -> str | None:
-    """Return the value of a header that may be encoded; None when it is invalid."""
-    header = header.strip(" \t")
-    if header.startswith("=?base64?") and header.endswith("?=") and len(header) >= 11:
-        try:
-            return base64.b64decode(header[9:-2], validate=True).decode()
-        except (binascii.Error, ValueError):
-            return None
-    return header if header.isascii() and header.replace("\t", " ").isprintable() else None
 
 
 # -- streams and their requests
@@ -237,65 +231,21 @@ def stream_has_no_requests(step: Step, conversation: Conversation) -> Outcome:
 # -- tool arguments that are mirrored in HTTP headers: `x-mcp-header` in input schemas
 
 _TOOL_LISTS: Final = results("tools/list", by=SERVER)
-_MIRRORED: Final = "x-mcp-header"
-_LARGEST_INTEGER: Final = 2**53 - 1
-_DEEPEST: Final = 64
-_PRIMITIVE: Final = ("string", "integer", "boolean")
-
-_SCHEMAS_BY_NAME: Final = frozenset(
-    {"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"}
-)
-_DATA: Final = frozenset({"const", "default", "enum", "examples", _MIRRORED})
 
 
-class _Annotation(msgspec.Struct, frozen=True):
-    """One annotation; `names` lead to it through `properties`, None if that is not possible."""
-
-    place: str
-    header: object
-    schema: JsonObject
-    names: tuple[str, ...] | None
-
-
-def _walk(
-    node: object, place: str, names: tuple[str, ...] | None, depth: int
-) -> Iterator[_Annotation]:
-    if depth > _DEEPEST:
-        return
-    if isinstance(node, list):
-        for index, inner in enumerate(node):
-            yield from _walk(inner, f"{place}[{index}]", None, depth + 1)
-    if not isinstance(node, dict):
-        return
-    if _MIRRORED in node:
-        yield _Annotation(place, node[_MIRRORED], node, names)
-    for key, inner in node.items():
-        if key in _SCHEMAS_BY_NAME and isinstance(inner, dict):
-            is_static = key == "properties" and names is not None
-            for name, schema in inner.items():
-                reached = (*names, name) if is_static and names is not None else None
-                yield from _walk(schema, f"{place}.{key}.{quote(name)}", reached, depth + 2)
-        elif key not in _DATA:
-            yield from _walk(inner, f"{place}.{quote(key)}", None, depth + 1)
-
-
-def _annotations(schema: object, place: str) -> list[_Annotation]:
-    return list(_walk(schema, place, (), 0)) if isinstance(schema, dict) else []
-
-
-def _by_tool(step: Step) -> Iterator[list[_Annotation]]:
+def _by_tool(step: Step) -> Iterator[list[Annotation]]:
     for place, tool in result_objects(step, "tools"):
-        yield _annotations(tool.get("inputSchema"), f"{place}.inputSchema")
+        yield find_annotations(tool.get("inputSchema"), f"{place}.inputSchema")
 
 
-def _all_annotations(step: Step) -> Iterator[_Annotation]:
+def _all_annotations(step: Step) -> Iterator[Annotation]:
     return chain.from_iterable(_by_tool(step))
 
 
 @check("tools.x-mcp-header.not-empty", _TOOL_LISTS)
 def header_is_not_empty(step: Step, conversation: Conversation) -> Findings:
     for found in _all_annotations(step):
-        yield found.header != "" or f"sends {found.place} with an empty {_MIRRORED}"
+        yield found.header != "" or f"sends {found.place} with an empty {ANNOTATION}"
 
 
 @check("tools.x-mcp-header.token-syntax", _TOOL_LISTS)
@@ -303,7 +253,7 @@ def header_is_a_token(step: Step, conversation: Conversation) -> Findings:
     for place, header in ((found.place, found.header) for found in _all_annotations(step)):
         if header != "":
             yield (isinstance(header, str) and is_http_token(header)) or (
-                f"sends {place} with {_MIRRORED} {quote(header)}, which is not an HTTP token"
+                f"sends {place} with {ANNOTATION} {quote(header)}, which is not an HTTP token"
             )
 
 
@@ -315,7 +265,7 @@ def header_is_unique(step: Step, conversation: Conversation) -> Findings:
         for place, header in named:
             count = uses.pop(header.lower(), 1)
             yield count == 1 or (
-                f"sends {place} with {_MIRRORED} {quote(header)}, "
+                f"sends {place} with {ANNOTATION} {quote(header)}, "
                 f"which the schema has {count} times"
             )
 
@@ -324,24 +274,18 @@ def header_is_unique(step: Step, conversation: Conversation) -> Findings:
 def header_is_for_a_primitive(step: Step, conversation: Conversation) -> Findings:
     for found in _all_annotations(step):
         if found.names is not None:
-            yield _is_primitive(found.schema) or (
-                f"sends {found.place} with {_MIRRORED} and type {quote(found.schema.get('type'))}, "
-                "expected string, integer or boolean"
+            yield found.is_primitive or (
+                f"sends {found.place} with {ANNOTATION} and type "
+                f"{quote(found.schema.get('type'))}, expected string, integer or boolean"
             )
-
-
-def _is_primitive(schema: JsonObject) -> bool:
-    type_ = schema.get("type")
-    # A null is never mirrored, so a type that also allows null is mirrored as the other one.
-    types = [each for each in type_ if each != "null"] if isinstance(type_, list) else [type_]
-    return bool(types) and all(each in _PRIMITIVE for each in types)
 
 
 @check("tools.x-mcp-header.statically-reachable", _TOOL_LISTS)
 def header_is_reached_through_properties(step: Step, conversation: Conversation) -> Findings:
     for found in _all_annotations(step):
         yield found.names is not None or (
-            f"sends {found.place} with {_MIRRORED}, which is not reachable through properties alone"
+            f"sends {found.place} with {ANNOTATION}, which is not reachable "
+            "through properties alone"
         )
 
 
@@ -362,7 +306,7 @@ def mirrored_integers_are_safe(step: Step, conversation: Conversation) -> Findin
     if not isinstance(name, str):
         return
     schema = memory_of(conversation).tools.get(name, {}).get("inputSchema")
-    for found in _annotations(schema, "inputSchema"):
+    for found in find_annotations(schema, "inputSchema"):
         value = params.get("arguments")
         for inner in found.names or ():
             value = as_object(value).get(inner)
@@ -373,4 +317,4 @@ def mirrored_integers_are_safe(step: Step, conversation: Conversation) -> Findin
 def _judge_integer(value: object, place: str) -> Finding:
     if not isinstance(value, int | float) or not is_integer(value):
         return None
-    return abs(value) <= _LARGEST_INTEGER or f"sends {place} with {value}, beyond 2^53-1"
+    return abs(value) <= LARGEST_INTEGER or f"sends {place} with {value}, beyond 2^53-1"
