@@ -38,13 +38,21 @@ PYTHON_CLIENTS: Final = {
     "accord": "accord_client.py",
     "mcp": "mcp_client.py",
     "fastmcp": "fastmcp_client.py",
+    "accord-tasks": "accord_task_client.py",
+    "fastmcp-tasks": "fastmcp_task_client.py",
 }
-NODE_CLIENTS: Final = {"sdk-1": "sdk1_client.js", "sdk-2": "sdk2_client.js"}
+NODE_CLIENTS: Final = {
+    "sdk-1": "sdk1_client.js",
+    "sdk-2": "sdk2_client.js",
+    "sdk-1-tasks": "sdk1_task_client.js",
+}
 PYTHON_SERVERS: Final = {
     "accord": "accord_server.py",
     "mcp": "mcp_server.py",
     "mcp-lowlevel": "mcp_lowlevel_server.py",
     "fastmcp": "fastmcp_server.py",
+    "accord-tasks": "accord_task_server.py",
+    "fastmcp-tasks": "fastmcp_task_server.py",
 }
 NODE_SERVERS: Final = {"sdk-1": "sdk1_server.js", "sdk-2": "sdk2_server.js"}
 EVERYTHING_FORMS: Final = {"stateful": "streamableHttp", "sse": "sse"}

@@ -47,11 +47,22 @@ SERVERS: Final = {
     "sdk-2": [NODE, str(PEERS / "sdk2_server.js")],
     "everything": [NODE, str(EVERYTHING), "stdio"],
 }
+# Peers that run tools as tasks, which some libraries load a second part for.
+TASK_CLIENTS: Final = {
+    "accord-tasks": [sys.executable, str(PEERS / "accord_task_client.py")],
+    "fastmcp-tasks": [sys.executable, str(PEERS / "fastmcp_task_client.py")],
+    "sdk-1-tasks": [NODE, str(PEERS / "sdk1_task_client.js")],
+}
+TASK_SERVERS: Final = {
+    "accord-tasks": [sys.executable, str(PEERS / "accord_task_server.py")],
+    "fastmcp-tasks": [sys.executable, str(PEERS / "fastmcp_task_server.py")],
+    "sdk-1-tasks": [NODE, str(PEERS / "sdk1_task_server.js")],
+}
 # Of the revisions with a handshake these always offer the newest; the server is started with the
 # one to agree on.
 CANNOT_PIN: Final = frozenset({"fastmcp", "sdk-1"})
 # These know no revision without a handshake.
-OLDER_ERA: Final = frozenset({"sdk-1", "everything"})
+OLDER_ERA: Final = frozenset({"sdk-1", "sdk-1-tasks", "everything"})
 
 DEFAULT: Final = "default"
 NEWEST_HANDSHAKE: Final = "2025-11-25"
@@ -106,7 +117,7 @@ class Pairing(NamedTuple):
     @property
     def foreign(self) -> str:
         """Which party is not ours."""
-        return "server" if self.client == "accord" else "client"
+        return "server" if self.client.startswith("accord") else "client"
 
     @property
     def peer(self) -> str:
@@ -115,7 +126,8 @@ class Pairing(NamedTuple):
 
     def command(self, trace: Path) -> list[str]:
         """Return how the client is started."""
-        client, server = CLIENTS[self.client], SERVERS[self.server]
+        client = (CLIENTS | TASK_CLIENTS)[self.client]
+        server = (SERVERS | TASK_SERVERS)[self.server]
         if self.server == "everything":
             client = [sys.executable, str(PEERS / "everything_client.py")]
         if self.is_pinned_by_server:
