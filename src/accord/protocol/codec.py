@@ -47,6 +47,7 @@ _REQUEST: Final = len('{"jsonrpc":"2.0","id":1,"method":""}') + _REPEATED
 _NOTIFICATION: Final = len('{"jsonrpc":"2.0","method":""}') + _REPEATED
 _RESULT: Final = len('{"jsonrpc":"2.0","id":1,"result":}') + _REPEATED
 _PARAMS: Final = len(',"params":')
+_SHORT: Final = 4096
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -76,6 +77,7 @@ class Codec:
         self._surely_fine = min(
             2 * self.limits.depth, self.limits.message_bytes, self.limits.message_values
         )
+        self._countable = min(_SHORT, self.limits.message_bytes, self.limits.message_values)
 
     def decode(self, data: bytes) -> Frame | Batch:
         """Read one message or batch.
@@ -129,7 +131,11 @@ class Codec:
         return data
 
     def _refuse_excess(self, data: bytes) -> None:
-        size = len(data)
+        size, depth = len(data), self.limits.depth
+        # Counting is quicker than searching in what is not long.
+        is_countable = size <= self._countable and data.isascii()
+        if is_countable and data.count(b"{") + data.count(b"[") <= depth:
+            return
         if size > self.limits.message_bytes:
             id, kind = read_envelope(data[:FRAGMENT], data[-FRAGMENT:])
             raise MalformedMessage(
@@ -147,7 +153,7 @@ class Codec:
                     code=PARSE_ERROR,
                     requirement="jsonrpc.encoding.utf8",
                 ) from None
-        most, depth = self.limits.message_values, self.limits.depth
+        most = self.limits.message_values
         if size > most and holds_more_values(data, most):
             raise _beyond(data, f"message holds more than {most} values (message_values)")
         if nests_deeper(data, depth):

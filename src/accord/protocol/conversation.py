@@ -71,7 +71,8 @@ TRANSITIONS: Final[dict[tuple[Phase, Party, str, Kind], Phase]] = {
 }
 
 _NOTHING: Final[tuple[Violation, ...]] = ()
-_NONE_FREE: Final[dict[Party, frozenset[str]]] = {CLIENT: frozenset(), SERVER: frozenset()}
+_Free: TypeAlias = dict[Party, frozenset[str]]
+_NONE_FREE: Final[_Free] = {CLIENT: frozenset(), SERVER: frozenset()}
 _CAPABILITIES: Final = frozenset(
     {each for row in METHODS for each in (row.needs, row.offers) if each}
 )
@@ -82,6 +83,9 @@ class Conversation:
 
     # The client before a further `initialize`, in case that is refused.
     _replaced: tuple[frozenset[str] | None, Any] = (None, None)
+    # A revision without a handshake in which a message was, and what no rule can object to there.
+    _elsewhere: Revision | None = None
+    _elsewhere_free: "tuple[_Free, _Free]"
 
     def __init__(self, *, revision: Revision | None = None, memory: Memory | None = None) -> None:
         self.phase = Phase.OPENING
@@ -311,14 +315,16 @@ class Conversation:
         kind: Kind = RESULT if error is None else FAULT
         return self.apply(_step_of(sender, kind, exchange, result, error), refuse)
 
-    def _free_elsewhere(
-        self, revision: Revision
-    ) -> tuple[dict[Party, frozenset[str]], dict[Party, frozenset[str]]]:
+    def _free_elsewhere(self, revision: Revision) -> "tuple[_Free, _Free]":
         """Return the methods that no rule can object to, for messages that stand on their own."""
+        if revision is self._elsewhere:
+            return self._elsewhere_free
         if revision.handshake or self.memory is not None:
             return _NONE_FREE, _NONE_FREE
         index = enforced_rules(revision.id, ready=True)
-        return index.free_requests, index.free_results
+        self._elsewhere = revision
+        self._elsewhere_free = index.free_requests, index.free_results
+        return self._elsewhere_free
 
     def lose(self, exchange: Exchange) -> None:
         """Close a request whose answer is lost, as an error would; no rule is asked."""

@@ -47,7 +47,7 @@ from accord.protocol.jsonrpc import (
     id_to_answer,
 )
 from accord.protocol.party import Peer, peer_from_meta
-from accord.protocol.revisions import REVISIONS, Revision, find_revision
+from accord.protocol.revisions import REVISIONS, Revision
 from accord.protocol.violation import OTHER, SERVER, Party, Violation
 from accord.types._base import JsonObject, RequestId, RevisionId
 
@@ -87,7 +87,10 @@ class Endpoint:
         self.peer: Peer | None = None
         """The facts about the other side for the next request; set by the driver."""
         self._refuse_own = _refuse_all if enforce else None
-        self._is_stateless = not all(REVISIONS[id].handshake for id in self.revisions)
+        rows = [REVISIONS[id] for id in self.revisions]
+        self._stateless_rows: dict[str, Revision] = {
+            row.id: row for row in rows if not row.handshake
+        }
         self._codec = codec.codec_for(limits or codec.Limits())
         self._sized = self._codec.check_size if enforce else codec.skip_size_check
         self._next_id = 0
@@ -211,10 +214,11 @@ class Endpoint:
         if meta is not None:
             # versioning.modern-error-is-not-legacy: an endpoint without a revision of this
             # kind must not answer as if, or clients would not fall back to initialize.
-            if META_VERSION in meta and self._is_stateless:
-                row = self._row(meta[META_VERSION])
+            if META_VERSION in meta and self._stateless_rows:
+                version = meta[META_VERSION]
+                row = self._stateless_rows.get(version) if version.__class__ is str else None
                 if row is None:
-                    return self._refuse(self._refuse_revision(meta[META_VERSION]), id, (), batch)
+                    return self._refuse(self._refuse_revision(version), id, (), batch)
                 revision = row
                 peer, envelope_fault = _read_envelope(meta, row, name, batch)
                 fault = envelope_fault or fault
@@ -242,11 +246,6 @@ class Endpoint:
         if fault is not None:
             return self._refuse(fault, id, violations, batch)
         return RequestReceived(exchange, params, violations)
-
-    def _row(self, named: Any) -> Revision | None:
-        """Find the revision of a request that stands on its own."""
-        row = find_revision(named)
-        return None if row is None or row.handshake or row.id not in self.revisions else row
 
     def _refuse_revision(self, named: Any) -> RequestError:
         return UnsupportedRevision(
@@ -385,9 +384,9 @@ class Endpoint:
             row = exchange.revision
             if exchange.name == "initialize":
                 row = REVISIONS.get(result.protocol_version) or row  # which shapes the answer
-            if not row.handshake and self.result_meta:
-                shaped = self._with_meta(result, exchange.name, self.result_meta)
-            shaped = shape.narrow(shaped, row.id)
+            shaped = shape.narrow(result, row.id)
+            if self.result_meta is not None and not row.handshake:
+                shaped = _with_result_meta(shaped, result, self.result_meta)
         # Before anything changes: a handler whose result cannot be encoded still has to fail.
         reply = codec.encode_result(exchange.id, shaped)
         self._sized(reply, exchange.name, exchange.batch.size if exchange.batch else 0)
@@ -429,6 +428,15 @@ class Endpoint:
         if body is None:
             body = BY_NAME[name].params()
         return msgspec.structs.replace(body, meta={**meta, **(body.meta or {})})
+
+
+def _with_result_meta(shaped: Any, result: Any, meta: JsonObject) -> Any:
+    """Return a result with what the `_meta` of each result has; the author's own is not changed."""
+    if shaped is result:
+        shaped = msgspec.structs.replace(result)
+    own = shaped.meta
+    shaped.meta = {**meta, **own} if own else meta
+    return shaped
 
 
 def _find_refusal(name: str, violations: Sequence[Violation]) -> RequestError | None:

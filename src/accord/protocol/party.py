@@ -27,7 +27,6 @@ _MODES: Final = ("form", "url")
 _LEVELS: Final = get_args(LoggingLevel)
 META_CLIENT: Final = "io.modelcontextprotocol/clientInfo"
 META_LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
-_SAID: Final = (META_CAPABILITIES, META_CLIENT, META_LOG_LEVEL)
 # As many clients as a server may have at one time; longer introductions are read each time.
 _PEERS_MOST: Final = 1024
 _PEER_BYTES: Final = 4096
@@ -215,11 +214,12 @@ def peer_from_meta(meta: JsonObject, revision: Revision) -> Peer:
     Raises:
         ValueError: the capabilities or the log level are malformed; the message names them.
     """
-    said: JsonObject = {key: meta[key] for key in _SAID if key in meta}
+    get = meta.get
+    said = (get(META_CAPABILITIES), get(META_CLIENT), get(META_LOG_LEVEL))
     text = _encode(said)
     peer = _known_peers.get((revision.id, text))
     if peer is None:
-        peer = _read_peer(said, revision)
+        peer = _read_peer(*said, revision)
         if len(_known_peers) >= _PEERS_MOST:
             _known_peers.clear()
         if len(text) <= _PEER_BYTES:
@@ -227,18 +227,17 @@ def peer_from_meta(meta: JsonObject, revision: Revision) -> Peer:
     return peer
 
 
-def _read_peer(said: JsonObject, revision: Revision) -> Peer:
-    if not isinstance(said.get(META_CAPABILITIES), dict):
+def _read_peer(declared: object, client: object, level: object, revision: Revision) -> Peer:
+    if not isinstance(declared, dict):
         raise ValueError(f"_meta has no object {META_CAPABILITIES}")  # noqa: TRY004  # of a peer
-    level = said.get(META_LOG_LEVEL)
     if level is not None and level not in _LEVELS:
         raise ValueError(f"{META_LOG_LEVEL} is {level!r:.40}, expected {', '.join(_LEVELS)}")
     info = None
-    if META_CLIENT in said:
+    if client is not None:
         # Only for display: a client that names itself badly is served all the same.
         with suppress(msgspec.ValidationError):
-            info = msgspec.convert(said[META_CLIENT], Implementation)
-    return Peer(revision, info, capability_paths(said[META_CAPABILITIES]), level)
+            info = msgspec.convert(client, Implementation)
+    return Peer(revision, info, capability_paths(declared), level)  # type: ignore[arg-type]  # checked
 
 
 class KnownTask(msgspec.Struct, kw_only=True):

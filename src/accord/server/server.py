@@ -14,6 +14,7 @@ from accord.errors import RegistrationError
 from accord.principal import Principal
 from accord.protocol.codec import Limits
 from accord.protocol.exchange import META_SERVER
+from accord.protocol.methods import METHODS
 from accord.protocol.party import capability_paths
 from accord.protocol.revisions import REVISIONS
 from accord.runtime.dispatcher import IN_FLIGHT, Write
@@ -116,6 +117,7 @@ class Server(Generic[State]):
         self.debug = settings.get("debug", False)
         self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
         self._declared: dict[bool, frozenset[str]] = {}
+        self._offered: frozenset[str] | None = None
         self.roots_callbacks: list[Callable[[Session], object]] = []
         self._watchdogs: dict[asyncio.AbstractEventLoop, Watchdog] = {}
         self.was_run = False
@@ -321,6 +323,16 @@ class Server(Generic[State]):
             self._declared[is_lasting] = paths
         return paths
 
+    @property
+    def offered_methods(self) -> frozenset[str]:
+        """The methods whose capability the server declares, where requests stand on their own."""
+        if self._offered is None:
+            paths = self.capability_paths()
+            self._offered = frozenset(
+                method.name for method in METHODS if method.needs is None or method.needs in paths
+            )
+        return self._offered
+
     @cached_property
     def result_meta(self) -> JsonObject:
         """What the `_meta` of results says of the server, where each result stands on its own."""
@@ -358,6 +370,7 @@ class Server(Generic[State]):
 
     def _announce(self, kind: str) -> None:
         self._declared.clear()  # entries decide what is declared
+        self._offered = None
         for session in list(self.sessions):
             session.list_changed(kind)
 

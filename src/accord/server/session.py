@@ -111,19 +111,11 @@ class Session:
         handler = METHODS.get(exchange.name)
         if handler is None:
             raise MethodNotFound(f"method {exchange.name!r} is not served here")
-        if not exchange.revision.handshake:
-            self._check_offered(exchange)
+        if not exchange.revision.handshake and exchange.name not in self.server.offered_methods:
+            raise MethodNotFound(f"{exchange.name}: the server does not declare its capability")
         if not self.server.middleware:
             return handler(self, exchange, params)
         return self._through_middleware(exchange, params, handler)
-
-    def _check_offered(self, exchange: Exchange) -> None:
-        """Refuse a method of a capability that the server lacks; sessions have a rule for it."""
-        needed = exchange.revision.needed_for("client", exchange.name)
-        if needed is not None and needed not in self.server.capability_paths():
-            raise MethodNotFound(
-                f"{exchange.name}: the server does not declare the capability {needed}"
-            )
 
     async def _through_middleware(
         self, exchange: Exchange, params: Any, handler: Callable[..., Any]
