@@ -12,8 +12,10 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import tomllib
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -267,3 +269,32 @@ def _run(release: str, *arguments: str) -> str:
         # A peer that does not answer would keep it waiting for ever.
         process.kill()
         return process.communicate()[0]
+
+
+def judge_authorization(issuer: str, client_id: str, port: int, folder: Path) -> Found:
+    """Let the suite look at an authorization server, as a user who follows its links."""
+    process = subprocess.Popen(
+        [
+            *(NODE, str(SUITES[NEXT]), "authorization", "--url", issuer, "--client-id", client_id),
+            *("--resource", f"{issuer}/mcp", "--port", str(port), "--output-dir", str(folder)),
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    ending = threading.Timer(PATIENCE, process.kill)
+    ending.start()
+    printed = []
+    with process:
+        for line in process.stdout:
+            printed.append(line)
+            if found := re.search(rf"{re.escape(issuer)}/\S+\?\S+", line):
+                opener.open(found[0], timeout=PATIENCE).close()
+    ending.cancel()
+    return {
+        _scenario(path, folder).removeprefix("authorization-server-"): complaints(path)
+        for path in folder.glob("*/checks.json")
+    } or {"log": printed}

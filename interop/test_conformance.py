@@ -5,11 +5,15 @@ What is left out stands by name in conformance.toml.
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Final
 
 import conformance
 import pytest
 from conformance import ALL, FILTERS, IN_NO_SET, NEXT, OLD, SETS, Found, Run
+from desk import listening, serving
+
+from accord.auth import AuthorizationServer, KnownClient
 
 # The older suite names 2025-03-26 in its headers whatever was agreed on: that one is always there.
 WITH_OLDEST: Final = ("--revision", "2025-03-26")
@@ -89,9 +93,25 @@ def test_scenarios_without_checks_check_nothing(runs: Runs, run: Run, scenario: 
     assert runs(run)[scenario] == ["nothing was checked"]
 
 
+def test_the_suite_finds_no_fault_with_the_authorization_server(tmp_path: Path) -> None:
+    free, port = listening()
+    free.close()
+    client = KnownClient(client_id="suite", redirect_uris=(f"http://127.0.0.1:{port}/callback",))
+    auth = AuthorizationServer(auto_approve="ada", store=None, clients=[client])
+    with serving(auth) as url:
+        issuer = url.removesuffix("/mcp")
+        found = conformance.judge_authorization(issuer, "suite", port, tmp_path)
+    assert found == {each: [] for each in conformance.KNOWN[NEXT]["authorization"][ALL]}
+
+
 @pytest.mark.parametrize("role", ["server", "client"])
 def test_the_older_suite_has_no_other_scenarios(role: str) -> None:
     assert conformance.KNOWN[OLD][role] == {ALL: conformance.listed(OLD)[role][ALL]}
+
+
+def test_the_newer_suite_looks_at_nothing_else_in_authorization_servers() -> None:
+    known = conformance.KNOWN[NEXT]["authorization"]
+    assert known == {ALL: conformance.listed(NEXT)["authorization"][ALL]}
 
 
 @pytest.mark.parametrize("role", ["server", "client"])
