@@ -9,7 +9,8 @@ from stage import Stage
 
 FINDINGS = HERE / "findings.toml"
 # The pairings of the gate: each peer in each role, each revision and each form of transport in
-# both roles. `make thorough` has every peer in every form under every revision.
+# both roles, the newest revision by agreement and by demand. `make thorough` has every peer in
+# every form under every revision.
 IN_THE_GATE = {
     "mcp-to-accord-2025-06-18",
     "mcp-to-accord-2025-06-18-stateless",
@@ -29,6 +30,18 @@ IN_THE_GATE = {
     "accord-to-sdk-2-2025-06-18-stateful",
     "accord-to-sdk-2-2025-06-18-stateless",
     "accord-to-everything-2025-06-18-stateful",
+    "mcp-to-accord-2026-07-28",
+    "mcp-to-accord-default-auto",
+    "fastmcp-to-accord-2026-07-28-auto",
+    "sdk-2-to-accord-default",
+    "sdk-2-to-accord-2026-07-28-stream",
+    "accord-to-mcp-default",
+    "accord-to-mcp-2026-07-28-stateful",
+    "accord-to-fastmcp-2026-07-28-stateful",
+    "accord-to-sdk-2-2026-07-28",
+    "accord-to-sdk-2-default-stateful",
+    "sdk-1-tasks-to-accord-tasks-2025-11-25",
+    "accord-tasks-to-sdk-1-tasks-2025-11-25",
 }
 # Breaches of foreign peers that the table of findings does not know yet.
 unknown: dict[tuple[str, str], str] = {}

@@ -61,6 +61,8 @@ TASK_SERVERS: Final = {
 # Of the revisions with a handshake these always offer the newest; the server is started with the
 # one to agree on.
 CANNOT_PIN: Final = frozenset({"fastmcp", "sdk-1"})
+# As a server it can refuse all revisions with a handshake.
+CAN_INSIST: Final = frozenset({"sdk-2"})
 # These know no revision without a handshake.
 OLDER_ERA: Final = frozenset({"sdk-1", "sdk-1-tasks", "everything"})
 
@@ -101,7 +103,9 @@ class Pairing(NamedTuple):
     @property
     def is_pinned_by_server(self) -> bool:
         """Whether the server is started with the revision to agree on."""
-        return self.client in CANNOT_PIN and self.revision not in (DEFAULT, MODERN)
+        if self.revision == MODERN:
+            return self.server in CAN_INSIST
+        return self.client in CANNOT_PIN and self.revision != DEFAULT
 
     @property
     def agreed(self) -> str:
@@ -198,6 +202,15 @@ WITH_HTTP_EVERYTHING: Final = [
         if revision != MODERN
     ),
     Pairing("accord", "everything", OLDER, "sse"),
+]
+
+
+TASKS: Final = [
+    *(Pairing("fastmcp-tasks", "accord-tasks", MODERN, form) for form in (STDIO, "auto")),
+    *(Pairing("accord-tasks", "fastmcp-tasks", MODERN, form) for form in (STDIO, "stateful")),
+    Pairing("sdk-1-tasks", "accord-tasks", NEWEST_HANDSHAKE),
+    Pairing("sdk-1-tasks", "accord-tasks", NEWEST_HANDSHAKE, "auto"),
+    Pairing("accord-tasks", "sdk-1-tasks", NEWEST_HANDSHAKE),
 ]
 
 

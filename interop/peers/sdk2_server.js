@@ -1,6 +1,6 @@
 // A server written with the TypeScript SDK of the second generation, `@modelcontextprotocol/server`.
 //
-//     node sdk2_server.js [http [ANYTHING]]
+//     node sdk2_server.js [http [ANYTHING] | REVISION]
 import { NodeStreamableHTTPServerTransport, toNodeHandler } from '@modelcontextprotocol/node';
 import { McpServer, ResourceTemplate, completable, createMcpHandler, inputRequired } from '@modelcontextprotocol/server';
 import { serveStdio } from '@modelcontextprotocol/server/stdio';
@@ -60,5 +60,6 @@ if (process.argv[2] === 'http') {
   const others = { '/modern': stateless({ legacy: 'reject' }), '/both': stateless({}) };
   serveHttp(make, { Transport: NodeStreamableHTTPServerTransport, others });
 } else {
-  serveStdio((context) => make(context));
+  // With a revision it refuses all others.
+  serveStdio((context) => make(context), process.argv[2] ? { legacy: 'reject' } : {});
 }

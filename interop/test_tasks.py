@@ -1,0 +1,71 @@
+"""Tools that run as tasks, with the foreign peers that have them: those of 2025-11-25 with the
+first TypeScript SDK, those of the extension to 2026-07-28 with FastMCP.
+"""
+
+from typing import Any
+
+import pytest
+from sessions import MODERN, TASKS, Pairing, Session
+
+pytestmark = pytest.mark.parametrize("pairing", TASKS, ids=str)
+
+# It declares that its tools run as tasks alone.
+ALWAYS_A_TASK = {"sdk-1-tasks server"}
+# To ask in a task it needs a queue of messages, which is not played.
+ASKS_NOTHING = {"sdk-1-tasks server"}
+
+
+def outcome(final: str, text: str, *, is_error: bool = False) -> dict[str, Any]:
+    return {"first": "working", "final": final, "error": is_error, "text": text}
+
+
+def test_both_agree_on_the_revision(session: Session, pairing: Pairing) -> None:
+    assert session["opened"]["revision"] == pairing.agreed
+
+
+def test_a_task_has_a_result(session: Session) -> None:
+    assert session["result"] == outcome("completed", "slowly on")
+
+
+def test_a_tool_that_fails_has_a_result_too(session: Session, pairing: Pairing) -> None:
+    # Only the extension calls that a completed task.
+    failed = "completed" if pairing.agreed == MODERN else session["failure"]["final"]
+    assert failed in ("completed", "failed")
+    told = session["failure"]
+    assert told | {"text": ""} == outcome(failed, "", is_error=True)
+    assert "the task says no" in told["text"]
+
+
+def test_a_task_asks_the_user(session: Session, pairing: Pairing) -> None:
+    if pairing.peer in ASKS_NOTHING:
+        assert session["question"]["error"]
+    else:
+        assert session["question"] == outcome("completed", "Ada is 36")
+
+
+def test_a_task_can_be_cancelled(session: Session) -> None:
+    assert session["cancel"] == "cancelled"
+
+
+def test_tasks_are_listed_where_the_revision_has_that(session: Session, pairing: Pairing) -> None:
+    if pairing.agreed == MODERN:
+        assert "list" not in session.outcomes or session["list"]["error"]
+    else:
+        assert "cancelled" in session["list"]
+        assert "completed" in session["list"]
+
+
+def test_a_tool_runs_without_a_task_where_it_may(session: Session, pairing: Pairing) -> None:
+    if pairing.peer in ALWAYS_A_TASK:
+        assert session["without"]["error"]
+    else:
+        assert session["without"]["text"] == "slowly on"
+
+
+def test_the_connection_ends_in_peace(session: Session) -> None:
+    assert session["closed"] is True
+
+
+def test_accord_breaks_no_requirement(session: Session, pairing: Pairing) -> None:
+    ours = [str(each) for each in session.breaches if each.party != pairing.foreign]
+    assert not ours
