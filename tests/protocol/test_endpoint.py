@@ -1392,6 +1392,19 @@ def test_the_meta_of_every_result_is_added():
     assert plain(server.respond(exchange, answer))["result"]["_meta"] == about | {"mine": 1}
     exchange = only(server.receive(request(2, "tools/call", {"name": "x", **modern()}))).exchange
     assert "_meta" not in plain(server.respond(exchange, b'{"content":[]}'))["result"]
+    exchange = only(server.receive(request(3, "tools/call", {"name": "x", **modern()}))).exchange
+    answer = t.CallToolResult([], result_type="complete")
+    assert plain(server.respond(exchange, answer))["result"]["_meta"] == about
+    assert answer.meta is None
+
+
+def test_a_request_without_a_revision_is_refused_where_each_has_to_name_one():
+    # meta.request.missing-field-rejected
+    server = Endpoint("server")
+    server.conversation.begin(NEWEST, server={"tools": {}})
+    for params in ({}, {"_meta": {}}, {"_meta": {"progressToken": 1}}):
+        event = only(server.receive(request(1, "tools/list", params)))
+        assert error_of(event) == (1, -32602)
 
 
 def test_without_anything_to_add_params_stay_as_they_are():

@@ -1,3 +1,4 @@
+import re
 import tracemalloc
 
 import pytest
@@ -11,10 +12,12 @@ from accord.protocol.party import (
     capability_paths,
     elicitation_modes,
     peer_from_initialize,
+    peer_from_meta,
     undeclared_mode,
     undeclared_tools,
 )
 from accord.protocol.revisions import REVISIONS
+from accord.types import Implementation
 from support.endpoints import HANDSHAKE, opened
 
 
@@ -166,3 +169,56 @@ def test_cursors_are_remembered_by_list():
     memory.cursors_of("tools/list")["a"] = None
     assert "a" in memory.cursors_of("tools/list")
     assert "a" not in memory.cursors_of("prompts/list")
+
+
+# -- peers of requests that stand on their own
+
+STATELESS = REVISIONS["2026-07-28"]
+P = "io.modelcontextprotocol/"
+
+
+def test_a_request_introduces_its_client_in_meta():
+    meta = {
+        f"{P}clientCapabilities": {"elicitation": {"url": {}}},
+        f"{P}clientInfo": {"name": "host", "version": "2"},
+        f"{P}logLevel": "warning",
+    }
+    peer = peer_from_meta(meta, STATELESS)
+    assert peer.revision is STATELESS
+    assert peer.capabilities == {"elicitation", "elicitation.url"}
+    assert peer.info == Implementation("host", "2")
+    assert peer.log_level == "warning"
+    assert peer_from_meta(dict(meta), STATELESS) is peer
+
+
+def test_a_client_that_asks_for_no_log_level_wants_no_log_messages():
+    assert peer_from_meta({f"{P}clientCapabilities": {}}, STATELESS).log_level is None
+
+
+@pytest.mark.parametrize("info", ["host", {"name": 5}, {}])
+def test_a_client_that_names_itself_badly_is_served_without_a_name(info):
+    meta = {f"{P}clientCapabilities": {}, f"{P}clientInfo": info}
+    assert peer_from_meta(meta, STATELESS).info is None
+
+
+@pytest.mark.parametrize(
+    ("meta", "why"),
+    [
+        ({}, "_meta has no object io.modelcontextprotocol/clientCapabilities"),
+        ({f"{P}clientCapabilities": []}, "_meta has no object"),
+        ({f"{P}clientCapabilities": {}, f"{P}logLevel": "loud"}, "'loud', expected debug, info"),
+    ],
+)
+def test_an_introduction_that_lacks_something_is_refused(meta, why):
+    with pytest.raises(ValueError, match=re.escape(why)):
+        peer_from_meta(meta, STATELESS)
+
+
+def test_the_peers_that_are_remembered_are_bounded():
+    first = {f"{P}clientCapabilities": {"experimental": {"first": {}}}}
+    peer = peer_from_meta(first, STATELESS)
+    for number in range(1100):
+        peer_from_meta({f"{P}clientCapabilities": {"experimental": {str(number): {}}}}, STATELESS)
+    assert peer_from_meta(first, STATELESS) is not peer
+    long = {f"{P}clientCapabilities": {"experimental": {"x" * 5000: {}}}}
+    assert peer_from_meta(long, STATELESS) is not peer_from_meta(long, STATELESS)

@@ -83,9 +83,9 @@ class Conversation:
 
     # The client before a further `initialize`, in case that is refused.
     _replaced: tuple[frozenset[str] | None, Any] = (None, None)
-    # A revision without a handshake in which a message was, and what no rule can object to there.
+    # For messages that stand on their own.
     _elsewhere: Revision | None = None
-    _elsewhere_free: "tuple[_Free, _Free]"
+    _elsewhere_free = _NONE_FREE, _NONE_FREE
 
     def __init__(self, *, revision: Revision | None = None, memory: Memory | None = None) -> None:
         self.phase = Phase.OPENING
@@ -150,9 +150,8 @@ class Conversation:
     def capabilities(self, party: Party, exchange: Exchange | None = None) -> frozenset[str] | None:
         """Return what a party declared, in the handshake or in a request, as dotted paths."""
         if party == CLIENT and exchange is not None and not exchange.revision.handshake:
-            if exchange.peer is not None:
-                return exchange.peer.capabilities
-            return capability_paths(meta_of(exchange.params).get(META_CAPABILITIES))
+            named = meta_of(exchange.params).get(META_CAPABILITIES)
+            return exchange.peer.capabilities if exchange.peer else capability_paths(named)
         return self.parties[party].capabilities
 
     # -- one message
@@ -322,8 +321,7 @@ class Conversation:
         if revision.handshake or self.memory is not None:
             return _NONE_FREE, _NONE_FREE
         index = enforced_rules(revision.id, ready=True)
-        self._elsewhere = revision
-        self._elsewhere_free = index.free_requests, index.free_results
+        self._elsewhere, self._elsewhere_free = revision, (index.free_requests, index.free_results)
         return self._elsewhere_free
 
     def lose(self, exchange: Exchange) -> None:

@@ -60,7 +60,8 @@ class StateSeal:
     """
 
     def __init__(self, keys: Sequence[str | bytes] | None = None, *, lifetime: float = 3600.0):
-        given = [_key_bytes(key) for key in keys or [os.urandom(_KEY_BYTES)]]
+        made = keys or [os.urandom(_KEY_BYTES)]
+        given = [key.encode() if isinstance(key, str) else bytes(key) for key in made]
         self._is_random = not keys
         self._keys = {_key_id(key): key for key in given}
         self._first = _key_id(given[0])
@@ -131,16 +132,6 @@ class StateSeal:
 
 def _refusal(why: str) -> InvalidParams:
     return InvalidParams(f"requestState cannot be used: {why}")
-
-
-def _key_bytes(key: str | bytes) -> bytes:
-    given = key.encode() if isinstance(key, str) else bytes(key)
-    if len(given) < _KEY_BYTES:
-        raise ValueError(
-            f"a key of state_keys has {len(given)} bytes, expected at least {_KEY_BYTES}, such as "
-            "secrets.token_hex(32)"
-        )
-    return given
 
 
 def _key_id(key: bytes) -> str:

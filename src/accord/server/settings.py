@@ -28,6 +28,9 @@ log = logging.getLogger("accord.server")
 # tools.name.charset: recommended by 2025-11-25, and required by hosts.
 _HOST_NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
+# As long as the digest of the seal that is made with it.
+_KEY_LENGTH: Final = 32
+
 Details = TypeVar("Details", bound=Mapping[str, object])
 
 
@@ -143,6 +146,7 @@ def check_settings(settings: ServerSettings, *, lifespan: object = None) -> None
     if level not in get_args(LoggingLevel):
         levels = ", ".join(get_args(LoggingLevel))
         raise RegistrationError(f"log_level is {level!r}, expected one of {levels}")
+    _check_state(settings)
     layers: object = settings.get("middleware", ())
     if not isinstance(layers, Iterable) or not all(map(callable, layers)):
         raise RegistrationError("middleware is a list of functions that take ctx and proceed")
@@ -152,6 +156,23 @@ def check_settings(settings: ServerSettings, *, lifespan: object = None) -> None
 
 # The keywords of Server() that are not in ServerSettings.
 _FIRST_KEYWORDS: Final = ("version", "title", "instructions", "lifespan")
+
+
+def _check_state(settings: ServerSettings) -> None:
+    lifetime: object = settings.get("state_lifetime", 1.0)
+    if isinstance(lifetime, bool) or not isinstance(lifetime, int | float) or not lifetime > 0:
+        raise RegistrationError(f"state_lifetime is {lifetime!r}, expected seconds, more than 0")
+    if "state_keys" not in settings:
+        return
+    keys: object = settings["state_keys"]
+    if isinstance(keys, str | bytes) or not isinstance(keys, Sequence) or not keys:
+        raise RegistrationError("state_keys is a list of at least one key")
+    for key in keys:
+        if not isinstance(key, str | bytes) or len(key) < _KEY_LENGTH:
+            raise RegistrationError(
+                f"a key of state_keys is too short, expected text or bytes of length "
+                f"{_KEY_LENGTH}; make one with secrets.token_hex(32)"
+            )
 
 
 def _refuse_settings_of_run(settings: Mapping[str, object]) -> None:
