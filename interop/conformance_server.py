@@ -281,10 +281,19 @@ async def test_input_required_result_capabilities(ctx: Context) -> str:
     return f"Answers: {await asyncio.gather(*asked)}"
 
 
+@dataclass
+class Occasion:
+    """What a prompt is for."""
+
+    context: str
+
+
 @server.prompt
 async def test_input_required_result_prompt(ctx: Context) -> str:
     """Ask the user for the context of a prompt."""
-    return f"Greet {await ask_name(ctx)}."
+    asked = "What context should the prompt use?"
+    occasion = await ctx.elicit(asked, Occasion, key="user_context")
+    return f"Use this context: {occasion.context}"
 
 
 # -- tools: what they do without a session
@@ -325,6 +334,23 @@ def test_trigger_prompt_change() -> str:
     """Offer one more prompt."""
     server.add_prompt(test_simple_prompt, name=f"added_{next(added)}")
     return "The list of prompts changed"
+
+
+REGION_SCHEMA = {
+    "type": "object",
+    "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
+    "required": ["region"],
+}
+
+
+@server.tool(input_schema=REGION_SCHEMA)
+def test_x_mcp_header(region: str) -> str:
+    """Work in a region, which a header names too.
+
+    Args:
+        region: which one
+    """
+    return f"Region: {region}"
 
 
 # -- resources
