@@ -287,14 +287,18 @@ def judge_authorization(issuer: str, client_id: str, port: int, folder: Path) ->
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     ending = threading.Timer(PATIENCE, process.kill)
     ending.start()
-    printed = []
+    printed = ""
+    is_open = False
     with process:
         for line in process.stdout:
-            printed.append(line)
-            if found := re.search(rf"{re.escape(issuer)}/\S+\?\S+", line):
-                opener.open(found[0], timeout=PATIENCE).close()
+            printed += line
+            link = re.search(rf"{re.escape(issuer)}/\S+\?\S+", printed)
+            # It prints the link, and that it waits for the browser, in either order.
+            if link and "Callback server started" in printed and not is_open:
+                is_open = True
+                opener.open(link[0], timeout=PATIENCE).close()
     ending.cancel()
     return {
         _scenario(path, folder).removeprefix("authorization-server-"): complaints(path)
         for path in folder.glob("*/checks.json")
-    } or {"log": printed}
+    } or {"log": [printed]}

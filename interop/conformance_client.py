@@ -17,7 +17,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from accord import Client, connect
-from accord.auth import ClientKey, MemoryStore, OAuth
+from accord.auth import (
+    ClientKey,
+    DpopKey,
+    IdentityAssertion,
+    MemoryStore,
+    OAuth,
+    WorkloadToken,
+)
 from accord.errors import AuthError
 from accord.types import ElicitParams, RevisionId
 
@@ -115,20 +122,39 @@ def issuer_of(url: str) -> str:
 
 def oauth(scenario: str, url: str) -> OAuth:
     """Authorize as a scenario wants it."""
-    pem = CONTEXT.get("private_key_pem")
     issuer = CONTEXT.get("issuer")
-    machine = scenario.startswith("auth/client-credentials")
+    options: dict[str, Any] = {
+        "client_id": CONTEXT.get("client_id"),
+        "client_secret": CONTEXT.get("client_secret"),
+        "issuer": issuer or (issuer_of(url) if "client_id" in CONTEXT else None),
+        "client_metadata_url": "https://conformance-test.local/client-metadata.json",
+    }
     return OAuth(
-        client_id=CONTEXT.get("client_id"),
-        client_secret=CONTEXT.get("client_secret"),
-        issuer=issuer or (issuer_of(url) if CONTEXT.get("client_secret") else None),
-        client_key=ClientKey(pem, algorithm=CONTEXT.get("signing_algorithm")) if pem else None,
-        client_metadata_url="https://conformance-test.local/client-metadata.json",
-        grant="client_credentials" if machine else "authorization_code",
+        **options | extension(scenario),
         store=MemoryStore(),
         open_browser=agree_in_browser,
         timeout=TIMEOUT,
     )
+
+
+def extension(scenario: str) -> dict[str, Any]:
+    """Return what an extension of authorization needs."""
+    if scenario.startswith("auth/client-credentials"):
+        pem = CONTEXT.get("private_key_pem")
+        key = ClientKey(pem, algorithm=CONTEXT["signing_algorithm"]) if pem else None
+        return {"grant": "client_credentials", "client_key": key}
+    if scenario.startswith("auth/dpop"):
+        return {"dpop": DpopKey()}
+    if "idp_id_token" in CONTEXT:
+        assertion = IdentityAssertion(
+            CONTEXT["idp_id_token"],
+            issuer=CONTEXT["idp_issuer"],
+            client_id=CONTEXT["idp_client_id"],
+        )
+        return {"grant": "jwt_bearer", "assertion": assertion}
+    if "valid_jwt" in CONTEXT:
+        return {"grant": "jwt_bearer", "assertion": WorkloadToken(CONTEXT["valid_jwt"])}
+    return {}
 
 
 # Here no client may get in, and what counts is how it takes that.
