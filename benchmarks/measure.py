@@ -35,12 +35,23 @@ def request(number: int, method: str, params: Any) -> bytes:
     return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
 
-def calls(tool: str, arguments: Any, count: int, *, progress: bool = False) -> list[bytes]:
+PREFIX: Final = "io.modelcontextprotocol/"
+STATELESS: Final = {
+    f"{PREFIX}protocolVersion": "2026-07-28",
+    f"{PREFIX}clientCapabilities": {},
+    f"{PREFIX}clientInfo": {"name": "bench", "version": "1"},
+}
+"""The `_meta` of a request that stands on its own."""
+
+
+def calls(
+    tool: str, arguments: Any, count: int, *, progress: bool = False, meta: Any = None
+) -> list[bytes]:
     """Prepare calls of a tool, with ids from 1."""
     prepared = []
     for number in range(1, count + 1):
-        meta = {"_meta": {"progressToken": number}} if progress else {}
-        params = {"name": tool, "arguments": arguments, **meta}
+        said = {**(meta or {}), **({"progressToken": number} if progress else {})}
+        params = {"name": tool, "arguments": arguments, **({"_meta": said} if said else {})}
         prepared.append(request(number, "tools/call", params))
     return prepared
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from measure import (
     CONTENDERS,
+    STATELESS,
     Aim,
     Effort,
     Figure,
@@ -59,8 +60,8 @@ def _agrees(who: str, server: Served) -> None:
         raise RuntimeError(f"{who} answers {result}")
 
 
-def _calling(server: Served, tool: str, *, width: int) -> Round:
-    prepared = calls(tool, ARGUMENTS, MOST)
+def _calling(server: Served, tool: str, *, width: int, meta: object = None) -> Round:
+    prepared = calls(tool, ARGUMENTS, MOST, meta=meta)
 
     def work(count: int) -> int:
         if width == 1:
@@ -81,6 +82,30 @@ def _call_lines(
     rate, cpu = per_second(name, readings, Aim(times, first, moonshot, "times the official SDK"))
     readings = {**readings, "accord": inline}
     return [rate, cpu, *per_second("  with an inline sync tool, accord", readings)]
+
+
+def stateless_calls(effort: Effort) -> list[Figure]:
+    """Calls that stand on their own beside calls after a handshake, one by one and 64 at once."""
+    figures = []
+    with served(("accord",)) as running:
+        server = running["accord"]
+        for width, name in ((1, "one in flight"), (64, "64 in flight")):
+            rounds = {
+                era: _calling(server, "add", width=width, meta=meta)
+                for era, meta in {"handshake": None, "2026-07-28": STATELESS}.items()
+            }
+            with one_core(server.pid):
+                found = best(rounds, effort, most=MOST)
+            times = found["2026-07-28"].cpu / found["handshake"].cpu
+            aim = Aim(times, 1.1, 1.0, "of the CPU after a handshake", at_most=True)
+            ours = {"accord": found["2026-07-28"]}
+            rate, cpu = per_second(f"2026-07-28 tools/call per s, {name}", ours)
+            figures += [rate, cpu]
+            if width == 1:
+                cpu.aim = aim
+            else:
+                cpu.note = f"{times:.3g} {aim.of}"
+    return figures
 
 
 def progress(effort: Effort) -> list[Figure]:
@@ -191,6 +216,6 @@ def many_calls(effort: Effort) -> list[Figure]:
     ]
 
 
-FIGURES = (tool_calls, progress, echo, start, many_calls)
+FIGURES = (tool_calls, stateless_calls, progress, echo, start, many_calls)
 
 __all__ = ["FIGURES", "cpu_line"]

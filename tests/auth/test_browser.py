@@ -53,6 +53,23 @@ def test_only_the_redirect_with_our_state_is_taken():
     run(main())
 
 
+@pytest.mark.requirement("auth.iss.errors-too")
+@pytest.mark.parametrize("said", ["error=access_denied", "code=1"])
+def test_the_page_after_a_redirect_that_is_not_believed_shows_nothing_of_it(said):
+    async def main():
+        async with LoopbackRedirect() as redirect:
+            redirect.state = "right"
+            redirect.accepts = lambda params: params.get("iss") == "ours"
+            waiting = asyncio.ensure_future(redirect.wait_for_redirect())
+            page = await ask(redirect, line(f"/callback?{said}&state=right&iss=theirs"))
+            assert b"came from another server" in page
+            assert b"complete" not in page
+            assert b"refused" not in page
+            assert (await waiting)["iss"] == "theirs"
+
+    run(main())
+
+
 def test_the_place_may_be_any_that_the_client_is_registered_with():
     async def main():
         async with LoopbackRedirect(host="localhost", path="") as redirect:

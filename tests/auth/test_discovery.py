@@ -198,10 +198,27 @@ def test_issuers_are_compared_as_they_are_written(said, expected, same):
     assert is_same_issuer(said, expected) is same
 
 
-def test_a_slash_that_means_nothing_makes_no_other_issuer():
+@pytest.mark.requirement("auth.asm.issuer-identical")
+def test_metadata_whose_issuer_has_another_slash_is_not_used():
     said = METADATA | {"issuer": f"{ISSUER}/"}
-    found, _ = drive(discover(SERVER), {SUFFIXED: reply(RESOURCE), OAUTH: reply(said)})
-    assert found.server.issuer == f"{ISSUER}/"
+    with pytest.raises(FlowFailed, match="issuer") as caught:
+        drive(discover(SERVER), {SUFFIXED: reply(RESOURCE), OAUTH: reply(said)})
+    assert "only a slash" in caught.value.hint
+
+
+@pytest.mark.parametrize("issuer", [ISSUER, f"{ISSUER}/"])
+def test_the_issuer_may_be_spelled_as_the_resource_or_the_user_does(issuer):
+    said = METADATA | {"issuer": issuer}
+    flow = discover(SERVER, preferred=[f"{ISSUER}/"])
+    found, _ = drive(flow, {SUFFIXED: reply(RESOURCE), OAUTH: reply(said)})
+    assert found.server.issuer == issuer
+
+
+def test_older_metadata_may_name_its_own_root_with_a_slash():
+    place = "https://example.com/.well-known/oauth-authorization-server"
+    said = METADATA | {"issuer": "https://example.com/"}
+    found, _ = drive(discover(SERVER), {place: reply(said)})
+    assert found.server.issuer == "https://example.com/"
 
 
 def test_older_metadata_of_another_issuer_is_refused():

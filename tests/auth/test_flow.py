@@ -20,6 +20,7 @@ from accord.auth.client_identity import (
 from accord.auth.discovery import DiscoveryResult, ResourceMetadata, ServerMetadata
 from accord.auth.flow import (
     AuthorizationRequest,
+    ForgedResponse,
     GrantRequest,
     ResourceRejected,
     TokenRefused,
@@ -134,8 +135,22 @@ def test_a_server_that_says_it_cannot_check_pkce_is_refused(methods):
     assert "PKCE" in caught.value.hint
 
 
-def test_a_server_that_says_nothing_of_pkce_gets_it_all_the_same():
-    url = authorization_url(asking(among(code_challenge_methods_supported=None)))
+@pytest.mark.requirement("auth.pkce.refuse-without-methods", "auth.pkce.verify-support")
+def test_a_server_whose_metadata_omits_pkce_is_refused():
+    with pytest.raises(FlowFailed, match="without code_challenge_methods_supported") as caught:
+        authorization_url(asking(among(code_challenge_methods_supported=None)))
+    assert "OAuth(pkce='assume')" in caught.value.hint
+
+
+@pytest.mark.requirement("auth.pkce.s256")
+@pytest.mark.parametrize(
+    ("server", "request_facts"),
+    [({}, {"assumes_pkce": True}), ({"is_assumed": True}, {})],
+    ids=["assumed by the user", "without metadata"],
+)
+def test_pkce_is_used_where_it_may_be_assumed(server, request_facts):
+    found = among(code_challenge_methods_supported=None, **server)
+    url = authorization_url(asking(found, **request_facts))
     assert query_of(url)["code_challenge_method"] == "S256"
 
 
@@ -177,16 +192,41 @@ def test_an_answer_without_our_state_is_refused(state):
         read_authorization_response(params, asking())
 
 
+@pytest.mark.requirement(
+    "auth.iss.compare-present", "auth.iss.exact-string", "auth.iss.record-issuer"
+)
 @pytest.mark.parametrize(
-    "iss", ["https://evil.example", f"{ISSUER}/", "https://LOGIN.example.org", ""]
+    "iss",
+    [
+        "https://evil.example",
+        f"{ISSUER}/",
+        "https://LOGIN.example.org",
+        "HTTPS://login.example.org",
+        f"{ISSUER}:443",
+        "https://login.ex%61mple.org",
+        "",
+    ],
 )
 def test_an_answer_of_another_issuer_is_refused(iss):
     request = asking()
-    with pytest.raises(FlowFailed, match="issuer") as caught:
+    with pytest.raises(ForgedResponse, match="issuer") as caught:
         read_authorization_response({"code": "c", "state": request.state, "iss": iss}, request)
     assert ISSUER in caught.value.hint
 
 
+@pytest.mark.requirement("auth.iss.errors-too")
+@pytest.mark.parametrize("iss", ["https://evil.example", None])
+def test_an_error_of_another_issuer_is_not_shown(iss):
+    request = asking(among(authorization_response_iss_parameter_supported=True))
+    said = {"error": "invalid_target", "error_description": "CALL THIS NUMBER", "error_uri": "u:x"}
+    given = {} if iss is None else {"iss": iss}
+    with pytest.raises(ForgedResponse) as caught:
+        read_authorization_response(said | given | {"state": request.state}, request)
+    shown = f"{caught.value} {caught.value.came} {caught.value.hint}"
+    assert not any(each in shown for each in said.values())
+
+
+@pytest.mark.requirement("auth.iss.reject-absent-when-advertised")
 def test_an_issuer_that_promises_to_name_itself_has_to():
     request = asking(among(authorization_response_iss_parameter_supported=True))
     with pytest.raises(FlowFailed, match="without iss"):
@@ -436,6 +476,38 @@ def test_a_client_registers_with_its_redirect_uri():
         "scope": "a",
     }
     assert (client.client_id, client.method, client.redirect_uris) == ("new", "none", (URI,))
+
+
+@pytest.mark.requirement("auth.dcr.application-type", "auth.dcr.native", "auth.dcr.web")
+@pytest.mark.parametrize(
+    ("uris", "kind"),
+    [
+        ([URI], "native"),
+        (["http://localhost:1/x", "http://[::1]:2/x"], "native"),
+        ([], "native"),
+        (["https://app.example/callback"], "web"),
+        ([URI, "https://app.example/callback"], "web"),
+    ],
+    ids=str,
+)
+def test_a_client_registers_as_native_if_it_is_redirected_to_on_this_machine(uris, kind):
+    _, (sent,) = drive(
+        register(SERVER, ClientDescription(), redirect_uris=uris),
+        lambda _: reply({"client_id": "new"}, 201),
+    )
+    assert msgspec.json.decode(sent.body)["application_type"] == kind
+
+
+@pytest.mark.requirement("auth.dcr.handles-refusal")
+def test_a_refused_redirect_uri_is_reported_with_another_to_try():
+    with pytest.raises(FlowFailed, match="no loopback") as caught:
+        drive(
+            register(SERVER, ClientDescription(), redirect_uris=[URI]),
+            lambda _: reply(
+                {"error": "invalid_redirect_uri", "error_description": "no loopback"}, 400
+            ),
+        )
+    assert "OAuth(redirect_uri='http://localhost/callback')" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -491,3 +491,77 @@ def test_pages_that_may_read_answers_may_read_refusals(origin, readable):
 def test_bodies_are_json_that_people_can_read():
     said = json.loads(ask().body)
     assert said["error_description"].startswith("a token is required")
+
+
+# -- scopes of parts, and scopes that include others
+
+
+class Scoped(Inner):
+    """An app whose parts need scopes."""
+
+    entry_scopes = frozenset({"write", "read", "offline_access"})
+
+
+def challenge_of(response):
+    return response.headers["www-authenticate"]
+
+
+@pytest.mark.requirement("auth.scope.challenge-has-scope", "auth.refresh.server-no-offline-access")
+@pytest.mark.parametrize("authorization", [None, "Bearer wrong"])
+def test_a_challenge_names_the_scopes_of_the_entries_if_none_is_required(authorization):
+    headers = {} if authorization is None else {"authorization": authorization}
+    said = ask(guard=protected().guard(Scoped()), **headers)
+    assert said.status == 401
+    assert 'scope="read write"' in challenge_of(said)
+
+
+def test_a_challenge_names_the_required_scopes_alone():
+    said = ask(guard=protected(scopes=["use"]).guard(Scoped()))
+    assert 'scope="use"' in challenge_of(said)
+
+
+@pytest.mark.requirement("auth.refresh.server-no-offline-access")
+@pytest.mark.parametrize(
+    ("settings", "supported"),
+    [
+        ({}, ["read", "write"]),
+        ({"scopes": ["use"]}, ["read", "use", "write"]),
+        ({"scopes_supported": ["other", "offline_access"]}, ["other"]),
+    ],
+    ids=str,
+)
+def test_the_metadata_lists_the_scopes_of_the_entries_unless_others_are_named(settings, supported):
+    said = ask("GET", guard=protected(**settings).guard(Scoped()), path=METADATA)
+    assert json.loads(said.body)["scopes_supported"] == supported
+
+
+@pytest.mark.requirement("auth.scope.hierarchy")
+def test_a_broader_scope_satisfies_the_need_of_a_narrower_one():
+    implied = {"admin": ["write"], "write": "read list", "list": ["write"]}
+    tokens = StaticTokens({"root": ["admin"], "ann": ["read"], "bob": ["other"]})
+    inner = Inner()
+    guard = protected(tokens, scopes=["read"], implied_scopes=implied).guard(inner)
+    found = [ask(guard=guard, authorization=f"Bearer {each}") for each in ("root", "ann", "bob")]
+    assert [each.status for each in found] == [200, 200, 403]
+    assert [scope["accord.principal"].scopes for scope in inner.seen] == [
+        {"admin", "write", "read", "list"},
+        {"read"},
+    ]
+
+
+@pytest.mark.requirement("auth.scope.hierarchy")
+def test_a_token_that_was_verified_a_moment_ago_has_its_implied_scopes_too():
+    inner = Inner()
+    verifier = JwtVerifier(ISSUER, keys=jwks("first"))
+    guard = protected(verifier, scopes=["read"], implied_scopes={"admin": ["read"]}).guard(inner)
+
+    async def scenario():
+        client, bearer = Asgi(guard), f"Bearer {token(scope='admin')}"
+        for _ in range(3):
+            given = client.scope("POST", "/mcp", authorization=bearer)
+            client.scope = lambda *_, given=given, **__: given
+            assert (await client.start("POST", b"{}").done()).status == 200
+            del client.scope
+
+    asyncio.run(scenario())
+    assert [scope["accord.principal"].scopes for scope in inner.seen] == [{"admin", "read"}] * 3

@@ -247,10 +247,19 @@ def test_a_server_that_refuses_fresh_tokens_does_not_ask_the_user_again():
     run(main())
 
 
+@pytest.mark.requirement(
+    "auth.binding.keyed-by-issuer",
+    "auth.binding.no-reuse-on-change",
+    "auth.binding.reregister-on-change",
+    "auth.as.separate-state",
+    "auth.as.no-cross-use",
+)
 def test_a_server_that_moved_to_another_issuer_never_shows_it_the_old_client():
     async def main():
-        async with scripted() as old, scripted() as new:
-            async with connect(old.url, auth=oauth()) as client:
+        named = {"client_id": "of-the-old-issuer"}
+        async with scripted(registered=named) as old, scripted() as new:
+            auth = oauth()
+            async with connect(old.url, auth=auth) as client:
                 await client.ping()
                 old.expire()
                 old.refreshable.clear()
@@ -263,6 +272,54 @@ def test_a_server_that_moved_to_another_issuer_never_shows_it_the_old_client():
             sent = str([fields for _, _, fields, _ in new.seen])
             assert "refresh_token=" not in sent
             assert new.forms("/authorize")[0]["resource"] == old.url
+            assert old.forms("/authorize")[0]["client_id"] == "of-the-old-issuer"
+            assert "of-the-old-issuer" not in sent
+            kept = auth.store._values
+            assert f"client {old.issuer}" in kept
+            assert f"client {new.issuer}" in kept
+            assert [key for key in kept if key.startswith(f"tokens {old.issuer} ")] == []
+
+    run(main())
+
+
+@pytest.mark.requirement("auth.binding.preregistered-mismatch-error")
+def test_a_given_client_id_is_not_shown_to_another_issuer():
+    async def main():
+        async with scripted() as old, scripted() as new:
+            auth = oauth(client_id="given")
+            await use(old, auth)
+            old.expire()
+            old.refreshable.clear()
+            old.prm = {"authorization_servers": [new.issuer]}
+            old.good = new.good
+            with pytest.raises(FlowFailed, match="is now protected by") as caught:
+                await use(old, auth)
+            assert "OAuth(issuer=...)" in caught.value.hint
+            again = oauth(client_id="given", store=auth.store)  # as after a restart
+            with pytest.raises(FlowFailed, match="is now protected by"):
+                await use(old, again)
+            assert new.count("/authorize") == new.count("/register") == 0
+            named = oauth(client_id="given", store=auth.store, issuer=new.issuer)
+            assert await use(old, named) == "done"
+
+    run(main())
+
+
+@pytest.mark.requirement("auth.binding.no-reuse-on-change", "auth.cimd.client-checks-support")
+def test_a_metadata_document_is_the_id_at_every_issuer_that_supports_it():
+    async def main():
+        supported = {"client_id_metadata_document_supported": True}
+        async with scripted(metadata=supported) as old, scripted(metadata=supported) as new:
+            url = "https://app.example/client.json"
+            async with connect(old.url, auth=oauth(client_metadata_url=url)) as client:
+                old.expire()
+                old.refreshable.clear()
+                old.prm = {"authorization_servers": [new.issuer]}
+                old.good = new.good
+                await client.ping()
+            for script in (old, new):
+                assert script.forms("/authorize")[0]["client_id"] == url
+                assert script.count("/register") == 0
 
     run(main())
 
@@ -279,6 +336,22 @@ def test_more_is_asked_for_when_it_is_needed_without_losing_what_was_had():
                 await client.call_tool("x")
                 await client.ping()
             assert [each["scope"] for each in script.forms("/authorize")] == ["read", "read write"]
+
+    run(main())
+
+
+@pytest.mark.requirement("auth.scope.client-union")
+def test_scopes_that_were_had_are_asked_for_again_once_the_refresh_token_is_refused():
+    async def main():
+        needed = {"tools/call": "write", "ping": "read"}
+        async with scripted(needed=needed, challenge='Bearer scope="read"') as script:
+            async with connect(script.url, auth=oauth()) as client:
+                await client.call_tool("x")
+                script.expire()
+                script.refreshable.clear()
+                await client.ping()
+            scopes = [each["scope"] for each in script.forms("/authorize")]
+            assert scopes == ["read", "read write", "read write"]
 
     run(main())
 
@@ -491,6 +564,7 @@ def test_a_redirect_without_our_state_is_ignored(state):
     run(main())
 
 
+@pytest.mark.requirement("auth.iss.compare-present", "auth.iss.reject-absent-when-advertised")
 @pytest.mark.parametrize(
     ("metadata", "iss"),
     [
@@ -507,6 +581,34 @@ def test_the_answer_of_another_issuer_gets_no_code_redeemed(metadata, iss):
                 await use(script)
             assert script.count("/authorize") == 1
             assert script.count("/token") == 0
+
+    run(main())
+
+
+@pytest.mark.requirement("auth.iss.errors-too")
+def test_an_error_of_another_issuer_changes_nothing():
+    async def main():
+        async with scripted() as script:
+            auth = oauth()
+            await use(script, auth)
+            script.expire()
+            script.refreshable.clear()
+            script.redirect = {"error": "invalid_client", "code": None, "iss": "https://evil"}
+            with pytest.raises(FlowFailed, match="issuer 'https://evil'") as caught:
+                await use(script, auth)
+            assert "invalid_client" not in str(caught.value)
+
+    run(main())
+
+
+@pytest.mark.requirement("auth.pkce.refuse-without-methods")
+def test_pkce_that_the_metadata_omits_can_be_assumed():
+    async def main():
+        async with scripted(metadata={"code_challenge_methods_supported": None}) as script:
+            with pytest.raises(FlowFailed, match="code_challenge_methods_supported"):
+                await use(script)
+            assert script.count("/authorize") == 0
+            assert await use(script, oauth(pkce="assume")) == "done"
 
     run(main())
 

@@ -484,6 +484,56 @@ def test_in_a_batch_one_refusal_leaves_the_others(talk):
     serve(scenario)
 
 
+@pytest.mark.requirement("auth.scope.challenge-has-scope", "auth.scope.all-in-one-challenge")
+def test_scopes_of_tools_alone_are_in_the_challenge_and_the_metadata(talk):
+    server = desk(auth=Protected(StaticTokens(TOKENS), issuer=ISSUER))
+
+    @server.prompt(scopes=["a", "b"])
+    def prompt() -> str:
+        return ""
+
+    async def scenario(port):
+        async with talk(port) as client:
+            said = await client.post(initialize())
+            assert said.status == 401
+            assert 'scope="a b write"' in said.headers["www-authenticate"]
+        server.prompt_entries.disable("prompt")
+        async with talk(port) as client:
+            said = await client.post(initialize())
+            assert 'scope="write"' in said.headers["www-authenticate"]
+
+    with bounded(server.asgi()) as port:
+        run(scenario(port))
+
+
+def test_without_step_up_the_challenge_names_no_scopes_of_tools(talk):
+    auth = Protected(StaticTokens(TOKENS), issuer=ISSUER)
+
+    async def scenario(port):
+        async with talk(port) as client:
+            said = await client.post(initialize())
+            assert "scope=" not in said.headers["www-authenticate"]
+
+    with bounded(desk(auth=auth, step_up=False).asgi()) as port:
+        run(scenario(port))
+
+
+@pytest.mark.requirement("auth.scope.hierarchy")
+def test_a_tool_can_be_called_with_a_scope_that_includes_its_own(talk):
+    tokens = StaticTokens({"root": ["admin"], "ann": ["read"]})
+    auth = Protected(tokens, issuer=ISSUER, implied_scopes={"admin": ["read", "write"]})
+
+    async def scenario(port):
+        async with talk(port, "root", revision="2025-06-18") as client:
+            await client.open()
+            assert "changed by" in text_of(await (await client.post(call(1, "change"))).json())
+        async with talk(port, "ann", revision="2025-06-18") as client:
+            await client.open()
+            assert (await client.post(call(1, "change"))).status == 403
+
+    serve(scenario, auth=auth)
+
+
 # -- tokens of an issuer
 
 

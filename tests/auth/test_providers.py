@@ -199,6 +199,9 @@ def test_a_pinned_issuer_may_lack_the_slash_that_means_nothing():
         {"redirect_uri": "http://user@localhost/x"},
         {"redirect_uri": "http://localhost/x", "redirect_port": 1},
         {"trust": ["sso.corp"]},
+        {"pkce": "maybe"},
+        {"client_metadata_url": "http://app.example/client.json"},
+        {"client_metadata_url": "https://app.example/"},
     ],
     ids=str,
 )

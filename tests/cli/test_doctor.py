@@ -221,6 +221,19 @@ def test_text_output_has_a_line_for_each_step():
     run(main())
 
 
+def test_pkce_that_the_metadata_omits_is_assumed_if_the_option_says_so():
+    async def main():
+        async with scripted(metadata={"code_challenge_methods_supported": None}) as script:
+            code, out, _ = await accord("doctor", script.url, "--oauth")
+            assert code == 1
+            assert "add --assume-pkce" in out
+            code, _, err = await accord("doctor", script.url, "--assume-pkce")
+            assert code == 2
+            assert "--assume-pkce needs --oauth" in err
+
+    run(main())
+
+
 @pytest.mark.parametrize("verdict", ["ok", "failed"])
 def test_a_given_token_is_tried_even_without_metadata(verdict):
     async def main():

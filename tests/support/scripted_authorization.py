@@ -41,6 +41,7 @@ class Scripted:
     rotates: bool = True
     overrides: dict[str, Any] = field(default_factory=dict)
     is_open: bool = False
+    scheme: str = "Bearer"
 
     seen: list[tuple[str, str, dict[str, Any], dict[str, str]]] = field(default_factory=list)
     clients: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -180,7 +181,7 @@ def _token(script: Scripted, fields: dict[str, Any], request: web.Request) -> we
     grant = fields.get("grant_type", "")
     if grant == "refresh_token":
         return _renew(script, fields)
-    if grant == "client_credentials":
+    if grant == "client_credentials" or grant.endswith(":jwt-bearer"):
         return web.json_response(script.grant(fields.get("scope", ""), refresh_token=None))
     if grant.endswith("device_code"):
         script.pending -= 1
@@ -240,7 +241,7 @@ def _refusal(
     if script.is_open:
         return None
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
-    if scheme != "Bearer" or token not in script.good:
+    if scheme != script.scheme or token not in script.good:
         return web.Response(status=401, headers=_challenged(script))
     needed = script.needed.get(message.get("method", request.method), "")
     if not set(needed.split()) <= script.good[token]:

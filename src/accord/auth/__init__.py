@@ -8,8 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from accord.auth.assertions import AssertionRequest, IdentityAssertion, WorkloadToken
     from accord.auth.authorization_server import AuthorizationServer, KnownClient, hash_password
     from accord.auth.client_identity import ClientKey
+    from accord.auth.dpop import DpopKey
     from accord.auth.guard import Guard, Protected
     from accord.auth.introspection import IntrospectionVerifier
     from accord.auth.jwt_verifier import JwtVerifier
@@ -18,11 +20,14 @@ if TYPE_CHECKING:
     from accord.auth.verifiers import FirstOf, StaticTokens, TokenVerifier
 
 __all__ = [
+    "AssertionRequest",
     "AuthorizationServer",
     "ClientKey",
+    "DpopKey",
     "FileStore",
     "FirstOf",
     "Guard",
+    "IdentityAssertion",
     "IntrospectionVerifier",
     "JwtVerifier",
     "KnownClient",
@@ -32,12 +37,15 @@ __all__ = [
     "StaticTokens",
     "TokenStore",
     "TokenVerifier",
+    "WorkloadToken",
     "hash_password",
 ]
 
 _HOMES = {
+    "assertions": ("AssertionRequest", "IdentityAssertion", "WorkloadToken"),
     "authorization_server": ("AuthorizationServer", "KnownClient", "hash_password"),
     "client_identity": ("ClientKey",),
+    "dpop": ("DpopKey",),
     "guard": ("Guard", "Protected"),
     "introspection": ("IntrospectionVerifier",),
     "jwt_verifier": ("JwtVerifier",),

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from accord.auth.assertions import AssertionRequest
 from accord.auth.browser import HOST, PATH, LoopbackRedirect, UserInteraction
 from accord.auth.client_identity import (
     AuthMethod,
@@ -19,11 +20,14 @@ from accord.auth.client_identity import (
     register,
 )
 from accord.auth.discovery import DiscoveryResult
+from accord.auth.dpop import check_offered
 from accord.auth.flow import (
+    ASSERTION_GRANT,
     DEVICE_GRANT,
     STEP_AUTHORIZATION,
     STEP_DEVICE,
     AuthorizationRequest,
+    ForgedResponse,
     GrantRequest,
     ResourceRejected,
     TokenRefused,
@@ -32,6 +36,7 @@ from accord.auth.flow import (
     poll_device,
     read_authorization_response,
     request_client_credentials,
+    request_with_assertion,
     start_device,
 )
 from accord.auth.tokens import TokenGrant, TokenStore, stored_client_key
@@ -92,10 +97,13 @@ class AuthorizationAttempt:
         Raises:
             FlowFailed: it could not be obtained.
         """
+        if self._settings.dpop is not None:
+            check_offered(self._found.server, self._settings.dpop, "token")
         obtain = {
             "authorization_code": self._obtain_by_code,
             "client_credentials": self._obtain_by_credentials,
             "device": self._obtain_by_device,
+            "jwt_bearer": self._obtain_by_assertion,
         }[self._settings.grant]
         try:
             return await obtain()
@@ -109,6 +117,16 @@ class AuthorizationAttempt:
         asked = await self._identify(["client_credentials"])
         return await self._sender.run(request_client_credentials(asked, time.time()))
 
+    async def _obtain_by_assertion(self) -> TokenGrant:
+        get_assertion = self._settings.assertion
+        assert get_assertion is not None  # checked with the settings
+        asked = await self._identify([ASSERTION_GRANT])
+        wanted = AssertionRequest(
+            issuer=self._issuer, resource=self._found.resource, scopes=self._scopes
+        )
+        assertion = await get_assertion(wanted)
+        return await self._sender.run(request_with_assertion(asked, assertion, time.time()))
+
     async def _identify(self, grants: list[str]) -> GrantRequest:
         """Return the request for a grant without a redirect, with its client, registered if new."""
         server, described = self._found.server, self._description
@@ -121,6 +139,7 @@ class AuthorizationAttempt:
             found=self._found,
             client=client,
             key=self._settings.client_key,
+            dpop=self._settings.dpop,
             scopes=self._scopes,
             names_resource=self._names_resource,
         )
@@ -142,11 +161,13 @@ class AuthorizationAttempt:
                 found=self._found,
                 client=client,
                 key=self._settings.client_key,
+                dpop=self._settings.dpop,
                 redirect_uri=redirect.uri,
                 pkce=new_pkce(),
                 state=secrets.token_urlsafe(24),
                 scopes=self._scopes,
                 names_resource=self._names_resource,
+                assumes_pkce=self._settings.pkce == "assume",
             )
             code = await self._ask_for_code(request, redirect)
         try:
@@ -168,10 +189,12 @@ class AuthorizationAttempt:
         if endpoint is not None:
             self._check_page(STEP_AUTHORIZATION, "authorization_endpoint", endpoint)
         url = authorization_url(request)
-        redirect.state = request.state
+        redirect.state, redirect.accepts = request.state, request.is_from_issuer
         params = await self._interaction.authorize(url, redirect)
         try:
             code = read_authorization_response(params, request)
+        except ForgedResponse:
+            raise  # what it says of the client is not to be believed
         except FlowFailed:
             if params.get("error", "") not in _UNKNOWN_CLIENT:
                 await self._keep_client(request.client)

@@ -8,7 +8,7 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Any, Final, Self, TypeAlias
@@ -52,6 +52,8 @@ class LoopbackRedirect:
         self._received: asyncio.Future[dict[str, str]]
         self.state = ""
         self.uri = ""
+        self.accepts: Callable[[Mapping[str, str]], bool] | None = None
+        """Says whether a redirect with the right state is to be believed; the page follows it."""
 
     async def __aenter__(self) -> Self:
         self._received = asyncio.get_running_loop().create_future()
@@ -125,6 +127,9 @@ class LoopbackRedirect:
         if not self.state or not hmac.compare_digest(given, self.state.encode()):
             title = "This answer belongs to another request and was ignored."
             return "400 Bad Request", title, None  # auth.state.verified
+        if self.accepts is not None and not self.accepts(params):
+            # Of such a response nothing is shown, not even whether it is an error.
+            return "200 OK", "This answer came from another server and was ignored.", params
         if "error" in params:
             return "200 OK", "Authorization was refused. You can close this window.", params
         return "200 OK", "Authorization is complete. You can close this window.", params

@@ -15,7 +15,7 @@ import msgspec
 
 from accord.auth.discovery import ServerMetadata, send_request
 from accord.auth.jwks import require_jwt
-from accord.auth.urls import redirect_fault
+from accord.auth.urls import is_loopback_url, redirect_fault
 from accord.errors import FlowFailed
 from accord.transports.http.client.guarded import Flow, HttpRequest, form_request
 
@@ -129,7 +129,7 @@ def register(
         "redirect_uris": list(redirect_uris),
         "grant_types": _supported_grants(grants, server.grant_types_supported),
         "token_endpoint_auth_method": _preferred_method(server),
-        "application_type": "native",
+        "application_type": _application_type(redirect_uris),  # auth.dcr.application-type
     }
     if "authorization_code" in grants:
         document["response_types"] = ["code"]
@@ -145,6 +145,9 @@ def register(
     said = response.object()
     if not response.is_ok or said is None or not isinstance(said.get("client_id"), str):
         hint = _manual_hint(redirect_uris)
+        if said is not None and said.get("error") == "invalid_redirect_uri":
+            # auth.dcr.handles-refusal: some servers take one name of loopback and not the other.
+            hint = f"try OAuth(redirect_uri='http://localhost/callback'), or {hint}"
         if server.is_assumed:
             # No metadata was found at all.
             hint = (
@@ -153,6 +156,11 @@ def register(
             )
         raise FlowFailed(_REGISTRATION, asked=request.summary, came=response.summary, hint=hint)
     return _read_registration(said, redirect_uris, scopes)
+
+
+def _application_type(redirect_uris: Sequence[str]) -> Literal["native", "web"]:
+    """Return "native" for a program on the user's device: it is redirected to, or needs no URI."""
+    return "native" if all(map(is_loopback_url, redirect_uris)) else "web"
 
 
 def _manual_hint(redirect_uris: Sequence[str]) -> str:
@@ -290,9 +298,9 @@ class ClientKey:
         audience: str = "issuer",
     ) -> None:
         self._jwt = require_jwt("signing with a client's key")
-        self._key = _load_private_key(private_key)
+        self._key = load_private_key(private_key)
         self.id = id
-        self.algorithm = algorithm or _usual_algorithm(self._key)
+        self.algorithm = algorithm or usual_algorithm(self._key)
         self.audience = audience
         try:
             self._sign({})
@@ -326,7 +334,12 @@ class ClientKey:
         return signed
 
 
-def _load_private_key(private_key: str | bytes) -> Any:
+def load_private_key(private_key: str | bytes) -> Any:
+    """Load a key.
+
+    Raises:
+        ValueError: it is not PEM, or has a password.
+    """
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
@@ -338,7 +351,8 @@ def _load_private_key(private_key: str | bytes) -> Any:
         raise ValueError("invalid private key: expected PEM without a password") from None
 
 
-def _usual_algorithm(key: Any) -> str:
+def usual_algorithm(key: Any) -> str:
+    """Return the usual algorithm of signatures with a key."""
     curve = getattr(key, "curve", None)
     if curve is not None:
         return _ELLIPTIC.get(curve.name, "ES256")

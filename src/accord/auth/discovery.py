@@ -58,6 +58,7 @@ class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
     grant_types_supported: tuple[str, ...] | None = None
     token_endpoint_auth_methods_supported: tuple[str, ...] | None = None
     code_challenge_methods_supported: tuple[str, ...] | None = None
+    dpop_signing_alg_values_supported: tuple[str, ...] | None = None
     authorization_response_iss_parameter_supported: bool = False
     client_id_metadata_document_supported: bool = False
     is_assumed: bool = False
@@ -68,6 +69,11 @@ class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the metadata rules out S256."""
         methods = self.code_challenge_methods_supported
         return methods is not None and "S256" not in methods
+
+    @property
+    def omits_pkce(self) -> bool:
+        """Whether there is metadata, and it does not say anything of PKCE."""
+        return self.code_challenge_methods_supported is None and not self.is_assumed
 
 
 class DiscoveryResult(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,9 +141,9 @@ def discover(
         resource = canonical_resource(url) if found is None else found.resource
         return DiscoveryResult(resource=resource, server=server, resource_metadata=found)
     offered = found.authorization_servers
-    chosen = (each for wish in preferred for each in offered if is_same_issuer(each, wish))
-    issuer = next(chosen, offered[0])
-    server = yield from find_server_metadata(issuer)
+    chosen = ((each, wish) for wish in preferred for each in offered if is_same_issuer(each, wish))
+    issuer, wished = next(chosen, (offered[0], offered[0]))
+    server = yield from find_server_metadata(issuer, spelled=wished)
     return DiscoveryResult(resource=found.resource, server=server, resource_metadata=found)
 
 
@@ -196,8 +202,12 @@ def _check_resource(said: Mapping[str, Any], url: str, request: HttpRequest) -> 
     )
 
 
-def find_server_metadata(issuer: str) -> Flow[ServerMetadata]:
+def find_server_metadata(issuer: str, *, spelled: str | None = None) -> Flow[ServerMetadata]:
     """Find the metadata of an issuer, at all URLs at which it may be published.
+
+    Args:
+        issuer: which the metadata has to name, character by character.
+        spelled: how the user spells the same issuer; the metadata may name it in this way too.
 
     Raises:
         FlowFailed: no metadata of this issuer was found.
@@ -218,14 +228,15 @@ def find_server_metadata(issuer: str) -> Flow[ServerMetadata]:
         said = response.object()
         if said is None:
             tried.append(f"{quote_url(place)} ({response.summary})")
-        elif not is_same_issuer(said.get("issuer"), issuer):
+        elif said.get("issuer") not in (issuer, spelled or issuer):  # auth.asm.issuer-identical
             # Metadata of another issuer is how one server impersonates another.
             tried.append(f"{quote_url(place)} (issuer {str(said.get('issuer'))[:100]!r})")
         else:
             return _metadata(said, place)
     hint = (
         f"one of these has to answer with a JSON object whose issuer is {issuer[:200]!r}, exactly "
-        "as the server's metadata names it"
+        "as the server's metadata names it; if only a slash at its end differs, pass "
+        "OAuth(issuer=...) with the spelling of the authorization server"
     )
     raise FlowFailed(STEP_SERVER, asked=", ".join(tried)[:600], came="none of them", hint=hint)
 

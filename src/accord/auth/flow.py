@@ -12,7 +12,8 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 import msgspec
 
 from accord.auth.client_identity import ClientIdentity, ClientKey, Pkce, token_request
-from accord.auth.discovery import DiscoveryResult, ServerMetadata, send_request
+from accord.auth.discovery import DiscoveryResult, send_request
+from accord.auth.dpop import DpopKey, send_with_proof
 from accord.auth.tokens import TokenGrant
 from accord.bindings.http_responses import quote_text, quote_url
 from accord.errors import FlowFailed
@@ -22,6 +23,7 @@ STEP_AUTHORIZATION: Final = "authorization"
 STEP_EXCHANGE: Final = "token"
 _TOKEN_MOST: Final = 16 * 1024
 DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
+ASSERTION_GRANT: Final = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 STEP_DEVICE: Final = "device authorization"
 # The defaults of RFC 8628, sections 3.2 and 3.5.
 _INTERVAL: Final = 5.0
@@ -48,12 +50,20 @@ class ResourceRejected(FlowFailed):
     """The authorization server does not accept the parameter `resource`."""
 
 
+class ForgedResponse(FlowFailed):
+    """An authorization response that answers another request, or is from another server.
+
+    Nothing in it is used or shown.
+    """
+
+
 class GrantRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The part that all requests for one grant share: the server, the client and the scopes."""
 
     found: DiscoveryResult
     client: ClientIdentity
     key: ClientKey | None = None
+    dpop: DpopKey | None = None
     scopes: tuple[str, ...] = ()
     names_resource: bool = True
 
@@ -67,6 +77,14 @@ class AuthorizationRequest(GrantRequest, frozen=True, kw_only=True):
     redirect_uri: str
     pkce: Pkce
     state: str
+    assumes_pkce: bool = False
+
+    def is_from_issuer(self, params: Mapping[str, str]) -> bool:
+        """Whether a response may be from the server that was asked (RFC 9207), compared exactly."""
+        iss, server = params.get("iss"), self.found.server
+        if iss is None:  # auth.iss.reject-absent-when-advertised
+            return not server.authorization_response_iss_parameter_supported
+        return iss == server.issuer  # auth.iss.exact-string
 
 
 # -- scopes
@@ -121,6 +139,14 @@ def authorization_url(request: AuthorizationRequest) -> str:
             came="code_challenge_methods_supported without S256",
             hint="the authorization server has to support PKCE with S256",
         )
+    if server.omits_pkce and not request.assumes_pkce:  # auth.pkce.refuse-without-methods
+        raise FlowFailed(
+            STEP_AUTHORIZATION,
+            asked=server.url,
+            came="metadata without code_challenge_methods_supported",
+            hint="it has to name S256; if you know that the authorization server checks PKCE all "
+            "the same, pass OAuth(pkce='assume')",
+        )
     fields = {
         "response_type": "code",
         "client_id": request.client.client_id,
@@ -135,6 +161,8 @@ def authorization_url(request: AuthorizationRequest) -> str:
         fields["resource"] = request.found.resource
     if "offline_access" in request.scopes:
         fields["prompt"] = "consent"  # without it OpenID Connect grants no refresh token
+    if request.dpop is not None:
+        fields["dpop_jkt"] = request.dpop.thumbprint  # the code is bound to the key as well
     parts = urlsplit(endpoint)
     kept = [pair for pair in parse_qsl(parts.query) if pair[0] not in fields]
     query = urlencode([*kept, *fields.items()])
@@ -148,15 +176,20 @@ def read_authorization_response(params: Mapping[str, str], request: Authorizatio
 
     Raises:
         ResourceRejected: the response is an error about the parameter `resource`.
-        FlowFailed: it is another error, or the state or the issuer is wrong.
+        ForgedResponse: the state or the issuer is wrong.
+        FlowFailed: it is another error, or has no code.
     """
     server = request.found.server
     asked = quote_url(server.authorization_endpoint or "")
     if not hmac.compare_digest(params.get("state", "").encode(), request.state.encode()):
         came = "a response with another state"  # auth.state.verified
         hint = "start again; the response may be forged"
-        raise FlowFailed(STEP_AUTHORIZATION, asked=asked, came=came, hint=hint)
-    _check_issuer(params.get("iss"), server, asked)
+        raise ForgedResponse(STEP_AUTHORIZATION, asked=asked, came=came, hint=hint)
+    if not request.is_from_issuer(params):  # auth.iss.compare-present, auth.iss.errors-too
+        iss = params.get("iss")
+        came = "a response without iss" if iss is None else f"a response from issuer {iss[:200]!r}"
+        hint = f"expected iss={server.issuer}; another server may be impersonating it"
+        raise ForgedResponse(STEP_AUTHORIZATION, asked=asked, came=came, hint=hint)
     error = params.get("error")
     if error:
         error, about = quote_text(error), quote_text(params.get("error_description", ""))
@@ -170,16 +203,6 @@ def read_authorization_response(params: Mapping[str, str], request: Authorizatio
     if not code:
         raise FlowFailed(STEP_AUTHORIZATION, asked=asked, came="a response without a code")
     return code
-
-
-def _check_issuer(iss: str | None, server: ServerMetadata, asked: str) -> None:
-    """Refuse the response of another authorization server (RFC 9207), compared exactly."""
-    if iss is None and not server.authorization_response_iss_parameter_supported:
-        return
-    if iss != server.issuer:
-        came = "a response without iss" if iss is None else f"a response from issuer {iss[:200]!r}"
-        hint = f"expected iss={server.issuer}; another server may be impersonating it"
-        raise FlowFailed(STEP_AUTHORIZATION, asked=asked, came=came, hint=hint)
 
 
 # -- the token endpoint
@@ -215,6 +238,19 @@ def request_client_credentials(asked: GrantRequest, now: float) -> Flow[TokenGra
     return (yield from _request_token(asked, fields, now))
 
 
+def request_with_assertion(asked: GrantRequest, assertion: str, now: float) -> Flow[TokenGrant]:
+    """Obtain a token by the assertion of another authority (RFC 7523).
+
+    Raises:
+        TokenRefused: the server does not accept it.
+        FlowFailed: the response has no valid token.
+    """
+    fields = {"grant_type": ASSERTION_GRANT, "assertion": assertion}
+    if asked.scopes:
+        fields["scope"] = " ".join(asked.scopes)
+    return (yield from _request_token(asked, fields, now))
+
+
 def _request_token(asked: GrantRequest, fields: Mapping[str, str], now: float) -> Flow[TokenGrant]:
     """Ask the token endpoint for a token, with the form fields of a grant."""
     server = asked.found.server
@@ -230,11 +266,14 @@ def _request_token(asked: GrantRequest, fields: Mapping[str, str], now: float) -
         scopes=asked.scopes,
         asked=asked.scopes,
         names_resource=asked.names_resource,
+        thumbprint="" if asked.dpop is None else asked.dpop.thumbprint,
     )
-    return (yield from _fill(wanted, fields, STEP_EXCHANGE, now, asked.key))
+    return (yield from _fill(wanted, fields, STEP_EXCHANGE, now, asked.key, asked.dpop))
 
 
-def refresh(grant: TokenGrant, now: float, *, key: ClientKey | None = None) -> Flow[TokenGrant]:
+def refresh(
+    grant: TokenGrant, now: float, *, key: ClientKey | None = None, dpop: DpopKey | None = None
+) -> Flow[TokenGrant]:
     """Renew a token; the refresh token is kept if the response has none.
 
     Raises:
@@ -242,11 +281,16 @@ def refresh(grant: TokenGrant, now: float, *, key: ClientKey | None = None) -> F
         FlowFailed: the server cannot be reached, or the response has no valid token.
     """
     fields = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token or ""}
-    return (yield from _fill(grant, fields, "refresh", now, key))
+    return (yield from _fill(grant, fields, "refresh", now, key, dpop))
 
 
 def _fill(
-    grant: TokenGrant, fields: Mapping[str, str], step: str, now: float, key: ClientKey | None
+    grant: TokenGrant,
+    fields: Mapping[str, str],
+    step: str,
+    now: float,
+    key: ClientKey | None,
+    dpop: DpopKey | None,
 ) -> Flow[TokenGrant]:
     """Ask the token endpoint of a grant for a token, and return the grant with it."""
     if grant.names_resource:  # auth.resource.both-requests
@@ -254,13 +298,13 @@ def _fill(
     request = token_request(
         grant.token_endpoint, fields, grant.client, issuer=grant.issuer, key=key, now=now
     )
-    response = yield from send_request(request, step)
-    said = _read_token_response(response, request, step, names_resource=grant.names_resource)
+    response = yield from send_with_proof(request, step, dpop, now)
+    said = _read_token_response(response, request, step, grant)
     return _with_response(grant, said, now)
 
 
 def _read_token_response(
-    response: HttpResponse, request: HttpRequest, step: str, *, names_resource: bool
+    response: HttpResponse, request: HttpRequest, step: str, grant: TokenGrant
 ) -> Mapping[str, Any]:
     said = response.object() or {}
     error = said.get("error")
@@ -268,7 +312,7 @@ def _read_token_response(
         code = error if isinstance(error, str) else ""
         about = str(said.get("error_description", ""))
         asked, came = request.summary, _without_secrets(response.summary, request)
-        if names_resource and _is_about_resource(code, about):
+        if grant.names_resource and _is_about_resource(code, about):
             hint = "the server does not accept the parameter resource: OAuth(resource='omit')"
             raise ResourceRejected(step, asked=asked, came=came, hint=hint)
         # A response without an OAuth error may come from a proxy.
@@ -288,11 +332,15 @@ def _read_token_response(
         raise FlowFailed(step, asked=request.summary, came=came, hint=hint)
     if any(char.isspace() or not char.isprintable() for char in token):
         raise FlowFailed(step, asked=request.summary, came="a token with spaces in it")
-    if not isinstance(kind, str) or kind.lower() != "bearer":
+    wanted = "dpop" if grant.thumbprint else "bearer"
+    if not isinstance(kind, str) or kind.lower() != wanted:
         came = f"a token of type {str(kind)[:40]!r}"
-        raise FlowFailed(
-            step, asked=request.summary, came=came, hint="only bearer tokens are supported"
+        hint = (
+            "the authorization server does not bind tokens to a key: leave OAuth(dpop=...) out"
+            if grant.thumbprint
+            else "only bearer tokens, and with OAuth(dpop=...) bound ones, are supported"
         )
+        raise FlowFailed(step, asked=request.summary, came=came, hint=hint)
     return said
 
 
@@ -332,7 +380,15 @@ def _is_about_resource(error: str, about: str) -> bool:
 
 
 _SECRET_FIELDS: Final = frozenset(
-    ("client_assertion", "client_secret", "code", "code_verifier", "device_code", "refresh_token")
+    (
+        "assertion",
+        "client_assertion",
+        "client_secret",
+        "code",
+        "code_verifier",
+        "device_code",
+        "refresh_token",
+    )
 )
 _TRY_LATER: Final = "try again later"
 _TEMPORARY_ERRORS: Final = frozenset({"server_error", "slow_down", "temporarily_unavailable"})

@@ -74,7 +74,8 @@ class Guard:
     returns. An app with a long response awaits `scope["accord.admitted"]()` now and then: false
     once the token is not valid any more. Other attributes of the app, such as `options`, are
     attributes of the guard too. An app with more than one endpoint has `resource_paths`: from each
-    further path to the one that clients use for it.
+    further path to the one that clients use for it. The scopes that parts of the app need are its
+    `entry_scopes`; a request without a token is asked for these if every token may enter.
 
     Args:
         app: any ASGI app.
@@ -101,6 +102,7 @@ class Guard:
         self._open = frozenset(each.rstrip("/") for each in (*_HEALTH, *open_paths))
         self._resources: dict[str, _Resource] = {}
         self._required = protection.scopes
+        self._implied = protection.implied_scopes
         # Metadata has to name an authorization server (auth.prm.lists-as).
         self._has_metadata = protection.has_metadata
         self._other_paths: Mapping[str, str] = getattr(app, "resource_paths", None) or {}
@@ -176,7 +178,10 @@ class Guard:
         if not given.startswith(b"Bearer "):
             return None
         principal, until = target.memory.find(token_digest(given[7:])) or _NOT_FOUND
-        if principal is None or not self._required <= principal.scopes:
+        if principal is None:
+            return None
+        principal = self._widen(principal)
+        if not self._required <= principal.scopes:
             return None
         target.recent.keep(given, principal, until)
         return principal
@@ -187,7 +192,7 @@ class Guard:
         """Return the principal of a request, or why it is refused."""
         token = resource.bearer_token(headers, query)
         if token is None:
-            return resource.missing_token(sorted(self._required))
+            return resource.missing_token(self._challenged_scopes)
         if isinstance(token, AccessRefusal):
             return token
         try:
@@ -196,10 +201,23 @@ class Guard:
             log.info("a token cannot be verified: %s", error)  # the verifier logs the cause
             return resource.unavailable()
         if principal is None:  # auth.token.invalid-401
-            return resource.invalid_token(scopes=sorted(self._required))
+            return resource.invalid_token(scopes=self._challenged_scopes)
+        principal = self._widen(principal)
         if not self._required <= principal.scopes:
             return resource.insufficient_scope(self._required)
         return principal
+
+    def _widen(self, principal: Principal) -> Principal:
+        """Return a principal with the scopes that its own scopes imply (auth.scope.hierarchy)."""
+        if not self._implied:
+            return principal
+        wider = resource.widen_scopes(principal.scopes, self._implied)
+        return msgspec.structs.replace(principal, scopes=wider)
+
+    @property
+    def _challenged_scopes(self) -> list[str]:
+        """The scopes for a client without a token (auth.scope.challenge-has-scope)."""
+        return resource.sort_scopes(self._required or getattr(self.app, "entry_scopes", ()))
 
     async def _is_still_admitted(self, headers: Headers, query: bytes, target: _Resource) -> bool:
         admitted = await self._admit(headers, query, target)
@@ -282,11 +300,18 @@ class Guard:
             body = resource.resource_metadata(
                 target.resource,
                 self._issuers(scope),
-                scopes=protection.scopes_supported,
+                scopes=self._supported_scopes,
                 name=protection.resource_name,
                 documentation=protection.documentation,
             )
             await respond(send, 200, [_JSON, _MAX_AGE, _ANY_ORIGIN], body, is_head=method == "HEAD")
+
+    @property
+    def _supported_scopes(self) -> Sequence[str]:
+        named = self.protection.scopes_supported
+        if named is not None:
+            return named
+        return resource.sort_scopes({*self._required, *getattr(self.app, "entry_scopes", ())})
 
     def _issuers(self, scope: Scope) -> tuple[str, ...]:
         return self.protection.issuers
@@ -389,7 +414,10 @@ class Protected:
             is published. `StaticTokens` has no issuer.
         public_url: where clients reach the server; not needed on loopback.
         scopes: the scopes that every token must have.
-        scopes_supported: the scopes that clients may ask for; by default `scopes`.
+        scopes_supported: the scopes that clients may ask for; by default `scopes` and those that
+            the tools, resources and prompts of the server need.
+        implied_scopes: for a scope the narrower ones that it includes, such as
+            {"admin": ["write"], "write": ["read"]}; a token with it is treated as having those too.
         resource_name: the name of the server, for users.
         documentation: the URL of a page about it.
 
@@ -405,6 +433,7 @@ class Protected:
         public_url: str | None = None,
         scopes: Iterable[str] = (),
         scopes_supported: Iterable[str] | None = None,
+        implied_scopes: Mapping[str, Iterable[str]] | None = None,
         resource_name: str | None = None,
         documentation: str | None = None,
     ) -> None:
@@ -421,8 +450,14 @@ class Protected:
         self.verifier = verifier
         self.public_url = public_url
         self.scopes = frozenset(_split_scopes(scopes))
-        supported = self.scopes if scopes_supported is None else _split_scopes(scopes_supported)
-        self.scopes_supported = tuple(sorted({*supported, *self.scopes}))
+        self.scopes_supported: Sequence[str] | None = None
+        if scopes_supported is not None:
+            named = {*_split_scopes(scopes_supported), *self.scopes}
+            self.scopes_supported = tuple(resource.sort_scopes(named))
+        self.implied_scopes = {
+            scope: frozenset(_split_scopes(others))
+            for scope, others in (implied_scopes or {}).items()
+        }
         self.resource_name = resource_name
         self.documentation = documentation
 

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 import msgspec
@@ -23,7 +23,7 @@ from accord.auth.tokens import (
     stored_client_key,
     stored_server_key,
 )
-from accord.auth.urls import belongs_to, canonical_resource, is_same_issuer
+from accord.auth.urls import belongs_to, canonical_resource, client_url_fault, is_same_issuer
 from accord.bindings.addresses import LOOPBACK_HOSTS
 from accord.bindings.http_responses import quote_text
 from accord.errors import FlowFailed
@@ -33,7 +33,13 @@ from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 if TYPE_CHECKING:
     from ssl import SSLContext
 
+    from accord.auth.assertions import Assertion
+    from accord.auth.dpop import DpopKey
+
 log = logging.getLogger("accord.auth")
+
+Grant: TypeAlias = Literal["authorization_code", "client_credentials", "device", "jwt_bearer"]
+"""How a token is obtained."""
 
 # An issuer that cannot be reached is not asked with every request.
 _RENEW_PAUSE: Final = 10.0
@@ -47,6 +53,9 @@ class _ServerState:
     is_loaded: bool = False
     renew_at: float = 0.0
     source: Literal["store", "refresh", "authorization"] = "store"
+    # The scopes of the last request and its issuer, also once the token is gone.
+    asked: tuple[str, ...] = ()
+    asked_of: str = ""
     # Challenges that authorizing again did not satisfy: the user is not asked a second time.
     refused: set[tuple[int, str, tuple[str, ...]]] = field(default_factory=set)
 
@@ -70,15 +79,21 @@ class OAuth:
         authenticate: how the secret is sent: "basic" in a header, "post" in the form; by default
             as the server's metadata says.
         client_metadata_url: where the client publishes its metadata; for servers that support it.
+            It is the client's id there, and the same for all of them.
         client_name: the name that the user reads on the consent page.
         issuer: the only authorization server to trust; required together with a secret, or with a
             key that signs for a fixed audience: any server could otherwise have them sent to its
             own authorization server.
         scopes: to ask for, in place of all that the server supports.
         grant: "authorization_code" asks the user in a browser, "device" on another device,
-            "client_credentials" needs no user.
+            "client_credentials" needs no user, "jwt_bearer" presents an assertion.
+        assertion: for the grant "jwt_bearer": a `WorkloadToken`, an `IdentityAssertion`, or a
+            coroutine function that returns the assertion for an `AssertionRequest`.
         resource: whether requests name the server that a token is for: "send", "omit", or "auto",
             which leaves the parameter out for authorization servers that explicitly reject it.
+        pkce: "require" refuses an authorization server whose metadata does not say that it checks
+            PKCE; "assume" uses PKCE there all the same.
+        dpop: a key that tokens are bound to, for servers that support it (DPoP).
         store: where tokens are kept; by default a file that only its owner can read.
         redirect_port: the port of the redirect, if the client is registered with a fixed one.
         redirect_uri: the whole redirect URI, such as http://localhost:8080/signed-in; without a
@@ -102,8 +117,11 @@ class OAuth:
     client_name: str = "accord"
     issuer: str | None = None
     scopes: Sequence[str] | None = None
-    grant: Literal["authorization_code", "client_credentials", "device"] = "authorization_code"
+    grant: Grant = "authorization_code"
+    assertion: "Assertion | None" = field(default=None, repr=False)
     resource: Literal["send", "omit", "auto"] = "auto"
+    pkce: Literal["require", "assume"] = "require"
+    dpop: "DpopKey | None" = None
     store: TokenStore | None = None
     redirect_port: int = 0
     redirect_uri: str | None = None
@@ -117,12 +135,12 @@ class OAuth:
     proxy: str | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        if self.grant not in ("authorization_code", "client_credentials", "device"):
-            raise ValueError(
-                f"grant is {self.grant!r}, expected authorization_code, client_credentials, device"
-            )
+        if self.grant not in get_args(Grant):
+            raise ValueError(f"grant is {self.grant!r}, expected {', '.join(get_args(Grant))}")
         if self.resource not in ("send", "omit", "auto"):
             raise ValueError(f"resource is {self.resource!r}, expected send, omit or auto")
+        if self.pkce not in ("require", "assume"):
+            raise ValueError(f"pkce is {self.pkce!r}, expected require or assume")
         if isinstance(self.scopes, str):
             self.scopes = self.scopes.split()
         self.client_secret = self.client_secret or None  # a variable that is not set
@@ -139,6 +157,12 @@ class OAuth:
         if self.client_key is not None and not (self.client_id or self.client_metadata_url):
             raise ValueError("client_key needs the client_id that the server knows it by")
         self._check_pinned()
+        self._check_assertion()
+        if self.client_metadata_url is not None:
+            fault = client_url_fault(self.client_metadata_url)  # auth.cimd.https-hosted
+            if fault is not None:
+                shown = self.client_metadata_url[:200]
+                raise ValueError(f"client_metadata_url {shown!r} {fault}")
         if self.redirect_uri is not None:
             parts = urlsplit(self.redirect_uri)
             is_loopback = (
@@ -166,6 +190,19 @@ class OAuth:
             "server that the client is registered with; otherwise any server could name its own "
             "authorization server and be sent the credential"
         )
+
+    def _check_assertion(self) -> None:
+        if (self.assertion is None) != (self.grant != "jwt_bearer"):
+            raise ValueError("assertion and grant='jwt_bearer' need each other")
+        if self.assertion is None:
+            return
+        if self.client_id is None:
+            raise ValueError("assertion needs the client_id that the authorization server knows")
+        if self.issuer is None:
+            raise ValueError(
+                "assertion needs issuer=: the URL of the authorization server that it is for; "
+                "otherwise any server could name its own and be sent the assertion"
+            )
 
     # -- the interface of a connection
 
@@ -196,6 +233,11 @@ class OAuth:
             state.renew_at = time.monotonic() + _RENEW_PAUSE
             log.info("a token could not be renewed yet: %s", error)
         return None if state.grant is None else state.grant.access_token
+
+    @property
+    def prover(self) -> "DpopKey | None":
+        """What proves the possession of tokens that are bound to a key."""
+        return self.dpop
 
     async def challenged(self, challenge: Challenge) -> bool:
         """Obtain another token, once for all requests that wait; true if a retry makes sense.
@@ -244,6 +286,8 @@ class OAuth:
             return None
         if grant is None or not belongs_to(grant.resource, url):  # auth.tokens.only-own-issuer
             return None
+        if grant.thumbprint != ("" if self.dpop is None else self.dpop.thumbprint):
+            return None  # bound to another key, or to none
         is_ours = self.issuer is None or is_same_issuer(grant.issuer, self.issuer)
         return self._with_secret(grant) if is_ours else None
 
@@ -257,12 +301,16 @@ class OAuth:
 
     async def _keep(self, url: str, state: _ServerState, grant: TokenGrant) -> None:
         state.grant, client = grant, grant.client
+        state.asked, state.asked_of = grant.asked, grant.issuer
         if not client.is_registered:
             # The secret of a preregistered client is part of the settings: it is not stored.
             client = msgspec.structs.replace(client, client_secret=None)
         stored = msgspec.structs.replace(grant, client=client)
+        before = await self._store.read(self._server_key(url))
         await self._store.write(grant.key, msgspec.json.encode(stored).decode())
         await self._store.write(self._server_key(url), grant.key)
+        if before is not None and before != grant.key:
+            await self._store.write(before, None)  # of another authorization server or client
 
     # -- renewing
 
@@ -283,6 +331,7 @@ class OAuth:
                     raise
                 log.info("a refresh token is not accepted any more: %s", error)
                 state.grant = None
+                state.asked, state.asked_of = latest.asked, latest.issuer
                 await self._store.write(latest.key, None)
                 if error.error == "invalid_client" and latest.client.is_registered:
                     # The server has forgotten this client: the next attempt registers again.
@@ -293,14 +342,15 @@ class OAuth:
             return True
 
     async def _request_refresh(self, url: str, grant: TokenGrant) -> TokenGrant:
+        keys: Any = {"key": self.client_key, "dpop": self.dpop}
         async with self._sender(url) as sender:
             try:
-                return await sender.run(refresh(grant, time.time(), key=self.client_key))
+                return await sender.run(refresh(grant, time.time(), **keys))
             except ResourceRejected:
                 if self.resource != "auto":
                     raise
             without = msgspec.structs.replace(grant, names_resource=False)
-            return await sender.run(refresh(without, time.time(), key=self.client_key))
+            return await sender.run(refresh(without, time.time(), **keys))
 
     # -- answering challenges
 
@@ -337,9 +387,13 @@ class OAuth:
                 discover(url, named=bearer.resource_metadata, preferred=preferred)
             )
             self._check_issuer(found.server)
-            is_same = held is not None and held.issuer == found.server.issuer
-            before = held.asked if held is not None and is_same else ()
-            is_machine = self.grant == "client_credentials"
+            await self._check_binding(url, found.server)
+            asked, asked_of = state.asked, state.asked_of
+            if held is not None:
+                asked, asked_of = held.asked, held.issuer
+            is_same = asked_of == found.server.issuer
+            before = asked if is_same else ()  # auth.scope.client-union
+            is_machine = self.grant in ("client_credentials", "jwt_bearer")
             # Some providers grant machines one scope that stands for all, and accept no other.
             is_settled = is_machine and self.scopes is not None and challenge.status == 401
             scopes = choose_scopes(
@@ -369,6 +423,28 @@ class OAuth:
             asked=server.url or server.issuer,
             came=f"the server is protected by {quote_text(server.issuer)}",
             hint=f"OAuth(issuer={self.issuer!r}) trusts no other",
+        )
+
+    async def _check_binding(self, url: str, server: ServerMetadata) -> None:
+        """Make sure that a given client id is shown only to the server that it was used with.
+
+        A registered client is stored by issuer, so another server leads to another registration; a
+        metadata document is the same everywhere.
+        """
+        if self.client_id is None or self.issuer is not None:
+            return
+        key = await self._store.read(self._server_key(url))
+        before = None if key is None else issuer_of_key(key)
+        if before is None or before == server.issuer:
+            return
+        # auth.binding.preregistered-mismatch-error
+        raise FlowFailed(
+            "authorization server metadata",
+            asked=server.url or server.issuer,
+            came=f"the server was protected by {quote_text(before)} and is now protected by "
+            f"{quote_text(server.issuer)}",
+            hint=f"client {self.client_id[:100]!r} is known to the first; if it is registered with "
+            "the second too, pass OAuth(issuer=...) with that URL",
         )
 
     # -- requests, and work that callers share

@@ -4,7 +4,7 @@ Header values are those of a request; nothing here reads a clock or verifies a t
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -118,6 +118,31 @@ def _invalid_request(why: str) -> AccessRefusal:
     return AccessRefusal(400, "invalid_request", why)
 
 
+# -- scopes
+
+
+def sort_scopes(scopes: Iterable[str]) -> list[str]:
+    """Return scopes to name to clients, in order.
+
+    The one that asks for a refresh token is left out: it is a matter of the client and the
+    authorization server (auth.refresh.server-no-offline-access).
+    """
+    return sorted(set(scopes) - {"offline_access"})
+
+
+def widen_scopes(scopes: frozenset[str], implied: Mapping[str, frozenset[str]]) -> frozenset[str]:
+    """Return scopes with all that they imply, directly or by way of others.
+
+    >>> implied = {"admin": frozenset({"write"}), "write": frozenset({"read"})}
+    >>> sorted(widen_scopes(frozenset({"admin"}), implied))
+    ['admin', 'read', 'write']
+    """
+    new = scopes
+    while new := frozenset(each for one in new for each in implied.get(one, ())) - scopes:
+        scopes |= new
+    return scopes
+
+
 # -- refusals
 
 
@@ -135,7 +160,7 @@ def invalid_token(why: str = "", *, scopes: Sequence[str] = ()) -> AccessRefusal
 
 def insufficient_scope(needed: Iterable[str]) -> AccessRefusal:
     """Return the refusal of a token that lacks scopes; it names all that are needed."""
-    scopes = tuple(sorted(needed))
+    scopes = tuple(sort_scopes(needed))
     why = f"the token lacks scopes; needed are: {' '.join(scopes)}"
     return AccessRefusal(403, "insufficient_scope", why, scopes)
 

@@ -51,6 +51,7 @@ class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
         scopes: the granted scopes, or the requested ones if the issuer does not say.
         asked: the requested scopes.
         names_resource: whether the issuer accepts the parameter `resource`.
+        thumbprint: of the key that it is bound to; empty for a bearer token.
     """
 
     issuer: str
@@ -64,6 +65,7 @@ class TokenGrant(msgspec.Struct, frozen=True, kw_only=True):
     scopes: tuple[str, ...] = ()
     asked: tuple[str, ...] = ()
     names_resource: bool = True
+    thumbprint: str = ""
 
     def __repr__(self) -> str:
         return (

@@ -172,6 +172,23 @@ def redirect_fault(uri: str) -> str | None:
     return "is neither https nor http on localhost, 127.0.0.1 or [::1]"
 
 
+def client_url_fault(url: str) -> str | None:
+    """Return why a URL cannot be that of a client's metadata; None for one that can.
+
+    >>> client_url_fault("https://app.example")
+    'has no path'
+    """
+    fault = redirect_fault(url)
+    if fault is not None:
+        return fault
+    parts = urlsplit(url)
+    if parts.scheme != "https":
+        return "is not https"
+    if parts.path in ("", "/"):
+        return "has no path"
+    return "has . in its path" if "." in parts.path.split("/") else None
+
+
 # -- making URLs
 
 

@@ -336,7 +336,8 @@ def _describe_setting(options: argparse.Namespace, target: str) -> "Setting":
     words += without_secrets(
         options,
         *("transport", "cwd", "tool", "allow_writes", "calls", "one_at_a_time", "header", "bearer"),
-        *("oauth", "client_id", "issuer", "redirect_uri", "scope", "grant", "other_bearer"),
+        *("oauth", "client_id", "issuer", "redirect_uri", "assume_pkce", "scope"),
+        *("grant", "other_bearer"),
         *("foreign_bearer", "allow_token_in_query", "env"),
     )
     return Setting(

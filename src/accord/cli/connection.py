@@ -56,6 +56,8 @@ def auth_options(then: str = "and keep it") -> str:
                     may hold its secret
 --issuer URL        with --oauth: the only authorization server to trust; required with a secret
 --redirect-uri URI  with --oauth: the redirect URI of that client, on this machine
+--assume-pkce       with --oauth: use PKCE although the metadata of the authorization server does
+                    not mention it
 --scope S           with --oauth: a scope to ask for; may be repeated
 --grant G           with --oauth: {", ".join(_GRANTS)} (default: {_GRANTS[0]})
 """
@@ -76,8 +78,8 @@ def auth_of(options: argparse.Namespace) -> "Auth | None":
         raise UsageError("either --bearer or --oauth, not both")
     if options.oauth:
         return oauth_of(options)
-    for name in ("client_id", "issuer", "redirect_uri", "scope", "grant"):
-        if getattr(options, name) not in (None, []):
+    for name in ("client_id", "issuer", "redirect_uri", "assume_pkce", "scope", "grant"):
+        if getattr(options, name) not in (None, [], False):
             raise UsageError(f"--{name.replace('_', '-')} needs --oauth")
     token = bearer_token(options)
     if token is None:
@@ -111,6 +113,7 @@ def oauth_of(
             client_secret=os.environ.get(_SECRET) if options.client_id else None,
             issuer=options.issuer,
             redirect_uri=options.redirect_uri,
+            pkce="assume" if options.assume_pkce else "require",
             scopes=options.scope or None,
             grant=_GRANT_VALUES[grant],
         )
@@ -264,6 +267,7 @@ _REPLACEMENTS: Final = tuple(
             "the secret in ACCORD_CLIENT_SECRET needs --issuer URL",
         ),
         (r"OAuth\(issuer='([^']*)'\) trusts", r"--issuer \1 trusts"),
+        (r"pass OAuth\(pkce='assume'\)", "add --assume-pkce"),
         (r"OAuth\(scopes=\[\.\.\.\]\)", "--scope S"),
         (r'auth="\.\.\."', "--bearer TOKEN"),
         (r", or allow more time with OAuth\(timeout=\.\.\.\)", ""),

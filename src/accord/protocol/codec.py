@@ -77,6 +77,7 @@ class Codec:
         self._surely_fine = min(
             2 * self.limits.depth, self.limits.message_bytes, self.limits.message_values
         )
+        self._depth = self.limits.depth
         self._countable = min(_SHORT, self.limits.message_bytes, self.limits.message_values)
 
     def decode(self, data: bytes) -> Frame | Batch:
@@ -86,7 +87,11 @@ class Codec:
             MalformedMessage: the one error for any input that is not a message; it says what is
                 wrong and where.
         """
-        if len(data) > self._surely_fine or not data.isascii():
+        # Counting is quicker than searching in what is not long.
+        if not data.isascii() or (
+            len(data) > self._surely_fine
+            and (len(data) > self._countable or data.count(b"{") + data.count(b"[") > self._depth)
+        ):
             self._refuse_excess(data)
         try:
             frame = self._frame(data)
@@ -131,11 +136,7 @@ class Codec:
         return data
 
     def _refuse_excess(self, data: bytes) -> None:
-        size, depth = len(data), self.limits.depth
-        # Counting is quicker than searching in what is not long.
-        is_countable = size <= self._countable and data.isascii()
-        if is_countable and data.count(b"{") + data.count(b"[") <= depth:
-            return
+        size = len(data)
         if size > self.limits.message_bytes:
             id, kind = read_envelope(data[:FRAGMENT], data[-FRAGMENT:])
             raise MalformedMessage(
@@ -153,7 +154,7 @@ class Codec:
                     code=PARSE_ERROR,
                     requirement="jsonrpc.encoding.utf8",
                 ) from None
-        most = self.limits.message_values
+        most, depth = self.limits.message_values, self.limits.depth
         if size > most and holds_more_values(data, most):
             raise _beyond(data, f"message holds more than {most} values (message_values)")
         if nests_deeper(data, depth):

@@ -36,7 +36,7 @@ class Access:
     def __init__(self, policy: Policy | None = None, *, step_up: bool = True) -> None:
         self.policy = policy
         self.step_up = step_up
-        self._needs_scopes: dict[str, tuple[Snapshot[Any], bool]] = {}
+        self._scopes: dict[str, tuple[Snapshot[Any], frozenset[str]]] = {}
 
     def allows(self, principal: Principal | None, entry: "RegistryEntry") -> bool:
         """Whether a principal may use an entry."""
@@ -71,18 +71,24 @@ class Access:
         self, session: "Session", exchange: Exchange, registry: "Registry[Any]"
     ) -> Callable[[Any], bool] | None:
         """Return a filter of the entries that a request may see; None if it may see all."""
-        if self.policy is None and not self._has_scopes(registry):
+        if self.policy is None and not self._scopes_of(registry):
             return None
         principal = session.principal_of(exchange)
         return lambda entry: self.allows(principal, entry)
 
-    def _has_scopes(self, registry: "Registry[Any]") -> bool:
+    def _scopes_of(self, registry: "Registry[Any]") -> frozenset[str]:
         snapshot = registry.snapshot()
-        known = self._needs_scopes.get(registry.kind)
+        known = self._scopes.get(registry.kind)
         if known is None or known[0] is not snapshot:
-            found = any(entry.scopes for _, entry in snapshot)
-            self._needs_scopes[registry.kind] = known = (snapshot, found)
+            found = frozenset(scope for _, entry in snapshot for scope in entry.scopes)
+            self._scopes[registry.kind] = known = (snapshot, found)
         return known[1]
+
+    def offered_scopes(self, *registries: "Registry[Any]") -> frozenset[str]:
+        """Return the scopes that entries need; none where the error does not name them either."""
+        if not self.step_up:
+            return frozenset()
+        return frozenset().union(*map(self._scopes_of, registries))
 
 
 def _missing_scopes(principal: Principal | None, entry: "RegistryEntry") -> frozenset[str]:

@@ -93,14 +93,14 @@ def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) ->
     if entry is None or not session.server.access.admits(session, exchange, entry):
         raise InvalidParams(f"unknown tool {params.name!r}", data={"name": params.name})
     if exchange.revision.rounds:
-        _begin_rounds(session, exchange, params)
+        exchange.params = params
+        if params.request_state is not None or params.input_responses is not None:
+            exchange.channel = session.channel(exchange)
     return entry.call(session, exchange, params.arguments)
 
 
 def _begin_rounds(
-    session: "Session",
-    exchange: Exchange,
-    params: CallToolParams | GetPromptParams | ReadResourceParams,
+    session: "Session", exchange: Exchange, params: GetPromptParams | ReadResourceParams
 ) -> None:
     """Take the answers that come with a repeated request; raises where they cannot be used."""
     exchange.params = params

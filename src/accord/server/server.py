@@ -424,6 +424,14 @@ class Server(Generic[State]):
         """Return the server as a principal sees it, to connect to within this process."""
         return ActingServer(self, principal)
 
+    @property
+    def entry_scopes(self) -> frozenset[str]:
+        """The scopes that tools, prompts and resources need, for the challenge of a guard."""
+        resources = self.resource_entries
+        return self.access.offered_scopes(
+            self.tool_entries, self.prompt_entries, resources.fixed, resources.templates
+        )
+
     def asgi(self, *, grace: float = 5.0, **options: "Unpack[HttpSettings]") -> "HttpApp":
         """Return the server as an ASGI app; see `HttpOptions` for the settings."""
         from accord.transports.http.server.app import HttpApp

@@ -47,6 +47,12 @@ def test_the_metadata_says_that_answers_name_the_issuer():
     assert document["authorization_response_iss_parameter_supported"] is True
 
 
+@pytest.mark.requirement("auth.cimd.supported")
+def test_the_metadata_says_that_ids_may_be_documents():
+    document = Desk().send("GET", METADATA).json
+    assert document["client_id_metadata_document_supported"] is True
+
+
 @pytest.mark.requirement("auth.iss.as-sends")
 def test_answers_and_errors_name_the_issuer():
     desk = Desk()

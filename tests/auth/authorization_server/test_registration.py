@@ -50,6 +50,15 @@ def test_fields_that_mean_nothing_here_are_dropped():
     assert "contacts" not in told
 
 
+@pytest.mark.requirement("auth.dcr.application-type")
+@pytest.mark.parametrize("kind", ["native", "web"])
+def test_the_application_type_is_stored_and_returned(kind):
+    desk = Desk()
+    said = desk.register(application_type=kind).json
+    assert said["application_type"] == kind
+    assert desk.store.client(said["client_id"]).application_type == kind
+
+
 def test_scopes_that_the_server_does_not_have_are_dropped():
     desk = Desk()
     assert desk.register(scope="read fly").json["scope"] == "read"
@@ -81,6 +90,7 @@ def test_grant_types_that_are_not_offered_are_dropped():
         ({"client_name": "a" * 101}, "invalid_client_metadata"),
         ({"client_name": "Not\u202ees"}, "invalid_client_metadata"),
         ({"client_name": "Notes\x00"}, "invalid_client_metadata"),
+        ({"application_type": "toaster"}, "invalid_client_metadata"),
         ({"client_name": 7}, "invalid_client_metadata"),
         ({"scope": "a " * 600}, "invalid_client_metadata"),
         ({"scope": ["read"]}, "invalid_client_metadata"),

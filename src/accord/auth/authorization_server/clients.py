@@ -1,20 +1,24 @@
-"""Clients of the authorization server: preconfigured, registered (RFC 7591), authenticated."""
+"""Clients of the authorization server: preconfigured, registered (RFC 7591), or described by a
+document; and how they authenticate.
+"""
 
 import logging
 import unicodedata
 from base64 import b64decode
 from collections.abc import Container
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import unquote_plus
 
 import msgspec
 
 from accord.auth.authorization_server.models import (
+    APPLICATION_TYPES,
     AUTHENTICATION_METHODS,
     AUTHORIZATION_CODE,
     CLIENT_CREDENTIALS,
     DEVICE_CODE,
     REFRESH_TOKEN,
+    ApplicationType,
     AuthorizationServerSettings,
     ClientAuthentication,
     Form,
@@ -46,7 +50,33 @@ class Clients:
         self._settings = settings
 
     def find(self, client_id: str) -> RegisteredClient | None:
-        return self._settings.clients.get(client_id) or self._store.client(client_id)
+        found = self._settings.clients.get(client_id) or self._store.client(client_id)
+        if found is not None and found.fresh_until is not None:
+            # The operator may have switched documents off since it was stored.
+            return found if self._settings.client_metadata_documents else None
+        return found
+
+    # -- clients that are described by a document
+
+    def needs_document(self, client_id: str, now: float) -> bool:
+        """Whether the metadata document of a client has to be fetched."""
+        if not self._settings.client_metadata_documents or client_id in self._settings.clients:
+            return False
+        known = self._store.client(client_id)
+        return known is None or known.fresh_until is None or known.fresh_until <= now
+
+    def keep_document(self, client: RegisteredClient, now: float) -> None:
+        """Store a client that its document describes, in place of what was known of it.
+
+        Raises:
+            OAuthRefusal: too many clients are stored.
+        """
+        with self._store.transaction():
+            if not self._store.update_client(client):
+                self._make_room(now)
+                self._store.add_client(client)
+
+    # -- authentication
 
     def find_presented(self, request: Request, form: Form) -> RegisteredClient | None:
         """Return the client that a request names, before it is authenticated."""
@@ -177,6 +207,18 @@ class _Registration(msgspec.Struct, kw_only=True):
     response_types: list[str] | None = None
     client_name: str = ""
     scope: str | None = None
+    application_type: str | None = None
+
+
+class _Description(Protocol):
+    """What a client says of itself, in a registration or a document."""
+
+    redirect_uris: list[str]
+    grant_types: list[str]
+    response_types: list[str] | None
+    client_name: str
+    scope: str | None
+    application_type: str | None
 
 
 def _read_registration(
@@ -192,24 +234,42 @@ def _read_registration(
         raise _invalid_metadata(
             f"the registration cannot be read: {str(error)[:200].lower()}"
         ) from None
-    grants = _grant_types(asked)
-    responses = asked.response_types
+    if CLIENT_CREDENTIALS in asked.grant_types:
+        # Any program that registers could otherwise get a token without a user's consent.
+        raise _invalid_metadata("client_credentials is for clients that the operator has set up")
+    described = read_description(asked, new_secret(16), now, known_scopes=known_scopes)
+    secret = None if asked.token_endpoint_auth_method == "none" else new_secret()  # noqa: S105
+    client = msgspec.structs.replace(
+        described,
+        authentication=_authentication(asked.token_endpoint_auth_method),
+        secret_hash=None if secret is None else digest(secret),
+    )
+    return client, secret
+
+
+def read_description(
+    said: _Description, client_id: str, now: float, *, known_scopes: Container[str]
+) -> RegisteredClient:
+    """Return the public client that describes itself.
+
+    Raises:
+        OAuthRefusal: the description is invalid.
+    """
+    grants = _grant_types(said)
+    responses = said.response_types
     if responses is not None and AUTHORIZATION_CODE in grants and "code" not in responses:
         raise _invalid_metadata(
             "response_types must name code where grant_types has authorization_code"
         )
-    secret = None if asked.token_endpoint_auth_method == "none" else new_secret()  # noqa: S105
-    client = RegisteredClient(
-        client_id=new_secret(16),
-        name=_name(asked.client_name),
-        redirect_uris=_redirect_uris(asked, grants),
+    return RegisteredClient(
+        client_id=client_id,
+        name=_name(said.client_name),
+        redirect_uris=_redirect_uris(said, grants),
         grant_types=grants,
-        authentication=_authentication(asked.token_endpoint_auth_method),
-        secret_hash=None if secret is None else digest(secret),
-        scopes=_scopes(asked.scope, known_scopes),
+        scopes=_scopes(said.scope, known_scopes),
+        application_type=_application_type(said.application_type),
         created_at=now,
     )
-    return client, secret
 
 
 def _registration_response(client: RegisteredClient, secret: str | None) -> dict[str, Any]:
@@ -225,6 +285,8 @@ def _registration_response(client: RegisteredClient, secret: str | None) -> dict
         document |= {"client_secret": secret, "client_secret_expires_at": 0}
     if client.name:
         document["client_name"] = client.name
+    if client.application_type is not None:
+        document["application_type"] = client.application_type
     if client.scopes is not None:
         document["scope"] = " ".join(client.scopes)
     return document
@@ -234,18 +296,14 @@ def _invalid_metadata(why: str) -> OAuthRefusal:
     return OAuthRefusal("invalid_client_metadata", why)
 
 
-def _grant_types(asked: _Registration) -> tuple[str, ...]:
-    grants = tuple(dict.fromkeys(asked.grant_types))
-    if CLIENT_CREDENTIALS in grants:
-        # Any program that registers could otherwise get a token without a user's consent.
-        raise _invalid_metadata("client_credentials is for clients that the operator has set up")
-    known = tuple(grant for grant in grants if grant in _GRANTS)
+def _grant_types(asked: _Description) -> tuple[str, ...]:
+    known = tuple(grant for grant in dict.fromkeys(asked.grant_types) if grant in _GRANTS)
     if not {AUTHORIZATION_CODE, DEVICE_CODE} & set(known):
         raise _invalid_metadata(f"grant_types must name {AUTHORIZATION_CODE} or {DEVICE_CODE}")
     return known
 
 
-def _redirect_uris(asked: _Registration, grants: tuple[str, ...]) -> tuple[str, ...]:
+def _redirect_uris(asked: _Description, grants: tuple[str, ...]) -> tuple[str, ...]:
     uris = tuple(dict.fromkeys(asked.redirect_uris))
     if len(uris) > _URIS_MOST:
         raise OAuthRefusal("invalid_redirect_uri", f"at most {_URIS_MOST} redirect URIs are taken")
@@ -265,6 +323,15 @@ def _authentication(method: str) -> ClientAuthentication:
             f"token_endpoint_auth_method must be one of {shown}, not {method[:50]!r}"
         )
     return method  # type: ignore[return-value]  # one of the three
+
+
+def _application_type(named: str | None) -> ApplicationType | None:
+    for known in APPLICATION_TYPES:
+        if named == known:
+            return known
+    if named is None:
+        return None
+    raise _invalid_metadata(f"application_type must be native or web, not {named[:50]!r}")
 
 
 def _name(name: str) -> str:

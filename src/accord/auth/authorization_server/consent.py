@@ -91,6 +91,8 @@ class Consent:
     def authorize(self, request: Request, now: float) -> OAuthResponse:
         try:
             given = parse_form(request.query)
+            if request.refusal is not None:
+                raise request.refusal
             asking = self._find_client(given, request.issuer)
             try:
                 asked = self._read_request(given, asking, request.resources)
@@ -202,6 +204,7 @@ class Consent:
             user=user,
             may_leave=self._logins.may_leave,
             user_code=user_code,
+            described_at=None if client.fresh_until is None else client.client_id,
         )
         return consent_page(self._logins.form(request), question)
 

@@ -13,6 +13,7 @@ import msgspec
 from accord.auth.authorization_server.access_tokens import SigningKeys
 from accord.auth.authorization_server.clients import Clients
 from accord.auth.authorization_server.consent import Consent
+from accord.auth.authorization_server.documents import check_document_url, read_document
 from accord.auth.authorization_server.grants import Grants
 from accord.auth.authorization_server.models import (
     AUTHENTICATION_METHODS,
@@ -39,6 +40,7 @@ from accord.auth.urls import (
     is_same_resource,
 )
 from accord.bindings.addresses import LOOPBACK_HOSTS, client_network
+from accord.transports.http.client.guarded import HttpResponse
 from accord.transports.http.server.exchange import Scope
 
 if TYPE_CHECKING:
@@ -78,6 +80,7 @@ class Endpoints:
         self._consent = Consent(store, self._grants, self._clients, settings)
         self._failures = Attempts(_FAILURES, _WINDOW)
         self._registrations = Attempts(_REGISTRATIONS, _WINDOW)
+        self._documents = Attempts(_REGISTRATIONS, _WINDOW)
         self._devices = Attempts(_REGISTRATIONS, _WINDOW)
         self._swept_at = 0.0
         self._routes: dict[tuple[str, str], Callable[[Request, float], OAuthResponse]] = {
@@ -111,6 +114,31 @@ class Endpoints:
         except OAuthRefusal as refusal:
             response = refusal.response
         return response.with_headers(*_CORS)
+
+    # -- clients that are described by a document
+
+    def needs_document(self, request: Request, url: str, now: float) -> bool:
+        """Whether the metadata document of a client has to be fetched for a request.
+
+        Raises:
+            OAuthRefusal: it must not be, or there were too many requests of this kind.
+        """
+        if not self._clients.needs_document(url, now):
+            return False
+        check_document_url(url)
+        _count(self._documents, request, now)
+        return True
+
+    def keep_document(self, url: str, response: HttpResponse, now: float) -> None:
+        """Store the client that a document describes.
+
+        Raises:
+            OAuthRefusal: the document is invalid.
+        """
+        client = read_document(url, response, now, known_scopes=self._settings.scopes)
+        self._clients.keep_document(client, now)
+
+    # -- limits and authentication
 
     @contextmanager
     def _limit_failures(self, key: str, now: float) -> Iterator[None]:
@@ -180,6 +208,8 @@ class Endpoints:
 
     def _device_authorization(self, request: Request, now: float) -> OAuthResponse:
         form = request.form()
+        if request.refusal is not None:
+            raise request.refusal
         with self._authenticate(request, form, now) as client:
             _count(self._devices, request, now)
             return json_response(self._consent.add_device(client, form, request, now))
@@ -225,6 +255,8 @@ def authorization_server_metadata(
         "code_challenge_methods_supported": ["S256"],
         "authorization_response_iss_parameter_supported": True,  # auth.iss.as-advertises
     }
+    if settings.client_metadata_documents:
+        document["client_id_metadata_document_supported"] = True  # auth.cimd.supported
     if settings.scopes:
         document["scopes_supported"] = list(settings.scopes)
     if settings.registration:

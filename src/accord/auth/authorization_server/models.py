@@ -14,6 +14,8 @@ REFRESH_TOKEN: Final = "refresh_token"  # noqa: S105  # the name of a grant type
 
 ClientAuthentication: TypeAlias = Literal["none", "client_secret_basic", "client_secret_post"]
 AUTHENTICATION_METHODS: Final = get_args(ClientAuthentication)
+ApplicationType: TypeAlias = Literal["native", "web"]
+APPLICATION_TYPES: Final[tuple[ApplicationType, ...]] = ("native", "web")
 Algorithm: TypeAlias = Literal["ES256", "RS256"]
 
 Form: TypeAlias = Mapping[str, str]
@@ -46,7 +48,10 @@ class RegisteredClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
         authentication: how it authenticates at the token endpoint.
         secret_hash: the digest of its secret; None for a public client.
         scopes: the scopes that it may ask for; None for all.
+        application_type: whether it runs on the user's device or on a web server, if it says so.
         created_at: when it was registered.
+        fresh_until: when its metadata document has to be fetched again; None for a client whose id
+            is not the URL of a document.
     """
 
     client_id: str
@@ -56,7 +61,9 @@ class RegisteredClient(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     authentication: ClientAuthentication = "none"
     secret_hash: str | None = None
     scopes: tuple[str, ...] | None = None
+    application_type: ApplicationType | None = None
     created_at: float = 0.0
+    fresh_until: float | None = None
 
     @property
     def shown_name(self) -> str:
@@ -102,6 +109,7 @@ class AuthorizationServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         clients: the clients that need not register, by id.
         registration: whether clients may register themselves.
         registration_token: the bearer token that registration requires; None for no token.
+        client_metadata_documents: whether the id of a client may be the URL of its metadata.
         remember_consent: whether users are asked only once for the same client and scopes.
         access_ttl: seconds that an access token lives.
         refresh_ttl: seconds that a refresh token lives unused.
@@ -127,6 +135,7 @@ class AuthorizationServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     clients: Mapping[str, RegisteredClient] = msgspec.field(default_factory=dict)
     registration: bool = True
     registration_token: str | None = None
+    client_metadata_documents: bool = True
     remember_consent: bool = False
     access_ttl: float = 600.0
     refresh_ttl: float = 30 * 86_400.0
@@ -188,6 +197,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
         issuer: the URL at which this request reaches the authorization server.
         resources: the URLs of the servers that tokens can be for; the first is the default.
         subject: the user, as returned by the developer's own login.
+        refusal: why the metadata document of the client cannot be used, if it was fetched.
     """
 
     method: str
@@ -199,6 +209,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     issuer: str
     resources: tuple[str, ...] = ()
     subject: str | None = None
+    refusal: "OAuthRefusal | None" = None
 
     @property
     def url(self) -> str:

@@ -143,6 +143,7 @@ class ConsentQuestion(msgspec.Struct, frozen=True, kw_only=True):
         user: the name of the user.
         may_leave: whether the user can log in as another user.
         user_code: the code on the device.
+        described_at: the URL of the program's metadata document, which is its id.
     """
 
     name: str
@@ -152,6 +153,7 @@ class ConsentQuestion(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     may_leave: bool
     user_code: str | None = None
+    described_at: str | None = None
 
 
 def consent_page(form: PageForm, question: ConsentQuestion) -> OAuthResponse:
@@ -169,7 +171,7 @@ def consent_page(form: PageForm, question: ConsentQuestion) -> OAuthResponse:
         leave = " " + _form(form, "leave", button, kind=' class="inline"')
     body = (
         f"<h1>Allow <q>{shown}</q> to use this server for you?</h1>\n"
-        '<p class="soft">The program chose this name itself. It is not verified.</p>\n'
+        f"{_program(question)}\n"
         f"<h2>Server</h2>\n<p><code>{escape(question.server)}</code></p>\n"
         f"<h2>It will be able to</h2>\n{_permissions(question.scopes)}\n"
         f"{_return(question.returns_to, user_code)}\n"
@@ -178,6 +180,25 @@ def consent_page(form: PageForm, question: ConsentQuestion) -> OAuthResponse:
         f"{leave}</div>"
     )
     return _page(f"Allow {question.name}?", body, leads_to=question.returns_to, form=form)
+
+
+def _program(question: ConsentQuestion) -> str:
+    """Say what is known of the program: its host, if its id is the URL of a document."""
+    url = question.described_at
+    if url is None:
+        return '<p class="soft">The program chose this name itself. It is not verified.</p>'
+    host = escape(urlsplit(url).hostname or "")
+    told = (
+        f"<p>The program is described by <strong>{host}</strong>: <code>{escape(url)}</code></p>\n"
+        '<p class="soft">The name is from there. It is not verified.</p>'
+    )
+    if question.returns_to is not None and is_loopback_url(question.returns_to):
+        # auth.cimd.as-localhost-warning: documents are public, so any program can use one.
+        told += (
+            '\n<p class="alarm">Any program on this computer can claim to be this one: the answer '
+            f"goes to this computer, not to {host}.</p>"
+        )
+    return told
 
 
 def _permissions(scopes: Mapping[str, str]) -> str:

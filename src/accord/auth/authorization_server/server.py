@@ -15,6 +15,7 @@ import msgspec
 
 from accord.auth.authorization_server.access_tokens import OwnTokenVerifier, RevokedGrants
 from accord.auth.authorization_server.clients import KnownClient
+from accord.auth.authorization_server.documents import ClientDocuments
 from accord.auth.authorization_server.endpoints import (
     Deployment,
     Endpoints,
@@ -33,6 +34,7 @@ from accord.auth.guard import App, Guard, Protected, respond
 from accord.auth.jwks import require_jwt
 from accord.auth.urls import is_loopback_url
 from accord.errors import AuthError
+from accord.transports.http.client.guarded import Send as SendRequest
 from accord.transports.http.server.exchange import Receive, Scope, Send
 
 log = logging.getLogger("accord.auth")
@@ -52,13 +54,22 @@ _FAILED: Final = OAuthRefusal(
 
 
 class AuthorizationSettings(TypedDict, total=False):
-    """The options of an authorization server, explained in `AuthorizationServerSettings`."""
+    """The options of an authorization server, explained in `AuthorizationServerSettings`.
+
+    `implied_scopes` is explained in `Protected`. `trust` names origins whose client metadata
+    documents may be fetched although they are at private addresses; `send` sends these requests, in
+    place of a sender with that guard.
+    """
 
     default_scopes: Iterable[str]
     resources: Iterable[str]
     required_scopes: Iterable[str]
+    implied_scopes: Mapping[str, Iterable[str]]
     registration: bool
     registration_token: str | None
+    client_metadata_documents: bool
+    trust: Iterable[str]
+    send: SendRequest
     remember_consent: bool
     access_ttl: float
     refresh_ttl: float
@@ -113,7 +124,10 @@ class AuthorizationServer:
         given: dict[str, Any] = dict(options)
         self._resources = tuple(given.pop("resources", ()))
         self.scopes = frozenset(given.pop("required_scopes", ()))
+        self.implied_scopes: Mapping[str, Iterable[str]] = given.pop("implied_scopes", {})
         self.resource_name: str | None = given.pop("resource_name", None)
+        trust = tuple(given.pop("trust", ()))
+        self._documents = ClientDocuments(trust, given.pop("send", None))
         known = dict(scopes) if isinstance(scopes, Mapping) else dict.fromkeys(scopes, "")
         given["default_scopes"] = tuple(given.get("default_scopes", known))
         self._authenticate = authenticate
@@ -227,6 +241,7 @@ class AuthorizationServer:
                 subject = self._authenticate(request)
                 found = await subject if inspect.isawaitable(subject) else subject
                 request = msgspec.structs.replace(request, subject=found)
+            request = await self._documents.prepare(request, lambda: self.endpoints)
             # The store may have to be opened: not on the loop.
             response = await asyncio.to_thread(lambda: self.endpoints.respond(request, time.time()))
             if request.method == "POST":
@@ -256,9 +271,11 @@ class ProtectedApp(Guard):
             server.tokens_of(deployment),
             issuer=deployment.issuer or "",
             scopes=server.scopes,
+            implied_scopes=server.implied_scopes,
             resource_name=server.resource_name,
         )
-        protection.scopes_supported = tuple(server.settings.scopes)
+        known = server.settings.scopes
+        protection.scopes_supported = [each for each in known if each != "offline_access"]
         super().__init__(app, protection, path=deployment.path or "", public_url=public_url)
 
     def _issuers(self, scope: Scope) -> tuple[str, ...]:

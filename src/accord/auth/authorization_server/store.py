@@ -160,6 +160,11 @@ class Store:
             body=msgspec.json.encode(client),
         )
 
+    def update_client(self, client: RegisteredClient) -> bool:
+        """Replace what is stored of a client; false if nothing is. When it was used is kept."""
+        query = "UPDATE clients SET body = ? WHERE id = ?"
+        return self._do(query, msgspec.json.encode(client), client.client_id) > 0
+
     def count_clients(self) -> int:
         return self._count("clients")
 

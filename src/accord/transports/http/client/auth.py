@@ -29,6 +29,7 @@ CHALLENGES: Final = 3
 
 Pausing: TypeAlias = Callable[[], contextlib.AbstractContextManager[None]]
 
+_NONCE: Final = "dpop-nonce"
 _TOKEN: Final = re.compile(r"[A-Za-z0-9\-._~+/]+=*")
 
 
@@ -54,8 +55,8 @@ class Challenge(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bearer(self) -> AuthChallenge:
-        """The part about bearer tokens."""
-        return bearer_challenge(self.values) or AuthChallenge("bearer")
+        """The part about tokens."""
+        return token_challenge(self.values) or AuthChallenge("bearer")
 
 
 class Authorizer(Protocol):
@@ -74,6 +75,19 @@ class Authorizer(Protocol):
         Raises:
             AuthError: none could be obtained.
         """
+
+
+class Prover(Protocol):
+    """Proves with each request that the client has the key of its token (DPoP).
+
+    An authorizer whose tokens are bound to a key has one as its attribute `prover`.
+    """
+
+    def headers(self, method: str, url: str, token: str) -> Mapping[str, str]:
+        """Return the headers of a request with a token."""
+
+    def learn(self, url: str, nonce: str | None) -> object:
+        """Remember the nonce that a server wants in proofs; None if it did not say."""
 
 
 Auth: TypeAlias = str | Authorizer
@@ -111,6 +125,7 @@ class RequestAuthorization:
 
     def __init__(self, authorizer: Authorizer, url: str, pausing: Pausing) -> None:
         self._authorizer = authorizer
+        self._prover: Prover | None = getattr(authorizer, "prover", None)
         self._url = url
         self._pausing = pausing
 
@@ -127,6 +142,21 @@ class RequestAuthorization:
         except Exception as error:  # authorizers are user code
             raise self._denial(error) from None
 
+    def sign(
+        self, method: str, url: str, headers: Mapping[str, str], token: str | None
+    ) -> Mapping[str, str]:
+        """Return the headers of a request with its token, in place of any other."""
+        if token is None or self._prover is None:
+            return with_token(headers, token)
+        added = self._prover.headers(method, url, token)
+        named = {name.lower() for name in added}
+        return {name: headers[name] for name in headers if name.lower() not in named} | {**added}
+
+    def observe(self, url: str, response: SenderResponse) -> None:
+        """Remember what a response says about the next request."""
+        if self._prover is not None and is_same_origin(self._url, url):
+            self._prover.learn(url, response.header(_NONCE))
+
     async def answer(
         self, url: str, response: SenderResponse, token: str | None, repeats: int
     ) -> bool:
@@ -141,6 +171,8 @@ class RequestAuthorization:
         )
         if not is_same_origin(self._url, url):
             return False
+        if self._prover is not None and _wants_nonce(response, values):
+            return True  # the token is good: only the proof lacked what `observe` remembered
         if response.status == 403 and challenge.bearer.error != "insufficient_scope":
             return False
         try:
@@ -181,6 +213,17 @@ def with_token(headers: Mapping[str, str], token: str | None) -> Mapping[str, st
     return {**others, "Authorization": f"Bearer {token}"}  # auth.token.bearer-header
 
 
+def _wants_nonce(response: SenderResponse, values: tuple[str, ...]) -> bool:
+    is_named = response.status == 401 and bool(response.header(_NONCE))
+    return is_named and any(each.error == "use_dpop_nonce" for each in parse_challenges(values))
+
+
+def token_challenge(values: tuple[str, ...]) -> AuthChallenge | None:
+    """Find the challenge for tokens: for bearer tokens, or else for those bound to a key."""
+    bound = (each for each in parse_challenges(values) if each.scheme == "dpop")
+    return bearer_challenge(values) or next(bound, None)
+
+
 def challenge_values(response: SenderResponse) -> tuple[str, ...]:
     """Return the WWW-Authenticate headers of a response."""
     several = getattr(response, "headers_named", None)
@@ -195,7 +238,7 @@ def auth_error(
 ) -> AuthError | None:
     """Return the error for a request that was refused; None when the status has other reasons."""
     values = challenge_values(response)
-    challenge = bearer_challenge(values)
+    challenge = token_challenge(values)
     said = _describe_challenge(challenge)
     if response.status == 401:
         text = f"{place}: {why}{said}; {_hint(values, has_auth=has_auth)}"
@@ -209,7 +252,9 @@ def auth_error(
 def _hint(values: tuple[str, ...], *, has_auth: bool) -> str:
     """Return what would help, by what the server asks for."""
     schemes = list(dict.fromkeys(each.scheme for each in parse_challenges(values)))
-    if schemes and "bearer" not in schemes:
+    if schemes == ["dpop"] and not has_auth:
+        return "pass auth=OAuth(dpop=DpopKey()) to obtain a token that is bound to a key"
+    if schemes and not {"bearer", "dpop"} & set(schemes):
         named = quote_text(" or ".join(schemes))
         return f"the server does not take tokens but {named}: pass headers={{'Authorization': ...}}"
     if has_auth:

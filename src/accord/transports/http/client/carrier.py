@@ -37,7 +37,6 @@ from accord.transports.http.client.auth import (
     RequestAuthorization,
     auth_error,
     pause_deadline,
-    with_token,
 )
 from accord.transports.http.client.messages import (
     Backoff,
@@ -339,8 +338,10 @@ class RequestCarrier:
         while True:
             if authorization is not None:
                 token = await authorization.token(session.url)  # auth.every-request
-                sent = with_token(headers, token)
+                sent = authorization.sign(method, session.url, headers, token)
             response = await self._reach(method, session.url, sent, message, is_patient=is_patient)
+            if authorization is not None:
+                authorization.observe(session.url, response)
             if response.status in range(300, 400):
                 url = self._redirection(session.url, response)
                 if url is None or redirects >= _REDIRECTS:

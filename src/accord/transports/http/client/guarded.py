@@ -190,6 +190,13 @@ class AddressPolicy:
         hosts = {host, *(urlsplit(each).hostname or "" for each in trust)}
         return cls(kinds=frozenset(kinds), hosts=frozenset(hosts), origins=origins)
 
+    @classmethod
+    def for_public(cls, trust: Iterable[str]) -> Self:
+        """Make the policy for public addresses and for origins that the user named."""
+        named = tuple(trust)
+        hosts = frozenset((urlsplit(each).hostname or "").lower() for each in named)
+        return cls(hosts=hosts, origins=frozenset(map(origin, named)))
+
     def check_url(self, url: str) -> None:
         """Make sure that a URL may be requested, as far as can be known without resolving it.
 
@@ -261,6 +268,7 @@ class GuardedSender:
         tls: an `ssl.SSLContext` in place of the usual one.
         proxy: the URL of a proxy, which then resolves names itself; by default the one that the
             environment names, "" for none.
+        redirects: how many redirects within an origin are followed.
     """
 
     def __init__(
@@ -271,10 +279,12 @@ class GuardedSender:
         seconds: float = 15.0,
         tls: "ssl.SSLContext | None" = None,
         proxy: str | None = None,
+        redirects: int = _REDIRECTS,
     ) -> None:
         self.policy = policy or AddressPolicy()
         self._size = size
         self._seconds = seconds
+        self._redirects = redirects
         self._options = HttpClientOptions(verify=True if tls is None else tls, proxy=proxy)
         self._sender: AiohttpSender | None = None
 
@@ -334,17 +344,19 @@ class GuardedSender:
 
     async def _follow(self, request: HttpRequest, sender: "AiohttpSender") -> HttpResponse:
         url = request.url
-        for _ in range(_REDIRECTS + 1):
+        for _ in range(self._redirects + 1):
             self.policy.check_url(url)
             response = await self._send_once(request, url, sender)
             if response.status not in _REDIRECTED or request.method != "GET":
+                return response
+            if not self._redirects:
                 return response
             # Another origin was not named by the user: the redirect is returned, not followed.
             there = redirect_url(url, response.headers.get("location"))
             if there is None:
                 return response
             url = there
-        raise NoResponse(f"{quote_url(request.url)} redirects more than {_REDIRECTS} times")
+        raise NoResponse(f"{quote_url(request.url)} redirects more than {self._redirects} times")
 
     async def _send_once(
         self, request: HttpRequest, url: str, sender: "AiohttpSender"

@@ -107,6 +107,11 @@ class HttpApp:
         """The paths beside the endpoint, each with the one that clients connect to; for a guard."""
         return {STREAM: STREAM, MESSAGES: STREAM} if self.options.sse else {}
 
+    @property
+    def entry_scopes(self) -> frozenset[str]:
+        """The scopes that entries of the server need; for a guard that has to ask for some."""
+        return getattr(self.server, "entry_scopes", frozenset())
+
     # -- starting and stopping
 
     async def _serve_other(self, scope: Scope, receive: Receive, send: Send) -> None:
