@@ -157,7 +157,7 @@ class House:
             ending |= {"status": child.exitcode, "said": _read(place)[1]}
 
     def _node(self, pairing: Pairing) -> int:
-        """Start a server for all sessions, or where there are none, for all that is asked."""
+        """Start a server for all sessions, or for one pairing where a revision has no sessions."""
         alone = [str(pairing)] if pairing.is_modern else []
         command = (NODE, str(PEERS / NODE_SERVERS[pairing.server]), "http", *alone)
         with self._lock:
