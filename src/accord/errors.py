@@ -8,7 +8,8 @@ AccordError
 |- RequestError                 an answer, raised by handlers and in clients; .code .message .data
 |  |- ParseError, InvalidRequest, MethodNotFound, InvalidParams, InternalError
 |  |- ResourceNotFound, MissingCapability, UnsupportedRevision
-|  |- HeaderMismatch, UrlElicitationRequired
+|  |- HeaderMismatch
+|  |- UrlElicitationRequired    the user has to visit pages first; .elicitations
 |- ToolError                    becomes a tool result with isError; never a JSON-RPC error
 |  |- ElicitationRefused        the user declined or cancelled; .action
 |- TransportError               the connection, not the protocol
@@ -172,9 +173,26 @@ class UnsupportedRevision(RequestError):
 
 
 class UrlElicitationRequired(RequestError):
-    """The user has to visit a page before the request can succeed."""
+    """The user has to visit pages before the request can succeed.
+
+    Handlers raise it with what `Context.prepare_url` returns; in clients `elicitations` has the
+    params of each page, as `ElicitParams`.
+
+        raise UrlElicitationRequired("link your account", elicitations=[page])
+    """
 
     default_code = -32042
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        elicitations: Sequence[Any] = (),
+        code: int | None = None,
+        data: Any = None,
+    ) -> None:
+        super().__init__(message, code=code, data=data)
+        self.elicitations = tuple(elicitations)
 
 
 class ToolError(AccordError):
@@ -182,7 +200,7 @@ class ToolError(AccordError):
 
 
 class ElicitationRefused(ToolError):
-    """The user did not fill in the form: `action` is "decline" or "cancel"."""
+    """The user did not fill in the form or open the page: `action` is "decline" or "cancel"."""
 
     def __init__(self, action: Literal["decline", "cancel"]) -> None:
         super().__init__(f"the user {'declined to' if action == 'decline' else 'did not'} answer")

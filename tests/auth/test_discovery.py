@@ -26,7 +26,9 @@ def urls(asked):
     return [each.url for each in asked]
 
 
-@pytest.mark.requirement("auth.prm.client-uses", "auth.as-metadata.client")
+@pytest.mark.requirement(
+    "auth.prm.client-uses", "auth.as-metadata.client", "auth.prm.client-both-mechanisms"
+)
 def test_the_metadata_that_the_challenge_names_is_asked_first():
     named = "https://example.com/elsewhere/metadata"
     found, asked = drive(
@@ -37,6 +39,7 @@ def test_the_metadata_that_the_challenge_names_is_asked_first():
     assert found.server.token_endpoint == f"{ISSUER}/token"
 
 
+@pytest.mark.requirement("auth.prm.client-both-mechanisms")
 def test_without_a_name_the_path_comes_before_the_root():
     _, asked = drive(discover(SERVER), {ROOT: reply(RESOURCE), OAUTH: reply(METADATA)})
     assert urls(asked) == [SUFFIXED, ROOT, OAUTH]
@@ -48,6 +51,7 @@ def test_a_server_at_the_root_has_one_place_for_its_metadata():
     assert resource_metadata_urls("https://example.com/") == [ROOT]
 
 
+@pytest.mark.requirement("auth.asm.order-with-path", "auth.asm.no-own-suffix")
 def test_an_issuer_with_a_path_is_asked_in_three_forms():
     assert metadata_urls("https://h.example/tenant1/") == [
         "https://h.example/.well-known/oauth-authorization-server/tenant1",
@@ -56,10 +60,12 @@ def test_an_issuer_with_a_path_is_asked_in_three_forms():
     ]
 
 
+@pytest.mark.requirement("auth.asm.order-without-path", "auth.asm.no-own-suffix")
 def test_an_issuer_without_a_path_is_asked_in_two_forms():
     assert metadata_urls(ISSUER) == [OAUTH, f"{ISSUER}/.well-known/openid-configuration"]
 
 
+@pytest.mark.requirement("auth.client.discovery-both", "auth.asm.client-tries-several")
 @pytest.mark.parametrize("place", range(3))
 def test_every_form_of_metadata_is_found(place):
     issuer = f"{ISSUER}/tenant1"
@@ -168,6 +174,7 @@ def test_the_canonical_uri_is_absolute_and_says_no_more_than_it_means(url, canon
     assert canonical_resource(url) == canonical
 
 
+@pytest.mark.requirement("auth.asm.issuer-identical")
 @pytest.mark.parametrize(
     "issuer",
     ["https://evil.example", f"{ISSUER}/tenant", "https://LOGIN.example.org", None, ["x"]],

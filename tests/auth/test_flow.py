@@ -432,6 +432,11 @@ def supporting(*scopes, offline=False):
     return msgspec.structs.replace(FOUND, resource_metadata=metadata, server=server)
 
 
+@pytest.mark.requirement(
+    "auth.scope.selection-order",
+    "auth.scope.no-assumed-relation",
+    "auth.scope.challenge-authoritative",
+)
 @pytest.mark.parametrize(
     ("how", "expected"),
     [
@@ -458,7 +463,10 @@ def test_to_be_remembered_is_asked_for_where_it_is_offered_and_wanted():
 
 
 @pytest.mark.requirement(
-    "auth.dcr.implementations", "auth.redirect.registered", "auth.redirect.localhost-or-https"
+    "auth.dcr.implementations",
+    "auth.redirect.registered",
+    "auth.redirect.localhost-or-https",
+    "auth.refresh.grant-type",
 )
 def test_a_client_registers_with_its_redirect_uri():
     server = among(token_endpoint_auth_methods_supported=("none",)).server
@@ -585,6 +593,7 @@ def test_codes_come_back_over_tls_or_on_this_machine(uri):
     check_redirect_uri("http://localhost:1/cb")
 
 
+@pytest.mark.requirement("auth.register.priority", "auth.cimd.client-checks-support")
 def test_a_client_that_is_known_needs_no_registration():
     given = preregistered_client(SERVER, ClientDescription(client_id="me", client_secret="s"))
     assert given == ClientIdentity(client_id="me", client_secret="s", method="client_secret_basic")

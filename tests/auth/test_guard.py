@@ -565,3 +565,17 @@ def test_a_token_that_was_verified_a_moment_ago_has_its_implied_scopes_too():
 
     asyncio.run(scenario())
     assert [scope["accord.principal"].scopes for scope in inner.seen] == [{"admin", "read"}] * 3
+
+
+@pytest.mark.requirement("auth.stateless.each-request-authorized")
+@pytest.mark.parametrize("method", ["server/discover", "tools/call", "subscriptions/listen"])
+def test_a_request_without_a_handshake_needs_a_token_of_its_own(method):
+    inner = Inner()
+    guard = protected().guard(inner)
+    headers = {"mcp_protocol_version": "2026-07-28", "mcp_method": method}
+    statuses = [
+        ask(guard=guard, **headers, **token_header).status
+        for token_header in ({}, {"authorization": "Bearer good"}, {"authorization": "Bearer no"})
+    ]
+    assert statuses == [401, 200, 401]
+    assert len(inner.seen) == 1

@@ -51,6 +51,7 @@ def query_of(url):
     "auth.redirect.localhost-or-https",
     "auth.every-request",
     "auth.token.not-in-query",
+    "auth.register.before-flow",
 )
 def test_a_protected_server_is_used_after_a_person_agreed():
     async def main():
@@ -169,6 +170,7 @@ def test_a_token_that_the_server_took_back_is_renewed_first():
     run(main())
 
 
+@pytest.mark.requirement("auth.refresh.not-assumed")
 def test_without_a_refresh_token_a_token_is_used_to_its_end():
     async def main():
         said = {"refresh_token": None, "expires_in": 0.001}
@@ -327,6 +329,7 @@ def test_a_metadata_document_is_the_id_at_every_issuer_that_supports_it():
 # -- scopes
 
 
+@pytest.mark.requirement("auth.scope.client-steps-up", "auth.scope.client-union")
 def test_more_is_asked_for_when_it_is_needed_without_losing_what_was_had():
     async def main():
         needed = {"tools/call": "write", "ping": "read"}
@@ -373,6 +376,7 @@ def test_a_client_is_registered_for_all_that_it_may_need_later():
     run(main())
 
 
+@pytest.mark.requirement("auth.scope.retry-limit")
 def test_scopes_that_are_never_granted_are_requested_at_most_three_times():
     async def main():
         async with scripted(needed={"tools/call": "write"}) as script:
@@ -437,6 +441,7 @@ def test_a_token_endpoint_that_rejects_the_resource_is_asked_without_it():
 # -- other grants, other clients
 
 
+@pytest.mark.requirement("auth.preregistration.option", "auth.register.priority")
 def test_a_client_that_is_registered_by_hand_needs_no_registration():
     async def main():
         async with scripted(metadata={"registration_endpoint": None}) as script:

@@ -108,6 +108,7 @@ def test_fixed_tokens_need_no_authorization_server():
     "auth.prm.lists-as",
     "auth.http.oauth-flow",
     "auth.role.resource-server",
+    "auth.prm.one-mechanism",
 )
 def test_a_client_without_token_gets_the_metadata_url(talk):
     async def scenario(port):
@@ -450,7 +451,13 @@ def test_in_memory_there_are_no_facts():
 # -- scopes
 
 
-@pytest.mark.requirement("tools.server.access-controlled", "auth.status-codes")
+@pytest.mark.requirement(
+    "tools.server.access-controlled",
+    "auth.status-codes",
+    "auth.scope.insufficient-403",
+    "auth.scope.insufficient-names-needed",
+    "auth.scope.all-in-one-challenge",
+)
 def test_a_tool_without_its_scopes_is_not_listed_and_403_names_all_that_is_needed(talk):
     async def scenario(port):
         async with talk(port, "ann") as ann, talk(port, "bob") as bob:
@@ -538,7 +545,10 @@ def test_a_tool_can_be_called_with_a_scope_that_includes_its_own(talk):
 
 
 @pytest.mark.requirement(
-    "auth.token.audience-validated", "auth.token.foreign-rejected", "auth.resource.case-tolerant"
+    "auth.token.audience-validated",
+    "auth.token.foreign-rejected",
+    "auth.resource.case-tolerant",
+    "auth.server.own-tokens-only",
 )
 def test_only_tokens_that_were_issued_for_this_server_are_taken(talk):
     auth = protected(JwtVerifier(ISSUER, keys=jwks("first")))

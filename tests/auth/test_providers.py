@@ -187,6 +187,43 @@ def test_a_pinned_issuer_may_lack_the_slash_that_means_nothing():
     run(main())
 
 
+@pytest.mark.requirement("auth.cimd.required-members", "auth.cimd.id-equals-url")
+@pytest.mark.parametrize(
+    ("settings", "uri"),
+    [
+        ({}, "http://127.0.0.1/callback"),
+        ({"redirect_port": 33418}, "http://127.0.0.1:33418/callback"),
+        ({"redirect_uri": "http://localhost/x"}, "http://localhost/x"),
+    ],
+    ids=str,
+)
+def test_a_client_can_publish_its_metadata(settings, uri):
+    url = "https://app.example/client.json"
+    auth = OAuth(store=MemoryStore(), client_metadata_url=url, client_name="Desk", **settings)
+    assert auth.client_document() == {
+        "client_id": url,
+        "client_name": "Desk",
+        "redirect_uris": [uri],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": "native",
+    }
+
+
+def test_the_metadata_of_a_client_with_a_key_has_its_public_half():
+    pem = pem_of(ec.generate_private_key(ec.SECP256R1()))
+    url = "https://app.example/client.json"
+    auth = OAuth(store=MemoryStore(), client_metadata_url=url, client_key=ClientKey(pem, id="k1"))
+    document = auth.client_document()
+    assert document["token_endpoint_auth_method"] == "private_key_jwt"
+    assert document["token_endpoint_auth_signing_alg"] == "ES256"
+    (key,) = document["jwks"]["keys"]
+    assert set(key) == {"kty", "crv", "x", "y", "kid"}
+    with pytest.raises(ValueError, match="client_metadata_url"):
+        OAuth(store=MemoryStore()).client_document()
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

@@ -150,3 +150,29 @@ def test_one_value_is_a_form_with_one_field(
     assert read({"value": given}) == answer
     with pytest.raises(ToolError, match="the answer does not fit"):
         read({})
+
+
+@pytest.mark.requirement("elicitation.form.no-secrets")
+def test_a_form_that_asks_for_a_secret_is_warned_about_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    written = {
+        "type": "object",
+        "properties": {
+            "deskCardNumber": {"type": "string"},
+            "pin": {"type": "string", "enum": ["a"]},
+        },
+    }
+
+    @dataclass
+    class Login:
+        user: str
+        desk_password: str
+
+    for _ in range(2):
+        form_of(Login)
+        form_of(written)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"a form asks for the secret {name!r}, and the client sees the answer; use ctx.elicit_url"
+        for name in ("desk_password", "deskCardNumber")
+    ]

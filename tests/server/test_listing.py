@@ -332,18 +332,15 @@ def test_each_revision_gets_its_own_shape() -> None:
     "result.type.present",
 )
 @pytest.mark.parametrize(
-    ("settings", "hints"),
-    [
-        ({}, (0, "private")),
-        ({"ttl_ms": 5000, "cache_scope": "public"}, (5000, "public")),
-    ],
+    ("ttl", "scope", "hints"),
+    [(0.0, None, (0, "private")), (5.0, "public", (5000, "public"))],
     ids=["default", "chosen"],
 )
-def test_every_page_has_the_cache_hints(settings: dict[str, Any], hints: tuple[int, str]) -> None:
-    _, listing = filled(3, page_size=2, **settings)
+def test_every_page_has_the_cache_hints(ttl: float, scope: Any, hints: tuple[int, str]) -> None:
+    _, listing = filled(3, page_size=2, ttl=ttl)
     cursor: str | None = None
     for _ in range(2):
-        page = msgspec.json.decode(listing.page(NEWEST, cursor))
+        page = msgspec.json.decode(listing.page(NEWEST, cursor, cache_scope=scope))
         assert (page["ttlMs"], page["cacheScope"]) == hints
         assert page["resultType"] == "complete"
         cursor = page.get("nextCursor")
@@ -362,14 +359,14 @@ def test_an_entry_that_a_revision_cannot_express_is_left_out_there() -> None:
 
 @pytest.mark.requirement("caching.server.public-may-be-shared")
 def test_a_filter_hides_entries_and_makes_the_page_private() -> None:
-    _, listing = filled(6, page_size=2, cache_scope="public")
+    _, listing = filled(6, page_size=2)
 
     def visible(entry: Entry) -> bool:
         return entry.key in {"tool1", "tool3", "tool4"}
 
     assert walk(listing, visible=visible) == ["tool1", "tool3", "tool4"]
     assert len(read(listing, visible=visible)[0]) == 2
-    page = msgspec.json.decode(listing.page(NEWEST, None, visible=visible))
+    page = msgspec.json.decode(listing.page(NEWEST, None, visible=visible, cache_scope="public"))
     assert page["cacheScope"] == "private"
 
 

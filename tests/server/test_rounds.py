@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from accord import Context, Server, connect
-from accord.errors import ElicitationRefused, RegistrationError, ToolError
+from accord.errors import (
+    ElicitationRefused,
+    RegistrationError,
+    ToolError,
+    UrlElicitationRequired,
+)
 from accord.principal import Principal
 from accord.types import InputRequiredResult, SamplingMessage, TextContent
 from support.modern import ModernClient, accept
@@ -629,5 +634,90 @@ def test_a_question_outside_of_the_handler_of_its_request_is_not_sent() -> None:
             await until(lambda: later[0].done())
             assert later[0].exception() is not None
             assert len(raw.received) == 1
+
+    run(main())
+
+
+# -- pages
+
+
+def test_the_page_of_a_question_is_the_same_in_every_round() -> None:
+    pages: list[str] = []
+
+    async def link(ctx: Context) -> str:
+        page = await ctx.elicit_url("Link your account", "https://desk.example/{elicitation_id}")
+        pages.append(page.url)
+        name = await ctx.elicit("Name?", str)
+        return f"{name} {page.url in pages}"
+
+    async def main() -> None:
+        async with ModernClient(server_with(link)) as raw:
+            first = await raw.call("link")
+            (question,) = first["inputRequests"].values()
+            assert question["params"]["mode"] == "url"
+            assert "elicitationId" not in question["params"]
+            opened = {key: {"action": "accept"} for key in first["inputRequests"]}
+            state = first["requestState"]
+            second = await raw.call("link", inputResponses=opened, requestState=state)
+            done = await raw.again("link", second, "Ada")
+            assert text_of(done) == "Ada True"
+            assert set(pages) == {question["params"]["url"]}
+
+    run(main())
+
+
+def test_a_handler_waits_in_the_next_round_for_a_page_that_is_complete_already() -> None:
+    async def link(ctx: Context) -> str:
+        page = await ctx.elicit_url("Link your account", "https://desk.example/{elicitation_id}")
+        await page.wait()
+        return "linked"
+
+    server = server_with(link)
+
+    async def main() -> None:
+        async with ModernClient(server) as raw:
+            first = await raw.call("link")
+            (question,) = first["inputRequests"].values()
+            assert server.elicitation_completed(question["params"]["url"].rpartition("/")[2])
+            opened = {key: {"action": "accept"} for key in first["inputRequests"]}
+            state = first["requestState"]
+            done = await raw.call("link", inputResponses=opened, requestState=state)
+            assert text_of(done) == "linked"
+
+    run(main())
+
+
+def test_pages_that_a_handler_requires_are_questions() -> None:
+    linked: list[str] = []
+
+    async def read(ctx: Context) -> str:
+        if not linked:
+            page = ctx.prepare_url("Link your account", "https://desk.example/{elicitation_id}")
+            raise UrlElicitationRequired("an account is needed", elicitations=[page])
+        return "mail"
+
+    async def main() -> None:
+        async with ModernClient(server_with(read)) as raw:
+            asked = await raw.call("read")
+            ((key, question),) = asked["inputRequests"].items()
+            assert question["params"]["url"].startswith("https://desk.example/")
+            state = asked["requestState"]
+            again = await raw.call(
+                "read", inputResponses={key: {"action": "accept"}}, requestState=state
+            )
+            assert again["resultType"] == "input_required"
+            linked.append("yes")
+            state = again["requestState"]
+            done = await raw.call(
+                "read", inputResponses={key: {"action": "accept"}}, requestState=state
+            )
+            assert text_of(done) == "mail"
+            linked.clear()
+            refused = await raw.call("read", inputResponses={key: {"action": "decline"}})
+            assert refused["isError"]
+            assert refused["content"][0]["text"] == "the user declined to answer"
+            other = await raw.call("read", capabilities={"elicitation": {"form": {}}})
+            assert other["isError"]
+            assert "https://desk.example/" in other["content"][0]["text"]
 
     run(main())

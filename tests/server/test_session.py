@@ -143,3 +143,27 @@ def test_refused_messages_are_logged(caplog: Any) -> None:
 
     run(main())
     assert "refused a message" in caplog.text
+
+
+def test_a_session_has_a_limited_number_of_subscriptions(monkeypatch: Any) -> None:
+    monkeypatch.setattr("accord.server.session._SUBSCRIPTIONS_MOST", 2)
+    server = Server("desk")
+    server.add_resource("note://{name}", lambda name: name)
+
+    async def main() -> None:
+        async with RawClient(server) as raw:
+            await raw.open()
+            for number in (0, 1, 1):
+                answer = await raw.ask(f"{len(raw.received)}", "resources/subscribe", note(number))
+                assert "result" in answer
+            refused = await raw.ask("more", "resources/subscribe", note(2))
+            assert "busy: the client subscribed to 2 resources" in refused["error"]["message"]
+            assert len(server.hub) == 2
+            await raw.ask("less", "resources/unsubscribe", note(1))
+            assert "result" in await raw.ask("again", "resources/subscribe", note(2))
+        assert len(server.hub) == 0
+
+    def note(number: int) -> dict[str, str]:
+        return {"uri": f"note://{number}"}
+
+    run(main())

@@ -180,8 +180,13 @@ def test_a_function_without_parameters_takes_an_empty_object():
 
     signature = inspect(nothing)
     assert signature.description is None
-    assert signature.input_schema == {"type": "object", "properties": {}}
-    assert astuple(signature.bind(b"{}")) == ()
+    empty = {"type": "object", "properties": {}, "additionalProperties": False}
+    assert signature.input_schema == empty
+    assert all(astuple(signature.bind(raw)) == () for raw in (b"{}", b"", b"null"))
+    with pytest.raises(ArgumentsError, match='unknown arguments "a", "b"; the tool takes no'):
+        signature.bind(b'{"a": 1, "b": 2}')
+    # Prompts and resource templates list no schema.
+    assert astuple(signature.bind_strings({"a": "1"})) == ()
 
 
 def test_missing_annotations_take_any_json():

@@ -1,5 +1,7 @@
 """Choices with titles and of several values: in forms, in arguments, in models of pydantic."""
 
+import datetime as dt
+import enum
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -167,13 +169,16 @@ async def test_an_argument_outside_its_choices_is_refused(connect_to: Any) -> No
 
 
 @over("memory", revisions=("2025-06-18", "2025-11-25"))
-@pytest.mark.requirement("elicitation.form.enum-forms", "elicitation.enum.enum-names")
+@pytest.mark.requirement(
+    "elicitation.form.enum-forms", "elicitation.enum.enum-names", "elicitation.form.mode-and-schema"
+)
 async def test_titles_are_sent_in_the_form_of_the_revision(
     accord_link: Any, connect_to: Any
 ) -> None:
     seen = []
 
     def answer(params: Any) -> Any:
+        assert params.mode is None
         seen.append(params.requested_schema["properties"]["value"])
         return {"value": "l"}
 
@@ -197,3 +202,148 @@ async def test_a_choice_of_several_is_asked_for_where_the_revision_has_it(
     else:
         assert result.is_error
         assert text(result).startswith("revision 2025-06-18 has no form for a choice of several")
+
+
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass
+class Wishes:
+    colours: list[Colour] = field(default_factory=lambda: [Colour.BLUE])
+    sizes: Annotated[list[str], SIZES] = field(default_factory=lambda: ["l"])
+    colour: Colour = Colour.RED
+    size: Annotated[str, SIZES] = "s"
+    letter: Literal["a", "b"] = "b"
+    mail: Annotated[str, msgspec.Meta(extra_json_schema={"format": "email"})] = "a@b.example"
+    page: Annotated[str | None, msgspec.Meta(extra_json_schema={"format": "uri"})] = None
+    day: dt.date = dt.date(2026, 1, 2)
+    time: dt.datetime | None = None
+    code: Annotated[str, msgspec.Meta(pattern="^a")] = "a"
+
+
+class StructWishes(msgspec.Struct, rename={"colours": "colors"}):
+    colours: list[Colour] = msgspec.field(default_factory=lambda: [Colour.BLUE])
+
+
+WISHES = {
+    "colours": {
+        "type": "array",
+        "items": {"type": "string", "enum": ["red", "blue"]},
+        "default": ["blue"],
+    },
+    "sizes": {"type": "array", "items": {"anyOf": TITLED}, "default": ["l"]},
+    "colour": {"type": "string", "enum": ["red", "blue"], "default": "red"},
+    "size": {"type": "string", "oneOf": TITLED, "default": "s"},
+    "letter": {"type": "string", "enum": ["a", "b"], "default": "b"},
+    "mail": {"type": "string", "format": "email", "default": "a@b.example"},
+    "page": {"type": "string", "format": "uri"},
+    "day": {"type": "string", "format": "date", "default": "2026-01-02"},
+    "time": {"type": "string", "format": "date-time"},
+    "code": {"type": "string", "default": "a"},
+}
+
+
+@pytest.mark.requirement(
+    "elicitation.form.enum-forms", "elicitation.form.formats", "elicitation.form.flat-primitives"
+)
+def test_defaults_and_formats_are_shown_in_a_form() -> None:
+    form, read = form_of(Wishes)
+    assert form == {"type": "object", "properties": WISHES}
+    assert read({"colours": ["red"]}) == Wishes(colours=[Colour.RED])
+    with pytest.raises(ToolError, match="code"):
+        read({"code": "b"})
+    struct_form, _ = form_of(StructWishes)
+    assert struct_form["properties"] == {"colors": WISHES["colours"]}
+
+
+def test_choices_alone_may_have_a_default() -> None:
+    form, _ = form_of(Choices({"s": "Small", "l": "Large"}, default="l"))
+    assert form["properties"]["value"] == {"type": "string", "oneOf": TITLED, "default": "l"}
+    form, _ = form_of(Choices(["a", "b"], several=True, default=["b"]))
+    assert form["properties"]["value"]["default"] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("several", "default", "reported"),
+    [
+        (False, "c", "'c' is not among the choices"),
+        (True, ["a", "c"], "'c' is not among the choices"),
+        (True, "a", "expected a list"),
+        (False, ["a"], "expected one value"),
+    ],
+)
+def test_a_default_outside_the_choices_is_refused(
+    several: bool, default: Any, reported: str
+) -> None:
+    with pytest.raises(RegistrationError, match=reported):
+        Choices(["a", "b"], several=several, default=default)
+
+
+@pytest.mark.requirement("elicitation.form.flat-primitives", "elicitation.form.formats")
+@pytest.mark.parametrize(
+    ("written", "reported"),
+    [
+        ({"type": "object", "properties": {}}, "'x' cannot be asked for"),
+        ({"$ref": "#/$defs/a"}, "'x' cannot be asked for"),
+        (True, "'x' cannot be asked for"),
+        ({"type": "array", "items": {"type": "string"}}, "a list in a form is a choice"),
+        ({"type": "string", "format": "hostname"}, "'x': format is 'hostname', expected date"),
+        ({"type": "string", "pattern": "^a"}, "'x': forms have no pattern"),
+    ],
+)
+def test_a_written_field_that_clients_cannot_show_is_refused(written: Any, reported: str) -> None:
+    with pytest.raises(RegistrationError, match=reported):
+        form_of({"type": "object", "properties": {"x": written}})
+
+
+@pytest.mark.requirement("elicitation.form.enum-forms")
+@pytest.mark.parametrize(
+    "written",
+    [
+        {"type": "string", "enum": ["a"], "enumNames": ["A"], "default": "a"},
+        {"type": "string", "oneOf": [{"const": "a", "title": "A"}]},
+        {"type": "array", "items": {"type": "string", "enum": ["a"]}, "minItems": 1},
+        {"type": "array", "items": {"anyOf": [{"const": "a", "title": "A"}]}, "maxItems": 1},
+        {"type": "string", "format": "date-time", "minLength": 1},
+        {"type": "number", "minimum": 0, "default": 1},
+        {"type": "boolean", "default": True},
+    ],
+)
+def test_a_written_field_of_any_form_is_sent_unchanged(written: Any) -> None:
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {"x": written},
+    }
+    assert form_of(schema)[0] is schema
+
+
+@over("memory", revisions=("2025-06-18", "2025-11-25"))
+async def test_defaults_are_sent_where_the_revision_has_them(
+    accord_link: Any, connect_to: Any
+) -> None:
+    class Wish(msgspec.Struct):
+        size: Annotated[str, SIZES] = "s"
+        count: int = 2
+        late: bool = True
+
+    server = Server("desk")
+
+    @server.tool
+    async def wish(ctx: Context) -> int:
+        """Ask."""
+        return (await ctx.elicit("What?", Wish)).count
+
+    seen = []
+
+    def answer(params: Any) -> Any:
+        seen.append(params.requested_schema["properties"])
+        return {}
+
+    async with connect_to(server, on_elicit=answer) as client:
+        assert text(await client.call_tool("wish")) == "2"
+    defaults = [{"default"} & set(field) for field in seen[0].values()]
+    older = [set(), set(), {"default"}]  # where booleans alone had one
+    assert defaults == (older if accord_link.revision == "2025-06-18" else [{"default"}] * 3)

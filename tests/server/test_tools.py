@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from accord import Context, Server, ToolError, connect
-from accord.errors import UrlElicitationRequired
 from accord.server.tools import failure
 from accord.types import CallToolResult, TextContent
 from support.waiting import run
@@ -157,23 +156,6 @@ def test_an_error_of_another_server_is_a_failure_of_the_tool_not_of_its_call() -
     assert result.is_error
     reported = result.content[0].text  # type: ignore[union-attr]
     assert reported == "tool forward failed: unknown tool 'missing'"
-
-
-def test_a_url_elicitation_of_another_server_is_passed_to_the_client() -> None:
-    def pay() -> str:
-        raise UrlElicitationRequired("visit it", data={"elicitations": []})
-
-    other = Server("other")
-    other.add_tool(pay)
-
-    async def forward() -> str:
-        async with connect(other) as client:
-            return str(await client.call_tool("pay"))
-
-    server = Server("desk")
-    server.add_tool(forward)
-    with pytest.raises(UrlElicitationRequired, match="visit it"):
-        run(called(server, "forward"))
 
 
 def test_a_failure_is_text_with_a_flag() -> None:

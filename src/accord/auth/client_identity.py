@@ -158,6 +158,32 @@ def register(
     return _read_registration(said, redirect_uris, scopes)
 
 
+def client_document(
+    url: str,
+    description: ClientDescription,
+    *,
+    redirect_uris: Sequence[str],
+    key: "ClientKey | None" = None,
+) -> dict[str, Any]:
+    """Return the document that a client publishes at a URL, which is then its id."""
+    document: dict[str, Any] = {
+        "client_id": url,  # auth.cimd.id-equals-url
+        "client_name": description.name,
+        "redirect_uris": list(redirect_uris),
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "none",
+        "application_type": _application_type(redirect_uris),
+    }
+    if key is not None:
+        document |= {
+            "token_endpoint_auth_method": "private_key_jwt",
+            "token_endpoint_auth_signing_alg": key.algorithm,
+            "jwks": {"keys": [key.public_jwk]},
+        }
+    return document
+
+
 def _application_type(redirect_uris: Sequence[str]) -> Literal["native", "web"]:
     """Return "native" for a program on the user's device: it is redirected to, or needs no URI."""
     return "native" if all(map(is_loopback_url, redirect_uris)) else "web"
@@ -315,6 +341,12 @@ class ClientKey:
         """Whether it signs for the same audience, whichever authorization server receives it."""
         return self.audience not in ("issuer", "token_endpoint")
 
+    @property
+    def public_jwk(self) -> dict[str, str]:
+        """The public half, as authorization servers want to know it."""
+        named = {} if self.id is None else {"kid": self.id}
+        return {**public_jwk(self._jwt, self._key, self.algorithm), **named}
+
     def assertion(self, client_id: str, *, issuer: str, endpoint: str, now: float) -> str:
         """Return an assertion that authenticates the client once, for a short time."""
         known = {"issuer": issuer, "token_endpoint": endpoint}
@@ -349,6 +381,13 @@ def load_private_key(private_key: str | bytes) -> Any:
     except (TypeError, ValueError, UnsupportedAlgorithm):
         # The text may be part of a secret, so it is not shown.
         raise ValueError("invalid private key: expected PEM without a password") from None
+
+
+def public_jwk(jwt: Any, key: Any, algorithm: str) -> dict[str, str]:
+    """Return the public half of a private key as a JWK."""
+    signer = jwt.get_algorithm_by_name(algorithm)
+    found: dict[str, str] = signer.to_jwk(key.public_key(), as_dict=True)
+    return {name: value for name, value in found.items() if name != "key_ops"}
 
 
 def usual_algorithm(key: Any) -> str:

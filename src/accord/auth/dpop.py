@@ -14,7 +14,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
-from accord.auth.client_identity import load_private_key, usual_algorithm
+from accord.auth.client_identity import load_private_key, public_jwk, usual_algorithm
 from accord.auth.discovery import ServerMetadata, send_request
 from accord.auth.jwks import require_jwt
 from accord.auth.urls import root_url
@@ -55,7 +55,7 @@ class DpopKey:
             self._jwt.encode({}, self._key, algorithm=self.algorithm)
         except (self._jwt.PyJWTError, NotImplementedError, TypeError, ValueError):
             raise ValueError(f"the key does not fit algorithm {self.algorithm!r}") from None
-        self._public = _public_part(self._jwt.get_algorithm_by_name(self.algorithm), self._key)
+        self._public = public_jwk(self._jwt, self._key, self.algorithm)
 
     def __repr__(self) -> str:
         return f"<DpopKey {self.thumbprint!r}, {self.algorithm}>"
@@ -115,11 +115,6 @@ def _new_key() -> Any:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     return ec.generate_private_key(ec.SECP256R1())
-
-
-def _public_part(signer: Any, key: Any) -> dict[str, str]:
-    found: dict[str, str] = signer.to_jwk(key.public_key(), as_dict=True)
-    return {name: value for name, value in found.items() if name != "key_ops"}
 
 
 def _digest(data: bytes) -> str:

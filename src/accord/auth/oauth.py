@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.auth.authorization import AuthorizationAttempt
-from accord.auth.browser import OpenBrowser, Paste
-from accord.auth.client_identity import ClientKey
+from accord.auth.browser import HOST, PATH, OpenBrowser, Paste
+from accord.auth.client_identity import ClientDescription, ClientKey, client_document
 from accord.auth.discovery import ServerMetadata, discover
 from accord.auth.flow import ResourceRejected, TokenRefused, choose_scopes, refresh
 from accord.auth.tokens import (
@@ -246,6 +246,21 @@ class OAuth:
             FlowFailed: no token could be obtained; says at which step and why.
         """
         return await self._share(f"answer {challenge.url}", lambda: self._answer(challenge))
+
+    def client_document(self) -> dict[str, Any]:
+        """Return the document to publish at `client_metadata_url`, as JSON.
+
+        Raises:
+            ValueError: there is no such URL.
+        """
+        if self.client_metadata_url is None:
+            raise ValueError("client_document needs OAuth(client_metadata_url=...)")
+        port = f":{self.redirect_port}" if self.redirect_port else ""
+        uri = self.redirect_uri or f"http://{HOST}{port}{PATH}"
+        described = ClientDescription(name=self.client_name)
+        return client_document(
+            self.client_metadata_url, described, redirect_uris=[uri], key=self.client_key
+        )
 
     async def forget(self, resource_url: str) -> bool:
         """Forget the token for a server, and the client that was registered for it.

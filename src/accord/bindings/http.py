@@ -210,6 +210,14 @@ def revision_of(head: RequestHead, supported: Iterable[str]) -> Revision | HttpR
     return REVISIONS[named]
 
 
+def standalone_revision(head: RequestHead, supported: Iterable[str]) -> Revision | None:
+    """Return the revision that the version header names, if it has no sessions."""
+    named = head.headers.get(names.VERSION)
+    if named is None or named in HANDSHAKE or named not in supported:
+        return None
+    return REVISIONS[named]
+
+
 class HeadVerdict(msgspec.Struct, frozen=True):
     """The decisions that follow from the head of a request.
 
@@ -217,13 +225,15 @@ class HeadVerdict(msgspec.Struct, frozen=True):
         foreign: why it is refused for where it comes from.
         refusal: why it is refused for any other reason.
         form: how it may be answered.
-        revision: which one it names, or why that is refused.
+        revision: which one with a handshake it names, or why that is refused.
+        standalone: the revision it names, if requests of that stand on their own.
     """
 
     foreign: HttpRefusal | None
     refusal: HttpRefusal | None
     form: Form
     revision: Revision | HttpRefusal
+    standalone: Revision | None = None
 
 
 class Gate:
@@ -274,7 +284,11 @@ class Gate:
         elif method == "GET":
             refusal = refuse_get(head)
         return HeadVerdict(
-            self._guard.refuse(head), refusal, form, revision_of(head, self._supported)
+            self._guard.refuse(head),
+            refusal,
+            form,
+            revision_of(head, self._supported),
+            standalone_revision(head, self._supported),
         )
 
 

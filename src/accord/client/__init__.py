@@ -2,7 +2,15 @@
 
 from accord.client.client import Client
 from accord.client.connect import Connecting, Target, connect
-from accord.client.options import CallOptions, ConnectOptions, OnElicit, OnProgress, OnSample, Roots
+from accord.client.options import (
+    CallOptions,
+    ConnectOptions,
+    OnElicit,
+    OnElicitUrl,
+    OnProgress,
+    OnSample,
+    Roots,
+)
 from accord.transports.http.client.sender import HttpClientOptions, HttpHeaders
 
 __all__ = [
@@ -13,6 +21,7 @@ __all__ = [
     "HttpClientOptions",
     "HttpHeaders",
     "OnElicit",
+    "OnElicitUrl",
     "OnProgress",
     "OnSample",
     "Roots",

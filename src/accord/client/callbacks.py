@@ -9,20 +9,38 @@ import logging
 import os
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
 
-from accord.client.options import ClientSettings, Elicited, OnElicit, OnSample, RootList, Roots
-from accord.errors import InternalError, MethodNotFound, MissingExtra, RequestError
+from accord.client.options import (
+    ClientSettings,
+    Elicited,
+    OnElicit,
+    OnElicitUrl,
+    OnSample,
+    RootList,
+    Roots,
+)
+from accord.errors import (
+    InternalError,
+    InvalidParams,
+    MethodNotFound,
+    MissingExtra,
+    RequestError,
+)
 from accord.json_schema.validation import compile_schema
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
+from accord.protocol.party import Bounded
+from accord.protocol.sampling import find_choice_fault, find_tool_fault
 from accord.runtime.dispatcher import Dispatcher
 from accord.runtime.tasks import is_pressed, run_in_thread
 from accord.types import (
     ClientCapabilities,
+    CreateMessageParams,
     CreateMessageResult,
     ElicitationCapability,
     ElicitParams,
@@ -43,9 +61,14 @@ FEED_LENGTH: Final = 1_000
 # A server that prints to stdout does so again and again; one line for each would fill the log.
 BREACHES_LOGGED: Final = 20
 _RENEWED: Final = "a renewed session"
+_COMPLETE: Final = "notifications/elicitation/complete"
 _REFUSED_BY_USER: Final = -1
 # Bytes of questions that may wait for a model or a person; one question may be of any size.
 _QUESTIONS_MOST: Final = 32 * 1024 * 1024
+# How many pages whose end was not announced are remembered; most servers announce none.
+_PAGES_REMEMBERED: Final = 1_000
+# How many pages one error may ask the user to visit before a request is repeated.
+_PAGES_MOST: Final = 10
 
 
 class Feed:
@@ -102,6 +125,13 @@ class Callbacks:
     def __init__(self, settings: ClientSettings) -> None:
         self._on_sample = settings.on_sample
         self._on_elicit = settings.on_elicit
+        self._on_elicit_url = settings.on_elicit_url
+        self._sampling = SamplingCapability(
+            tools={} if settings.sampling_tools else None,
+            context={} if settings.sampling_context else None,
+        )
+        # The pages that the user agreed to open, by id, until the server says they are complete.
+        self._pages: Bounded[str, asyncio.Event] = Bounded(_PAGES_REMEMBERED)
         self.roots = settings.roots
         if self.roots is not None and not callable(self.roots):
             self.roots = to_roots(self.roots)
@@ -111,6 +141,7 @@ class Callbacks:
             "notifications/resources/list_changed": settings.on_resources_changed,
             "notifications/prompts/list_changed": settings.on_prompts_changed,
             "notifications/resources/updated": settings.on_resource_updated,
+            _COMPLETE: settings.on_elicitation_complete,
         }
         self._feeds = {name: Feed(call, name) for name, call in given.items() if call is not None}
         if settings.on_renewed is not None:
@@ -125,9 +156,13 @@ class Callbacks:
     @property
     def capabilities(self) -> ClientCapabilities:
         """The capabilities to declare, by the callbacks given."""
+        elicitation = ElicitationCapability(
+            form={} if self._on_elicit else None, url={} if self._on_elicit_url else None
+        )
+        can_elicit = self._on_elicit or self._on_elicit_url
         return ClientCapabilities(
-            sampling=SamplingCapability() if self._on_sample else None,
-            elicitation=ElicitationCapability(form={}) if self._on_elicit else None,
+            sampling=self._sampling if self._on_sample else None,
+            elicitation=elicitation if can_elicit else None,
             roots=None if self.roots is None else RootsCapability(list_changed=True),
         )
 
@@ -164,13 +199,67 @@ class Callbacks:
             return self._answer_within_bounds(
                 partial(_sample, self._on_sample, params), len(self.latest)
             )
-        if exchange.name == "elicitation/create" and self._on_elicit is not None:
-            return self._answer_within_bounds(
-                partial(_elicit, self._on_elicit, params), len(self.latest)
-            )
+        if exchange.name == "elicitation/create" and (self._on_elicit or self._on_elicit_url):
+            return self._answer_within_bounds(partial(self._elicit, params), len(self.latest))
         if exchange.name == "roots/list" and self.roots is not None:
             return _list_roots(self.roots)
         raise MethodNotFound(f"method {exchange.name!r} is not served by this client")
+
+    async def _elicit(self, params: ElicitParams) -> ElicitResult:
+        if params.mode == "url" and self._on_elicit_url is not None:
+            return await self._visit(self._on_elicit_url, params)
+        if params.mode != "url" and self._on_elicit is not None:
+            return await _fill_in(self._on_elicit, params)
+        # elicitation.error.undeclared-mode, also in revisions that know no modes
+        raise InvalidParams(f"elicitation.{params.mode or 'form'} was not declared")
+
+    async def _visit(self, callback: OnElicitUrl, params: ElicitParams) -> ElicitResult:
+        """Show a page to the user; its id is known from then on, unless the user refuses."""
+        if not _is_web_url(params.url):
+            raise InvalidParams(f"{params.url!r} cannot be opened: expected an https or http URL")
+        id = params.elicitation_id
+        if id is not None:
+            # Before the callback, since the user may be done before it returns.
+            self._pages.setdefault(id, asyncio.Event())
+        is_accepted = False
+        try:
+            result = _to_visit(await _call_back(callback, params))
+            is_accepted = result.action == "accept"
+            return result
+        finally:
+            if id is not None and not is_accepted:
+                self._pages.pop(id, None)
+
+    async def visit_all(self, pages: Sequence[ElicitParams], timeout: float | None) -> bool:
+        """Show the pages that a request needs; return whether the user agreed to open all.
+
+        Waits until the server says that they are complete, or for `timeout` seconds: servers need
+        not say so.
+        """
+        if self._on_elicit_url is None or not 0 < len(pages) <= _PAGES_MOST:
+            return False
+        if not all(_is_web_url(page.url) for page in pages):
+            return False
+        events = [
+            self._pages.setdefault(page.elicitation_id, asyncio.Event())
+            for page in pages
+            if page.elicitation_id is not None
+        ]
+        for page in pages:
+            if (await self._visit(self._on_elicit_url, page)).action != "accept":
+                return False
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                for event in events:
+                    await event.wait()
+        return True
+
+    def _page_completed(self, id: str) -> bool:
+        """Note that a page is complete; unknown and finished ids are ignored."""
+        event = self._pages.pop(id, None)  # elicitation.complete.unknown-ignored
+        if event is not None:
+            event.set()
+        return event is not None
 
     async def _answer_within_bounds(
         self, answer: Callable[[], Coroutine[object, object, Value]], size: int
@@ -188,10 +277,14 @@ class Callbacks:
         """Pass on what the server tells."""
         if event.name == "notifications/tools/list_changed" and self.on_tools_changed is not None:
             self.on_tools_changed()
+        if event.name == _COMPLETE and not self._page_completed(event.params.elicitation_id):
+            return
         feed = self._feeds.get(event.name)
         if feed is None:
             return
-        if event.name == "notifications/message":
+        if event.name == _COMPLETE:
+            feed.deliver(event.params.elicitation_id)
+        elif event.name == "notifications/message":
             feed.deliver(event.params)
         elif event.name == "notifications/resources/updated":
             feed.deliver(event.params.uri)
@@ -211,7 +304,10 @@ class Callbacks:
             log.warning("skipped a message of the server: %s: %r%s", event.why, text, more)
 
 
-async def _sample(callback: OnSample, params: Any) -> CreateMessageResult:
+async def _sample(callback: OnSample, params: CreateMessageParams) -> CreateMessageResult:
+    fault = find_tool_fault(params.messages)
+    if fault is not None:
+        raise InvalidParams(fault)
     result: object = await _call_back(callback, params)
     if result is None or result is False:
         # sampling.errors: the code that the official text gives for it.
@@ -221,10 +317,17 @@ async def _sample(callback: OnSample, params: Any) -> CreateMessageResult:
             f"on_sample returned {_describe_type(result)}, expected a CreateMessageResult, or "
             "None or False to refuse"
         )
+    wrong = find_choice_fault(params, result)
+    if wrong is not None:
+        log.error("the answer of on_sample breaks toolChoice: %s", wrong)
+        raise InternalError(f"the model's answer breaks toolChoice: {wrong}")
+    if result.tool_uses and result.stop_reason == "endTurn":
+        # The default was not chosen: a model that wants tools called has not ended its turn.
+        result = msgspec.structs.replace(result, stop_reason="toolUse")
     return result
 
 
-async def _elicit(callback: OnElicit, params: ElicitParams) -> ElicitResult:
+async def _fill_in(callback: OnElicit, params: ElicitParams) -> ElicitResult:
     answer = to_answer(await _call_back(callback, params))
     if answer.action == "accept" and params.requested_schema is not None:
         wrong = _misfit(answer.content or {}, params.requested_schema)
@@ -260,6 +363,25 @@ def to_answer(outcome: Elicited | object) -> ElicitResult:
         f"on_elicit returned {_describe_type(outcome)}, expected content as a mapping, an "
         "ElicitResult, False to decline or None to cancel"
     )
+
+
+def _to_visit(outcome: object) -> ElicitResult:
+    if isinstance(outcome, ElicitResult):
+        return ElicitResult(outcome.action, meta=outcome.meta)  # elicitation.result.url-no-content
+    if outcome is None:
+        return ElicitResult("cancel")
+    if isinstance(outcome, bool):
+        return ElicitResult("accept" if outcome else "decline")
+    raise TypeError(
+        f"on_elicit_url returned {_describe_type(outcome)}, expected True once the user agreed, "
+        "False to decline or None to cancel"
+    )
+
+
+def _is_web_url(url: str | None) -> bool:
+    """Whether a browser shows a page for a URL, rather than run it or read this machine's files."""
+    scheme, separator, rest = (url or "").partition("://")
+    return scheme.lower() in ("https", "http") and bool(separator and rest.strip("/"))
 
 
 async def _list_roots(roots: Roots) -> ListRootsResult:

@@ -10,6 +10,7 @@ from accord.client.callbacks import to_roots
 from accord.client.link import Link
 from accord.client.options import CallOptions, Roots
 from accord.client.results import OutputSchema, PageGuard, decode_output
+from accord.errors import UrlElicitationRequired
 from accord.protocol import shape
 from accord.types import (
     CallToolParams,
@@ -99,6 +100,10 @@ class Client(ConnectionFacts):
         RemoteProtocolError: the answer breaks the protocol.
         RequestTimeout: no answer came in time; the request was cancelled.
         ConnectionClosed: the connection is gone.
+
+    A tool call, read or prompt that needs the user to visit pages raises UrlElicitationRequired.
+    With `on_elicit_url` the pages are shown first, and the request is repeated once: when the
+    server reports them complete, or after `timeout`.
     """
 
     def __init__(
@@ -222,9 +227,12 @@ class Client(ConnectionFacts):
             ToolError: the tool reports an error, and `result_type` was given.
             RemoteProtocolError: the result breaks the output schema, or does not fit the type.
         """
-        result: CallToolResult = await self._link.ask(
-            "tools/call", CallToolParams(name, _encode_arguments(arguments)), how
-        )
+        params = CallToolParams(name, _encode_arguments(arguments))
+        result: CallToolResult
+        try:
+            result = await self._link.ask("tools/call", params, how)
+        except UrlElicitationRequired as error:
+            result = await self._link.visit_and_repeat(error, "tools/call", params, how)
         schema = self._outputs.get(name) if self._outputs else None
         if schema is not None:
             schema.check(result)
@@ -261,9 +269,12 @@ class Client(ConnectionFacts):
 
     async def read_resource(self, uri: str, **how: Unpack[CallOptions]) -> ReadResourceResult:
         """Read a resource; raises ResourceNotFound where the server does not have it."""
-        result: ReadResourceResult = await self._link.ask(
-            "resources/read", ReadResourceParams(uri), how
-        )
+        params = ReadResourceParams(uri)
+        result: ReadResourceResult
+        try:
+            result = await self._link.ask("resources/read", params, how)
+        except UrlElicitationRequired as error:
+            result = await self._link.visit_and_repeat(error, "resources/read", params, how)
         return result
 
     async def subscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
@@ -297,9 +308,12 @@ class Client(ConnectionFacts):
         for argument, value in (filled or {}).items():
             if not isinstance(value, str):
                 raise TypeError(f"argument {argument!r} of a prompt is {value!r}, expected text")
-        result: GetPromptResult = await self._link.ask(
-            "prompts/get", GetPromptParams(name, filled), how
-        )
+        params = GetPromptParams(name, filled)
+        result: GetPromptResult
+        try:
+            result = await self._link.ask("prompts/get", params, how)
+        except UrlElicitationRequired as error:
+            result = await self._link.visit_and_repeat(error, "prompts/get", params, how)
         return result
 
     async def complete(

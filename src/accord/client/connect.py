@@ -53,9 +53,10 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
             revision: the one revision to speak; revisions: those to choose from (default: all that
             open with a handshake). client_info: our name and version.
 
-            on_sample, on_elicit, roots: answer the server's requests.
+            on_sample, on_elicit, on_elicit_url, roots: answer the server's requests.
+            sampling_tools, sampling_context: whether on_sample handles tools and includeContext.
             on_log, on_progress, on_tools_changed, on_resources_changed, on_prompts_changed,
-            on_resource_updated: called with its notifications.
+            on_resource_updated, on_elicitation_complete: called with its notifications.
 
             timeout (60 s): silence after which a request is cancelled; progress extends it.
             cap (3,600 s): how long a request may take in all. connect_timeout (30 s).

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from accord import errors
 from accord.bindings.headers import check_headers
 from accord.bindings.lines import LineTooLong
@@ -27,6 +29,7 @@ from accord.errors import (
     RemoteProtocolError,
     RequestError,
     RequestTimeout,
+    UrlElicitationRequired,
 )
 from accord.keywords import refuse_unknown
 from accord.protocol.endpoint import Endpoint
@@ -36,7 +39,14 @@ from accord.protocol.violation import CLIENT, SERVER
 from accord.runtime.dispatcher import Dispatcher
 from accord.transports.http.client.auth import pause_deadline
 from accord.transports.wire import CALL_HEADERS, Wire
-from accord.types import LoggingLevel, ProgressParams, SetLevelParams, SubscribeParams
+from accord.types import (
+    ElicitParams,
+    LoggingLevel,
+    ProgressParams,
+    SetLevelParams,
+    SubscribeParams,
+    UrlElicitationData,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -300,6 +310,19 @@ class Link:
         finally:
             CALL_HEADERS.reset(unset)
 
+    async def visit_and_repeat(
+        self, error: UrlElicitationRequired, name: str, params: Any, how: CallOptions
+    ) -> Any:
+        """Show the user the pages that a request needs, then repeat the request, once.
+
+        Raises:
+            UrlElicitationRequired: there is no `on_elicit_url`, or the user did not agree.
+        """
+        timeout, _ = self._deadlines(how)
+        if not await self.callbacks.visit_all(error.elicitations, timeout):
+            raise error
+        return await self.ask(name, params, how)
+
     def notify(self, name: str, params: Any) -> None:
         if self.dispatcher.closed is not None:
             raise ConnectionClosed(str(self.dispatcher.closed))
@@ -337,6 +360,8 @@ class Link:
         if isinstance(error, RequestError):
             kind = _KINDS.get(error.code, RequestError)
             typed = kind(error.message, code=error.code, data=error.data)
+            if isinstance(typed, UrlElicitationRequired):
+                typed.elicitations = _read_pages(error.data)
             typed.is_received = error.is_received
             return typed
         if isinstance(error, ConnectionClosed):
@@ -352,3 +377,12 @@ class Link:
         if needed is not None and needed not in (state.capabilities or ()):
             return f"{name} needs the capability {needed}, which the server did not declare"
         return f"{name}: {error}"
+
+
+def _read_pages(data: object) -> tuple[ElicitParams, ...]:
+    """Return the pages in the data of error -32042; none if they cannot be read."""
+    try:
+        pages = msgspec.convert(data, UrlElicitationData).elicitations
+    except msgspec.ValidationError:
+        return ()
+    return tuple(page for page in pages if page.mode == "url" and page.url is not None)

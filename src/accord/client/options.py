@@ -34,6 +34,14 @@ Elicited: TypeAlias = ElicitResult | Mapping[str, object] | bool | None
 OnElicit: TypeAlias = Callable[[ElicitParams], Elicited | Awaitable[Elicited]]
 """Asks the user: content accepts, False declines, None cancels. Plain functions run in a thread."""
 
+Visited: TypeAlias = ElicitResult | bool | None
+OnElicitUrl: TypeAlias = Callable[[ElicitParams], Visited | Awaitable[Visited]]
+"""Shows the user a URL: True once the user agreed to open it, False declines, None cancels.
+
+Show the whole URL and its host, and neither fetch nor open it before the user agrees. Plain
+functions run in a thread.
+"""
+
 RootList: TypeAlias = Iterable[str | os.PathLike[str] | Root]
 Roots: TypeAlias = RootList | Callable[[], RootList | Awaitable[RootList]]
 """Folders as paths, file URIs or roots, or a function that returns them."""
@@ -42,6 +50,7 @@ OnLog: TypeAlias = Callable[[LogMessageParams], object]
 OnProgress: TypeAlias = Callable[[ProgressParams], object]
 OnChange: TypeAlias = Callable[[], object]
 OnUpdate: TypeAlias = Callable[[str], object]
+OnComplete: TypeAlias = Callable[[str], object]
 
 
 class CallOptions(TypedDict, total=False):
@@ -67,6 +76,10 @@ class ConnectOptions(TypedDict, total=False):
     client_info: Implementation | None
     on_sample: OnSample | None
     on_elicit: OnElicit | None
+    on_elicit_url: OnElicitUrl | None
+    on_elicitation_complete: OnComplete | None
+    sampling_tools: bool
+    sampling_context: bool
     roots: Roots | None
     on_log: OnLog | None
     on_progress: OnProgress | None
@@ -110,6 +123,10 @@ class ClientSettings:
     client_info: Implementation | None = None
     on_sample: OnSample | None = None
     on_elicit: OnElicit | None = None
+    on_elicit_url: OnElicitUrl | None = None
+    on_elicitation_complete: OnComplete | None = None
+    sampling_tools: bool = False
+    sampling_context: bool = False
     roots: Roots | None = None
     on_log: OnLog | None = None
     on_progress: OnProgress | None = None
@@ -138,6 +155,9 @@ class ClientSettings:
         for name, value in vars(self).items():
             if name.startswith("on_") and value is not None and not callable(value):
                 raise TypeError(f"{name} is {value!r}, expected a function")
+        for name in ("sampling_tools", "sampling_context"):
+            if getattr(self, name) and self.on_sample is None:
+                raise TypeError(f"{name} is for on_sample, which is not given")
         for name in ("timeout", "cap", "connect_timeout", "exit_grace", "terminate_grace"):
             check_seconds(name, getattr(self, name))
 

@@ -100,6 +100,10 @@ class Endpoint:
         """The revision of messages that do not name one."""
         return self.conversation.current
 
+    def serve_session_only(self) -> None:
+        """Serve no request that names its own revision; transports may serve those elsewhere."""
+        self._stateless_rows = {}
+
     # -- receiving
 
     def receive(self, data: bytes) -> Sequence[Event]:
@@ -404,6 +408,7 @@ class Endpoint:
         body = ErrorBody(code, error.message, data)
         reply = codec.encode_error(exchange.id, body)
         self._sized(reply, exchange.name)
+        exchange.fault = code
         self._raise(self.conversation.reply(exchange, None, self._refuse_own, error=body))
         return reply if exchange.batch is None else exchange.batch.add(reply)
 

@@ -32,6 +32,7 @@ from accord.protocol.exchange import (
 )
 from accord.protocol.jsonrpc import MalformedMessage
 from accord.runtime import tasks
+from accord.runtime.origin import Origin
 from accord.runtime.tasks import Pending, explain_size, is_pressed, is_writable, start
 from accord.runtime.watchdog import Watchdog
 from accord.types import CancelledParams, ProgressParams
@@ -54,42 +55,13 @@ class Handlers(Protocol):
     """What a party does with the messages it receives."""
 
     def request(self, exchange: Exchange, params: object, dispatcher: "Dispatcher") -> object:
-        """Return the result, or a coroutine for it. A RequestError becomes an error reply."""
+        """Return the result, a coroutine for it, or LASTING. A RequestError is an error reply."""
 
     def notification(self, event: NotificationReceived, dispatcher: "Dispatcher") -> None:
         """Handle a notification. Must not block."""
 
     def breach(self, event: Refused) -> None:
         """Handle a message of the peer that had no effect."""
-
-
-class ClientFlow(Protocol):
-    """How fast a client reads; of transports that can measure it."""
-
-    @property
-    def backlog(self) -> int:
-        """How many bytes the client has yet to read."""
-
-    @property
-    def is_congested(self) -> bool:
-        """Whether the backlog is above the high-water mark."""
-
-    async def writable(self) -> None:
-        """Wait until the client has caught up or disconnected."""
-
-
-class Origin(ClientFlow, Protocol):
-    """Where a request was received, on transports that answer each on its own stream."""
-
-    @property
-    def can_ask(self) -> bool:
-        """Whether its stream can carry questions before the answer."""
-
-    def reject(self, reply: bytes) -> None:
-        """Take the answer to a message that could not be served."""
-
-    def finish(self) -> None:
-        """Note that the work for a request has ended, with or without an answer."""
 
 
 class _NoHandlers:
@@ -108,6 +80,9 @@ class _NoHandlers:
 def _discard(message: bytes, exchange: Exchange | None) -> None:
     return None
 
+
+LASTING: Final = object()
+"""Returned by handlers of requests that stay open by design; `Dispatcher.answer` ends them."""
 
 _NO_HANDLERS: Final = _NoHandlers()
 _OVER: Final = ConnectionClosed("the request has been answered")
@@ -150,7 +125,7 @@ class Dispatcher:
 
     # -- receiving
 
-    def receive(self, message: bytes, origin: "Origin | None" = None) -> Sequence[Event]:
+    def receive(self, message: bytes, origin: Origin | None = None) -> Sequence[Event]:
         """Receive one message of the peer.
 
         Args:
@@ -166,7 +141,7 @@ class Dispatcher:
         """Receive a message that the transport had to drop: it is answered, or it fails."""
         return self._handle(self.endpoint.receive_malformed(malformed), None)
 
-    def _handle(self, events: Sequence[Event], origin: "Origin | None") -> Sequence[Event]:
+    def _handle(self, events: Sequence[Event], origin: Origin | None) -> Sequence[Event]:
         for event in events:
             if event.__class__ is RequestReceived:
                 event.exchange.origin = origin
@@ -191,13 +166,16 @@ class Dispatcher:
                 tasks.end_child()
             if not task.done():
                 self.running[exchange.id] = task
-        else:
+        elif outcome is not LASTING:
             self._respond(exchange, outcome)
         return None
 
     async def _run(self, exchange: Exchange, work: Coroutine[object, None, object]) -> None:
+        outcome = None
         try:
-            self._respond(exchange, await work)
+            outcome = await work
+            if outcome is not LASTING:
+                self._respond(exchange, outcome)
         except (asyncio.CancelledError, GeneratorExit) as error:
             if tasks.fork_generation != self._generation:
                 tasks.end_child(error)
@@ -213,8 +191,12 @@ class Dispatcher:
             self.running.pop(exchange.id, None)
             if self.watchdog is not None:
                 self.watchdog.leave()
-            if exchange.origin is not None:
+            if exchange.origin is not None and outcome is not LASTING:
                 exchange.origin.finish()
+
+    def answer(self, exchange: Exchange, result: object) -> None:
+        """Answer a request whose handler returned LASTING."""
+        self._respond(exchange, result)
 
     def _is_stopped(self, exchange: Exchange, error: BaseException) -> bool:
         """Whether a handler was stopped from outside, rather than raising by itself."""
@@ -269,7 +251,7 @@ class Dispatcher:
         if reply is not None and self.closed is None:
             self.write(reply, exchange)
 
-    def _handle_other(self, event: Event, origin: "Origin | None") -> None:
+    def _handle_other(self, event: Event, origin: Origin | None) -> None:
         if isinstance(event, ResultReceived):
             self._settle(event.exchange, event.result, None)
         elif isinstance(event, FaultReceived):
@@ -290,14 +272,10 @@ class Dispatcher:
     def _handle_notification(self, event: NotificationReceived) -> None:
         exchange = event.exchange
         if event.name == "notifications/cancelled":
-            task = self.running.pop(exchange.id, None) if exchange else None
             if event.reply is not None and self.closed is None:
                 self.write(event.reply, exchange)
-            if task is not None:
-                # It no longer counts as under way, but may take its time to clean up.
-                self._keep(task)
-                # Not before its first step, or the handler's coroutine would never be awaited.
-                self._loop.call_soon(task.cancel)
+            if exchange is not None:
+                self._stop(exchange)
         elif exchange is not None and isinstance(exchange.state, Pending):
             self._extend(exchange.state)
             if exchange.state.on_progress is not None:
@@ -309,6 +287,21 @@ class Dispatcher:
             if isinstance(error, KeyboardInterrupt) and is_pressed():
                 raise
             log.exception("%s could not be passed on", event.name)
+
+    def _stop(self, exchange: Exchange) -> None:
+        """Stop the handler of a request."""
+        task = self.running.pop(exchange.id, None)
+        if task is not None:
+            # It no longer counts as under way, but may take its time to clean up.
+            self._keep(task)
+            # Not before its first step, or the handler's coroutine would never be awaited.
+            self._loop.call_soon(task.cancel)
+
+    def abandon(self, exchange: Exchange) -> None:
+        """Stop the work for a request whose sender is gone; it gets no answer."""
+        self.endpoint.conversation.abandon(exchange)
+        self.endpoint.conversation.parties[exchange.sender].forget_token(exchange)
+        self._stop(exchange)
 
     def spawn(self, outcome: object) -> None:
         """Let a callback's coroutine run by itself; its failure is logged."""

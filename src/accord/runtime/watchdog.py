@@ -14,6 +14,8 @@ import time
 from types import FrameType
 from typing import TYPE_CHECKING, Final
 
+from accord.runtime.tasks import end_children_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -118,6 +120,27 @@ class Watchdog:
                 place,
             )
         return True
+
+
+class Watchdogs:
+    """The watchdogs of the loops on which one server runs."""
+
+    def __init__(self) -> None:
+        self._found: dict[asyncio.AbstractEventLoop, Watchdog] = {}
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def find(self) -> Watchdog:
+        """Return the watchdog of the running loop."""
+        loop = asyncio.get_running_loop()
+        found = self._found.get(loop)
+        if found is None:
+            for closed in [each for each in self._found if each.is_closed()]:
+                del self._found[closed]
+            found = self._found[loop] = Watchdog()
+            end_children_of(loop)
+        return found
 
 
 def _author_place(frame: FrameType | None) -> str | None:

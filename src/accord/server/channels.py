@@ -16,7 +16,7 @@ from accord.protocol.exchange import Exchange
 
 if TYPE_CHECKING:
     from accord.server.session import Session
-    from accord.types import InputRequiredResult
+    from accord.types import InputRequiredResult, JsonObject
 
 
 class Channel(Protocol):
@@ -123,13 +123,11 @@ def find_questions(error: BaseException, exchange: Exchange) -> "InputRequiredRe
     return questions
 
 
-def required_capability(path: str) -> dict[str, Any]:
-    """Return a capability as the object that a client would have to declare.
-
-    >>> required_capability("elicitation.url")
-    {'elicitation': {'url': {}}}
-    """
-    required: dict[str, Any] = {}
-    for part in reversed(path.split(".")):
-        required = {part: required}
-    return required
+def missing_capability(path: str) -> MissingCapability:
+    """Return the error for a capability that the client did not declare, by its dotted path."""
+    required: JsonObject = {}
+    for name in reversed(path.split(".")):
+        required = {name: required}
+    return MissingCapability(
+        f"the client did not declare {path}", data={"requiredCapabilities": required}
+    )

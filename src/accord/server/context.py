@@ -6,7 +6,7 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextvars import ContextVar
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -16,28 +16,26 @@ from accord.principal import Principal
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import Peer, elicitation_modes
 from accord.protocol.shape import narrow
-from accord.server.channels import Channel, required_capability
+from accord.server.channels import Channel, Unwound, missing_capability
 from accord.server.schema.annotations import Choices
 from accord.types import (
-    CreateMessageParams,
     CreateMessageResult,
     ElicitParams,
     ElicitResult,
     Implementation,
     LoggingLevel,
     LogMessageParams,
-    ModelPreferences,
     ProgressParams,
     Root,
-    SamplingMessage,
-    TextContent,
 )
 from accord.types._base import JsonObject, RequestId, RevisionId
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from accord.server.questions import Message, SamplingOptions
     from accord.server.session import Session
+    from accord.server.url_elicitation import UrlElicitation
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as TypeVarWithDefault
@@ -243,6 +241,18 @@ class Context(Generic[State]):
     def _log(self, params: LogMessageParams) -> None:
         self._session.notify("notifications/message", params, self._exchange)
 
+    def hang_up(self, *, retry: int | None = None) -> bool:
+        """Close the connection while the work goes on; the client comes back for the answer.
+
+        Possible over HTTP, in a session of 2025-11-25 whose streams can be resumed; else it returns
+        False. `retry` is in how many milliseconds the client should come back.
+        """
+        origin = self._exchange.origin
+        if origin is not None and origin.can_hang_up:
+            self._session.run_here(origin.hang_up, retry)
+            return True
+        return False
+
     def debug(self, data: object) -> Done:
         """Log at level debug."""
         return self.log("debug", data)
@@ -263,34 +273,40 @@ class Context(Generic[State]):
 
     async def sample(
         self,
-        messages: str | SamplingMessage | Sequence[str | SamplingMessage],
+        messages: "Message | Sequence[Message]",
         *,
         max_tokens: int = 1024,
         system_prompt: str | None = None,
-        temperature: float | None = None,
-        stop_sequences: list[str] | None = None,
-        preferences: ModelPreferences | None = None,
         timeout: float | None = None,
         key: str | None = None,
+        **options: "Unpack[SamplingOptions]",
     ) -> CreateMessageResult:
         """Ask the client's model.
 
         Ask before you act, or act in `once`: on revisions without requests of the server the
         handler runs again when the answer is there.
 
+        Args:
+            messages: text, messages, and earlier results as the model's own messages. A result
+                with `tool_uses` is followed by a user message with a `ToolResultContent` for each.
+            max_tokens: the longest answer.
+            system_prompt: instructions for the model.
+            timeout: seconds to wait; by default as long as the server waits for anything.
+            key: names the question within the request, as that of `elicit`.
+            options: see `SamplingOptions`: tools, temperature, preferences and others.
+
         Raises:
-            MissingCapability: the client did not declare sampling.
+            MissingCapability: the client did not declare sampling, `sampling.tools` for tools, or
+                `sampling.context` for context.
+            ValueError: a tool use has no result in the next message, or a result is out of place.
             RequestError: the client or its user refused.
         """
-        given = [messages] if isinstance(messages, str | SamplingMessage) else messages
-        params = CreateMessageParams(
-            messages=[_message(each) for each in given],
-            max_tokens=max_tokens,
-            system_prompt=system_prompt,
-            temperature=temperature,
-            stop_sequences=stop_sequences,
-            model_preferences=preferences,
+        from accord.server.questions import build_sampling
+
+        params = build_sampling(
+            messages, options, max_tokens=max_tokens, server=self._session.server, peer=self._peer
         )
+        params.system_prompt = system_prompt
         result = await self._ask("sampling", "sampling/createMessage", params, timeout, key)
         assert isinstance(result, CreateMessageResult)
         return result
@@ -337,24 +353,75 @@ class Context(Generic[State]):
 
         schema, read = form_of(form)
         params = ElicitParams(message=message, requested_schema=schema)
-        self._refuse_later_forms(params)
+        self._refuse_later_mode(params, "form for a choice of several values; ask for one")
         result = await self._ask("elicitation", "elicitation/create", params, timeout, key)
-        assert isinstance(result, ElicitResult)
-        if result.action != "accept":
-            raise ElicitationRefused("cancel" if result.action == "cancel" else "decline")
-        filled = (result.content or {}).items()
+        filled = (_refuse_unless_accepted(result).content or {}).items()
         return read({name: value for name, value in filled if value is not None})
 
-    def _refuse_later_forms(self, params: ElicitParams) -> None:
+    async def elicit_url(
+        self, message: str, url: str, *, timeout: float | None = None, key: str | None = None
+    ) -> "UrlElicitation":
+        """Ask the user to visit a page, for what must not pass through the client, such as secrets.
+
+        Returns when the user has agreed to open it. What happens there is for the page to say: its
+        handler calls `server.elicitation_completed(id)`, and `await elicitation.wait()` waits for
+        that.
+
+        Args:
+            message: why the user should visit it.
+            url: the page, by https or on this machine; `{elicitation_id}` in it becomes the id.
+                No secrets or personal data: the client and its user see it.
+            timeout: seconds to wait; by default as long as the server waits for anything.
+            key: names the question within the request, as that of `elicit`.
+
+        Raises:
+            ElicitationRefused: the user declined or cancelled; `.action` says which.
+            MissingCapability: the client did not declare `elicitation.url`, or its revision has no
+                such mode.
+            ValueError: the URL is not one that a client may show.
+        """
+        from accord.server.url_elicitation import make_id, page_key
+
+        session, id = self._session, None
+        if self._peer.revision.rounds:
+            # The page is the same in every round of the request, whatever its URL holds.
+            key = key or page_key(message, url)
+            id = await self._channel.once(f"page {key}", make_id, str)
+        elicitations = session.server.elicitations
+        elicitation = elicitations.add(message, url, session, self._exchange, id=id)
+        params = elicitation.params()
+        try:
+            self._refuse_later_mode(params, "elicitation by URL")
+            result = await self._ask("elicitation.url", "elicitation/create", params, timeout, key)
+            _refuse_unless_accepted(result)
+        except Unwound:
+            raise  # the page stays known while the question is on its way
+        except BaseException:
+            elicitations.discard(elicitation)
+            raise
+        return elicitation
+
+    def prepare_url(self, message: str, url: str) -> "UrlElicitation":
+        """Return a page to raise `UrlElicitationRequired` with: the client shows it, and retries.
+
+        Args:
+            message: why the user should visit it.
+            url: as that of `elicit_url`.
+
+        Raises:
+            ValueError: the URL is not one that a client may show.
+        """
+        session = self._session
+        return session.server.elicitations.add(message, url, session, self._exchange)
+
+    def _refuse_later_mode(self, params: ElicitParams, what: str) -> None:
         revision = self._peer.revision
         if not revision.rounds and "elicitation/create" not in revision.requests["server"]:
             return  # _ask says so
         try:
             narrow(params, revision.id)
         except LocalProtocolError:
-            raise MissingCapability(
-                f"revision {revision.id} has no form for a choice of several values; ask for one"
-            ) from None
+            raise MissingCapability(f"revision {revision.id} has no {what}") from None
 
     async def roots(self, *, timeout: float | None = None, key: str | None = None) -> list[Root]:
         """Ask which places of the user's file system matter.
@@ -402,10 +469,10 @@ class Context(Generic[State]):
             raise MissingCapability(f"{name} does not exist in revision {revision.id}")
         declared = self.client_capabilities
         if capability not in declared:
-            raise _missing_capability(capability)
+            raise missing_capability(capability)
         # elicitation.mode.supported-only
         if capability == "elicitation" and "form" not in elicitation_modes(declared):
-            raise _missing_capability("elicitation.form")
+            raise missing_capability("elicitation.form")
         return await self._channel.ask(
             name, params, key=key, timeout=timeout or self._session.server.ask_timeout
         )
@@ -441,13 +508,6 @@ class Context(Generic[State]):
         return f"Context({self.method!r}, id={self.request_id!r})"
 
 
-def _missing_capability(capability: str) -> MissingCapability:
-    return MissingCapability(
-        f"the client did not declare {capability}",
-        data={"requiredCapabilities": required_capability(capability)},
-    )
-
-
 class ClientLogHandler(logging.Handler):
     """Sends log records to the client whose request is being handled where they are made.
 
@@ -467,6 +527,13 @@ class ClientLogHandler(logging.Handler):
             self.handleError(record)
 
 
+def _refuse_unless_accepted(result: object) -> ElicitResult:
+    assert isinstance(result, ElicitResult)
+    if result.action != "accept":
+        raise ElicitationRefused("cancel" if result.action == "cancel" else "decline")
+    return result
+
+
 def _level(number: int) -> LoggingLevel:
     return next((name for floor, name in _LEVELS if number >= floor), "debug")
 
@@ -478,11 +545,3 @@ def _as_json(data: object) -> msgspec.Raw:
     except (TypeError, ValueError, RecursionError):
         text = str(data).encode(errors="backslashreplace").decode()
         return msgspec.Raw(msgspec.json.encode(text))
-
-
-def _message(given: str | SamplingMessage) -> SamplingMessage:
-    if isinstance(given, SamplingMessage):
-        return given
-    if not isinstance(given, str):
-        raise TypeError(f"a message is text or a SamplingMessage, not a {type(given).__name__}")
-    return SamplingMessage("user", TextContent(given))

@@ -30,6 +30,7 @@ from accord.server.resources import (
     TemplateEntry,
     build_resource,
     not_found,
+    read_hints,
 )
 from accord.server.schema import signature
 from accord.server.settings import check_details
@@ -403,6 +404,7 @@ class DirectoryResource:
             mime_type=item.mime_type,
             scopes=parse_scopes(self.details.get("scopes", ())),
             item=item,
+            **read_hints(self.details, f"resource {item.uri!r}"),
         )
 
     def publish(self, resources: Resources) -> None:

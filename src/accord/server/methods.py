@@ -12,16 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.errors import (
     InternalError,
     InvalidParams,
+    RequestError,
     ResourceNotFound,
     ToolError,
     UnsupportedRevision,
+    UrlElicitationRequired,
 )
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import peer_from_initialize
 from accord.protocol.revisions import REVISIONS, negotiate
 from accord.server import completion, prompts, resources
+from accord.server.caching import add_read_hints, list_scope, to_milliseconds
 from accord.server.channels import find_questions
-from accord.server.context import current
+from accord.server.context import Context, current
 from accord.types import (
     CallToolParams,
     CompleteParams,
@@ -33,6 +36,7 @@ from accord.types import (
     GetPromptResult,
     InitializeParams,
     InitializeResult,
+    ListenParams,
     PageParams,
     ReadResourceParams,
     ReadResourceResult,
@@ -72,6 +76,8 @@ def discover(session: "Session", exchange: Exchange, params: DiscoverParams) -> 
         supported_versions=[*reversed(server.revisions)],
         capabilities=server.capabilities(),
         instructions=server.instructions,
+        ttl_ms=to_milliseconds(server.cache.discover, "discover"),
+        cache_scope=list_scope(session, exchange),
     )
 
 
@@ -81,9 +87,19 @@ def ping(session: "Session", exchange: Exchange, params: object) -> EmptyResult:
 
 def _lists(listing_of: "Callable[[Server[Any]], Listing[Any]]") -> Handler:
     def page(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
-        listing = listing_of(session.server)
-        visible = session.server.access.view(session, exchange, listing.registry)
-        return listing.page(exchange.revision.id, params.cursor, visible=visible)
+        server, row = session.server, exchange.revision
+        listing = listing_of(server)
+        visible = server.access.view(session, exchange, listing.registry)
+        if not row.cache_hints:
+            return listing.page(row.id, params.cursor, visible=visible)
+        # Pages are encoded once, so that no endpoint can add to them.
+        return listing.page(
+            row.id,
+            params.cursor,
+            visible=visible,
+            cache_scope=list_scope(session, exchange),
+            meta=None if row.handshake else server.result_meta,
+        )
 
     return page
 
@@ -93,6 +109,8 @@ def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) ->
     if entry is None or not session.server.access.admits(session, exchange, entry):
         raise InvalidParams(f"unknown tool {params.name!r}", data={"name": params.name})
     if exchange.revision.rounds:
+        if entry.mirrored and exchange.origin is not None:
+            exchange.origin.check_arguments(entry.mirrored, params.arguments)
         exchange.params = params
         if params.request_state is not None or params.input_responses is not None:
             exchange.channel = session.channel(exchange)
@@ -130,18 +148,26 @@ async def read_resource(
         if error.data is None:  # errors.resource-not-found.data-uri
             error.data = {"uri": params.uri}
         raise
+    if exchange.revision.cache_hints and isinstance(result, ReadResourceResult):
+        add_read_hints(result, entry, session.server)
     return result
 
 
 def subscribe(session: "Session", exchange: Exchange, params: SubscribeParams) -> EmptyResult:
     _find_resource(session, exchange, params.uri)
-    session.subscriptions |= {params.uri}
+    session.subscribe(params.uri)
     return EmptyResult()
 
 
 def unsubscribe(session: "Session", exchange: Exchange, params: UnsubscribeParams) -> EmptyResult:
-    session.subscriptions -= {params.uri}
+    session.unsubscribe(params.uri)
     return EmptyResult()
+
+
+def listen(session: "Session", exchange: Exchange, params: ListenParams) -> object:
+    from accord.server import listening
+
+    return listening.listen(session, exchange, params)
 
 
 async def get_prompt(
@@ -167,12 +193,16 @@ async def complete(
     completer = session.server.completions.find(entry, params.argument.name)
     exchange.state = f"completion of {entry.key}"
     resolved = (params.context.arguments if params.context else None) or {}
-    # In a thread, since an author's completer may well ask a database.
-    value = await session.run_in_thread(
-        session.context(exchange), lambda: completer(params.argument.value, resolved)
-    )
-    if isinstance(value, Awaitable):
-        value = await value
+    context = session.context(exchange)
+    try:
+        # In a thread, since an author's completer may well ask a database.
+        value = await session.run_in_thread(
+            context, lambda: completer(params.argument.value, resolved)
+        )
+        if isinstance(value, Awaitable):
+            value = await value
+    except UrlElicitationRequired as error:
+        _require_pages(error, context)
     return CompleteResult(completion.trim(value))
 
 
@@ -202,6 +232,8 @@ async def call_user(
             result = await session.run_in_thread(
                 context, lambda: convert(signature.call(function, bound, context))
             )
+    except UrlElicitationRequired as error:
+        return _require_pages(error, context)
     except ToolError as error:
         # No tool, but its author means the same: the caller should read the text.
         raise InternalError(str(error)) from error
@@ -211,6 +243,15 @@ async def call_user(
             raise
         return questions
     return result if exchange.channel is None else exchange.channel.finish(result)
+
+
+def _require_pages(error: UrlElicitationRequired, context: Context[Any]) -> Any:
+    from accord.server.url_elicitation import answer_required
+
+    answer = answer_required(error, context)
+    if isinstance(answer, RequestError):
+        raise answer from error
+    return answer
 
 
 METHODS: Final[dict[str, Handler]] = {
@@ -224,6 +265,7 @@ METHODS: Final[dict[str, Handler]] = {
     "resources/read": read_resource,
     "resources/subscribe": subscribe,
     "resources/unsubscribe": unsubscribe,
+    "subscriptions/listen": listen,
     "prompts/list": _lists(attrgetter("prompts")),
     "prompts/get": get_prompt,
     "completion/complete": complete,

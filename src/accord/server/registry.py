@@ -19,6 +19,7 @@ import msgspec
 from accord.errors import InvalidParams, LocalProtocolError, RegistrationError
 from accord.protocol import shape
 from accord.protocol.revisions import REVISIONS
+from accord.server.caching import to_milliseconds
 from accord.server.schema.signature import Signature
 from accord.types import CacheScope, JsonObject, PageResult, RevisionId
 
@@ -53,9 +54,10 @@ class RegistryEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Entry = TypeVar("Entry", bound=RegistryEntry)
+Function = TypeVar("Function", bound=Callable[..., object])
 Snapshot: TypeAlias = tuple[tuple[int, Entry], ...]
 """The enabled entries at one moment, each with a number that no other entry ever had or gets."""
-_Pages: TypeAlias = dict[tuple[str, str | None, frozenset[int] | None], bytes]
+_PageKey: TypeAlias = tuple[str, str | None, frozenset[int] | None, CacheScope | None]
 
 
 class _Place(msgspec.Struct, Generic[Entry]):
@@ -249,6 +251,18 @@ def _innermost(thing: object) -> object:
     return thing
 
 
+def decorator(
+    add: Callable[..., object], *given: object, **details: object
+) -> Callable[[Function], Function]:
+    """Return a decorator that adds a function to a server, and leaves it as it is."""
+
+    def register(function: Function) -> Function:
+        add(*given, function, **details)
+        return function
+
+    return register
+
+
 # -- lists
 
 
@@ -259,9 +273,7 @@ class Listing(Generic[Entry]):
         registry: what is listed.
         result_type: the result of the list method, such as `types.ListToolsResult`.
         page_size: how many entries stand on one page at most.
-        ttl_ms: for how many milliseconds clients may keep a page, where the revision has such
-            hints.
-        cache_scope: "public" if caches may share a page; pages for one caller are always private.
+        ttl: for how many seconds clients may keep a page, where the revision has such hints.
     """
 
     def __init__(
@@ -270,17 +282,15 @@ class Listing(Generic[Entry]):
         result_type: type[PageResult],
         *,
         page_size: int = PAGE_SIZE,
-        ttl_ms: int | None = None,
-        cache_scope: CacheScope | None = None,
+        ttl: float = 0.0,
     ) -> None:
         self.registry = registry
         self.page_size = page_size
-        self.ttl_ms = ttl_ms
-        self.cache_scope: CacheScope | None = cache_scope
+        self.ttl_ms = to_milliseconds(ttl, "ttl")
         self._result_type = result_type
         self._member = _member_of(result_type)
         self._key = os.urandom(32)
-        self._cache: tuple[Snapshot[Entry], _Pages] = ((), {})
+        self._cache: tuple[Snapshot[Entry], dict[_PageKey, bytes]] = ((), {})
 
     def page(
         self,
@@ -288,6 +298,8 @@ class Listing(Generic[Entry]):
         cursor: str | None,
         *,
         visible: Callable[[Entry], bool] | None = None,
+        cache_scope: CacheScope | None = None,
+        meta: JsonObject | None = None,
     ) -> bytes:
         """Return the encoded result of a list request.
 
@@ -296,6 +308,8 @@ class Listing(Generic[Entry]):
             cursor: where the page begins, from the page before; None for the first page.
             visible: a filter of the entries. Callers that see the same entries get the same
                 bytes.
+            cache_scope: "public" if caches may share the page; one with a filter is private.
+            meta: the `_meta` of the result, the same for all pages.
 
         Raises:
             InvalidParams: the cursor is not one of this listing.
@@ -308,10 +322,10 @@ class Listing(Generic[Entry]):
         if listed is not snapshot or len(pages) > _MOST_PAGES:
             pages = {}
             self._cache = (snapshot, pages)
-        page = pages.get((revision_id, cursor, shown))
+        key = revision_id, cursor, shown, cache_scope if shown is None else "private"
+        page = pages.get(key)
         if page is None:
-            page = self._build(snapshot, revision_id, cursor, shown)
-            pages[revision_id, cursor, shown] = page
+            page = pages[key] = self._build(snapshot, *key, meta)
         return page
 
     def _build(
@@ -320,6 +334,8 @@ class Listing(Generic[Entry]):
         revision_id: RevisionId,
         cursor: str | None,
         shown: frozenset[int] | None,
+        cache_scope: CacheScope | None,
+        meta: JsonObject | None,
     ) -> bytes:
         items: list[msgspec.Raw] = []
         size = last = 0
@@ -336,7 +352,8 @@ class Listing(Generic[Entry]):
             **members,
             next_cursor=next_cursor,
             ttl_ms=self.ttl_ms if REVISIONS[revision_id].cache_hints else None,
-            cache_scope=self.cache_scope if shown is None else "private",
+            cache_scope=cache_scope,
+            meta=meta,
         )
         return _encode(shape.narrow(page, revision_id))
 

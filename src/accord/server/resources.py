@@ -15,6 +15,7 @@ from accord.protocol import uri_template
 from accord.protocol.syntax import is_mime_type, is_uri
 from accord.protocol.uri_template import UriTemplate
 from accord.server.access import parse_scopes
+from accord.server.caching import to_milliseconds
 from accord.server.media import (
     BINARY,
     JSON,
@@ -31,6 +32,7 @@ from accord.server.schema.signature import BoundArguments, Parameter, Signature
 from accord.server.settings import EntryDetails, check_details
 from accord.types import (
     Annotations,
+    CacheScope,
     JsonObject,
     ReadResourceResult,
     Resource,
@@ -63,16 +65,26 @@ class ResourceDetails(EntryDetails, total=False):
         size: in bytes.
         annotations: hints such as `audience` and `priority`.
         allow_path_escapes: whether values of template variables may lead out of a path.
+        ttl: seconds for which clients may keep the contents; a result may have its own.
+        cache_scope: "public" if caches may pass the contents on to other callers.
     """
 
     mime_type: str
     size: int
     annotations: _Annotations
     allow_path_escapes: bool
+    ttl: float
+    cache_scope: CacheScope
+
+
+# Details that clients do not see.
+_UNLISTED: Final = ("scopes", "replace", "allow_path_escapes", "ttl", "cache_scope")
 
 
 class _Readable(RegistryEntry, frozen=True, kw_only=True):
     mime_type: str | None = None
+    ttl_ms: int | None = None
+    cache_scope: CacheScope | None = None
 
     def bind(self, variables: Mapping[str, str]) -> BoundArguments:
         """Convert the values in a URI to arguments.
@@ -198,9 +210,10 @@ def build_resource(
     if mime_type is not None and not is_mime_type(mime_type):
         raise RegistrationError(f"resource {uri!r}: invalid MIME type {mime_type!r}")
     listed: JsonObject = {"description": signature.description, **details}
-    scopes = parse_scopes(listed.pop("scopes", ()))
-    listed.pop("replace", None)
-    allow_path_escapes = listed.pop("allow_path_escapes", False)
+    for name in _UNLISTED:
+        listed.pop(name, None)
+    scopes = parse_scopes(details.get("scopes", ()))
+    hints = read_hints(details, f"resource {uri!r}")
     listed.setdefault("name", uri if signature.name == "<lambda>" else signature.name)
     if "{" not in uri and "}" not in uri:
         _check_fixed(uri, function, signature)
@@ -212,6 +225,7 @@ def build_resource(
             mime_type=mime_type,
             scopes=scopes,
             item=Resource(uri=uri, **listed),
+            **hints,
         )
     if "size" in details:
         raise RegistrationError(f"resource {uri!r}: a template has no size")
@@ -226,8 +240,22 @@ def build_resource(
         item=ResourceTemplate(uri_template=uri, **listed),
         template=template,
         prefix=re.split("[{%]", uri, maxsplit=1)[0],
-        allow_path_escapes=allow_path_escapes,
+        allow_path_escapes=details.get("allow_path_escapes", False),
+        **hints,
     )
+
+
+def read_hints(details: ResourceDetails, where: str) -> JsonObject:
+    """Return the cache hints of an entry.
+
+    Raises:
+        RegistrationError: one is invalid, or contents that need scopes are said to be public.
+    """
+    ttl, scope = details.get("ttl"), details.get("cache_scope")
+    if scope == "public" and parse_scopes(details.get("scopes", ())):
+        raise RegistrationError(f"{where} needs scopes, so that its cache_scope cannot be 'public'")
+    ttl_ms = None if ttl is None else to_milliseconds(ttl, f"{where}: ttl")
+    return {"ttl_ms": ttl_ms, "cache_scope": scope}
 
 
 def _check_fixed(uri: str, function: Callable[..., object], signature: Signature) -> None:
@@ -393,17 +421,25 @@ def build_contents(
     Raises:
         ResourceNotFound: the function returned None.
         TypeError: the value cannot be encoded.
+        ValueError: its `ttl_ms` is negative.
     """
     match value:
         case None:
             raise not_found(uri)
         case ReadResourceResult():
+            if value.ttl_ms is not None and value.ttl_ms < 0:  # caching.ttl.non-negative
+                raise ValueError(f"resource {uri!r}: ttl_ms is {value.ttl_ms}, expected at least 0")
             parts = [_content(entry, uri, part) for part in value.contents]
-            return msgspec.structs.replace(value, contents=parts)
+            result = msgspec.structs.replace(value, contents=parts)
         case list() | tuple() if any(isinstance(part, _PARTS) for part in value):
-            return ReadResourceResult([_content(entry, uri, part) for part in value])
+            result = ReadResourceResult([_content(entry, uri, part) for part in value])
         case _:
-            return ReadResourceResult([_content(entry, uri, value)])
+            result = ReadResourceResult([_content(entry, uri, value)])
+    if result.ttl_ms is None:
+        result.ttl_ms = entry.ttl_ms
+    if result.cache_scope is None:
+        result.cache_scope = entry.cache_scope
+    return result
 
 
 def _content(entry: ResourceEntry | TemplateEntry, uri: str, value: object) -> ResourceContents:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from accord.errors import InvalidParams, lower_first
+from accord.errors import ElicitationRefused, InvalidParams, lower_first
 from accord.protocol.exchange import Exchange
 from accord.server.channels import Unwound, call_once
 from accord.server.sealing import StateContent
@@ -22,6 +22,7 @@ from accord.types import (
     CallToolParams,
     CreateMessageRequest,
     CreateMessageResult,
+    ElicitParams,
     ElicitRequest,
     ElicitResult,
     GetPromptParams,
@@ -101,10 +102,7 @@ class Rounds:
         answer = self._answers.get(key)
         if answer is not None:
             self._content.answers[key] = answer
-            try:
-                return msgspec.json.decode(answer, type=result)
-            except (ValueError, RecursionError) as error:
-                raise InvalidParams(f"inputResponses[{key!r}]: {lower_first(error)}") from None
+            return _decode_answer(key, answer, result)
         self._asked[key] = request(params)
         future = self._loop.create_future()
         self._waiting.append(future)
@@ -135,6 +133,17 @@ class Rounds:
 
     # -- called at the end of the handler
 
+    def require_pages(self, pages: dict[str, ElicitParams]) -> ElicitationRefused | None:
+        """Ask for pages without which the handler cannot go on; returns the user's refusal."""
+        for key, page in pages.items():
+            answer = self._answers.get(key)
+            if answer is not None:
+                action = _decode_answer(key, answer, ElicitResult).action
+                if action != "accept":
+                    return ElicitationRefused(action)
+            self._asked[key] = ElicitRequest(page)
+        return None
+
     def finish(self, result: Any) -> Any:
         """Return the questions if there are any: no result of a handler can stand without them."""
         return self.questions() if self._asked else result
@@ -150,6 +159,13 @@ class Rounds:
     def release(self) -> None:
         if self._opened is not None:
             self._seal.release(self._opened.nonce)
+
+
+def _decode_answer(key: str, answer: msgspec.Raw, result: Any) -> Any:
+    try:
+        return msgspec.json.decode(answer, type=result)
+    except (ValueError, RecursionError) as error:
+        raise InvalidParams(f"inputResponses[{key!r}]: {lower_first(error)}") from None
 
 
 def _digest(params: CallToolParams | GetPromptParams | ReadResourceParams) -> str:

@@ -1,12 +1,11 @@
 """The server: its tools, resources and prompts, and how they are served."""
 
 import asyncio
-import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property, partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, TypeAlias, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, Unpack, overload
 
 import msgspec
 
@@ -16,15 +15,22 @@ from accord.protocol.codec import Limits
 from accord.protocol.exchange import META_SERVER
 from accord.protocol.methods import METHODS
 from accord.protocol.party import capability_paths
-from accord.protocol.revisions import REVISIONS
 from accord.runtime.dispatcher import IN_FLIGHT, Write
-from accord.runtime.tasks import end_children_of
-from accord.runtime.watchdog import Watchdog
+from accord.runtime.watchdog import Watchdog, Watchdogs
 from accord.server.access import Access, ActingServer, parse_scopes
+from accord.server.caching import CacheHints
 from accord.server.completion import Completions, Source
 from accord.server.context import Context, State
+from accord.server.hub import Hub, ListKind, list_change, resource_change
 from accord.server.prompts import PromptDetails, PromptEntry, build_prompt
-from accord.server.registry import PAGE_SIZE, Listing, Registry, source_location
+from accord.server.registry import (
+    PAGE_SIZE,
+    Function,
+    Listing,
+    Registry,
+    decorator,
+    source_location,
+)
 from accord.server.resources import (
     ResourceDetails,
     ResourceEntry,
@@ -38,16 +44,17 @@ from accord.server.session import Session, StatelessSessions
 from accord.server.settings import (
     ServerSettings,
     ToolDetails,
+    build_info,
     check_details,
     check_name,
+    check_revisions,
     check_settings,
     check_texts,
     warn_about_tool,
 )
 from accord.server.threads import THREAD_WAIT, THREADS, Workers
-from accord.server.tools import ToolEntry
+from accord.server.tools import ToolEntry, find_mirrored
 from accord.types import (
-    Implementation,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -59,16 +66,15 @@ from accord.types import (
     Tool,
     ToolsCapability,
 )
-from accord.types._base import JsonObject, RevisionId
+from accord.types._base import JsonObject
 
 if TYPE_CHECKING:
     from accord.server.files import DirectoryResource
     from accord.server.sealing import StateSeal
     from accord.server.serving import HttpSettings
+    from accord.server.url_elicitation import UrlElicitations
     from accord.transports.http.server.app import HttpApp
     from accord.transports.wire import MemoryWire
-
-Function = TypeVar("Function", bound=Callable[..., object])
 
 Lifespan: TypeAlias = "Callable[[Server[State]], AbstractAsyncContextManager[State]]"
 Proceed: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
@@ -99,11 +105,11 @@ class Server(Generic[State]):
         **settings: Unpack[ServerSettings],
     ) -> None:
         check_settings(settings, lifespan=lifespan)
-        check_texts(name=name, version=version, title=title, instructions=instructions)
-        self.info = Implementation(name, version, title=title)
+        check_texts(instructions=instructions)
+        self.info = build_info(name, version, title, settings)
         self.instructions = instructions
         self.lifespan = lifespan
-        self.revisions = _check_revisions(settings.get("revisions") or _SERVED)
+        self.revisions = check_revisions(settings.get("revisions"))
         self.middleware = tuple(settings.get("middleware", ()))
         self.auth = settings.get("auth")
         self.principal = settings.get("principal")
@@ -115,27 +121,30 @@ class Server(Generic[State]):
         self._state_keys = settings.get("state_keys")
         self._state_lifetime = settings.get("state_lifetime", 3600.0)
         self.debug = settings.get("debug", False)
-        self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self.hub = Hub()
+        self.sessions = self.hub.sessions
+        self.subscriptions = settings.get("subscriptions", 100)
         self._declared: dict[bool, frozenset[str]] = {}
         self._offered: frozenset[str] | None = None
         self.roots_callbacks: list[Callable[[Session], object]] = []
-        self._watchdogs: dict[asyncio.AbstractEventLoop, Watchdog] = {}
+        self._watchdogs = Watchdogs()
         self.was_run = False
         self._thread_count = settings.get("threads", THREADS)
         self._thread_wait = settings.get("thread_wait", THREAD_WAIT)
 
-        tools_changed = partial(self._announce, "tools")
-        self.tool_entries: Registry[ToolEntry] = Registry("tool", changed=tools_changed)
-        prompts_changed = partial(self._announce, "prompts")
-        self.prompt_entries: Registry[PromptEntry] = Registry("prompt", changed=prompts_changed)
-        self.resource_entries = Resources(changed=partial(self._announce, "resources"))
+        changed = self.list_changed
+        self.tool_entries = Registry[ToolEntry]("tool", changed=partial(changed, "tools"))
+        self.prompt_entries = Registry[PromptEntry]("prompt", changed=partial(changed, "prompts"))
+        self.resource_entries = Resources(changed=partial(changed, "resources"))
         self.completions = Completions(self.prompt_entries, self.resource_entries)
-        size = settings.get("page_size", PAGE_SIZE)
-        self.tools = Listing(self.tool_entries, ListToolsResult, page_size=size)
-        self.prompts = Listing(self.prompt_entries, ListPromptsResult, page_size=size)
-        self.resources = Listing(self.resource_entries.fixed, ListResourcesResult, page_size=size)
-        self.resource_templates = Listing(
-            self.resource_entries.templates, ListResourceTemplatesResult, page_size=size
+        self.cache = cache = settings.get("cache") or CacheHints()
+        listing = partial(Listing, page_size=settings.get("page_size", PAGE_SIZE))
+        self.tools = listing(self.tool_entries, ListToolsResult, ttl=cache.tools)
+        self.prompts = listing(self.prompt_entries, ListPromptsResult, ttl=cache.prompts)
+        found = self.resource_entries
+        self.resources = listing(found.fixed, ListResourcesResult, ttl=cache.resources)
+        self.resource_templates = listing(
+            found.templates, ListResourceTemplatesResult, ttl=cache.resource_templates
         )
 
     def __repr__(self) -> str:
@@ -153,7 +162,7 @@ class Server(Generic[State]):
         self, function: Function | None = None, /, **details: Unpack[ToolDetails]
     ) -> Function | Callable[[Function], Function]:
         """Offer a function as a tool: as a decorator, with or without details, or as a call."""
-        register = _decorator(self.add_tool, **details)
+        register = decorator(self.add_tool, **details)
         return register if function is None else register(function)
 
     def add_tool(
@@ -168,7 +177,7 @@ class Server(Generic[State]):
         found = signature.inspect(
             function, context_type=Context, written_schema=details.get("input_schema")
         )
-        returns = results.inspect(function)
+        returns = results.inspect(function, written_schema=details.get("output_schema"))
         name = check_name(
             details.get("name", found.name), f"the tool at {source_location(function)}"
         )
@@ -200,6 +209,7 @@ class Server(Generic[State]):
             label=f"tool {name}",
             inline=inline,
             timeout=timeout,
+            mirrored=find_mirrored(name, tool.input_schema),
         )
         self.tool_entries.add(entry, replace=details.get("replace", False))
         warn_about_tool(name, description)
@@ -211,7 +221,7 @@ class Server(Generic[State]):
         """Offer the value of a function as a resource; a URI with `{variables}` is a template."""
         if callable(uri):
             raise RegistrationError("resource needs a URI: write @server.resource('note://today')")
-        return _decorator(self.add_resource, uri, **details)
+        return decorator(self.add_resource, uri, **details)
 
     def add_resource(
         self, uri: str, function: Callable[..., object], **details: Unpack[ResourceDetails]
@@ -236,7 +246,7 @@ class Server(Generic[State]):
         self, function: Function | None = None, /, **details: Unpack[PromptDetails]
     ) -> Function | Callable[[Function], Function]:
         """Offer a function as a prompt: as a decorator, with or without details, or as a call."""
-        register = _decorator(self.add_prompt, **details)
+        register = decorator(self.add_prompt, **details)
         return register if function is None else register(function)
 
     def add_prompt(
@@ -285,7 +295,7 @@ class Server(Generic[State]):
             of: the name of the prompt, or the template as it was registered.
             argument: the name of the argument or variable.
         """
-        return _decorator(self.add_completion, of, argument)
+        return decorator(self.add_completion, of, argument)
 
     def add_completion(self, of: str, argument: str, source: Source) -> None:
         """Complete an argument by a function, or by values: texts, an Enum or a Literal."""
@@ -351,33 +361,47 @@ class Server(Generic[State]):
         return StateSeal(self._state_keys, lifetime=self._state_lifetime)
 
     @cached_property
+    def elicitations(self) -> "UrlElicitations":
+        """The pages that users were asked to visit; `find` returns one by its id."""
+        from accord.server.url_elicitation import UrlElicitations
+
+        return UrlElicitations()
+
+    def elicitation_completed(self, id: str) -> bool:
+        """Inform the client that asked its user to visit a page that the user is done with it.
+
+        From any thread, and once: returns False for an id that is unknown or complete already.
+        """
+        found = self.elicitations.find(id)
+        return found is not None and found.complete()
+
+    @cached_property
     def threads(self) -> Workers:
         """The threads in which sync functions run."""
         return Workers(self._thread_count, wait=self._thread_wait)
 
     def watchdog(self) -> Watchdog:
         """Return the watchdog of the running loop, which reports handlers that block it."""
-        loop = asyncio.get_running_loop()
-        found = self._watchdogs.get(loop)
-        if found is None:
-            for closed in [each for each in self._watchdogs if each.is_closed()]:
-                del self._watchdogs[closed]
-            found = self._watchdogs[loop] = Watchdog()
-            end_children_of(loop)
-        return found
+        return self._watchdogs.find()
 
     # -- notifying
 
-    def _announce(self, kind: str) -> None:
+    def list_changed(self, kind: ListKind) -> None:
+        """Notify clients that a list has changed, as for callers who have other rights now.
+
+        Entries that are added, removed, enabled or disabled are announced without it. Bursts are
+        joined. From any thread.
+
+        Raises:
+            ValueError: the kind is not "tools", "prompts" or "resources".
+        """
         self._declared.clear()  # entries decide what is declared
         self._offered = None
-        for session in list(self.sessions):
-            session.list_changed(kind)
+        self.hub.publish(list_change(kind))
 
     def resource_updated(self, uri: str) -> None:
         """Notify the clients that subscribed to a resource of a change. From any thread."""
-        for session in list(self.sessions):
-            session.resource_updated(uri)
+        self.hub.publish(resource_change(uri))
 
     def on_roots_changed(self, function: Function) -> Function:
         """Call a function with the session when a client's roots change; `roots` asks for them."""
@@ -411,7 +435,7 @@ class Server(Generic[State]):
         """
         session = Session(self, write, state)
         if is_lasting:
-            self.sessions.add(session)
+            self.hub.join(session)
         return session
 
     async def connect_memory(self) -> "MemoryWire":
@@ -494,26 +518,3 @@ class Server(Generic[State]):
                 run_stdio(self, grace=grace)
             else:
                 run_http(self, self.asgi(grace=grace, **options), host=host, port=port)
-
-
-def _decorator(
-    add: Callable[..., object], *given: object, **details: object
-) -> Callable[[Function], Function]:
-    def register(function: Function) -> Function:
-        add(*given, function, **details)
-        return function
-
-    return register
-
-
-_SERVED: Final[tuple[RevisionId, ...]] = tuple(row.id for row in REVISIONS.values())
-
-
-def _check_revisions(revisions: Iterable[str]) -> tuple[RevisionId, ...]:
-    asked = (revisions,) if isinstance(revisions, str) else tuple(revisions)
-    if not asked:
-        raise ValueError("revisions is empty")
-    for each in asked:
-        if each not in _SERVED:
-            raise ValueError(f"revision {each!r} is not served; choose from {', '.join(_SERVED)}")
-    return tuple(each for each in _SERVED if each in asked)

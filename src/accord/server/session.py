@@ -3,32 +3,41 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
 
-from accord.errors import LocalProtocolError, MessageTooLarge, MethodNotFound
+from accord.errors import (
+    InternalError,
+    LocalProtocolError,
+    MessageTooLarge,
+    MethodNotFound,
+    RequestError,
+    UrlElicitationRequired,
+)
 from accord.principal import Principal
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
 from accord.protocol.party import PartyState, Peer, peer_from_initialize
 from accord.protocol.revisions import REVISIONS, Phase, Revision
-from accord.runtime.dispatcher import ClientFlow, Dispatcher, Write
+from accord.runtime.dispatcher import Dispatcher, Write
+from accord.runtime.origin import ClientFlow
 from accord.server.channels import Channel, Duplex
 from accord.server.context import DONE, Context, Delayed, Done, current
+from accord.server.hub import UPDATED, ListKind, Notices, ServerChange, list_change
 from accord.server.methods import METHODS
 from accord.server.threads import run_in_thread
-from accord.types import LoggingLevel, ResourceUpdatedParams, RevisionId, Root
+from accord.types import LoggingLevel, RequestId, RevisionId, Root
 
 if TYPE_CHECKING:
+    from accord.server.listening import Subscription
     from accord.server.server import Server
 
 log = logging.getLogger("accord.server")
 Value = TypeVar("Value")
 
 _SEVERITY: Final = {level: rank for rank, level in enumerate(get_args(LoggingLevel))}
-# Changes that come within this time are one burst, and one notification.
-_BURST: Final = 0.02
 # What a client that does not read may cost; beyond it, progress and logs are left out.
 _BACKLOG_MOST: Final = 8 * 1024 * 1024
 # So many messages a thread may send before it looks how well the client reads.
@@ -37,17 +46,26 @@ _IN_TRANSIT_MOST: Final = 16
 _TRANSIT: Final = threading.Lock()
 # As many endpoints as are in use at one time under high load.
 _SPARE_MOST: Final = 256
+# As many resources as a client may subscribe to: templates have any number of them.
+_SUBSCRIPTIONS_MOST: Final = 10_000
 # Every frozenset() is a new one, of 216 bytes.
 _NONE: Final[frozenset[str]] = frozenset()
+_NO_REQUESTS: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
 class Session:
-    """A server talking to one client. Made by `Server.session`, on the loop that serves it."""
+    """A server talking to one client. Made by `Server.session`, on the loop that serves it.
+
+    Attributes:
+        subscriptions: the URIs that the client subscribed to after a handshake; None without any.
+        listening: its open `subscriptions/listen` requests, by their ids.
+    """
 
     flow: ClientFlow | None = None
-    # Sets that are replaced, not changed: an idle session owns none.
-    subscriptions = _NONE
-    _changed = _NONE
+    # An idle session owns no collections.
+    subscriptions: set[str] | None = None
+    listening: "Mapping[RequestId, Subscription]" = _NO_REQUESTS
+    _notices: Notices | None = None
     _contexts: dict[Any, Context[Any]] | None = None
     _in_transit = 0
 
@@ -111,8 +129,11 @@ class Session:
         handler = METHODS.get(exchange.name)
         if handler is None:
             raise MethodNotFound(f"method {exchange.name!r} is not served here")
-        if not exchange.revision.handshake and exchange.name not in self.server.offered_methods:
-            raise MethodNotFound(f"{exchange.name}: the server does not declare its capability")
+        if not exchange.revision.handshake:
+            if exchange.origin is not None:
+                exchange.origin.check(exchange, params)
+            if exchange.name not in self.server.offered_methods:
+                raise MethodNotFound(f"{exchange.name}: the server does not declare its capability")
         if not self.server.middleware:
             return handler(self, exchange, params)
         return self._through_middleware(exchange, params, handler)
@@ -134,7 +155,15 @@ class Session:
         proceed = innermost
         for layer in reversed(self.server.middleware):
             proceed = _around(layer, context, proceed)
-        return await proceed()
+        try:
+            return await proceed()
+        except UrlElicitationRequired as error:
+            from accord.server.url_elicitation import answer_required
+
+            answer = answer_required(error, context)
+            if isinstance(answer, RequestError):
+                raise answer from error
+            return answer
 
     def notification(self, event: NotificationReceived, dispatcher: Dispatcher) -> None:
         """Handle a notification of the client."""
@@ -151,6 +180,9 @@ class Session:
         context = (self._contexts or {}).get(exchange.id)
         if context is not None:
             context._cancel()
+        subscription = self.listening.get(exchange.id)
+        if subscription is not None:
+            subscription.release()
 
     def breach(self, event: Refused) -> None:
         """Log a message of the client that was refused."""
@@ -261,6 +293,8 @@ class Session:
 
     def notify(self, name: str, params: object = None, within: Exchange | None = None) -> None:
         """Send a notification; one that the protocol forbids now is left out and logged."""
+        if within is not None and not within.revision.handshake and not self.is_open(within):
+            return  # logging.own-stream-only: without a session nothing follows the answer
         try:
             self.dispatcher.notify(name, params, within=within)
         except MessageTooLarge as error:
@@ -268,28 +302,58 @@ class Session:
         except LocalProtocolError as error:
             log.debug("left out %s: %s", name, error)
 
-    def list_changed(self, kind: str) -> None:
-        """Notify the client, once per burst, that a list has changed."""
-        self.run_here(self._list_changed, kind)
+    # -- changes
 
-    def _list_changed(self, kind: str) -> None:
+    def hear(self, change: ServerChange) -> None:
+        """Notify the client of a change: bursts of a list are joined. From any thread."""
+        self.run_here(self._hear, change)
+
+    def _hear(self, change: ServerChange) -> None:
         if not self.is_ready:
             return
-        if not self._changed:
-            self.loop.call_later(_BURST, self._flush_changes)
-        self._changed |= {kind}
+        if self._notices is None:
+            self._notices = Notices(self.loop, self.flow, self._tell_change)
+        self._notices.add(change)
 
-    def _flush_changes(self) -> None:
-        changed, self._changed = sorted(self._changed), _NONE
-        for kind in changed:
-            self.notify(f"notifications/{kind}/list_changed")
+    def _tell_change(self, change: ServerChange) -> None:
+        self.notify(change.name, change.params)
 
-    def resource_updated(self, uri: str) -> None:
-        """Notify the client that a resource has changed, if it subscribed."""
-        if uri in self.subscriptions:
-            self.run_here(
-                self.notify, "notifications/resources/updated", ResourceUpdatedParams(uri)
-            )
+    def list_changed(self, kind: ListKind) -> None:
+        """Notify this client alone, once per burst, that a list has changed."""
+        self.hear(list_change(kind))
+
+    def subscribe(self, uri: str) -> None:
+        """Let the client hear of changes of a resource.
+
+        Raises:
+            InternalError: it has too many subscriptions.
+        """
+        if self.subscriptions is None:
+            self.subscriptions = set()
+        if len(self.subscriptions) >= _SUBSCRIPTIONS_MOST and uri not in self.subscriptions:
+            raise InternalError(f"busy: the client subscribed to {_SUBSCRIPTIONS_MOST} resources")
+        self.subscriptions.add(uri)
+        self.server.hub.listen(self, [(UPDATED, uri)])
+
+    def unsubscribe(self, uri: str) -> None:
+        """Let the client hear no more of a resource."""
+        if self.subscriptions is not None:
+            self.subscriptions.discard(uri)
+            self.server.hub.ignore(self, [(UPDATED, uri)])
+
+    def end_subscriptions(self) -> None:
+        """End the open `subscriptions/listen` requests: each gets its answer."""
+        for subscription in [*self.listening.values()]:
+            subscription.end()
+
+    def _forget_changes(self) -> None:
+        """Hear of no change any more."""
+        if self.subscriptions:
+            self.server.hub.ignore(self, [(UPDATED, uri) for uri in self.subscriptions])
+        for subscription in [*self.listening.values()]:
+            subscription.release()
+        if self._notices is not None:
+            self._notices.stop()
 
     async def roots(self) -> list[Root]:
         """Ask the client for its roots, outside of any request: say, when they have changed.
@@ -303,6 +367,9 @@ class Session:
 
     def close(self) -> None:
         """End the connection."""
+        if self.dispatcher.closed is None:
+            self.end_subscriptions()
+        self._forget_changes()
         for context in list((self._contexts or {}).values()):
             context._cancel()
         self.dispatcher.close()
@@ -354,6 +421,8 @@ class StatelessSessions:
     def end(self, session: Session) -> None:
         """End a session, unless it still works: then it ends by itself."""
         dispatcher, endpoint = session.dispatcher, session.endpoint
+        if session.listening:
+            session._forget_changes()
         if dispatcher.running:
             return
         dispatcher.let_go()

@@ -11,8 +11,10 @@ from accord.errors import RegistrationError, lower_first
 from accord.keywords import refuse_unknown
 from accord.principal import Principal
 from accord.protocol.codec import Limits
+from accord.protocol.revisions import REVISIONS
 from accord.server.access import Policy
-from accord.types import Icon, LoggingLevel, ToolAnnotations
+from accord.server.caching import CacheHints
+from accord.types import Icon, Implementation, LoggingLevel, ToolAnnotations
 from accord.types._base import JsonObject, RevisionId
 
 if TYPE_CHECKING:
@@ -64,12 +66,15 @@ class ToolDetails(EntryDetails, total=False):
         input_schema: a JSON Schema of the arguments, listed unchanged and enforced, in place of
             the one made from the parameters. `**rest` takes arguments without a parameter of their
             own. Needs the extra `schema`.
+        output_schema: a JSON Schema of the structured result, listed unchanged, in place of the
+            one made from the return type. Results are validated, with the extra `schema` fully.
         inline: whether a plain function runs on the event loop rather than in a worker thread.
         timeout: seconds after which a call fails.
     """
 
     annotations: Hints
     input_schema: JsonObject
+    output_schema: JsonObject
     inline: bool
     timeout: float
 
@@ -86,6 +91,10 @@ class ServerSettings(TypedDict, total=False):
     """Settings of a server.
 
     Attributes:
+        description: what it is for, for people; clients of older revisions do not get it, nor the
+            icons and the website.
+        icons: pictures for it, by an https or data URL.
+        website_url: where to read about it.
         auth: protects it over HTTP, such as `accord.auth.Protected`.
         policy: called with the principal and an entry; says whether it may be used, beside scopes.
         principal: the caller over stdio and in memory, where there are no tokens.
@@ -93,8 +102,10 @@ class ServerSettings(TypedDict, total=False):
         revisions: the protocol revisions it speaks, all by default.
         middleware: around every request, the first outermost.
         page_size: how many entries a page of a list has at most.
+        cache: how long clients may keep lists and resources.
         limits: size and depth of one message.
         in_flight: how many requests of one client may be under way.
+        subscriptions: how many `subscriptions/listen` requests of one connection may be open.
         threads: how many sync functions may run at once; up to 128 whose calls were cancelled do
             not count.
         thread_wait: seconds that a call waits for a thread; then it fails with an error that names
@@ -108,6 +119,9 @@ class ServerSettings(TypedDict, total=False):
         debug: whether callers see the text of unexpected exceptions.
     """
 
+    description: str
+    icons: Sequence[Icon | JsonObject]
+    website_url: str
     auth: ServerProtection
     policy: Policy
     principal: Principal
@@ -115,8 +129,10 @@ class ServerSettings(TypedDict, total=False):
     revisions: Sequence[RevisionId]
     middleware: "Sequence[Middleware]"
     page_size: int
+    cache: CacheHints
     limits: Limits
     in_flight: int
+    subscriptions: int
     threads: int
     thread_wait: float
     ask_timeout: float
@@ -135,7 +151,7 @@ def check_settings(settings: ServerSettings, *, lifespan: object = None) -> None
     """
     _refuse_settings_of_run(settings)
     refuse_unknown("Server()", settings, (*_FIRST_KEYWORDS, *ServerSettings.__annotations__))
-    for name in ("page_size", "in_flight", "threads"):
+    for name in ("page_size", "in_flight", "subscriptions", "threads"):
         value = settings.get(name, 1)
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise RegistrationError(f"{name} is {value!r}, expected an integer of at least 1")
@@ -147,6 +163,9 @@ def check_settings(settings: ServerSettings, *, lifespan: object = None) -> None
         levels = ", ".join(get_args(LoggingLevel))
         raise RegistrationError(f"log_level is {level!r}, expected one of {levels}")
     _check_state(settings)
+    cache: object = settings.get("cache", CacheHints())
+    if not isinstance(cache, CacheHints):
+        raise RegistrationError(f"cache is {cache!r}, expected CacheHints, as CacheHints(tools=60)")
     layers: object = settings.get("middleware", ())
     if not isinstance(layers, Iterable) or not all(map(callable, layers)):
         raise RegistrationError("middleware is a list of functions that take ctx and proceed")
@@ -186,6 +205,26 @@ def _refuse_settings_of_run(settings: Mapping[str, object]) -> None:
             raise TypeError(f"Server() has no keyword {name!r}; give it to run()")
 
 
+_SERVED: Final[tuple[RevisionId, ...]] = tuple(row.id for row in REVISIONS.values())
+
+
+def check_revisions(revisions: Iterable[str] | None) -> tuple[RevisionId, ...]:
+    """Return the revisions to serve, oldest first; all of them by default.
+
+    Raises:
+        ValueError: the list is empty, or a revision unknown.
+    """
+    if not revisions:
+        return _SERVED
+    asked = (revisions,) if isinstance(revisions, str) else tuple(revisions)
+    if not asked:
+        raise ValueError("revisions is empty")
+    for each in asked:
+        if each not in _SERVED:
+            raise ValueError(f"revision {each!r} is not served; choose from {', '.join(_SERVED)}")
+    return tuple(each for each in _SERVED if each in asked)
+
+
 def check_texts(**texts: object) -> None:
     """Refuse names and descriptions that are not text; only the name is required.
 
@@ -195,6 +234,41 @@ def check_texts(**texts: object) -> None:
     for name, text in texts.items():
         if not isinstance(text, str) and (text is not None or name == "name"):
             raise RegistrationError(f"{name}: expected text, got {text!r}")
+
+
+def build_info(
+    name: str, version: str, title: str | None, settings: ServerSettings
+) -> Implementation:
+    """Return how a server introduces itself.
+
+    Raises:
+        RegistrationError: a value is invalid.
+    """
+    website, icons = settings.get("website_url"), settings.get("icons")
+    description = settings.get("description")
+    check_texts(name=name, version=version, title=title)
+    check_texts(description=description, website_url=website)
+    if website is not None and not website.lower().startswith(("https://", "http://")):
+        raise RegistrationError(f"website_url is {website!r}, expected an https URL")
+    try:
+        read = None if icons is None else msgspec.convert(list(icons), list[Icon])
+    except (msgspec.ValidationError, TypeError) as error:
+        raise RegistrationError(f"icons: {lower_first(error)}") from None
+    check_icons("icons", read)
+    return Implementation(
+        name, version, title=title, description=description, icons=read, website_url=website
+    )
+
+
+def check_icons(where: str, icons: Sequence[Icon] | None) -> None:
+    """Refuse icons that clients may not fetch.
+
+    Raises:
+        RegistrationError: one of them is not an https, http or data URL.
+    """
+    for icon in icons or ():
+        if not icon.src.lower().startswith(("https://", "http://", "data:")):  # icons.src-required
+            raise RegistrationError(f"{where}: src is {icon.src!r}, expected an https or data URL")
 
 
 # -- details of tools, resources and prompts
@@ -216,6 +290,7 @@ def check_details(call: str, given: Details, kind: type[Details]) -> Details:
         where = path.rstrip("`") or "its keywords"
         text = lower_first(text.replace("`", ""))
         raise RegistrationError(f"{call}: {where}: {text}") from None
+    check_icons(f"{call}: icons", read.get("icons"))  # type: ignore[arg-type]  # converted above
     for name, value in read.items():
         given_value = present[name]
         if isinstance(value, msgspec.Struct) and isinstance(given_value, dict):

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from accord.errors import InternalError
 from accord.runtime import tasks
-from accord.runtime.dispatcher import ClientFlow
+from accord.runtime.origin import ClientFlow
 from accord.server.channels import Unwound
 
 log = logging.getLogger("accord.server")

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from accord.errors import MissingCapability, RequestError, ToolError, UrlElicitationRequired
+from accord.errors import (
+    MissingCapability,
+    RegistrationError,
+    RequestError,
+    ToolError,
+    UrlElicitationRequired,
+)
 from accord.protocol.exchange import Exchange
 from accord.server.channels import find_questions, without_unwound
 from accord.server.context import Context, current
@@ -17,9 +23,10 @@ from accord.server.registry import RegistryEntry
 from accord.server.schema.results import ResultError, ReturnType
 from accord.server.schema.signature import BoundArguments
 from accord.server.threads import OutOfTime
-from accord.types import CallToolResult, InputRequiredResult, TextContent, Tool
+from accord.types import CallToolResult, InputRequiredResult, JsonObject, TextContent, Tool
 
 if TYPE_CHECKING:
+    from accord.protocol.mirroring import MirroredArgument
     from accord.server.session import Session
 
 log = logging.getLogger("accord.server")
@@ -31,13 +38,18 @@ _STOPS: Final = (asyncio.CancelledError, GeneratorExit, KeyboardInterrupt)
 
 
 class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
-    """A registered tool; `label` names it in messages about running calls."""
+    """A registered tool.
+
+    `label` names it in messages about running calls; `mirrored` are the arguments that headers
+    repeat over HTTP.
+    """
 
     item: Tool
     returns: ReturnType
     label: str
     inline: bool = False
     timeout: float | None = None
+    mirrored: "tuple[MirroredArgument, ...]" = ()
 
     def call(
         self, session: "Session", exchange: Exchange, arguments: msgspec.Raw | bytes | UnsetType
@@ -112,12 +124,14 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             # The exception within says more than the group around it.
             error = error.exceptions[0]
+        if isinstance(error, UrlElicitationRequired):
+            return _require_pages(error, context)
         if isinstance(error, ToolError):
             return failure(str(error))
         if isinstance(error, MissingCapability) and context._exchange.revision.handshake:
             return failure(error.message)
         if isinstance(error, RequestError):
-            if error.is_received and not isinstance(error, UrlElicitationRequired):
+            if error.is_received:
                 # A request of the tool failed; the call itself was right.
                 return failure(f"tool {self.key} failed: {error.message}")
             raise error
@@ -130,6 +144,31 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         # The text of an unexpected exception may name files, hosts or secrets.
         why = ": its result cannot be sent" if isinstance(error, ResultError) else ""
         return failure(f"tool {self.key} failed{why} (reference {reference})")
+
+
+def _require_pages(error: UrlElicitationRequired, context: Context[object]) -> ToolResult:
+    from accord.server.url_elicitation import answer_required
+
+    answer = answer_required(error, context)
+    if isinstance(answer, UrlElicitationRequired):
+        raise answer from error
+    return failure(answer.message) if isinstance(answer, RequestError) else answer
+
+
+def find_mirrored(name: str, schema: JsonObject) -> "tuple[MirroredArgument, ...]":
+    """Return the arguments of a tool that headers repeat over HTTP.
+
+    Raises:
+        RegistrationError: its schema says so of an argument that no header can repeat.
+    """
+    if b'"x-mcp-header"' not in msgspec.json.encode(schema):
+        return ()
+    from accord.protocol.mirroring import mirrored_arguments
+
+    try:
+        return mirrored_arguments(schema)
+    except ValueError as error:
+        raise RegistrationError(f"tool {name!r}: {error}") from None
 
 
 def _finish(result: CallToolResult, context: Context[object]) -> ToolResult:

@@ -22,7 +22,7 @@ from accord.types._base import (
     since,
     was,
 )
-from accord.types.content import SamplingContentBlock, TextContent
+from accord.types.content import SamplingContentBlock, TextContent, ToolUseContent
 from accord.types.server_features import Tool
 
 __all__ = [
@@ -127,8 +127,17 @@ class CreateMessageResult(Struct):
     @property
     def text(self) -> str:
         """All text blocks, one per line."""
-        blocks = self.content if isinstance(self.content, list) else [self.content]
-        return "\n".join(block.text for block in blocks if isinstance(block, TextContent))
+        return "\n".join(block.text for block in self.blocks if isinstance(block, TextContent))
+
+    @property
+    def tool_uses(self) -> list[ToolUseContent]:
+        """The tools that the model wants to have called, in its order."""
+        return [block for block in self.blocks if isinstance(block, ToolUseContent)]
+
+    @property
+    def blocks(self) -> list[SamplingContentBlock]:
+        """The content as a list, also where it is one block."""
+        return self.content if isinstance(self.content, list) else [self.content]
 
 
 ElicitedValue: TypeAlias = str | int | float | bool | list[str]
@@ -150,6 +159,17 @@ class ElicitParams(QuestionBody):
     url: Annotated[str | None, since("2025-11-25")] = None
     elicitation_id: Annotated[str | None, only("2025-11-25")] = None
     task: TaskMetadata | None = None
+
+    @property
+    def defaults(self) -> JsonObject:
+        """What the fields of the form are filled with to begin with, by name."""
+        fields = (self.requested_schema or {}).get("properties")
+        entries = fields.items() if isinstance(fields, dict) else ()
+        return {
+            name: field["default"]
+            for name, field in entries
+            if isinstance(field, dict) and "default" in field
+        }
 
 
 @since("2025-06-18")

@@ -365,7 +365,7 @@ def certificate(tmp_path):
     return self_signed(tmp_path)
 
 
-async def serve_document(certificate, seen, **headers):
+async def serve_document(certificate, seen, *, size=0):
     app = web.Application()
 
     async def answer(request):
@@ -373,8 +373,8 @@ async def serve_document(certificate, seen, **headers):
         if request.path == "/moved.json":
             return web.Response(status=302, headers={"Location": "/client.json"})
         url = f"https://{request.host}{request.path}"
-        document = {"client_id": url, "client_name": "Notes", "x": "x" * int(headers.get("x", 0))}
-        return web.json_response(document | {"redirect_uris": ["http://127.0.0.1/callback"]})
+        document = OAuth(client_metadata_url=url, store=MemoryStore()).client_document()
+        return web.json_response(document | {"x": "x" * size})
 
     app.router.add_get("/{path}", answer)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2)
@@ -414,7 +414,7 @@ def test_a_client_with_a_document_need_not_register(certificate):
 def test_documents_inside_are_not_fetched_and_redirects_not_followed(certificate):
     async def main():
         seen = []
-        runner, origin = await serve_document(certificate, seen, x=20_000)
+        runner, origin = await serve_document(certificate, seen, size=20_000)
         desk = Desk()
         inside = await ClientDocuments().prepare(
             authorize_request(f"{origin}/client.json"), lambda: desk.endpoints

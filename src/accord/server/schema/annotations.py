@@ -1,4 +1,6 @@
-"""Annotations of functions and of the fields of classes, as the types they name; `Choices` in them.
+"""Annotations of functions and of the fields of classes, as the types they name.
+
+`Choices` and `Header` are for use in them.
 
 Annotations may be strings, may name types of an enclosing function, and may stand on a function
 behind partial objects, methods and decorators.
@@ -16,6 +18,7 @@ import msgspec
 from msgspec import NODEFAULT, UNSET
 
 from accord.errors import RegistrationError
+from accord.protocol.syntax import is_http_token
 from accord.types import JsonObject
 
 if TYPE_CHECKING:
@@ -137,10 +140,16 @@ class Choices:
         options: the values, or a mapping of values to titles.
         several: whether several may be chosen, where `Choices` itself is asked for; in `Annotated`
             the type says so.
+        default: what is chosen to begin with, a value or a list of several, where `Choices` itself
+            is asked for; in `Annotated` the parameter or field has the default.
     """
 
     def __init__(
-        self, options: Mapping[str, str] | Iterable[str], *, several: bool = False
+        self,
+        options: Mapping[str, str] | Iterable[str],
+        *,
+        several: bool = False,
+        default: str | list[str] | None = None,
     ) -> None:
         titles = dict(options) if isinstance(options, Mapping) else {}
         values = list(titles) if titles else _list_of_texts(options)
@@ -151,6 +160,17 @@ class Choices:
         self.values: tuple[str, ...] = tuple(dict.fromkeys(values))
         self.titles: dict[str, str] = titles
         self.several = several
+        self.default = default
+        if default is not None:
+            self._check_default(default)
+
+    def _check_default(self, default: str | list[str]) -> None:
+        if isinstance(default, list) is not self.several:
+            expected = "a list" if self.several else "one value"
+            raise RegistrationError(f"the default of Choices is {default!r}, expected {expected}")
+        for each in default if isinstance(default, list) else [default]:
+            if each not in self.values:
+                raise RegistrationError(f"the default {each!r} is not among the choices")
 
     def schema(self, keyword: str) -> JsonObject:
         """Return the titles as a schema: options with a constant and a title each.
@@ -195,6 +215,41 @@ def _list_of_texts(options: Iterable[str]) -> list[str]:
     if isinstance(options, str):
         raise RegistrationError(f"Choices takes a list of texts, not the text {options!r}")
     return list(options)
+
+
+# -- headers
+
+
+class Header:
+    """The HTTP header that repeats an argument of a tool, so that gateways can route by it.
+
+        region: Annotated[str, Header("Region")]  # as Mcp-Param-Region
+
+    Clients of 2026-07-28 send it beside the argument, and calls in which the two differ are
+    refused. The argument is a string, an integer or a boolean.
+
+    Args:
+        name: the part of the header's name after `Mcp-Param-`; unique within the tool.
+    """
+
+    def __init__(self, name: str) -> None:
+        if not is_http_token(name):
+            raise RegistrationError(f"Header takes letters, digits and hyphens, got {name!r:.60}")
+        self.name = name
+
+    @property
+    def schema(self) -> JsonObject:
+        """What the schema of the argument says of it."""
+        return {"x-mcp-header": self.name}
+
+    def __get_pydantic_json_schema__(
+        self, schema: "CoreSchema", handler: "Callable[[CoreSchema], JsonObject]"
+    ) -> JsonObject:
+        """Let models of pydantic name the header."""
+        return {**handler(schema), **self.schema}
+
+    def __repr__(self) -> str:
+        return f"Header({self.name!r})"
 
 
 # -- fields of classes

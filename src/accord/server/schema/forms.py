@@ -1,13 +1,20 @@
 """A flat type as the form that a user fills in."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Annotated, Final
+
+import msgspec
 
 from accord.errors import RegistrationError, ToolError
 from accord.json_schema.mismatch import explain, path_text
+from accord.protocol.forms import asks_for_secret
 from accord.server.schema.annotations import Choices
-from accord.server.schema.conversion import convert, schema_of
+from accord.server.schema.conversion import convert, schema_of, to_plain
 from accord.types._base import JsonObject
+
+log = logging.getLogger("accord.server")
 
 # The name of the field in a form for a single value.
 _SINGLE: Final = "value"
@@ -30,6 +37,7 @@ def form_of(type_: object) -> tuple[JsonObject, Callable[[JsonObject], object]]:
     """
     if isinstance(type_, dict):
         return _authored_form(type_)
+    default = type_.default if isinstance(type_, Choices) else None
     if isinstance(type_, Choices):
         type_ = Annotated[list[str] if type_.several else str, type_]
     schema = schema_of(type_)
@@ -42,6 +50,13 @@ def form_of(type_: object) -> tuple[JsonObject, Callable[[JsonObject], object]]:
         name: _field(called if is_single else f"{called}.{name}", field)
         for name, field in properties.items()
     }
+    _warn_about_secrets(fields)
+    if default is not None:
+        fields[_SINGLE]["default"] = default
+    for name, made in _made_defaults(type_):
+        field = fields.get(name, {})
+        if field.get("type") == "array" and made:
+            field.setdefault("default", to_plain(made))
     form: JsonObject = {"type": "object", "properties": fields}
     if required := [_SINGLE] if is_single else schema.get("required"):
         form["required"] = required
@@ -61,10 +76,39 @@ def form_of(type_: object) -> tuple[JsonObject, Callable[[JsonObject], object]]:
     return form, read
 
 
+def _warn_about_secrets(fields: JsonObject) -> None:
+    for name, field in fields.items():
+        if asks_for_secret(name, field):
+            _warn_about_secret(name)
+
+
+@lru_cache(maxsize=1_000)
+def _warn_about_secret(name: str) -> None:
+    """Warn about a field, once: a form is made for every question."""
+    log.warning(
+        "a form asks for the secret %r, and the client sees the answer; use ctx.elicit_url", name
+    )
+
+
+def _made_defaults(type_: object) -> Iterator[tuple[str, object]]:
+    """Make the defaults of fields that have a function for them, as lists in classes do."""
+    if isinstance(type_, type) and issubclass(type_, msgspec.Struct):
+        for each in msgspec.structs.fields(type_):
+            if each.default_factory is not msgspec.NODEFAULT:
+                yield each.encode_name, each.default_factory()
+    else:
+        for name, field in getattr(type_, "__dataclass_fields__", {}).items():
+            if callable(field.default_factory):
+                yield name, field.default_factory()
+
+
 def _authored_form(schema: JsonObject) -> tuple[JsonObject, Callable[[JsonObject], JsonObject]]:
     """Use a schema that the author wrote; the answer stays a dictionary."""
     if schema.get("type") != "object" or not isinstance(schema.get("properties"), dict):
         raise RegistrationError('a form written by hand has "type": "object" and "properties"')
+    for name, field in schema["properties"].items():
+        _check_authored_field(f"the field {name!r}", field)
+    _warn_about_secrets(schema["properties"])
 
     def read(content: JsonObject) -> JsonObject:
         if (wrong := explain(schema, content)) is not None:
@@ -72,6 +116,18 @@ def _authored_form(schema: JsonObject) -> tuple[JsonObject, Callable[[JsonObject
         return content
 
     return schema, read
+
+
+def _check_authored_field(what: str, field: object) -> None:
+    """Refuse a field that clients cannot show: they know a few types and keywords alone."""
+    kept = _field(what, field)
+    assert isinstance(field, dict)  # or it would have no type
+    # elicitation.form.formats; the published schema has no pattern.
+    if field.get("format", kept.get("format")) != kept.get("format"):
+        formats = ", ".join(sorted(_FORMATS))
+        raise RegistrationError(f"{what}: format is {field['format']!r}, expected {formats}")
+    if "pattern" in field:
+        raise RegistrationError(f"{what}: forms have no pattern; check the answer instead")
 
 
 def _refuse_other_choices(form: JsonObject, content: JsonObject) -> None:

@@ -23,6 +23,7 @@ from accord.json_schema.reader import properties_of
 from accord.server.schema.annotations import (
     Choices,
     Field,
+    Header,
     authored_doc,
     class_of,
     fields_of,
@@ -290,6 +291,8 @@ def _translate(metadata: object) -> list[Meta]:
         return [metadata]
     if isinstance(metadata, str):
         return [Meta(description=metadata)]
+    if isinstance(metadata, Header):
+        return _extra(metadata.schema)
     if isinstance(text := getattr(metadata, "documentation", None), str):
         return [Meta(description=text)]
     if (limits := limits_of(metadata)) is not None:

@@ -10,12 +10,12 @@ import types as _types
 import typing
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, Union, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET
 
-from accord.errors import AccordError, RegistrationError, lower_first
+from accord.errors import AccordError, MissingExtra, RegistrationError, lower_first
 from accord.json_schema.mismatch import Mismatch, explain, path_text
 from accord.json_schema.reader import inline
 from accord.server.media import BINARY, BLOCKS, Audio, Image, content_block, encode_base64
@@ -28,6 +28,7 @@ from accord.server.schema.annotations import (
 )
 from accord.server.schema.conversion import Collector, dec_hook, encode, to_plain
 from accord.server.schema.msgspec_types import to_msgspec_type
+from accord.server.schema.written import compile_written
 from accord.types import (
     CallToolResult,
     ContentBlock,
@@ -36,6 +37,9 @@ from accord.types import (
     ResourceContents,
     TextContent,
 )
+
+if TYPE_CHECKING:
+    from accord.json_schema.validation import Validate
 
 _decode_json: Final = msgspec.json.Decoder().decode
 _LONGEST_ERROR: Final = 300
@@ -171,13 +175,15 @@ class ReturnType:
             return result
         if result.structured_content is UNSET:
             raise ResultError("the result lacks the structured content that the tool promises")
-        plain = to_plain(result.structured_content)
-        schema = self.output_schema or {}
-        found = explain(schema, plain)
-        if found is not None:
-            raise _result_error(found)
+        self._hold(to_plain(result.structured_content))
         _refuse_surrogates(result)
         return result
+
+    def _hold(self, plain: object) -> None:
+        """Refuse structured content that breaks the output schema."""
+        found = explain(self.output_schema or {}, plain)
+        if found is not None:
+            raise _result_error(found)
 
     def _check_by_schema(self, data: bytes) -> None:
         found = explain(self._value_schema, _decode_json(data))
@@ -191,18 +197,63 @@ class ReturnType:
         return _result_error(found or Mismatch(lower_first(text)))
 
 
+class ReturnTypeWithSchema(ReturnType):
+    """The conversion of values to results by a JSON Schema that the author wrote.
+
+    Every value is structured content, and JSON in text. A full validator checks it, or without
+    the extra `schema` the same reader that explains mistakes in arguments, which knows less.
+
+    Raises:
+        RegistrationError: the schema is invalid.
+    """
+
+    def __init__(self, schema: JsonObject, where: str) -> None:
+        self.output_schema = schema
+        self.convert = self._convert_by_schema
+        self._validate: Validate | None
+        try:
+            self._validate = compile_written(schema, f"{where}: output_schema")
+        except MissingExtra:
+            self._validate = None
+
+    def _convert_by_schema(self, value: object) -> CallToolResult:
+        if isinstance(value, CallToolResult):
+            return self._pass_through(value)
+        data = _to_json(value._asdict() if is_named_tuple(type(value)) else value)  # type: ignore[attr-defined]
+        plain = _decode_json(data)
+        self._hold(plain)
+        text = value if type(value) is str else data.decode()
+        return CallToolResult([TextContent(text)], structured_content=plain)
+
+    def _hold(self, plain: object) -> None:
+        if self._validate is None:
+            return super()._hold(plain)
+        wrong = self._validate(plain)
+        if wrong is not None:
+            raise ResultError(f"the result does not fit output_schema: {wrong}"[:_LONGEST_ERROR])
+        return None
+
+
 def _result_error(found: Mismatch) -> ResultError:
     where = f'the result at "{path_text(found.path)}"' if found.path else "the result"
     separator = " " if found.reason.startswith("is ") else ": "
     return ResultError(f"{where}{separator}{found.reason}"[:_LONGEST_ERROR])
 
 
-def inspect(function: Callable[..., object]) -> ReturnType:
+def inspect(
+    function: Callable[..., object], *, written_schema: JsonObject | None = None
+) -> ReturnType:
     """Read the return annotation of anything callable.
 
+    Args:
+        function: the handler.
+        written_schema: the schema of its results, if the author wrote it.
+
     Raises:
-        RegistrationError: the return type has no JSON form.
+        RegistrationError: the return type has no JSON form, or the written schema is invalid.
     """
+    if written_schema is not None:
+        return ReturnTypeWithSchema(written_schema, f'function "{callable_name(function)}"')
     resolver = AnnotationResolver(function, {})
     resolved = resolver.resolve(_return_annotation(function), "the return value")
     try:

@@ -9,7 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Iterator, Mapping
 from types import NoneType, UnionType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
+from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -27,10 +27,8 @@ from accord.server.schema.parameters import (
     is_async,
     parse_docstring,
 )
+from accord.server.schema.written import compile_written
 from accord.types import JsonObject
-
-if TYPE_CHECKING:
-    from accord.json_schema.validation import Validate
 
 log = logging.getLogger("accord.server")
 
@@ -56,6 +54,10 @@ class BoundArguments(msgspec.Struct, gc=False):
     """Arguments, decoded and in order; the context is not among them."""
 
 
+class _NoArguments(BoundArguments, forbid_unknown_fields=True, gc=False):
+    """The arguments of a function that takes none."""
+
+
 class Signature:
     """The parameters of a function, and the way from JSON to a call of it.
 
@@ -70,9 +72,11 @@ class Signature:
     input_schema: JsonObject
     listed_schema: JsonObject
     call: Callable[[Callable[..., object], BoundArguments, object], Any]
+    _takes_nothing = False
 
     def __init__(self, function: Callable[..., object], context_type: type | None) -> None:
         self._read(function, ParsedParameters(function, context_type))
+        self._takes_nothing = not self.parameters
 
     def _read(self, function: Callable[..., object], reader: ParsedParameters) -> None:
         for warning in reader.warnings:
@@ -104,14 +108,15 @@ class Signature:
 
     @functools.cached_property
     def _decode(self) -> Callable[[bytes | msgspec.Raw], BoundArguments]:
-        return msgspec.json.Decoder(self._struct, dec_hook=dec_hook).decode
+        struct = _NoArguments if self._takes_nothing else self._struct
+        return msgspec.json.Decoder(struct, dec_hook=dec_hook).decode
 
     def bind(self, raw: bytes | msgspec.Raw) -> BoundArguments:
         """Decode an object of arguments.
 
         An object or array in a string of JSON is parsed, and a float such as 2.0 is accepted for an
-        integer. Arguments that the function does not have are ignored. Empty text and null are an
-        empty object.
+        integer. Arguments that the function does not have are ignored, unless it has none at all:
+        its schema allows none. Empty text and null are an empty object.
 
         Raises:
             ArgumentsError: they do not fit.
@@ -142,6 +147,11 @@ class Signature:
 
     def _bind_leniently(self, raw: bytes | msgspec.Raw) -> BoundArguments:
         given = _decode_object(raw)
+        if self._takes_nothing and given:
+            names = ", ".join(f'"{name}"' for name in given)
+            raise ArgumentsError(
+                _shorten(f"unknown arguments {names}; the tool takes no arguments")
+            )
         readings = {name: self._repair(name, value) for name, value in given.items()}
         self._refuse(given, [name for name, reading in readings.items() if reading is UNSET])
         try:
@@ -254,7 +264,9 @@ class SignatureWithSchema(Signature):
         reader = ParsedParameters(function, context_type, has_schema=True)
         self._read(function, reader)
         self.listed_schema = schema
-        self._validate = _compile_written(schema, reader.where)
+        if schema.get("type") != "object":
+            raise RegistrationError(f'{reader.where}: input_schema has to say "type": "object"')
+        self._validate = compile_written(schema, f"{reader.where}: input_schema")
         _compare_names(schema, reader)
         self._takes_rest = reader.takes_rest
         if reader.takes_rest:
@@ -275,17 +287,6 @@ class SignatureWithSchema(Signature):
             return bound
         rest = {name: value for name, value in given.items() if name not in self._types}
         return BoundWithRest(bound, rest)
-
-
-def _compile_written(schema: JsonObject, where: str) -> "Validate":
-    from accord.json_schema.validation import compile_schema
-
-    if schema.get("type") != "object":
-        raise RegistrationError(f'{where}: input_schema has to say "type": "object"')
-    try:
-        return compile_schema(schema)
-    except ValueError as error:
-        raise RegistrationError(f"{where}: input_schema is invalid: {error}") from None
 
 
 def _compare_names(schema: JsonObject, reader: ParsedParameters) -> None:
@@ -358,6 +359,9 @@ def _input_schema(
         properties[each.key] = schema
     required = [each.key for each in parameters if each.is_required]
     schema = {"type": "object", "properties": properties, "required": required}
+    if not parameters:
+        # 2025-11-25, "Tool with no parameters". Some hosts refuse a schema without properties.
+        return {"type": "object", "properties": {}, "additionalProperties": False}
     return inline(schema, collector.components)
 
 

@@ -7,6 +7,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
+from accord.protocol.forms import asks_for_secret
 from accord.protocol.jsonrpc import FAULT, INVALID_PARAMS, NOTIFICATION, RESULT
 from accord.protocol.party import Bounded, undeclared_mode
 from accord.protocol.rules._rule import Breach, Finding, Findings, Outcome, check
@@ -48,11 +49,6 @@ _PRIMITIVES: Final = ("string", "number", "integer", "boolean")
 _FORMATS: Final = ("email", "uri", "date", "date-time")
 _ENUM_KEYWORDS: Final = ("enum", "enumNames", "oneOf", "anyOf")
 
-_WORD_BREAKS: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9]+")
-_SECRETS: Final = re.compile(
-    r"(?:^|_)(?:password|passwd|passphrase|passcode|pin|pin_code|otp|secret|(?:api|secret|private|"
-    r"access|ssh)_?key|apikey|token|credentials?|card_?number|credit_?card|cvv|cvc)$"
-)
 _WEB_ADDRESS: Final = re.compile(r"\bhttps?://", re.IGNORECASE)
 _LOOPBACK: Final = re.compile(r"localhost|.*\.localhost|127(?:\.\d{1,3}){3}|::1", re.IGNORECASE)
 _EMAIL: Final = re.compile(r"[^@/?&=\s]@[^@/?&=\s]+\.[A-Za-z]{2,}")
@@ -239,20 +235,7 @@ def _are_titled(value: object) -> bool:
 @check("elicitation.form.no-secrets", _QUESTIONS)
 def form_does_not_ask_for_secrets(step: Step, conversation: Conversation) -> Findings:
     for name, _, schema in _properties(step):
-        is_secret = _asks_for_a_secret(name, schema)
-        yield not is_secret or f"asks for the secret {quote(name)} in a form"
-
-
-def _asks_for_a_secret(name: str, schema: JsonObject) -> bool:
-    if schema.get("type") not in ("string", "integer", "number") or _has_choices(schema):
-        return False
-    title = schema.get("title")
-    names = [name, title if isinstance(title, str) else ""]
-    return any(_SECRETS.search(_to_snake_case(text)) for text in names)
-
-
-def _to_snake_case(text: str) -> str:
-    return "_".join(filter(None, _WORD_BREAKS.split(text))).lower()
+        yield not asks_for_secret(name, schema) or f"asks for the secret {quote(name)} in a form"
 
 
 @check("elicitation.form.no-clickable-urls", _QUESTIONS)

@@ -13,7 +13,6 @@ from typing import Final, TypeAlias
 from accord.bindings import http
 from accord.bindings.http import Gate, HeadVerdict
 from accord.transports.http.server.endpoint import (
-    DRAINING,
     MESSAGES,
     STREAM,
     HttpEndpoint,
@@ -30,7 +29,13 @@ from accord.transports.http.server.exchange import (
     cors_headers,
 )
 from accord.transports.http.server.sessions import HttpSessions
-from accord.transports.http.server.state import AppState, Bodies, HttpOptions, ServedServer
+from accord.transports.http.server.state import (
+    DRAINING,
+    AppState,
+    Bodies,
+    HttpOptions,
+    ServedServer,
+)
 from accord.transports.shutdown import is_host_stopping
 
 log = logging.getLogger("accord.http")
@@ -203,6 +208,7 @@ class HttpApp:
         state.is_draining = True
         self.bodies.stop(DRAINING)
         self.sessions.close()
+        self.endpoint.standalone.close()
         state.retired.clear()
         end = state.now() + (0.0 if self._is_finished else _LAST_RESPONSES)
         self._is_finished = True
@@ -218,6 +224,7 @@ class HttpApp:
         self.state.is_stopping = True
         for session in self.sessions:
             session.end_standing()
+        self.endpoint.standalone.end_listeners()
 
     # -- time
 
@@ -259,7 +266,7 @@ class HttpApp:
         for reader in list(self.state.readers):
             try:
                 if reader.is_admitted is not None and not await reader.is_admitted():
-                    reader.end()
+                    reader.end_admission()
             except Exception:  # the user's verifier may raise anything
                 log.exception("the token of a listening client could not be verified")
 

@@ -8,19 +8,20 @@ from urllib.parse import parse_qs, quote, urlsplit
 import msgspec
 
 from accord.bindings import http, sse
+from accord.bindings.standalone import VERSION_KEY, has_standalone
 from accord.protocol.exchange import Event, Refused, RequestReceived
+from accord.protocol.revisions import HANDSHAKE
 from accord.transports.http.server.exchange import LAST_EVENT, SESSION, HttpExchange, Scope
 from accord.transports.http.server.session import HttpSession, PostResponse
 from accord.transports.http.server.sessions import HttpSessions
-from accord.transports.http.server.state import AppState, Bodies
+from accord.transports.http.server.standalone import StandaloneRequests
+from accord.transports.http.server.state import DRAINING, AppState, Bodies
 from accord.transports.http.server.stream import Reader, Stream, parse_event_id
 
 _STATELESS: Final = "POST, OPTIONS"
 # Seconds after which a silent call becomes a stream, if clients could resume that stream.
 _LONG: Final = 1.0
 
-# A request that has not begun can be sent to another server, or later.
-DRAINING: Final = http.HttpRefusal(503, "the server is stopping", -32000, (("retry-after", "1"),))
 STREAM: Final = "/sse"
 MESSAGES: Final = "/messages"
 
@@ -85,6 +86,7 @@ class HttpEndpoint:
 
     Attributes:
         waiting: the responses that wait for their answer, and when a tick first saw them.
+        standalone: serves requests that stand on their own.
     """
 
     def __init__(self, state: AppState, sessions: HttpSessions, bodies: Bodies) -> None:
@@ -92,8 +94,13 @@ class HttpEndpoint:
         self._sessions = sessions
         self._bodies = bodies
         self._is_stateless = state.options.stateless
-        self._allowed = _STATELESS if self._is_stateless else http.ALLOWED
+        revisions = state.server.revisions
+        has_sessions = not self._is_stateless and any(id in HANDSHAKE for id in revisions)
+        self._allowed = http.ALLOWED if has_sessions else _STATELESS
         self.waiting: dict[PostResponse, float | None] = {}
+        self.standalone = StandaloneRequests(state, self.waiting)
+        self._has_standalone = has_standalone(revisions)
+        self._has_handshake = any(id in HANDSHAKE for id in revisions)
 
     def serve(self, exchange: HttpExchange, verdict: http.HeadVerdict) -> Awaitable[None]:
         """Serve a request from an allowed origin."""
@@ -104,7 +111,7 @@ class HttpEndpoint:
             return self._post(exchange, verdict)
         if method == "OPTIONS":
             return exchange.preflight(self._allowed)
-        if method not in ("GET", "DELETE") or self._is_stateless:
+        if method not in ("GET", "DELETE") or self._allowed is _STATELESS:
             why = f"{method[:20]} is not allowed here"
             return exchange.refuse(http.HttpRefusal(405, why, headers=(("allow", self._allowed),)))
         refusal = verdict.refusal
@@ -133,19 +140,24 @@ class HttpEndpoint:
         body = read if isinstance(read, bytes) else await read
         if body is None:
             return None
+        if verdict.standalone is not None:
+            return await self.standalone.serve(exchange, verdict, body)
+        if self._has_standalone and (
+            VERSION_KEY in body
+            or type(verdict.revision) is http.HttpRefusal
+            or not self._has_handshake
+        ):
+            refused = self.standalone.refuse_misplaced(exchange, body)
+            if refused is not None:
+                return await refused
         session = self._session_for(exchange, body, verdict)
         if type(session) is http.HttpRefusal:
             return await exchange.refuse(session)
         post = PostResponse(exchange, session, verdict.form)
         events = session.session.dispatcher.receive(body, post)
         post.is_received = True
-        if len(events) != 1:
-            post.is_batch = True
-            if not any(event.__class__ is RequestReceived for event in events):
-                return await self._accept(post, events)
-            if not post.is_over and not session.has_open(post):
-                post.give_up()
-        elif events[0].__class__ is not RequestReceived:
+        is_alone = len(events) == 1 and events[0].__class__ is RequestReceived
+        if not is_alone and not self._has_requests(post, events):
             return await self._accept(post, events)
         if not post.is_over and post.stream is None:
             self.waiting[post] = None
@@ -191,6 +203,15 @@ class HttpEndpoint:
         # answers it.
         return HttpSession(state)
 
+    def _has_requests(self, post: PostResponse, events: Sequence[Event]) -> bool:
+        """Whether a batch has requests; if all are answered or refused, it need not wait."""
+        if not any(event.__class__ is RequestReceived for event in events):
+            return False
+        post.is_batch = True
+        if not post.is_over and not post.owner.has_open(post):
+            post.give_up()
+        return True
+
     async def _accept(self, post: PostResponse, events: Sequence[Event]) -> None:
         """Respond to a POST without requests."""
         exchange = post.exchange
@@ -226,6 +247,8 @@ class HttpEndpoint:
             head = exchange.stream_head(new_session)
             reader = Reader(stream, exchange.send, head, self._state.readers)
             stream.attach(reader)
+            if post.is_hung_up:
+                reader.end()
             return reader.follow(exchange.receive)
         if stream is not None or (
             reply is not None and post.form == "stream" and exchange.denial is None

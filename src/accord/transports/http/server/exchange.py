@@ -55,6 +55,8 @@ class HttpExchange:
     has_session = False
     # Whether the response has begun.
     is_begun = False
+    # The names of headers that occur more than once.
+    repeated: frozenset[bytes] = frozenset()
     # The header of a response with status 403, in place of the status of the answer.
     denial: tuple[bytes, bytes] | None = None
 
@@ -75,6 +77,7 @@ class HttpExchange:
         for name, value in given:
             found.setdefault(name, []).append(value)
         self.headers = {name: b", ".join(values) for name, values in found.items()}
+        self.repeated = frozenset(name for name, values in found.items() if len(values) > 1)
 
     def header(self, name: bytes) -> str | None:
         """Return a header as text."""

@@ -4,11 +4,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw, UnsetType
 
 from accord.bindings import http, sse
 from accord.bindings.headers import RequestFacts, decode_headers
+from accord.errors import InvalidRequest
 from accord.protocol.exchange import Exchange
+from accord.protocol.mirroring import MirroredArgument
 from accord.transports.http.server.exchange import HttpExchange
 from accord.transports.http.server.state import AppState, ServedSession
 from accord.transports.http.server.stream import CONGESTED, Stream
@@ -86,6 +90,7 @@ class HttpSession:
         self.session: ServedSession
         if revision is None:
             self.session = state.server.session(self.write, state.lifespan, is_lasting=bool(id))
+            self.session.endpoint.serve_session_only()
         else:
             self.session = state.server.stateless_sessions.begin(
                 self.write, state.lifespan, revision
@@ -94,10 +99,15 @@ class HttpSession:
 
     # -- streams
 
+    @property
+    def is_resumable(self) -> bool:
+        """Whether its streams can be resumed."""
+        return bool(self.id) and self._state.options.resumable
+
     def make_stream(self, *, is_lossy: bool = False) -> Stream:
         """Make a stream, which can be resumed if the session lasts."""
         options = self._state.options
-        if not self.id or not options.resumable:
+        if not self.is_resumable:
             return Stream(is_lossy=is_lossy)
         self._names += 1
         stream = Stream(
@@ -259,6 +269,7 @@ class PostResponse:
     Attributes:
         can_ask: whether it can carry requests of the server.
         is_batch: whether the POST holds more than one message.
+        is_hung_up: whether it ends before the answer.
         is_over: whether the answer is there, or will not come.
         is_received: whether the session has received the body.
         refusals: the errors for messages that were not accepted as requests.
@@ -268,12 +279,13 @@ class PostResponse:
 
     can_ask = True
     is_batch = False
+    is_hung_up = False
     is_over = False
     is_received = False
     refusals: tuple[bytes, ...] = ()
     reply: bytes | None = None
     stream: Stream | None = None
-    _waiter: asyncio.Future[None] | None = None
+    _waiter: asyncio.Future[Any] | None = None
 
     def __init__(self, exchange: HttpExchange, owner: HttpSession, form: http.Form) -> None:
         self.exchange = exchange
@@ -310,6 +322,18 @@ class PostResponse:
             self._wake(self._waiter)
 
     # -- what a dispatcher and a context ask of it
+
+    def check(self, exchange: Exchange, params: object) -> None:
+        """Accept a request: in a session, headers repeat nothing of it."""
+
+    def check_arguments(
+        self, mirrored: tuple[MirroredArgument, ...], arguments: Raw | UnsetType
+    ) -> None:
+        """Accept the arguments of a call, as `check` does."""
+
+    def listen(self, end: Callable[[], None]) -> None:
+        """Refuse to keep a response open: a session listens with GET."""
+        raise InvalidRequest("a session listens with GET")
 
     def reject(self, reply: bytes) -> None:
         """Take the error for a message that is not accepted as a request."""
@@ -377,6 +401,18 @@ class PostResponse:
         return self.stream
 
     @property
+    def can_hang_up(self) -> bool:
+        """Whether the client will come back for the answer if the response ends without it."""
+        is_possible = self.form != "json" and not self.is_over
+        return is_possible and self.is_primed and self.owner.is_resumable
+
+    def hang_up(self, retry: int | None) -> None:
+        """End the response before the answer, if the client will come back for that."""
+        if self.can_hang_up:
+            self.is_hung_up = True
+            self.open_stream().hang_up(retry)  # http.sse.retry-before-close
+
+    @property
     def is_primed(self) -> bool:
         """Whether clients can resume the stream before its first message."""
         return self.owner.session.endpoint.revision.priming_event
@@ -394,7 +430,7 @@ class PostResponse:
 
     # -- waiting
 
-    def _wake(self, waiter: asyncio.Future[None]) -> None:
+    def _wake(self, waiter: asyncio.Future[Any]) -> None:
         if not waiter.done():
             waiter.set_result(None)
 

@@ -12,6 +12,7 @@ import msgspec
 from accord.bindings import http
 from accord.protocol.codec import Limits
 from accord.protocol.endpoint import Endpoint
+from accord.protocol.exchange import Exchange
 from accord.protocol.party import PartyState
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.stores import EventStore, MemoryEventStore
@@ -28,6 +29,8 @@ _STUCK: Final = 1.0
 _LENIENCY: Final = 3
 # Shorter bodies are within any sensible limit.
 _BRIEF: Final = 4096
+# A request that has not begun can be sent to another server, or later.
+DRAINING: Final = http.HttpRefusal(503, "the server is stopping", -32000, (("retry-after", "1"),))
 _SILENT: Final = http.HttpRefusal(408, "the body did not arrive in time (body_timeout)")
 _SLOW: Final = http.HttpRefusal(408, "the body arrives too slowly (body_rate)")
 
@@ -133,6 +136,9 @@ class ServedSession(Protocol):
     @property
     def is_begun(self) -> bool:
         """Whether the client has sent `initialize`."""
+
+    def request_cancelled(self, exchange: Exchange) -> None:
+        """Note that the answer to a request is no longer wanted."""
 
     def close(self) -> None:
         """End the session."""

@@ -117,10 +117,22 @@ class Stream:
         if self._store is not None:  # http.sse.priming-event
             self.put(self._store_event(b""))
 
-    def _store_event(self, data: bytes, name: str | None = None) -> bytes:
+    def hang_up(self, retry: int | None = None) -> None:
+        """End the response that follows the stream; the client comes back for what follows.
+
+        Args:
+            retry: milliseconds after which it should; as before by default.
+        """
+        if self._store is not None and retry is not None:
+            self.put(self._store_event(b"", retry=retry))
+        if self.reader is not None:
+            self.reader.end()
+
+    def _store_event(self, data: bytes, name: str | None = None, retry: int | None = None) -> bytes:
         assert self._store is not None
         number = self.count
-        retry = None if number else self._retry
+        if not number and retry is None:
+            retry = self._retry
         event = sse.encode(data, name=name, id=f"{self.name}-{number}", retry=retry)
         try:
             self._store.append(self._session, self.name, number, event)
@@ -313,6 +325,7 @@ class Reader:
         "is_done",
         "is_due",
         "last_write",
+        "on_due",
         "send",
         "stream",
     )
@@ -333,6 +346,8 @@ class Reader:
         self.is_due: Callable[[float], bool] | None = None
         # Whether the token is still accepted: it may have been revoked.
         self.is_admitted: Callable[[], Awaitable[bool]] | None = None
+        # How the response ends then, if not at once.
+        self.on_due: Callable[[], None] | None = None
         self.is_done = False
         self.last_write = self._loop.time()
         among.add(self)
@@ -344,8 +359,7 @@ class Reader:
     def tick(self, now: float, *, keep_alive: float, write_timeout: float) -> None:
         """Send a comment after a long silence; end a response that is due or is not read."""
         if self.is_due is not None and self.is_due(now):
-            self.is_due = None
-            self.end()
+            self.end_admission()
         if self._task is None:
             if now - self.last_write >= keep_alive:
                 self._comment = True
@@ -356,6 +370,14 @@ class Reader:
     def is_stalled(self) -> bool:
         """Whether the client has not read for a while."""
         return self._task is not None and self._loop.time() - self.last_write >= _STALLED
+
+    def end_admission(self) -> None:
+        """End a response whose token is not valid any more."""
+        self.is_due = self.is_admitted = None
+        if self.on_due is None:
+            self.end()
+        else:
+            self.on_due()
 
     def end(self) -> None:
         """End the response, but not the stream: the client may come back."""

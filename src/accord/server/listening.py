@@ -1,0 +1,134 @@
+"""`subscriptions/listen`: requests that stay open, with notifications of changes."""
+
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from accord.errors import InternalError
+from accord.protocol.exchange import META_SUBSCRIPTION, Exchange
+from accord.runtime.dispatcher import LASTING
+from accord.server.hub import LIST_KINDS, UPDATED, Notices, ServerChange, Topic, list_topic
+from accord.types import (
+    CancelledParams,
+    EmptyParams,
+    JsonObject,
+    ListenParams,
+    ListenResult,
+    SubscriptionFilter,
+    SubscriptionsAcknowledgedParams,
+)
+
+if TYPE_CHECKING:
+    from accord.server.session import Session
+
+TASK: Final = "notifications/tasks"
+# More than a client can make use of; the acknowledgement says which are honoured.
+_KEYS_MOST: Final = 1_000
+
+
+def listen(session: "Session", exchange: Exchange, params: ListenParams) -> object:
+    """Acknowledge a request to hear of changes, and leave it open."""
+    most = session.server.subscriptions
+    if len(session.listening) >= most:
+        raise InternalError(f"busy: {most} subscriptions are open (subscriptions)")
+    granted = _grant(session, exchange, params.notifications)
+    subscription = Subscription(session, exchange, _topics(granted))
+    if exchange.origin is not None:
+        exchange.origin.listen(subscription.end)
+    subscription.acknowledge(granted)
+    subscription.begin()
+    return LASTING
+
+
+def _grant(session: "Session", exchange: Exchange, asked: SubscriptionFilter) -> SubscriptionFilter:
+    """Return what the server will tell of: kinds that it declares, resources that it has."""
+    server = session.server
+    declared = server.capability_paths()
+    members: JsonObject = {}
+    for kind in LIST_KINDS:
+        member = f"{kind}_list_changed"
+        if getattr(asked, member) and f"{kind}.listChanged" in declared:
+            members[member] = True
+    uris = dict.fromkeys((asked.resource_subscriptions or ())[:_KEYS_MOST])
+    if uris and "resources.subscribe" in declared:
+        members["resource_subscriptions"] = [
+            uri for uri in uris if _is_readable(session, exchange, uri)
+        ]
+    ids = dict.fromkeys((asked.task_ids or ())[:_KEYS_MOST])
+    if ids and server.hub.visible_tasks is not None:
+        members["task_ids"] = server.hub.visible_tasks(session, exchange, [*ids])
+    return SubscriptionFilter(**{name: each for name, each in members.items() if each})
+
+
+def _is_readable(session: "Session", exchange: Exchange, uri: str) -> bool:
+    found = session.server.find_resource(uri)
+    if found is None:
+        return False
+    return session.server.access.allows(session.principal_of(exchange), found[0])
+
+
+def _topics(granted: SubscriptionFilter) -> frozenset[Topic]:
+    lists = [list_topic(kind) for kind in LIST_KINDS if getattr(granted, f"{kind}_list_changed")]
+    updates = [(UPDATED, uri) for uri in granted.resource_subscriptions or ()]
+    tasks = [(TASK, id) for id in granted.task_ids or ()]
+    return frozenset([*lists, *updates, *tasks])
+
+
+class Subscription:
+    """One open listen request: a listener of the hub until it is cancelled or ended."""
+
+    def __init__(self, session: "Session", exchange: Exchange, topics: frozenset[Topic]) -> None:
+        self._session = session
+        self._exchange = exchange
+        self._topics = topics
+        self._meta = {META_SUBSCRIPTION: exchange.id}
+        flow = session.flow if exchange.origin is None else exchange.origin
+        self._notices = Notices(session.loop, flow, self._send)
+
+    def acknowledge(self, granted: SubscriptionFilter) -> None:
+        """Tell the client what it will hear of; the first message of a subscription."""
+        params = SubscriptionsAcknowledgedParams(granted, meta=self._meta)
+        self._notify("notifications/subscriptions/acknowledged", params)
+
+    def begin(self) -> None:
+        """Listen from now on."""
+        session = self._session
+        session.listening = {**session.listening, self._exchange.id: self}
+        session.server.hub.listen(self, self._topics)
+
+    # -- called by the hub
+
+    def hear(self, change: ServerChange) -> None:
+        self._session.run_here(self._hear, change)
+
+    def _hear(self, change: ServerChange) -> None:
+        if self._session.listening.get(self._exchange.id) is self:
+            self._notices.add(change)
+
+    def _send(self, change: ServerChange) -> None:
+        params = EmptyParams() if change.params is None else change.params
+        meta = {**(params.meta or {}), **self._meta}
+        self._notify(change.name, msgspec.structs.replace(params, meta=meta))
+
+    def _notify(self, name: str, params: Any) -> None:
+        self._session.notify(name, params, within=self._exchange)
+
+    # -- the end
+
+    def release(self) -> None:
+        """Stop listening without a word: the client wants to hear no more, or is gone."""
+        session, id = self._session, self._exchange.id
+        session.server.hub.ignore(self, self._topics)
+        session.listening = {key: each for key, each in session.listening.items() if key != id}
+        self._notices.stop()
+
+    def end(self) -> None:
+        """End the subscription on the part of the server, if it is still open."""
+        if self._session.listening.get(self._exchange.id) is not self:
+            return
+        self.release()
+        if self._exchange.origin is None:
+            # subscriptions.teardown-cancelled-notification: over HTTP the stream ends instead.
+            reason = "the server ends the subscription"
+            self._notify("notifications/cancelled", CancelledParams(self._exchange.id, reason))
+        self._session.dispatcher.answer(self._exchange, ListenResult(meta=self._meta))

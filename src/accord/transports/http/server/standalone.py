@@ -1,0 +1,359 @@
+"""Requests that stand on their own: each is served by a session of one message.
+
+They share nothing with the sessions of the same app. A client that disconnects cancels its request,
+since it cannot come back for the answer.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, MutableMapping
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from accord.bindings import http, sse, standalone
+from accord.bindings.headers import VERSION
+from accord.bindings.http import HeadVerdict
+from accord.errors import HeaderMismatch, InternalError, InvalidRequest, RequestError
+from accord.protocol import codec
+from accord.protocol.exchange import Exchange, RequestReceived
+from accord.protocol.jsonrpc import Batch, ErrorBody, Frame, MalformedMessage
+from accord.protocol.mirroring import NAME_MEMBERS, MirroredArgument
+from accord.transports.http.server.exchange import HttpExchange, Receive
+from accord.transports.http.server.session import HttpSession, PostResponse
+from accord.transports.http.server.sessions import caller_key
+from accord.transports.http.server.state import DRAINING, AppState
+from accord.transports.http.server.stream import Reader, Stream
+
+# The attribute of the params that `Mcp-Name` repeats.
+_NAMED: Final = {
+    method: {"taskId": "task_id"}.get(member, member) for method, member in NAME_MEMBERS.items()
+}
+_VERSION: Final = VERSION.encode()
+_ONE_MESSAGE: Final = "a POST of this revision has one request or one notification"
+
+
+class StandaloneResponse(PostResponse):
+    """The response to a request that stands on its own.
+
+    Args:
+        exchange: the HTTP request.
+        owner: the session of one message that serves it.
+        form: how the client accepts the response.
+        requests: those under way.
+
+    Attributes:
+        is_listener: whether it is open for a request that only listens.
+        is_woken: whether it need not wait any more.
+        status: that of an error, where its code alone does not say.
+        end: answers a request that only listens.
+    """
+
+    is_listener = False
+    is_woken = False
+    status: int | None = None
+    end: Callable[[], None] | None = None
+
+    def __init__(
+        self,
+        exchange: HttpExchange,
+        owner: HttpSession,
+        form: http.Form,
+        requests: "StandaloneRequests",
+    ) -> None:
+        self.exchange = exchange
+        self.owner = owner
+        self.form = form
+        self._requests = requests
+
+    # -- what the server asks of it
+
+    def check(self, exchange: Exchange, params: Any) -> None:
+        """Compare the headers with the request that they repeat.
+
+        Raises:
+            HeaderMismatch: they differ.
+        """
+        given, version, method = self.exchange, exchange.revision.id, exchange.name
+        attribute = _NAMED.get(method)
+        name = None if attribute is None else getattr(params, attribute)
+        if given.repeated or not standalone.repeats(given.headers, version, method, name):
+            why = standalone.find_header_mismatch(
+                given.headers, version, method, name, given.repeated
+            )
+            if why is not None:
+                raise HeaderMismatch(why)
+
+    def check_arguments(
+        self, mirrored: tuple[MirroredArgument, ...], arguments: Raw | UnsetType
+    ) -> None:
+        """Compare the headers with the arguments of a call that they repeat.
+
+        Raises:
+            HeaderMismatch: they differ.
+        """
+        given = None if arguments is UNSET else msgspec.json.decode(arguments)
+        why = standalone.find_argument_mismatch(mirrored, given, self.exchange.headers)
+        if why is not None:
+            raise HeaderMismatch(why)
+
+    def listen(self, end: Callable[[], None]) -> None:
+        """Keep the response open for a request that only listens: messages leave at once.
+
+        Raises:
+            InvalidRequest: the client does not accept a stream, or the server sends none.
+            InternalError: the caller has too many of them.
+        """
+        if self.form == "json":
+            self.status = 406
+            raise InvalidRequest(
+                "the answer is an event stream: Accept must list text/event-stream, and the "
+                "server must not be limited to JSON (answers)"
+            )
+        self._requests.add_listener(self)
+        self.end = end
+        self.open_stream()
+
+    def end_listening(self) -> None:
+        """Let a request that only listens be answered; once."""
+        end, self.end = self.end, None
+        if end is not None:
+            end()
+
+    def open_stream(self) -> Stream:
+        if self.stream is None:
+            # A client that listens but does not read is disconnected: it may listen anew.
+            self.stream = self.owner.make_stream(is_lossy=self.end is not None)
+            if self._waiter is not None:
+                self._wake(self._waiter)
+        return self.stream
+
+    # -- waiting
+
+    def _wake(self, waiter: asyncio.Future[Any]) -> None:
+        if not self.is_woken:
+            self.is_woken = True
+            waiter.cancel()
+
+    async def wait_or_leave(self, receive: Receive) -> None:
+        """Wait as `wait` does, or until the client is gone.
+
+        The task of the request itself waits for a disconnect, and is freed by cancelling it: so
+        that costs no other task.
+        """
+        task = self._waiter = asyncio.current_task()
+        assert task is not None
+        try:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        except asyncio.CancelledError:
+            if not self.is_woken or task.uncancel():
+                raise
+        finally:
+            self._waiter = None
+
+    def abandon(self, request: Exchange) -> None:
+        """Cancel a request whose client is gone."""
+        self.is_over = True
+        session = self.owner.session
+        if session.dispatcher.closed is None:
+            session.dispatcher.abandon(request)  # http.cancel.disconnect-is-cancel
+            session.request_cancelled(request)
+
+
+class StandaloneRequests:
+    """The requests to one app that stand on their own.
+
+    Args:
+        state: of the app.
+        waiting: the responses that wait for their answer, of all POSTs.
+
+    Attributes:
+        open: those that were not answered at once.
+    """
+
+    def __init__(self, state: AppState, waiting: MutableMapping[PostResponse, Any]) -> None:
+        self._state = state
+        self._waiting = waiting
+        self._decode = codec.codec_for(state.server.limits).decode
+        self._listeners: dict[Hashable, int] = {}
+        self.open: set[StandaloneResponse] = set()
+
+    # -- one request
+
+    async def serve(self, exchange: HttpExchange, verdict: HeadVerdict, body: bytes) -> None:
+        """Serve a POST whose header names a revision without sessions."""
+        if self._state.is_draining:
+            return await exchange.refuse(DRAINING)
+        assert verdict.standalone is not None
+        session = HttpSession(self._state, revision=verdict.standalone.id)
+        post = StandaloneResponse(exchange, session, verdict.form, self)
+        events = session.session.dispatcher.receive(body, post)
+        event = events[0]
+        if event.__class__ is not RequestReceived or len(events) > 1:
+            session.let_go()
+            return await self._refuse(exchange, body, post.refusals)
+        post.is_received = True
+        request: Exchange = event.exchange
+        if post.is_over:
+            session.let_go()
+            return await self._answer(post, request)
+        self.open.add(post)
+        try:
+            if post.stream is not None or await self._wait(post):
+                await self._answer(post, request)
+        finally:
+            self.open.discard(post)
+            if post.is_listener:
+                self._remove_listener(post)
+            if not post.is_over:
+                post.abandon(request)
+            session.let_go()
+        return None
+
+    async def _wait(self, post: StandaloneResponse) -> bool:
+        """Wait for something to send; returns whether the client is still there."""
+        self._waiting[post] = None
+        try:
+            await post.wait_or_leave(post.exchange.receive)
+        finally:
+            del self._waiting[post]
+        return post.is_woken
+
+    def _answer(self, post: StandaloneResponse, request: Exchange) -> Awaitable[None]:
+        stream, reply, exchange = post.stream, post.reply, post.exchange
+        if stream is not None:
+            if stream.is_ended:
+                return exchange.whole_stream(stream.take_all())
+            return self._follow(post, stream)
+        if reply is None:
+            return exchange.refuse(DRAINING)
+        status = post.status or standalone.status_of(request.fault)
+        if post.form == "stream" and status == 200 and exchange.denial is None:
+            return exchange.whole_stream(sse.encode(reply, name="message"))
+        return exchange.json(reply, status=status)
+
+    async def _follow(self, post: StandaloneResponse, stream: Stream) -> None:
+        state, exchange = self._state, post.exchange
+        reader = Reader(stream, exchange.send, exchange.stream_head(), state.readers)
+        if post.end is None:
+            stream.attach(reader)
+            await reader.follow(exchange.receive)
+            return
+        expiry = exchange.expiry(state.now())
+        reader.is_due = lambda now: now >= expiry
+        reader.is_admitted = exchange.is_admitted
+        reader.on_due = post.end_listening
+        stream.attach(reader)
+        state.listening += 1
+        try:
+            await reader.follow(exchange.receive)
+        finally:
+            state.listening -= 1
+
+    # -- refusals
+
+    def refuse_misplaced(self, exchange: HttpExchange, body: bytes) -> Awaitable[None] | None:
+        """Refuse a POST that stands on its own, but whose header names none of our revisions.
+
+        Returns:
+            None if it belongs to a session.
+        """
+        message = self._read(body)
+        try:
+            if standalone.classify(message, self._version(exchange), self._revisions) == "session":
+                return None
+        except RequestError as error:
+            return self._fail(exchange, message, error)
+        return self._refuse(exchange, body, ())
+
+    def _refuse(
+        self, exchange: HttpExchange, body: bytes, refusals: tuple[bytes, ...]
+    ) -> Awaitable[None]:
+        """Respond to a POST that holds no request, or one that cannot be served."""
+        message = self._read(body)
+        fault: RequestError | None = None
+        try:
+            standalone.classify(message, self._version(exchange), self._revisions)
+        except RequestError as error:
+            fault = error
+        if fault is None:
+            fault = self._find_fault(exchange, message)
+        if fault is not None:
+            return self._fail(exchange, message, fault)
+        if refusals:
+            status = standalone.status_of_refusal(standalone.code_in(refusals[0]))
+            return exchange.json(refusals[0], status=status)
+        return exchange.empty(202)
+
+    def _find_fault(
+        self, exchange: HttpExchange, message: Frame | Batch | MalformedMessage
+    ) -> RequestError | None:
+        if isinstance(message, MalformedMessage):
+            return RequestError(str(message), code=message.code)
+        if isinstance(message, Batch) or message.method is UNSET:
+            return InvalidRequest(_ONE_MESSAGE)
+        headers, repeated = exchange.headers, exchange.repeated
+        return standalone.find_fault(message, headers, self._revisions, repeated)
+
+    def _fail(
+        self,
+        exchange: HttpExchange,
+        message: Frame | Batch | MalformedMessage,
+        error: RequestError,
+    ) -> Awaitable[None]:
+        data = UNSET if error.data is None else error.data
+        body = ErrorBody(error.code, error.message, data)
+        reply = codec.encode_error(standalone.id_of(message), body)
+        return exchange.json(reply, status=standalone.status_of_refusal(error.code))
+
+    def _read(self, body: bytes) -> Frame | Batch | MalformedMessage:
+        try:
+            return self._decode(body)
+        except MalformedMessage as malformed:
+            return malformed
+
+    def _version(self, exchange: HttpExchange) -> str | None:
+        return exchange.header(_VERSION)
+
+    @property
+    def _revisions(self) -> tuple[str, ...]:
+        return self._state.server.revisions
+
+    # -- requests that only listen
+
+    def add_listener(self, post: StandaloneResponse) -> None:
+        """Count a request that only listens.
+
+        Raises:
+            InternalError: its caller has too many of them.
+        """
+        most = self._state.options.sessions_per_caller
+        caller = self._caller(post)
+        count = self._listeners.get(caller, 0)
+        if count >= most:
+            post.status = 429
+            raise InternalError(f"{most} requests of one caller listen (sessions_per_caller)")
+        self._listeners[caller] = count + 1
+        post.is_listener = True
+
+    def _remove_listener(self, post: StandaloneResponse) -> None:
+        caller = self._caller(post)
+        self._listeners[caller] -= 1
+        if not self._listeners[caller]:
+            del self._listeners[caller]
+
+    def _caller(self, post: StandaloneResponse) -> Hashable:
+        return caller_key(post.principal, post.exchange.scope.get("client"))
+
+    # -- stopping
+
+    def end_listeners(self) -> None:
+        """Answer the requests that only listen."""
+        for post in list(self.open):
+            post.end_listening()
+
+    def close(self) -> None:
+        """Cancel the requests that are under way."""
+        for post in list(self.open):
+            post.owner.session.close()
