@@ -360,9 +360,9 @@ def test_trust_names_origins(trust):
 # -- over TLS
 
 
-@pytest.fixture
-def certificate(tmp_path):
-    return self_signed(tmp_path)
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory):
+    return self_signed(tmp_path_factory.mktemp("certificate"))
 
 
 async def serve_document(certificate, seen, *, size=0):
