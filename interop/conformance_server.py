@@ -336,6 +336,14 @@ def test_trigger_prompt_change() -> str:
     return "The list of prompts changed"
 
 
+@server.tool
+async def test_reconnection(ctx: Context) -> str:
+    """Hang up, and answer when the client has come back."""
+    ctx.hang_up(retry=500)
+    await asyncio.sleep(0.1)
+    return "Reconnection test completed successfully"
+
+
 REGION_SCHEMA = {
     "type": "object",
     "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
