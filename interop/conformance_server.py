@@ -11,9 +11,9 @@ import asyncio
 import itertools
 from base64 import b64decode
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from accord import Context, Server, ToolError
+from accord import Context, Header, Server, ToolError
 from accord.server import Audio, Image
 from accord.types import EmbeddedResource, ResourceContents
 
@@ -344,15 +344,8 @@ async def test_reconnection(ctx: Context) -> str:
     return "Reconnection test completed successfully"
 
 
-REGION_SCHEMA = {
-    "type": "object",
-    "properties": {"region": {"type": "string", "x-mcp-header": "Region"}},
-    "required": ["region"],
-}
-
-
-@server.tool(input_schema=REGION_SCHEMA)
-def test_x_mcp_header(region: str) -> str:
+@server.tool
+def test_x_mcp_header(region: Annotated[str, Header("Region")]) -> str:
     """Work in a region, which a header names too.
 
     Args:

@@ -277,7 +277,7 @@ def test_several_questions_are_answered_at_once(session: Session, pairing: Pairi
         assert "together" not in session.outcomes
         return
     assert answered(session["together"]) == "Ada is 36 in file:///work"
-    sent = [json.loads(each.message) for each in session.records if each.message]
+    sent = [json.loads(bytes(each.message)) for each in session.records if each.message]
     rounds = [each["result"].get("inputRequests", ()) for each in sent if "result" in each]
     assert 2 in map(len, rounds)
 
