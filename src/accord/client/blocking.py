@@ -8,9 +8,9 @@ import asyncio
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import update_wrapper
-from typing import Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 from accord.client.client import Client as AsyncClient
 from accord.client.client import ConnectionFacts
@@ -21,6 +21,10 @@ from accord.client.results import PageGuard
 from accord.errors import ConnectionClosed
 from accord.types import Prompt, Resource, ResourceTemplate, Tool
 from accord.types._base import PageResult
+
+if TYPE_CHECKING:
+    from accord.client.changes import Change
+    from accord.client.listening import Listening
 
 __all__ = ["Client", "connect"]
 
@@ -127,6 +131,10 @@ def _shut_down(client: AsyncClient, thread: _LoopThread) -> None:
         thread.stop()
 
 
+async def _take(changes: "Listening") -> "Change":
+    return await anext(changes)
+
+
 def _wait_for(
     method: Callable[Concatenate[AsyncClient, Params], Coroutine[object, object, Value]],
 ) -> "Callable[Concatenate[BlockingClient, Params], Value]":
@@ -216,6 +224,29 @@ class BlockingClient(ConnectionFacts):
             if cursor is None:
                 return
             pages.check(found, cursor)
+
+    def listen(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        uris: Iterable[str] = (),
+    ) -> "Iterator[Change]":
+        """Iterate over the changes that the server reports; without arguments, of all its lists.
+
+        The iterator waits for the next change. Arguments and changes are those of the async client.
+        """
+        changes = self._client.listen(tools=tools, prompts=prompts, resources=resources, uris=uris)
+        try:
+            while True:
+                try:
+                    yield self._run(_take(changes))
+                except StopAsyncIteration:
+                    return
+        finally:
+            if self._shut_down.alive:
+                self._run(changes.aclose())
 
     # -- the rest
 

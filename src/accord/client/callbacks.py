@@ -152,6 +152,7 @@ class Callbacks:
         self.latest = b""
         self.stray = ""
         self.on_tools_changed: Callable[[], None] | None = None
+        self.on_notice: Callable[[NotificationReceived], None] | None = None
 
     @property
     def capabilities(self) -> ClientCapabilities:
@@ -275,6 +276,8 @@ class Callbacks:
 
     def notification(self, event: NotificationReceived, dispatcher: Dispatcher) -> None:
         """Pass on what the server tells."""
+        if self.on_notice is not None:
+            self.on_notice(event)
         if event.name == "notifications/tools/list_changed" and self.on_tools_changed is not None:
             self.on_tools_changed()
         if event.name == _COMPLETE and not self._page_completed(event.params.elicitation_id):

@@ -1,16 +1,17 @@
 """The client: one method per operation of the protocol, on a connection that is already made."""
 
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Final, Self, TypeVar, Unpack, get_args, overload
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Self, TypeVar, Unpack, get_args, overload
 
 import msgspec
 
 from accord.client.callbacks import to_roots
 from accord.client.link import Link
+from accord.client.negotiation import Opening
 from accord.client.options import CallOptions, Roots
 from accord.client.results import OutputSchema, PageGuard, decode_output
-from accord.errors import UrlElicitationRequired
+from accord.errors import HeaderMismatch, LocalProtocolError, UrlElicitationRequired
 from accord.protocol import shape
 from accord.types import (
     CallToolParams,
@@ -20,12 +21,12 @@ from accord.types import (
     CompletionArgument,
     CompletionContext,
     CreateMessageParams,
+    DiscoverParams,
     ElicitParams,
     EmptyParams,
     GetPromptParams,
     GetPromptResult,
     Implementation,
-    InitializeResult,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -42,12 +43,12 @@ from accord.types import (
     ResourceTemplateReference,
     RevisionId,
     ServerCapabilities,
-    SetLevelParams,
-    SubscribeParams,
     Tool,
-    UnsubscribeParams,
 )
 from accord.types._base import PageResult
+
+if TYPE_CHECKING:
+    from accord.client.listening import Listening
 
 Output = TypeVar("Output")
 Entry = TypeVar("Entry", Tool, Prompt, Resource, ResourceTemplate)
@@ -61,11 +62,11 @@ class ConnectionFacts:
     """What clients know about their connection."""
 
     _link: Link
-    _opening: InitializeResult
+    _opening: Opening
 
     @property
     def server_info(self) -> Implementation:
-        """Name and version of the server."""
+        """Name and version of the server; both empty where it does not introduce itself."""
         return self._opening.server_info
 
     @property
@@ -106,10 +107,8 @@ class Client(ConnectionFacts):
     server reports them complete, or after `timeout`.
     """
 
-    def __init__(
-        self, link: Link, opening: InitializeResult | None = None, **options: object
-    ) -> None:
-        if not isinstance(opening, InitializeResult) or options:
+    def __init__(self, link: Link, opening: Opening | None = None, **options: object) -> None:
+        if not isinstance(opening, Opening) or options:
             # Other libraries make their clients in this way.
             raise TypeError(
                 "a Client is what connect() returns: write "
@@ -122,6 +121,10 @@ class Client(ConnectionFacts):
         link.callbacks.on_tools_changed = self._outputs.clear
         self._forgotten = weakref.finalize(self, link.abandon)
         self._forgotten.atexit = False
+        if not link.revision.handshake and link.settings.hears_of_changes:
+            from accord.client.subscribing import listen_for_callbacks
+
+            listen_for_callbacks(link)
 
     def __repr__(self) -> str:
         info = self.server_info
@@ -168,9 +171,17 @@ class Client(ConnectionFacts):
     async def list_tools(
         self, cursor: str | None = None, **how: Unpack[CallOptions]
     ) -> ListToolsResult:
-        """Fetch one page of tools: the first, or the one a cursor leads to."""
-        page: ListToolsResult = await self._link.ask("tools/list", PageParams(cursor), how)
+        """Fetch one page of tools: the first, or the one a cursor leads to.
+
+        Over HTTP, in revisions without handshake, a tool is left out and logged if its schema asks
+        for headers in a way that breaks the rules.
+        """
+        page: ListToolsResult = await self._link.fetch("tools/list", PageParams(cursor), how)
         revision = self.revision
+        if self._link.transport is not None and not self._link.revision.handshake:
+            from accord.client.mirrored import learn_headers
+
+            learn_headers(self._link, page)
         for tool in page.tools:
             # A schema has no meaning in a revision that does not define it.
             schema = None if tool.output_schema is None else shape.narrow(tool, revision)
@@ -233,6 +244,13 @@ class Client(ConnectionFacts):
             result = await self._link.ask("tools/call", params, how)
         except UrlElicitationRequired as error:
             result = await self._link.visit_and_repeat(error, "tools/call", params, how)
+        except HeaderMismatch:
+            # http.param-headers.mismatch-client-relists
+            from accord.client.mirrored import learn_anew
+
+            if self._link.transport is None or not await learn_anew(self._link, name):
+                raise
+            result = await self._link.ask("tools/call", params, how)
         schema = self._outputs.get(name) if self._outputs else None
         if schema is not None:
             schema.check(result)
@@ -244,7 +262,9 @@ class Client(ConnectionFacts):
         self, cursor: str | None = None, **how: Unpack[CallOptions]
     ) -> ListResourcesResult:
         """Fetch one page of resources."""
-        page: ListResourcesResult = await self._link.ask("resources/list", PageParams(cursor), how)
+        page: ListResourcesResult = await self._link.fetch(
+            "resources/list", PageParams(cursor), how
+        )
         return page
 
     def resources(self, **how: Unpack[CallOptions]) -> AsyncIterator[Resource]:
@@ -255,7 +275,7 @@ class Client(ConnectionFacts):
         self, cursor: str | None = None, **how: Unpack[CallOptions]
     ) -> ListResourceTemplatesResult:
         """Fetch one page of resource templates."""
-        page: ListResourceTemplatesResult = await self._link.ask(
+        page: ListResourceTemplatesResult = await self._link.fetch(
             "resources/templates/list", PageParams(cursor), how
         )
         return page
@@ -272,20 +292,49 @@ class Client(ConnectionFacts):
         params = ReadResourceParams(uri)
         result: ReadResourceResult
         try:
-            result = await self._link.ask("resources/read", params, how)
+            result = await self._link.fetch("resources/read", params, how)
         except UrlElicitationRequired as error:
             result = await self._link.visit_and_repeat(error, "resources/read", params, how)
         return result
 
     async def subscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
         """Ask to hear of changes of a resource; they reach `on_resource_updated`."""
-        await self._link.ask("resources/subscribe", SubscribeParams(uri), how)
-        self._link.subscriptions[uri] = None
+        from accord.client.subscribing import subscribe
+
+        await subscribe(self._link, uri, how)
 
     async def unsubscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
         """Ask to hear no more of a resource."""
-        self._link.subscriptions.pop(uri, None)
-        await self._link.ask("resources/unsubscribe", UnsubscribeParams(uri), how)
+        from accord.client.subscribing import unsubscribe
+
+        await unsubscribe(self._link, uri, how)
+
+    # -- changes
+
+    def listen(
+        self,
+        *,
+        tools: bool = False,
+        prompts: bool = False,
+        resources: bool = False,
+        uris: Iterable[str] = (),
+    ) -> "Listening":
+        """Iterate over the changes that the server reports; without arguments, of all its lists.
+
+        Equal changes that wait to be read are one, so a slow reader delays nothing. When the stream
+        breaks it is opened again; what happened in between is lost, which `NoticesLost` says. The
+        iteration ends when the server ends the stream. Errors are raised as by other operations.
+
+        Args:
+            tools: whether to hear of changes of the list of tools, as `ToolsChanged`.
+            prompts: of the list of prompts, as `PromptsChanged`.
+            resources: of the list of resources, as `ResourcesChanged`.
+            uris: the resources to hear of, as `ResourceUpdated`.
+        """
+        from accord.client.listening import Listening, make_filter
+
+        wanted = make_filter(uris, tools=tools, prompts=prompts, resources=resources)
+        return Listening(self._link, wanted, self)
 
     # -- prompts, completion
 
@@ -293,7 +342,7 @@ class Client(ConnectionFacts):
         self, cursor: str | None = None, **how: Unpack[CallOptions]
     ) -> ListPromptsResult:
         """Fetch one page of prompts."""
-        page: ListPromptsResult = await self._link.ask("prompts/list", PageParams(cursor), how)
+        page: ListPromptsResult = await self._link.fetch("prompts/list", PageParams(cursor), how)
         return page
 
     def prompts(self, **how: Unpack[CallOptions]) -> AsyncIterator[Prompt]:
@@ -344,19 +393,30 @@ class Client(ConnectionFacts):
     # -- the rest
 
     async def ping(self, **how: Unpack[CallOptions]) -> None:
-        """Make sure that the server still answers."""
-        await self._link.ask("ping", EmptyParams(), how)
+        """Make sure that the server still answers.
+
+        In revisions without `ping` it is asked what it speaks, which every server answers.
+        """
+        if self._link.revision.handshake:
+            await self._link.ask("ping", EmptyParams(), how)
+        else:
+            await self._link.ask("server/discover", DiscoverParams(), how)
 
     async def set_log_level(self, level: LoggingLevel, **how: Unpack[CallOptions]) -> None:
-        """Choose the least level of log messages; they reach `on_log`."""
+        """Choose the least level of log messages; they reach `on_log`.
+
+        In revisions without handshake nothing is sent now: the level goes with each later request.
+        Until one is chosen it is "info", if `on_log` was given; otherwise the server sends none.
+        """
         if level not in get_args(LoggingLevel):
             levels = ", ".join(get_args(LoggingLevel))
             raise ValueError(f"there is no log level {level!r}; expected one of {levels}")
-        await self._link.ask("logging/setLevel", SetLevelParams(level), how)
-        self._link.log_level = level
+        await self._link.set_log_level(level, how)
 
     async def roots_changed(self, roots: Roots | None = None) -> None:
         """Tell the server that the roots changed.
+
+        In revisions without handshake servers ask for roots when they need them; nothing is sent.
 
         Args:
             roots: the roots from now on; None when a function given earlier returns them.
@@ -366,7 +426,10 @@ class Client(ConnectionFacts):
         """
         callbacks = self._link.callbacks
         fresh = roots if roots is None or callable(roots) else to_roots(roots)
-        self._link.notify("notifications/roots/list_changed", EmptyParams())
+        if self._link.revision.handshake:
+            self._link.notify("notifications/roots/list_changed", EmptyParams())
+        elif callbacks.roots is None:
+            raise LocalProtocolError("roots change on connections that were made with roots alone")
         if fresh is not None:
             callbacks.roots = fresh
 

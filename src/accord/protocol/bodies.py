@@ -83,14 +83,28 @@ def decode_result(frame: Frame, exchange: Exchange) -> Any:
     assert raw is not UNSET
     if method is None:
         return msgspec.json.decode(raw)
-    if method.may_ask and exchange.revision.rounds and _asks(raw):
-        return shape.decode(raw, InputRequiredResult, exchange.revision.id)
-    return shape.decode(raw, method.result, exchange.revision.id)
+    revision = exchange.revision
+    if not revision.result_type:
+        return shape.decode(raw, method.result, revision.id)
+    # Nearly all are complete, so that is tried first.
+    try:
+        result = shape.decode(raw, method.result, revision.id)
+        named = getattr(result, "result_type", None)
+    except ValueError:
+        named = msgspec.json.decode(raw, type=_ResultType).result_type
+        if named in _COMPLETE:
+            raise
+    if named in _COMPLETE:
+        return result
+    if named == "input_required" and method.may_ask:
+        return shape.decode(raw, InputRequiredResult, revision.id)
+    # result.type.unknown-is-invalid
+    raise ValueError(f"resultType {named!r:.60} is unknown")
+
+
+# result.type.absent-means-complete
+_COMPLETE: Final = (None, "complete")
 
 
 class _ResultType(msgspec.Struct, rename="camel"):
     result_type: str | None = None
-
-
-def _asks(raw: msgspec.Raw) -> bool:
-    return msgspec.json.decode(raw, type=_ResultType).result_type == "input_required"

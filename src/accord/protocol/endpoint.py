@@ -48,7 +48,7 @@ from accord.protocol.jsonrpc import (
 )
 from accord.protocol.party import Peer, peer_from_meta
 from accord.protocol.revisions import REVISIONS, Revision
-from accord.protocol.violation import OTHER, SERVER, Party, Violation
+from accord.protocol.violation import CLIENT, OTHER, SERVER, Party, Violation
 from accord.types._base import JsonObject, RequestId, RevisionId
 
 _NOT_FOUND: Final = -32002
@@ -200,6 +200,8 @@ class Endpoint:
         violations: Sequence[Violation],
         batch: BatchReply | None = None,
     ) -> Refused:
+        if self.role == CLIENT and not self.revision.server_requests:
+            return Refused(error.message, None, violations)  # jsonrpc.client-no-responses
         data = UNSET if error.data is None else error.data
         reply = codec.encode_error(id, ErrorBody(error.code, error.message, data))
         return Refused(error.message, reply if batch is None else batch.add(reply), violations)
