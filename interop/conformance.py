@@ -250,7 +250,8 @@ def pool(folder: Path) -> Iterator[list[str]]:
         yield [sys.executable, "-IS", str(POOL), str(place)]
     finally:
         # With all clients that are left.
-        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 

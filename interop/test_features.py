@@ -36,9 +36,9 @@ NOT_FOUND_AS_INVALID = {"mcp server", "fastmcp server", "sdk-1 server", "sdk-2 s
 UNKNOWN_TOOL_AS_RESULT = {"mcp server", "fastmcp server", "sdk-1 server"}
 # They lose progress that they read together with the answer.
 LOSES_PROGRESS = {"sdk-1 client", "sdk-2 client"}
+NO_LOG_LEVEL = {"mcp server"}
 # Of the revisions with a handshake they leave these out.
 NO_SUBSCRIPTIONS = {"mcp server", "fastmcp server"}
-NO_LOG_LEVEL = {"mcp server"}
 # Of the one without they leave these out: to listen, and to choose what is logged.
 NO_LISTENING = {"fastmcp server"}
 HEARS_ALL_LOGS = {"fastmcp client"}
@@ -183,7 +183,7 @@ def test_a_call_that_takes_too_long_stops_on_the_server(session: Session) -> Non
 @pytest.mark.needs_session
 @pytest.mark.needs_stream
 def test_the_log_level_is_respected(session: Session, pairing: Pairing) -> None:
-    if pairing.peer in NO_LOG_LEVEL and not pairing.is_modern:
+    if pairing.peer in NO_LOG_LEVEL:
         assert "did not declare" in raised(session["log"])["text"]
         return
     *unwanted, (level, data, logger) = session["log"]
