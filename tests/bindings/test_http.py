@@ -250,6 +250,21 @@ def test_the_version_header_names_a_revision_with_a_handshake():
         assert "2025-03-26" in refusal.message
 
 
+def test_the_version_header_may_name_a_revision_without_sessions():
+    both, older = REVISIONS, REVISIONS[:-1]
+    found = http.standalone_revision(head(mcp_protocol_version="2026-07-28"), both)
+    assert found is not None
+    assert not found.handshake
+    for named, supported in (
+        (None, both),
+        ("2025-06-18", both),
+        ("2026-07-28", older),
+        ("x", both),
+    ):
+        given = head() if named is None else head(mcp_protocol_version=named)
+        assert http.standalone_revision(given, supported) is None
+
+
 # -- all of it at once
 
 

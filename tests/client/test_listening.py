@@ -511,7 +511,6 @@ def test_subscribing_changes_the_one_stream_without_a_gap():
                 (client.unsubscribe, "note://1"),
             ):
                 await change(uri)
-                await settle()
             uris = [wanted.get("resourceSubscriptions") for wanted in target.filters()]
             assert uris == [None, ["note://1"], ["note://1", "note://2"], ["note://2"]]
             assert all(wanted["toolsListChanged"] for wanted in target.filters())
@@ -533,7 +532,6 @@ def test_the_last_unsubscription_ends_the_stream():
         async with modern(target, on_resource_updated=print) as client:
             await client.subscribe(URI)
             await client.unsubscribe(URI)
-            await settle()
             assert target.cancelled() == target.open_ids
             assert len(target.open_ids) == 1
 

@@ -148,6 +148,23 @@ def test_all_kinds_of_questions_are_answered_by_their_callbacks():
     }
 
 
+def test_a_page_is_shown_by_its_callback_and_the_request_repeated():
+    script = Script(ask("s", p=PAGE), text("done"))
+    shown = []
+
+    async def show(params):
+        shown.append(params.url)
+        return True
+
+    async def main():
+        async with modern(StatelessServer(tools_call=script), on_elicit_url=show) as client:
+            await client.call_tool("book")
+
+    run(main())
+    assert shown == ["https://example.com/"]
+    assert script.params[1]["inputResponses"] == {"p": {"action": "accept"}}
+
+
 def test_questions_of_one_result_are_asked_at_the_same_time():
     both = asyncio.Barrier(2)
 

@@ -107,16 +107,32 @@ def test_a_request_listens_to_a_limited_number_of_resources() -> None:
 
 def test_a_hook_decides_which_tasks_are_listened_to() -> None:
     server = make()
-    task = "notifications/tasks"
+
+    async def find(session: Any, exchange: Any, ids: list[str]) -> list[str]:
+        await asyncio.sleep(1)
+        if "broken" in ids:
+            raise RuntimeError("no store")
+        return [id for id in ids if id == "mine"]
 
     async def main() -> None:
-        server.hub.visible_tasks = lambda session, exchange, ids: [id for id in ids if id == "mine"]
+        server.hub.visible_tasks = find
         async with ListeningClient(server) as raw:
             raw.listen(1, taskIds=["mine", "theirs"])
-            assert raw.received[0]["params"]["notifications"] == {"taskIds": ["mine"]}
-            assert len(server.hub) == 1
-            server.hub.publish(ServerChange(task, "theirs", EmptyParams()))
-            assert len(raw.received) == 1
+            raw.listen(2, taskIds=["broken"])
+            raw.listen(3, taskIds=["theirs"], toolsListChanged=True)
+            raw.listen(4, taskIds=["mine"])
+            raw.notify("notifications/cancelled", {"requestId": 4})
+            assert raw.received == []
+            await asyncio.sleep(2)
+            (first,), (third,) = raw.notices(1), raw.notices(3)
+            assert first["params"]["notifications"] == {"taskIds": ["mine"]}
+            assert third["params"]["notifications"] == {"toolsListChanged": True}
+            assert raw.answers_to(2)[0]["error"]["code"] == -32603
+            assert len(server.hub) == 2
+            (session,) = server.sessions
+            assert sorted(session.listening) == [1, 3]
+            server.hub.publish(ServerChange("notifications/tasks", "theirs", EmptyParams()))
+            assert len(raw.received) == 3
 
     run_in_virtual_time(main())
 

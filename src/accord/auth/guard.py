@@ -123,6 +123,8 @@ class Guard:
             if admitted is not None:
                 scope[_PRINCIPAL] = admitted
                 scope[_CHALLENGE_FOR] = target.challenge_for
+                shown = scope["headers"], b""
+                scope[_ADMITTED] = partial(self._is_still_admitted, *shown, target)
                 await self.app(scope, receive, send)
                 return
         # Only this guard sets the principal: one from outer apps is removed.

@@ -195,7 +195,8 @@ def _find_mismatch(
     if frame.id is UNSET and _METHOD not in headers:
         # A notification may come without the headers that repeat the method and the name.
         return None if version is None else _compare(_VERSION, headers, version, is_plain=True)
-    name = name_to_mirror(frame.method, _params_of(frame))
+    params = None if frame.params is UNSET else msgspec.json.decode(frame.params)
+    name = name_to_mirror(frame.method, params)
     return find_header_mismatch(headers, version, frame.method, name, repeated)
 
 
@@ -221,13 +222,6 @@ def find_header_mismatch(
     why = None if version is None else _compare(_VERSION, headers, version, is_plain=True)
     why = why or _compare(_METHOD, headers, method, is_plain=True)
     return why or (None if name is None else _compare(_NAME, headers, name))
-
-
-def _params_of(frame: Frame) -> object:
-    try:
-        return None if frame.params is UNSET else msgspec.json.decode(frame.params)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _compare(

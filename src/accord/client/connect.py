@@ -67,7 +67,8 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
             probe_timeout (a third of it): how long a launched server may take to say whether it
             speaks a revision without handshake, before it is opened by `initialize`.
             limits: how large one message may be. empty_pages (100): how many pages of a list in
-            a row may have no new entry before reading it fails.
+            a row may have no new entry before reading it fails. rounds (10): how often a request
+            may be answered with questions. cache: whether results are kept while they are fresh.
 
             For launched servers: env, in addition to what is inherited
             (`accord.transports.process.INHERITED`: paths and language, no secrets), cwd, stderr

@@ -25,6 +25,7 @@ from accord.errors import (
 from accord.protocol.exchange import Exchange, NotificationReceived
 from accord.protocol.violation import SERVER, Violation
 from accord.runtime.tasks import Pending
+from accord.transports.http.client.carrier import TRANSIENT_STATUSES
 from accord.transports.http.client.messages import Backoff
 from accord.types import ListenParams, SubscribeParams, SubscriptionFilter, UnsubscribeParams
 
@@ -98,7 +99,9 @@ async def follow(link: "Link", wanted: SubscriptionFilter, reader: NoticeReader)
 def _is_passing(error: AccordError) -> bool:
     """Whether another attempt may succeed."""
     if isinstance(error, RequestError):
-        return error.code == InternalError.default_code
+        status = error.data.get("status") if isinstance(error.data, dict) else None
+        is_refused = isinstance(status, int) and status not in TRANSIENT_STATUSES
+        return error.code == InternalError.default_code and not is_refused
     return not isinstance(error, AuthError | LocalProtocolError)
 
 

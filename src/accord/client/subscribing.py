@@ -77,9 +77,11 @@ class CallbackStream:
                 except BaseException:
                     task.cancel()
                     raise
-            if self._task is not None:
-                self._task.cancel()
-            self._task = task
+            ended, self._task = self._task, task
+            if ended is not None:
+                ended.cancel()
+                # What is sent next comes after the cancellation of the stream.
+                await asyncio.wait([ended])
             return served
 
 

@@ -8,7 +8,7 @@ newest of each topic is enough.
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -76,6 +76,12 @@ def resource_change(uri: str) -> ServerChange:
     return ServerChange(UPDATED, uri, ResourceUpdatedParams(uri))
 
 
+TaskFilter: TypeAlias = (
+    "Callable[[Session, Exchange, list[str]], Coroutine[object, None, list[str]]]"
+)
+"""Returns those of some task ids that the sender of a request may hear of."""
+
+
 class Listener(Protocol):
     """Hears of changes."""
 
@@ -115,13 +121,13 @@ class Hub:
 
     Attributes:
         sessions: those of the handshake revisions; they hear of every list.
-        visible_tasks: returns those of some task ids that the sender of a request may hear of;
-            None where there are no tasks.
+        visible_tasks: looks up which of some task ids the sender of a request may hear of; None
+            where there are no tasks.
     """
 
     def __init__(self, bus: ChangeBus | None = None) -> None:
         self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-        self.visible_tasks: Callable[[Session, Exchange, list[str]], list[str]] | None = None
+        self.visible_tasks: TaskFilter | None = None
         self._bus = bus or LocalBus()
         self._bus.subscribe(self._deliver)
         self._lock = threading.Lock()

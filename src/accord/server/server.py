@@ -1,6 +1,5 @@
 """The server: its tools, resources and prompts, and how they are served."""
 
-import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property, partial
@@ -458,17 +457,9 @@ class Server(Generic[State]):
 
     def asgi(self, *, grace: float = 5.0, **options: "Unpack[HttpSettings]") -> "HttpApp":
         """Return the server as an ASGI app; see `HttpOptions` for the settings."""
-        from accord.transports.http.server.app import HttpApp
-        from accord.transports.http.server.state import HttpOptions
+        from accord.server.serving import build_app
 
-        if self.auth is None:
-            return HttpApp(self, HttpOptions(grace=grace, **options))
-        options.setdefault("public_url", getattr(self.auth, "public_url", None))
-        settings = HttpOptions(grace=grace, **options)
-        app = HttpApp(self, settings)
-        # The guard has the interface of the app.
-        guarded: HttpApp = self.auth.guard(app, path=settings.path, public_url=settings.public_url)
-        return guarded
+        return build_app(self, grace, options)
 
     @overload
     def run(self, transport: Literal["stdio"] = "stdio", *, grace: float = 1.5) -> None: ...
@@ -504,17 +495,6 @@ class Server(Generic[State]):
         Raises:
             RuntimeError: an event loop is running in this thread.
         """
-        if asyncio._get_running_loop() is not None:
-            raise RuntimeError(
-                "run() starts an event loop; call it outside of async code, or serve "
-                "server.asgi() with an ASGI server in the loop that is running"
-            )
-        if transport not in ("stdio", "http"):
-            raise ValueError(f"transport is {transport!r}, expected 'stdio' or 'http'")
-        from accord.server.serving import log_in_background, run_http, run_stdio
+        from accord.server.serving import run
 
-        with log_in_background():
-            if transport == "stdio":
-                run_stdio(self, grace=grace)
-            else:
-                run_http(self, self.asgi(grace=grace, **options), host=host, port=port)
+        run(self, transport, grace=grace, host=host, port=port, options=options)

@@ -64,7 +64,7 @@ CALL_HEADERS: Final[ContextVar[Mapping[str, str] | None]] = ContextVar("call_hea
 
 
 class ProbeRefused(ConnectFailed):
-    """The answer to the question what a server speaks is none; it may know `initialize` alone."""
+    """The server did not say what it speaks; it may know `initialize` alone."""
 
 
 class WireListener(Protocol):

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from accord.transports.http.server.state import HttpOptions
 
 SESSION: Final = names.SESSION.encode()
+VERSION: Final = names.VERSION.encode()
 LAST_EVENT: Final = names.LAST_EVENT.encode()
 LENGTH: Final = b"content-length"
 _ASKED_HEADERS: Final = b"access-control-request-headers"

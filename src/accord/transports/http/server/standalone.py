@@ -12,14 +12,13 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from accord.bindings import http, sse, standalone
-from accord.bindings.headers import VERSION
 from accord.bindings.http import HeadVerdict
 from accord.errors import HeaderMismatch, InternalError, InvalidRequest, RequestError
 from accord.protocol import codec
 from accord.protocol.exchange import Exchange, RequestReceived
 from accord.protocol.jsonrpc import Batch, ErrorBody, Frame, MalformedMessage
 from accord.protocol.mirroring import NAME_MEMBERS, MirroredArgument
-from accord.transports.http.server.exchange import HttpExchange, Receive
+from accord.transports.http.server.exchange import VERSION, HttpExchange, Receive
 from accord.transports.http.server.session import HttpSession, PostResponse
 from accord.transports.http.server.sessions import caller_key
 from accord.transports.http.server.state import DRAINING, AppState
@@ -29,7 +28,6 @@ from accord.transports.http.server.stream import Reader, Stream
 _NAMED: Final = {
     method: {"taskId": "task_id"}.get(member, member) for method, member in NAME_MEMBERS.items()
 }
-_VERSION: Final = VERSION.encode()
 _ONE_MESSAGE: Final = "a POST of this revision has one request or one notification"
 
 
@@ -314,7 +312,7 @@ class StandaloneRequests:
             return malformed
 
     def _version(self, exchange: HttpExchange) -> str | None:
-        return exchange.header(_VERSION)
+        return exchange.header(VERSION)
 
     @property
     def _revisions(self) -> tuple[str, ...]:

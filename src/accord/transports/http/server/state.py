@@ -14,9 +14,10 @@ from accord.protocol.codec import Limits
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import PartyState
+from accord.protocol.revisions import HANDSHAKE
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.stores import EventStore, MemoryEventStore
-from accord.transports.http.server.exchange import LENGTH, SESSION, HttpExchange, Message
+from accord.transports.http.server.exchange import LENGTH, SESSION, VERSION, HttpExchange, Message
 from accord.transports.http.server.stream import Reader, RetiredStreams
 from accord.types import RevisionId
 
@@ -65,7 +66,8 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         body_rate: bytes a second that a body must arrive at; it may be slower for three times
             `body_timeout`.
         bodies_bytes: how many bytes of incomplete bodies are kept, of all requests together.
-        opening_bytes: how many bytes a message may have before its client has a session.
+        opening_bytes: how many bytes a message may have before its client has a session; a request
+            that stands on its own, as in 2026-07-28, may have as many as any message.
         write_timeout: seconds after which a client that reads nothing is disconnected.
         unread_bytes: how many bytes all clients together may leave unread; beyond that, those that
             have not read for the longest time are disconnected at once.
@@ -226,6 +228,8 @@ class Bodies:
         self._patience = _LENIENCY * options.body_timeout
         why = f"bodies of {options.bodies_bytes} bytes are being read (bodies_bytes)"
         self._full = http.HttpRefusal(503, why, -32000, (("retry-after", "1"),))
+        revisions = state.server.revisions
+        self._standalone = frozenset(id.encode() for id in revisions if id not in HANDSHAKE)
         self._under_way: dict[asyncio.Task[object], Body] = {}
         self.size = 0
 
@@ -266,6 +270,9 @@ class Bodies:
         """Return how many bytes the body may have, and the setting that limits it."""
         limit, least = self._state.server.limits.message_bytes, self._options.opening_bytes
         has_session = exchange.has_session or self._options.stateless
+        if exchange.headers.get(VERSION) in self._standalone:
+            # It has no session to open first; all bodies together are limited by `bodies_bytes`.
+            return limit, "message_bytes"
         if has_session or limit <= least or exchange.headers.get(SESSION) in self._sessions:
             return limit, "message_bytes"
         return least, "opening_bytes, before there is a session"
