@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from accord import Context, Header, Server, ToolError
+from accord.errors import InternalError
 from accord.server import Audio, Image
 from accord.types import EmbeddedResource, ResourceContents
 
@@ -352,6 +353,79 @@ def test_x_mcp_header(region: Annotated[str, Header("Region")]) -> str:
         region: which one
     """
     return f"Region: {region}"
+
+
+# -- tools: what goes on as a task
+
+
+@server.tool
+def greet(name: str) -> str:
+    """Greet at once.
+
+    Args:
+        name: whom
+    """
+    return f"Hello, {name}!"
+
+
+@server.tool(task="optional")
+async def slow_compute(seconds: float = 1, label: str = "") -> str:
+    """Take a while.
+
+    Args:
+        seconds: how long
+        label: what for
+    """
+    await asyncio.sleep(seconds)
+    return f"Computed {label} in {seconds} s"
+
+
+@server.tool(task="required")
+async def failing_job() -> str:
+    """Fail."""
+    raise ToolError("This job intentionally fails")
+
+
+@server.tool(task="optional")
+async def protocol_error_job() -> str:
+    """Fail with an error of the protocol."""
+    raise InternalError("This job intentionally breaks")
+
+
+@dataclass
+class Decision:
+    """Yes or no."""
+
+    confirm: bool
+
+
+@server.tool(task="optional")
+async def confirm_delete(ctx: Context, filename: str) -> str:
+    """Ask before deleting.
+
+    Args:
+        filename: what to delete
+    """
+    answer = await ctx.elicit(f"Delete {filename}?", Decision, key="confirm")
+    return f"Deleted {filename}: {answer.confirm}"
+
+
+@server.tool(task="optional")
+async def multi_input(ctx: Context) -> str:
+    """Ask two things at once."""
+    name, decision = await asyncio.gather(
+        ctx.elicit("What is your name?", Named, key="name"),
+        ctx.elicit("Go on?", Decision, key="decision"),
+    )
+    return f"{name.name}: {decision.confirm}"
+
+
+@server.tool(task="required", ask_first=True)
+async def test_tool_with_task(ctx: Context) -> str:
+    """Ask for a name, and go on as a task."""
+    name = await ask_name(ctx)
+    await ctx.start_task()
+    return f"Hello, {name}!"
 
 
 # -- resources

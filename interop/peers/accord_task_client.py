@@ -35,7 +35,12 @@ class Player:
     async def cancel(self, name: str) -> Any:
         task = await self._client.start_tool(name)
         await task.cancel()
+        async for _ in task:
+            pass
         return task.status
+
+    async def list(self) -> Any:
+        return sorted([task.status async for task in self._client.tasks()])
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Any:
         return told(await self._client.call_tool(name, arguments))

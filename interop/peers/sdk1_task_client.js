@@ -52,7 +52,10 @@ const steps = {
   failure: () => result('slow_fail'),
   question: () => result('slow_ask', { question: 'who?' }),
   cancel: () => cancel('slow_wait'),
-  list: async () => (await tasks.listTasks()).tasks.map((task) => task.status).sort(),
+  list: async () =>
+    client.getServerCapabilities().tasks?.list
+      ? (await tasks.listTasks()).tasks.map((task) => task.status).sort()
+      : 'not declared',
   without: () => call('slow', { text: 'on' }),
 };
 const outcomes = {};
