@@ -12,7 +12,8 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -53,6 +54,9 @@ from accord.types import (
     SamplingCapability,
 )
 
+if TYPE_CHECKING:
+    from accord.client.tasks import ToolTask
+
 log = logging.getLogger("accord.client")
 Value = TypeVar("Value")
 
@@ -60,6 +64,7 @@ Value = TypeVar("Value")
 FEED_LENGTH: Final = 1_000
 # A server that prints to stdout does so again and again; one line for each would fill the log.
 BREACHES_LOGGED: Final = 20
+_RELATED: Final = "io.modelcontextprotocol/related-task"
 _RENEWED: Final = "a renewed session"
 _COMPLETE: Final = "notifications/elicitation/complete"
 _REFUSED_BY_USER: Final = -1
@@ -152,6 +157,7 @@ class Callbacks:
         self.latest = b""
         self.stray = ""
         self.on_tools_changed: Callable[[], None] | None = None
+        self.followed: WeakValueDictionary[str, ToolTask] = WeakValueDictionary()
         self.on_notice: Callable[[NotificationReceived], None] | None = None
 
     @property
@@ -194,6 +200,11 @@ class Callbacks:
 
     def request(self, exchange: Exchange, params: Any, dispatcher: Dispatcher) -> Any:
         """Answer a question of the server."""
+        answer = self._answer(exchange, params)
+        related = None if params.meta is None else params.meta.get(_RELATED)
+        return answer if related is None else _name_task(answer, related)
+
+    def _answer(self, exchange: Exchange, params: Any) -> Any:
         if exchange.name == "ping":
             return EmptyResult()
         if exchange.name == "sampling/createMessage" and self._on_sample is not None:
@@ -280,6 +291,10 @@ class Callbacks:
             self.on_notice(event)
         if event.name == "notifications/tools/list_changed" and self.on_tools_changed is not None:
             self.on_tools_changed()
+        if event.name == "notifications/tasks/status":
+            task = self.followed.get(event.params.task_id)
+            if task is not None:
+                task.hear(event.params)
         if event.name == _COMPLETE and not self._page_completed(event.params.elicitation_id):
             return
         feed = self._feeds.get(event.name)
@@ -305,6 +320,13 @@ class Callbacks:
             more = " (no more of this will be logged)" * (self._breaches == BREACHES_LOGGED)
             text = self.latest[:80].decode("utf-8", "replace")
             log.warning("skipped a message of the server: %s: %r%s", event.why, text, more)
+
+
+async def _name_task(answer: Any, task: object) -> Any:
+    """Answer a question of a task: tasks.related.everywhere."""
+    result = await answer if inspect.isawaitable(answer) else answer
+    result.meta = {**(result.meta or {}), _RELATED: task}
+    return result
 
 
 async def _sample(callback: OnSample, params: CreateMessageParams) -> CreateMessageResult:

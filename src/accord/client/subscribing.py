@@ -175,7 +175,7 @@ async def unsubscribe(link: "Link", uri: str, how: CallOptions) -> None:
 
 
 async def _update(link: "Link", how: CallOptions) -> SubscriptionFilter:
-    timeout, _ = link._deadlines(how)
+    timeout, _ = link.deadlines(how)
     if link.side.stream is None:
         link.side.stream = CallbackStream(link)
     try:

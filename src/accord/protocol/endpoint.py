@@ -342,6 +342,8 @@ class Endpoint:
             method=row.requests[self.role].get(name),
             token=None if meta is None else meta.get("progressToken"),
         )
+        if row.tasks and getattr(shaped, "task", None) is not None:
+            exchange.is_task = True
         body = None if shaped is None else _encode(shaped)
         data = self._sized(codec.encode_request(exchange.id, name, body), name)
         violations = self.conversation.request(exchange, shaped, self._refuse_own)

@@ -1,9 +1,8 @@
 """The context of one request: what its handler can know and do."""
 
 import asyncio
-import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, overload
@@ -17,6 +16,7 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.party import Peer, elicitation_modes
 from accord.protocol.shape import narrow
 from accord.server.channels import Channel, Unwound, missing_capability
+from accord.server.pacing import DONE, TURN, Done
 from accord.server.schema.annotations import Choices
 from accord.types import (
     CreateMessageResult,
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from accord.server.questions import Message, SamplingOptions
     from accord.server.session import Session
+    from accord.server.tasks.channel import RunningTask
     from accord.server.url_elicitation import UrlElicitation
 
 if TYPE_CHECKING:
@@ -49,45 +50,6 @@ Value = TypeVar("Value")
 current: ContextVar["Context[Any]"] = ContextVar("accord_context")
 
 
-class Done:
-    """The outcome of something that has already happened: may be awaited, need not be."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[None, None, None]:
-        return
-        yield
-
-
-class Delayed(Done):
-    """The same for a client that reads slowly: to await it is to wait until it has caught up."""
-
-    __slots__ = ("_writable",)
-
-    def __init__(self, writable: Callable[[], Coroutine[object, None, None]]) -> None:
-        self._writable = writable
-
-    def __await__(self) -> Generator[None, None, None]:
-        return self._writable().__await__()
-
-
-class Turn(Done):
-    """The same for a handler that has sent a lot: to await it is to let others run."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[None, None, None]:
-        yield
-
-
-DONE: Final = Done()
-TURN: Final = Turn()
-_LEVELS: Final[tuple[tuple[int, LoggingLevel], ...]] = (
-    (logging.CRITICAL, "critical"),
-    (logging.ERROR, "error"),
-    (logging.WARNING, "warning"),
-    (logging.INFO, "info"),
-)
 # So many messages a handler may send before others get a turn, cancellations among them.
 _AT_ONCE: Final = 16
 
@@ -177,6 +139,21 @@ class Context(Generic[State]):
         return NO_FACTS if origin is None else origin.facts
 
     @property
+    def task(self) -> "RunningTask | None":
+        """The task that this request became; None while it is answered directly."""
+        return getattr(self._exchange.channel, "task", None)
+
+    async def start_task(self) -> None:
+        """Let the request become a task here, in a tool with `ask_first`.
+
+        Questions before this line are asked before the task begins. Where the client does not
+        understand tasks, or the request is one already, nothing happens.
+        """
+        start = getattr(self._exchange.channel, "start_task", None)
+        if start is not None:
+            await start()
+
+    @property
     def is_cancelled(self) -> bool:
         """Whether the answer is no longer wanted; work in threads should look now and then."""
         return self._is_cancelled or self._exchange.cancelled
@@ -223,7 +200,9 @@ class Context(Generic[State]):
     def _progress(self, params: ProgressParams) -> None:
         exchange = self._exchange
         rises = exchange.progress is None or params.progress > exchange.progress
-        if rises and self._session.is_open(exchange):
+        if rises and self.task is not None:
+            self.task.notify("notifications/progress", params)
+        elif rises and self._session.is_open(exchange):
             self._session.dispatcher.notify("notifications/progress", params, within=exchange)
 
     def log(self, level: LoggingLevel, data: object, *, logger: str | None = None) -> Done:
@@ -239,7 +218,10 @@ class Context(Generic[State]):
         return done if done is not DONE or self._sent % _AT_ONCE else TURN
 
     def _log(self, params: LogMessageParams) -> None:
-        self._session.notify("notifications/message", params, self._exchange)
+        if self.task is not None:
+            self.task.notify("notifications/message", params)
+        else:
+            self._session.notify("notifications/message", params, self._exchange)
 
     def hang_up(self, *, retry: int | None = None) -> bool:
         """Close the connection while the work goes on; the client comes back for the answer.
@@ -508,34 +490,11 @@ class Context(Generic[State]):
         return f"Context({self.method!r}, id={self.request_id!r})"
 
 
-class ClientLogHandler(logging.Handler):
-    """Sends log records to the client whose request is being handled where they are made.
-
-    Add it to the loggers that clients may read: `logging.getLogger("desk").addHandler(...)`. The
-    client chooses the level; what is logged outside of requests, and what accord logs itself, is
-    left out. Exceptions are left out too: they may name files, hosts or secrets.
-    """
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Send one record, if a request is being handled."""
-        context = current.get(None)
-        if context is None or record.name.partition(".")[0] == "accord":
-            return
-        try:
-            context.log(_level(record.levelno), record.getMessage(), logger=record.name)
-        except Exception:
-            self.handleError(record)
-
-
 def _refuse_unless_accepted(result: object) -> ElicitResult:
     assert isinstance(result, ElicitResult)
     if result.action != "accept":
         raise ElicitationRefused("cancel" if result.action == "cancel" else "decline")
     return result
-
-
-def _level(number: int) -> LoggingLevel:
-    return next((name for floor, name in _LEVELS if number >= floor), "debug")
 
 
 def _as_json(data: object) -> msgspec.Raw:

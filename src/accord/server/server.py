@@ -18,6 +18,7 @@ from accord.runtime.dispatcher import IN_FLIGHT, Write
 from accord.runtime.watchdog import Watchdog, Watchdogs
 from accord.server.access import Access, ActingServer, parse_scopes
 from accord.server.caching import CacheHints
+from accord.server.capabilities import declare
 from accord.server.completion import Completions, Source
 from accord.server.context import Context, State
 from accord.server.hub import Hub, ListKind, list_change, resource_change
@@ -49,6 +50,7 @@ from accord.server.settings import (
     check_revisions,
     check_settings,
     check_texts,
+    check_tool,
     warn_about_tool,
 )
 from accord.server.threads import THREAD_WAIT, THREADS, Workers
@@ -59,11 +61,9 @@ from accord.types import (
     ListResourceTemplatesResult,
     ListToolsResult,
     LoggingLevel,
-    PromptsCapability,
-    ResourcesCapability,
     ServerCapabilities,
     Tool,
-    ToolsCapability,
+    ToolExecution,
 )
 from accord.types._base import JsonObject
 
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from accord.server.files import DirectoryResource
     from accord.server.sealing import StateSeal
     from accord.server.serving import HttpSettings
+    from accord.server.tasks.runner import TaskRunner
     from accord.server.url_elicitation import UrlElicitations
     from accord.transports.http.server.app import HttpApp
     from accord.transports.wire import MemoryWire
@@ -124,6 +125,8 @@ class Server(Generic[State]):
         self.sessions = self.hub.sessions
         self.subscriptions = settings.get("subscriptions", 100)
         self._declared: dict[bool, frozenset[str]] = {}
+        self._has_task_tools: bool | None = None
+        self._task_settings = settings.get("tasks")
         self._offered: frozenset[str] | None = None
         self.roots_callbacks: list[Callable[[Session], object]] = []
         self._watchdogs = Watchdogs()
@@ -188,15 +191,11 @@ class Server(Generic[State]):
             description=description or name,
             output_schema=returns.output_schema,
             annotations=details.get("annotations"),  # type: ignore[arg-type]  # converted by check_details()
+            execution=None if details.get("task") is None else ToolExecution(details["task"]),
             icons=details.get("icons"),
             meta=details.get("meta"),
         )
-        inline = details.get("inline", False)
-        if inline and found.is_async:
-            raise RegistrationError(f"tool {name!r}: inline is for functions that are not async")
-        timeout = details.get("timeout")
-        if timeout is not None and timeout <= 0:
-            raise RegistrationError(f"tool {name!r}: timeout is {timeout:g}, expected more than 0")
+        check_tool(name, details, is_async=found.is_async)
         scopes = parse_scopes(details.get("scopes", ()))
         entry = ToolEntry(
             key=name,
@@ -206,8 +205,10 @@ class Server(Generic[State]):
             scopes=scopes,
             returns=returns,
             label=f"tool {name}",
-            inline=inline,
-            timeout=timeout,
+            inline=details.get("inline", False),
+            timeout=details.get("timeout"),
+            task=details.get("task"),
+            ask_first=details.get("ask_first", False),
             mirrored=find_mirrored(name, tool.input_schema),
         )
         self.tool_entries.add(entry, replace=details.get("replace", False))
@@ -306,23 +307,32 @@ class Server(Generic[State]):
         """Find the entry of a URI, and the values of the variables in it."""
         return self.resource_entries.find(uri)
 
-    def capabilities(self, *, is_lasting: bool = True) -> ServerCapabilities:
+    def capabilities(
+        self, *, is_lasting: bool = True, is_identified: bool | None = None
+    ) -> ServerCapabilities:
         """Return the capabilities of the server, by the kinds of entries it has.
 
         Args:
             is_lasting: whether there is a session; without one there are no notifications, log
                 levels or subscriptions.
+            is_identified: whether the caller is known, and may list its tasks; by default, whether
+                callers of this server are.
         """
-        has_resources = self.resource_entries.fixed or self.resource_entries.templates
-        return ServerCapabilities(
-            tools=ToolsCapability(list_changed=is_lasting) if self.tool_entries else None,
-            prompts=PromptsCapability(list_changed=is_lasting) if self.prompt_entries else None,
-            resources=ResourcesCapability(subscribe=is_lasting, list_changed=is_lasting)
-            if has_resources
-            else None,
-            logging={} if is_lasting else None,
-            completions={} if self.prompt_entries or self.resource_entries.templates else None,
-        )
+        return declare(self, is_lasting=is_lasting, is_identified=is_identified)
+
+    @property
+    def has_task_tools(self) -> bool:
+        """Whether calls of any tool may become tasks."""
+        if self._has_task_tools is None:
+            self._has_task_tools = any(entry.task for entry in self.tool_entries)
+        return self._has_task_tools
+
+    @cached_property
+    def tasks(self) -> "TaskRunner":
+        """The tasks that calls of tools became."""
+        from accord.server.tasks.runner import TaskRunner
+
+        return TaskRunner(self, self._task_settings)
 
     def capability_paths(self, *, is_lasting: bool = True) -> frozenset[str]:
         """Return the capabilities of the server as dotted paths."""
@@ -395,7 +405,7 @@ class Server(Generic[State]):
             ValueError: the kind is not "tools", "prompts" or "resources".
         """
         self._declared.clear()  # entries decide what is declared
-        self._offered = None
+        self._has_task_tools = self._offered = None
         self.hub.publish(list_change(kind))
 
     def resource_updated(self, uri: str) -> None:
@@ -422,7 +432,11 @@ class Server(Generic[State]):
                     "manager: put @contextlib.asynccontextmanager on a function that yields"
                 )
             async with manager as state:
-                yield state
+                try:
+                    yield state
+                finally:
+                    if "tasks" in vars(self):  # they use what ends here
+                        await self.tasks.stop(state)
 
     def session(self, write: Write, state: object = None, *, is_lasting: bool = True) -> Session:
         """Open a session with one client on the running loop.

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -50,12 +50,19 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
     inline: bool = False
     timeout: float | None = None
     mirrored: "tuple[MirroredArgument, ...]" = ()
+    task: Literal["optional", "required"] | None = None
+    ask_first: bool = False
 
     def call(
-        self, session: "Session", exchange: Exchange, arguments: msgspec.Raw | bytes | UnsetType
+        self,
+        session: "Session",
+        exchange: Exchange,
+        arguments: msgspec.Raw | bytes | UnsetType,
+        context: Context[object] | None = None,
     ) -> ToolResult | Awaitable[ToolResult]:
         """Call the tool; return its result, or a coroutine for it."""
-        context = session.context(exchange)
+        if context is None:
+            context = session.context(exchange)
         try:
             bound = self.signature.bind(b"{}" if arguments is UNSET else arguments)
         except ToolError as error:
