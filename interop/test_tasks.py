@@ -5,7 +5,9 @@ first TypeScript SDK, those of the extension to 2026-07-28 with FastMCP.
 from typing import Any
 
 import pytest
-from sessions import STDIO, TASKS, Pairing, Session
+from sessions import TASKS, Pairing, Session
+
+import conftest
 
 pytestmark = pytest.mark.parametrize("pairing", TASKS, ids=str)
 
@@ -52,8 +54,8 @@ def test_a_task_can_be_cancelled(session: Session) -> None:
 def test_tasks_are_listed_where_the_revision_has_that(session: Session, pairing: Pairing) -> None:
     if pairing.is_modern:
         assert "list" not in session.outcomes or session["list"]["error"]
-    elif pairing.form != STDIO:
-        # Over HTTP a server without authorization cannot tell whose tasks they are.
+    elif pairing.server == "accord-tasks":
+        # A server without authorization does not know whose tasks they are.
         assert session["list"] == "not declared"
     else:
         assert {"cancelled", "completed"} <= set(session["list"])
@@ -68,6 +70,12 @@ def test_a_tool_runs_without_a_task_where_it_may(session: Session, pairing: Pair
 
 def test_the_connection_ends_in_peace(session: Session) -> None:
     assert session["closed"] is True
+
+
+def test_breaches_of_the_foreign_peer_are_in_the_table(
+    session: Session, findings: dict[str, dict[str, str]]
+) -> None:
+    conftest.note_unknown(session, findings)
 
 
 def test_accord_breaks_no_requirement(session: Session, pairing: Pairing) -> None:
