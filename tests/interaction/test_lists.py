@@ -6,10 +6,10 @@ import pytest
 
 from accord.errors import InvalidParams
 from interaction.servers import content
-from support.links import EVERYWHERE
+from support.links import IN_BOTH_ERAS
 from support.waiting import until
 
-pytestmark = EVERYWHERE
+pytestmark = IN_BOTH_ERAS
 
 
 @pytest.mark.requirement(

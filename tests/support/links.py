@@ -10,6 +10,7 @@ import pytest
 
 MISSION = ("2024-11-05", "2025-03-26", "2025-06-18")
 REVISIONS = (*MISSION, "2025-11-25")
+BOTH_ERAS = (*REVISIONS, "2026-07-28")
 STDIO = ("stdio:2025-06-18",)
 HTTP = (
     "http:2025-03-26",
@@ -19,6 +20,9 @@ HTTP = (
     "http-stream:2025-06-18",
     "sse:2024-11-05",
 )
+
+STANDALONE = ("stdio:2026-07-28", "http:2026-07-28")
+"""Without a session; messages there are answered as they are best, so that one form is enough."""
 
 
 def over(
@@ -30,12 +34,13 @@ def over(
 
 def everywhere(*revisions: str) -> pytest.MarkDecorator:
     """Run a test over everything there is, in these revisions."""
-    return over("memory", *within(STDIO + HTTP, revisions), revisions=revisions)
+    return over("memory", *within(STDIO + HTTP + STANDALONE, revisions), revisions=revisions)
 
 
 def in_this_process(*revisions: str) -> pytest.MarkDecorator:
     """Run a test that sees what its server does over all that has the server in this process."""
-    return over("memory", *within(HTTP, revisions), revisions=revisions)
+    links = [each for each in HTTP + STANDALONE if not each.startswith("stdio")]
+    return over("memory", *within(tuple(links), revisions), revisions=revisions)
 
 
 def within(links: tuple[str, ...], revisions: tuple[str, ...]) -> list[str]:
@@ -43,6 +48,7 @@ def within(links: tuple[str, ...], revisions: tuple[str, ...]) -> list[str]:
 
 
 EVERYWHERE = everywhere(*REVISIONS)
+IN_BOTH_ERAS = everywhere(*BOTH_ERAS)
 IN_PROCESS = in_this_process(*REVISIONS)
 IN_MEMORY = over("memory")
 

@@ -30,6 +30,7 @@ from accord.errors import (
     RemoteProtocolError,
     RequestError,
     RequestTimeout,
+    ResourceNotFound,
     UrlElicitationRequired,
 )
 from accord.keywords import refuse_unknown
@@ -449,6 +450,8 @@ class Link:
             return LocalProtocolError(self._reason(error, name), error.violations)
         if isinstance(error, RequestError):
             kind = ERRORS.get(error.code, RequestError)
+            if name == "resources/read" and self._names_missing_resource(error):
+                kind = ResourceNotFound
             typed = kind(error.message, code=error.code, data=error.data)
             if isinstance(typed, UrlElicitationRequired):
                 typed.elicitations = _read_pages(error.data)
@@ -457,6 +460,11 @@ class Link:
         if isinstance(error, ConnectionClosed):
             return ConnectionClosed(str(error))
         return error
+
+    def _names_missing_resource(self, error: RequestError) -> bool:
+        """Whether an error says that a resource does not exist, by the code of the revision."""
+        is_named = isinstance(error.data, dict) and "uri" in error.data
+        return is_named and error.code == self.revision.not_found_code
 
     def _reason(self, error: LocalProtocolError, name: str) -> str:
         """Return why a request may not be sent, in terms of the caller."""

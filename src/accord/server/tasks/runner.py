@@ -49,7 +49,6 @@ class TaskRunner:
         self.running: dict[str, RunningTask] = {}
         self._worker = os.urandom(8).hex()
         self._watchers: dict[str, set[asyncio.Future[None]]] = {}
-        server.hub.visible_tasks = self._visible
         self._keeper: asyncio.Task[None] | None = None
         self._forgotten: asyncio.Future[Any] | None = None
         is_shared, beats = self.store.is_shared, self.store.lease / 3
@@ -102,7 +101,7 @@ class TaskRunner:
             if not future.done():
                 future.set_result(None)
 
-    async def _visible(self, session: "Session", exchange: Exchange, ids: list[str]) -> list[str]:
+    async def visible(self, session: "Session", exchange: Exchange, ids: list[str]) -> list[str]:
         """Return those of some ids that name a task of the sender of a request."""
         visible = []
         for id in ids:
