@@ -26,7 +26,7 @@ def make(**settings: Any) -> Server[Any]:
     server: Server[Any] = Server("jobs", tasks=TaskSettings(**settings))
 
     @server.tool
-    def greet(name: str) -> str:
+    async def greet(name: str) -> str:
         """Greet."""
         return f"Hello, {name}!"
 

@@ -232,7 +232,7 @@ async def test_a_server_without_tasks_ignores_the_wish_for_one() -> None:
     server: Server[Any] = Server("plain")
 
     @server.tool
-    def greet() -> str:
+    async def greet() -> str:
         """Greet."""
         return "hello"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, TypedDict
 
 from accord.protocol.codec import Limits
-from accord.protocol.revisions import HANDSHAKE, REVISIONS, in_order
+from accord.protocol.revisions import REVISIONS, in_order
 from accord.transports.child import StderrSink
 from accord.transports.http.client.auth import Auth
 from accord.transports.http.client.sender import HttpClientOptions, HttpHeaders
@@ -199,7 +199,7 @@ class ClientSettings:
         elif self.revisions is not None:
             named = list(self.revisions)
         else:
-            named = list(HANDSHAKE)
+            named = [row.id for row in REVISIONS.values()]
         unknown = [name for name in named if name not in REVISIONS]
         if unknown:
             known = ", ".join(REVISIONS)

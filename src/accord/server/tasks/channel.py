@@ -238,7 +238,7 @@ class CoreChannel(TaskChannel):
             await self._runner.report(self.task, status="input_required")
         try:
             async with asyncio.timeout(timeout) as limit:
-                return await self._send(name, params)
+                return await self._send(name, params, timeout)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -248,12 +248,16 @@ class CoreChannel(TaskChannel):
             if not self._open and not self.task.is_stopped:
                 await self._runner.report(self.task, status="working")
 
-    async def _send(self, name: str, params: Any) -> Any:
+    async def _send(self, name: str, params: Any, timeout: float) -> Any:
         while True:
             session, within = await self.task.place()
             if within is not None and within.origin is not None and not within.origin.can_ask:
                 raise MissingCapability("answers are plain JSON here, so nothing can be asked")
             try:
+                if getattr(params, "task", None) is not None:
+                    from accord.server.tasks.client_tasks import ask_as_task
+
+                    return await ask_as_task(session, within, name, params, timeout)
                 return await session.dispatcher.request(name, params, within=within)
             except ConnectionClosed:
                 continue  # the client may come back
