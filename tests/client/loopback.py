@@ -7,6 +7,8 @@ class Loopback:
     """A target for `connect`, and the wire to it."""
 
     is_congested = False
+    # The answer to server/discover; None: it is unknown.
+    discovered = None
 
     def __init__(self, answer):
         self.answer = answer
@@ -31,6 +33,10 @@ class Loopback:
                     "serverInfo": {"name": "loopback", "version": "1"},
                 },
             )
+        elif message.get("method") == "server/discover" and self.discovered is None:
+            self.put(id=message["id"], error={"code": -32601, "message": "unknown method"})
+        elif message.get("method") == "server/discover":
+            self.put(id=message["id"], result=self.discovered)
         elif "method" in message and "id" in message:
             self.answer(self, message)
 

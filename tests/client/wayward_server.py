@@ -248,6 +248,13 @@ def entries(member, **fields):
     return [{key: value.format(n) for key, value in fields.items()} for n in range(3)]
 
 
+def unknown(request):
+    if "exit_on_unknown" in config:
+        os._exit(config["exit_on_unknown"])
+    if not config.get("ignore_unknown"):
+        put({"id": request["id"], "error": {"code": -32601, "message": "unknown method"}})
+
+
 METHODS = {
     "initialize": initialize,
     "ping": lambda request: answer(request, {}),
@@ -296,7 +303,7 @@ def main():
             if message["id"] in waiting:
                 answered(message)
         elif "id" in message:
-            METHODS[message["method"]](message)
+            METHODS.get(message["method"], unknown)(message)
     if config.get("stays"):
         time.sleep(60)
     if "goodbye" in config:

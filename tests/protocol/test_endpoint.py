@@ -1245,6 +1245,18 @@ def test_the_revision_decides_the_code_of_a_missing_resource(revision):
     assert code == (-32002 if REVISIONS[revision].handshake else -32602)
 
 
+@pytest.mark.requirement("errors.reserved-range.only-defined-codes")
+@pytest.mark.parametrize(
+    ("raised", "sent"),
+    [(-32019, -32019), (-32020, -32020), (-32023, -32603), (-32099, -32603), (-32100, -32100)],
+)
+def test_a_reserved_code_without_meaning_becomes_an_internal_error(raised, sent):
+    server = Endpoint("server")
+    exchange = only(server.receive(request(5, "tools/list", {"_meta": MODERN}))).exchange
+    error = plain(server.fail(exchange, RequestError("why", code=raised, data=1)))["error"]
+    assert error == {"code": sent, "message": "why", "data": 1}
+
+
 # Revisions without handshake
 
 
@@ -1462,6 +1474,35 @@ def test_a_result_of_no_known_type_fails_the_request(body):
     exchange, _ = client.request("tools/call", t.CallToolParams("x"), revision=NEWEST)
     event = only(client.receive(result(exchange.id, body)))
     assert isinstance(event.error, RemoteProtocolError)
+
+
+@pytest.mark.requirement("result.type.absent-means-complete")
+def test_a_result_without_type_is_complete():
+    client = stateless_client()
+    exchange, _ = client.request("tools/call", t.CallToolParams("x"), revision=NEWEST)
+    event = only(client.receive(result(exchange.id, {"content": []})))
+    assert isinstance(event.result, t.CallToolResult)
+
+
+@pytest.mark.requirement("result.type.unknown-is-invalid")
+@pytest.mark.parametrize("more", [{}, {"tools": []}], ids=["other shape", "shape of the method"])
+@pytest.mark.parametrize("named", ["moonlight", "input_required"])
+def test_a_result_of_an_unknown_type_fails_the_request_and_is_named(named, more):
+    client = stateless_client()
+    exchange, _ = client.request("tools/list", revision=NEWEST)
+    event = only(client.receive(result(exchange.id, {"resultType": named, **more})))
+    assert isinstance(event.error, RemoteProtocolError)
+    assert f"resultType '{named}' is unknown" in str(event.error)
+
+
+@pytest.mark.requirement("jsonrpc.client-no-responses")
+def test_without_handshake_a_client_answers_nothing():
+    client = stateless_client()
+    client.conversation.begin(NEWEST, server={})
+    for name in ("ping", "roots/list", "anything"):
+        event = only(client.receive(request(1, name, modern())))
+        assert isinstance(event, Refused)
+        assert event.reply is None
 
 
 @pytest.mark.requirement("jsonrpc.client-only-initiates")

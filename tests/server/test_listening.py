@@ -63,7 +63,9 @@ def test_the_acknowledgement_comes_first_and_says_what_is_honoured(id: Any) -> N
     run_in_virtual_time(main())
 
 
-@pytest.mark.requirement("subscriptions.ack-is-subset")
+@pytest.mark.requirement(
+    "subscriptions.ack-is-subset", "resources.subscribe-capability-governs-listen"
+)
 def test_kinds_that_the_server_does_not_declare_are_left_out() -> None:
     server: Server[Any] = Server("desk")
     server.add_prompt(lambda: "x", name="greet")
@@ -105,18 +107,36 @@ def test_a_request_listens_to_a_limited_number_of_resources() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_hook_decides_which_tasks_are_listened_to() -> None:
+def test_tasks_are_looked_up_before_the_acknowledgement(monkeypatch: Any) -> None:
     server = make()
-    task = "notifications/tasks"
+    server.add_tool(lambda: "x", name="slow", description="Slow.", task="optional")
+
+    async def find(session: Any, exchange: Any, ids: list[str]) -> list[str]:
+        await asyncio.sleep(1)
+        if "broken" in ids:
+            raise RuntimeError("no store")
+        return [id for id in ids if id == "mine"]
 
     async def main() -> None:
-        server.hub.visible_tasks = lambda session, exchange, ids: [id for id in ids if id == "mine"]
-        async with ListeningClient(server) as raw:
+        monkeypatch.setattr(server.tasks, "visible", find)
+        tasks = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+        async with ListeningClient(server, capabilities=tasks) as raw:
             raw.listen(1, taskIds=["mine", "theirs"])
-            assert raw.received[0]["params"]["notifications"] == {"taskIds": ["mine"]}
-            assert len(server.hub) == 1
-            server.hub.publish(ServerChange(task, "theirs", EmptyParams()))
-            assert len(raw.received) == 1
+            raw.listen(2, taskIds=["broken"])
+            raw.listen(3, taskIds=["theirs"], toolsListChanged=True)
+            raw.listen(4, taskIds=["mine"])
+            raw.notify("notifications/cancelled", {"requestId": 4})
+            assert raw.received == []
+            await asyncio.sleep(2)
+            (first,), (third,) = raw.notices(1), raw.notices(3)
+            assert first["params"]["notifications"] == {"taskIds": ["mine"]}
+            assert third["params"]["notifications"] == {"toolsListChanged": True}
+            assert raw.answers_to(2)[0]["error"]["code"] == -32603
+            assert len(server.hub) == 2
+            (session,) = server.sessions
+            assert sorted(session.listening) == [1, 3]
+            server.hub.publish(ServerChange("notifications/tasks", "theirs", EmptyParams()))
+            assert len(raw.received) == 3
 
     run_in_virtual_time(main())
 

@@ -255,6 +255,20 @@ def test_a_server_of_the_newest_revision_alone_refuses_a_handshake_with_its_list
     run_in_virtual_time(main())
 
 
+@pytest.mark.requirement("versioning.modern-error-is-not-legacy")
+def test_a_server_of_older_revisions_alone_lets_clients_fall_back_to_a_handshake() -> None:
+    async def main() -> None:
+        older = make(revisions=["2025-06-18", "2025-11-25"])
+        async with ListeningClient(older) as raw:
+            error = await raw.error("probe", "server/discover")
+            assert error["code"] == -32601
+            error = await raw.error("call", "tools/list")
+            assert error["code"] == -32600
+            assert (await raw.open("2025-11-25"))["protocolVersion"] == "2025-11-25"
+
+    run_in_virtual_time(main())
+
+
 # -- lists and look-ups
 
 

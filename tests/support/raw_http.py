@@ -34,8 +34,9 @@ class Request:
 class Reply:
     """The answer to a request, written piece by piece; `limit` cuts it after some bytes."""
 
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, writer: asyncio.StreamWriter, reader: asyncio.StreamReader) -> None:
         self._writer = writer
+        self._reader = reader
         self.limit: int | None = None
         self.written = 0
         self.is_chunked = False
@@ -79,6 +80,11 @@ class Reply:
         data = message if isinstance(message, str) else json.dumps(message)
         lines = [f"{name}: {value}" for name, value in fields.items()]
         self.text("\n".join([*lines, f"data: {data}", "", ""]).encode())
+
+    async def hung_up(self) -> None:
+        """Wait until the client ends the connection."""
+        while await self._reader.read(1):
+            pass
 
     def end(self) -> None:
         """End an event stream."""
@@ -150,7 +156,7 @@ class RawServer:
         try:
             while (request := await self._read(reader)) is not None:
                 self.requests.append(request)
-                reply = Reply(writer)
+                reply = Reply(writer, reader)
                 outcome = self._behaviour(request)(request, reply)
                 if outcome is not None:
                     await outcome
@@ -260,3 +266,45 @@ class OlderServer(RawServer):
             opens = request.name == "initialize"
             result = self.opening(request) if opens else self.result(request)
             stream.event({"jsonrpc": "2.0", "id": request.message["id"], "result": result})
+
+
+class StandaloneServer(RawServer):
+    """A server of revisions without handshake: every request stands on its own."""
+
+    def __init__(self, **behaviours: Behaviour) -> None:
+        super().__init__(**behaviours)
+        self.tools: list[Any] = []
+
+    def _behaviour(self, request: Request) -> Behaviour:
+        chosen = self.behaviours.get(request.name)
+        if chosen is not None:
+            return chosen
+        return self.usual if request.method == "POST" else lambda _, reply: reply.empty(405)
+
+    def usual(self, request: Request, reply: Reply) -> None:
+        reply.result(request, self.result(request))
+
+    def result(self, request: Request) -> Any:
+        common = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        if request.name == "server/discover":
+            return {
+                **common,
+                "supportedVersions": ["2026-07-28"],
+                "capabilities": self.capabilities,
+                "_meta": {
+                    "io.modelcontextprotocol/serverInfo": {"name": "raw", "version": "1"},
+                },
+            }
+        if request.name == "tools/list":
+            return {**common, "tools": self.tools}
+        return {**common, **super().result(request)}
+
+    def refuse(self, code: int, status: int = 400, **more: Any) -> Behaviour:
+        """A behaviour: an error with a status."""
+
+        def behave(request: Request, reply: Reply) -> None:
+            error = {"code": code, "message": "refused", **more}
+            message = {"jsonrpc": "2.0", "id": request.message["id"], "error": error}
+            reply.json(message, status=status)
+
+        return behave

@@ -18,7 +18,7 @@ def recorded(maker=servers.make, tool: str = "add") -> Recording:
         async with connected(
             maker, revision="2025-06-18", recording=recording, allow={"*"}
         ) as client:
-            await client.call_tool(tool, {"a": 1, "b": 2})
+            await client.call_tool(tool, {"a": 1, "b": 2} if tool == "add" else {})
 
     run(main())
     return recording

@@ -146,7 +146,7 @@ class StuckExchange(Exchange):
             await self.room.wait()
 
 
-def test_a_listener_that_does_not_read_delays_nobody_and_misses_nothing(
+def test_a_listener_that_does_not_read_delays_no_other_and_misses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server = make()

@@ -83,20 +83,27 @@ def test_clients_in_sequence_share_one_process_behind_a_bridge() -> None:
         assert child.wait() == 0
 
 
-@pytest.mark.requirement("versioning.modern-error-is-not-legacy")
-def test_a_client_that_probes_for_a_newer_revision_can_fall_back_to_initialize() -> None:
+@pytest.mark.requirement(
+    "versioning.dual-era.meta-selects-modern",
+    "versioning.dual-era.initialize-selects-legacy",
+    "discover.implemented",
+    "stateless.interleaved-conversations",
+)
+def test_requests_of_both_eras_are_served_on_one_pipe() -> None:
     meta = {
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
         "io.modelcontextprotocol/clientCapabilities": {},
     }
     with Child(*accord_run(NOISY)) as child:
         child.request("probe", "server/discover", {"_meta": meta})
-        assert child.answer_to("probe")["error"]["code"] == -32601
-        child.request("call", "tools/list", {"_meta": meta})
-        assert child.answer_to("call")["error"]["code"] == -32600
+        assert "2025-11-25" in child.answer_to("probe")["result"]["supportedVersions"]
+        child.request("list", "tools/list", {"_meta": meta})
+        assert child.answer_to("list")["result"]["resultType"] == "complete"
         child.open("2025-11-25")
         child.call(1, "shout")
         assert text_of(child.answer_to(1)) == "done"
+        child.request(2, "tools/call", {"_meta": meta, "name": "shout"})
+        assert child.answer_to(2)["result"]["resultType"] == "complete"
 
 
 def test_user_code_cannot_read_the_messages() -> None:

@@ -1,5 +1,8 @@
 """The client: `connect` to a server, then one method per operation."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from accord.client.client import Client
 from accord.client.connect import Connecting, Target, connect
 from accord.client.options import (
@@ -13,18 +16,46 @@ from accord.client.options import (
 )
 from accord.transports.http.client.sender import HttpClientOptions, HttpHeaders
 
+if TYPE_CHECKING:
+    from accord.client.changes import (
+        Change,
+        NoticesLost,
+        PromptsChanged,
+        ResourcesChanged,
+        ResourceUpdated,
+        ToolsChanged,
+    )
+    from accord.client.listening import Listening
+
 __all__ = [
     "CallOptions",
+    "Change",
     "Client",
     "ConnectOptions",
     "Connecting",
     "HttpClientOptions",
     "HttpHeaders",
+    "Listening",
+    "NoticesLost",
     "OnElicit",
     "OnElicitUrl",
     "OnProgress",
     "OnSample",
+    "PromptsChanged",
+    "ResourceUpdated",
+    "ResourcesChanged",
     "Roots",
     "Target",
+    "ToolsChanged",
     "connect",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # Loaded when first used: most programs do not listen.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    home = "listening" if name == "Listening" else "changes"
+    value: object = getattr(import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value

@@ -2,15 +2,22 @@
 
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import Final, Self, TypeVar, Unpack, get_args, overload
-
-import msgspec
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, get_args, overload
 
 from accord.client.callbacks import to_roots
+from accord.client.change_calls import ChangeCalls
 from accord.client.link import Link
+from accord.client.negotiation import Opening
 from accord.client.options import CallOptions, Roots
 from accord.client.results import OutputSchema, PageGuard, decode_output
-from accord.errors import UrlElicitationRequired
+from accord.client.task_calls import TaskCalls, encode_arguments
+from accord.errors import (
+    HeaderMismatch,
+    LocalProtocolError,
+    MethodNotFound,
+    UrlElicitationRequired,
+)
 from accord.protocol import shape
 from accord.types import (
     CallToolParams,
@@ -20,12 +27,12 @@ from accord.types import (
     CompletionArgument,
     CompletionContext,
     CreateMessageParams,
+    DiscoverParams,
     ElicitParams,
     EmptyParams,
     GetPromptParams,
     GetPromptResult,
     Implementation,
-    InitializeResult,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
@@ -42,30 +49,28 @@ from accord.types import (
     ResourceTemplateReference,
     RevisionId,
     ServerCapabilities,
-    SetLevelParams,
-    SubscribeParams,
+    TaskHandle,
     Tool,
-    UnsubscribeParams,
 )
 from accord.types._base import PageResult
+
+if TYPE_CHECKING:
+    from accord.client.single_rounds import SingleRounds
 
 Output = TypeVar("Output")
 Entry = TypeVar("Entry", Tool, Prompt, Resource, ResourceTemplate)
 Page = TypeVar("Page", bound=PageResult)
-
-_NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
-_encode: Final = msgspec.json.Encoder().encode
 
 
 class ConnectionFacts:
     """What clients know about their connection."""
 
     _link: Link
-    _opening: InitializeResult
+    _opening: Opening
 
     @property
     def server_info(self) -> Implementation:
-        """Name and version of the server."""
+        """Name and version of the server; both empty where it does not introduce itself."""
         return self._opening.server_info
 
     @property
@@ -89,11 +94,11 @@ class ConnectionFacts:
         return self._link.is_closed
 
 
-class Client(ConnectionFacts):
+class Client(ConnectionFacts, ChangeCalls, TaskCalls):
     """A connected client, as `connect` returns it.
 
     Every operation takes the options of `CallOptions` as keywords: `timeout`, `cap`, `on_progress`,
-    `meta` and `headers`. Each one raises
+    `meta`, `headers` and `fresh`. Each one raises
 
         LocalProtocolError: the negotiated revision or the server lacks it; nothing was sent.
         RequestError: the server answered with an error; subclasses tell the codes apart.
@@ -106,10 +111,8 @@ class Client(ConnectionFacts):
     server reports them complete, or after `timeout`.
     """
 
-    def __init__(
-        self, link: Link, opening: InitializeResult | None = None, **options: object
-    ) -> None:
-        if not isinstance(opening, InitializeResult) or options:
+    def __init__(self, link: Link, opening: Opening | None = None, **options: object) -> None:
+        if not isinstance(opening, Opening) or options:
             # Other libraries make their clients in this way.
             raise TypeError(
                 "a Client is what connect() returns: write "
@@ -118,10 +121,15 @@ class Client(ConnectionFacts):
         self._link = link
         self._opening = opening
         self._outputs: dict[str, OutputSchema] = {}
-        # Bound to the dictionary, not to the client, which nothing but its users may keep alive.
-        link.callbacks.on_tools_changed = self._outputs.clear
+        self._task_tools: set[str] = set()
+        # Bound to what is forgotten, not to the client, which only its users may keep alive.
+        link.callbacks.on_tools_changed = partial(_forget, self._outputs, self._task_tools)
         self._forgotten = weakref.finalize(self, link.abandon)
         self._forgotten.atexit = False
+        if not link.revision.handshake and link.settings.hears_of_changes:
+            from accord.client.subscribing import listen_for_callbacks
+
+            listen_for_callbacks(link)
 
     def __repr__(self) -> str:
         info = self.server_info
@@ -168,9 +176,17 @@ class Client(ConnectionFacts):
     async def list_tools(
         self, cursor: str | None = None, **how: Unpack[CallOptions]
     ) -> ListToolsResult:
-        """Fetch one page of tools: the first, or the one a cursor leads to."""
-        page: ListToolsResult = await self._link.ask("tools/list", PageParams(cursor), how)
+        """Fetch one page of tools: the first, or the one a cursor leads to.
+
+        Over HTTP, in revisions without handshake, a tool is left out and logged if its schema asks
+        for headers in a way that breaks the rules.
+        """
+        page: ListToolsResult = await self._link.fetch("tools/list", PageParams(cursor), how)
         revision = self.revision
+        if self._link.transport is not None and not self._link.revision.handshake:
+            from accord.client.mirrored import learn_headers
+
+            learn_headers(self._link, page)
         for tool in page.tools:
             # A schema has no meaning in a revision that does not define it.
             schema = None if tool.output_schema is None else shape.narrow(tool, revision)
@@ -178,6 +194,8 @@ class Client(ConnectionFacts):
                 self._outputs[tool.name] = OutputSchema(tool.name, schema.output_schema)
             else:
                 self._outputs.pop(tool.name, None)
+            if tool.execution is not None and tool.execution.task_support == "required":
+                self._task_tools.add(tool.name)
         return page
 
     def tools(self, **how: Unpack[CallOptions]) -> AsyncIterator[Tool]:
@@ -227,16 +245,45 @@ class Client(ConnectionFacts):
             ToolError: the tool reports an error, and `result_type` was given.
             RemoteProtocolError: the result breaks the output schema, or does not fit the type.
         """
-        params = CallToolParams(name, _encode_arguments(arguments))
-        result: CallToolResult
+        params = CallToolParams(name, encode_arguments(arguments))
+        result: Any
         try:
-            result = await self._link.ask("tools/call", params, how)
+            if name in self._task_tools:  # tasks.tool.required-tasked
+                result = await self._call_as_task(params, how)
+            else:
+                result = await self._link.ask("tools/call", params, how)
         except UrlElicitationRequired as error:
             result = await self._link.visit_and_repeat(error, "tools/call", params, how)
+        except HeaderMismatch:
+            # http.param-headers.mismatch-client-relists
+            from accord.client.mirrored import learn_anew
+
+            if self._link.transport is None or not await learn_anew(self._link, name):
+                raise
+            result = await self._link.ask("tools/call", params, how)
+        except MethodNotFound:
+            if not self._can_ask_for_tasks:
+                raise
+            # Perhaps the tool requires a task, and was not listed yet.
+            result = await self._call_as_task(params, how)
+        if result.__class__ is TaskHandle:  # the server decided so
+            result = await self._wait_for_task(params, result, how)
         schema = self._outputs.get(name) if self._outputs else None
         if schema is not None:
             schema.check(result)
         return result if result_type is None else decode_output(name, result, result_type)
+
+    @property
+    def rounds(self) -> "SingleRounds":
+        """The same requests one round at a time: questions of the server are returned.
+
+        For programs that ask their users elsewhere, such as web pages and gateways. `rounds` has
+        `call_tool`, `get_prompt` and `read_resource`. An `InputRequiredResult` says that the same
+        request is to be repeated with `answers=` and `state=`, by any client of any process.
+        """
+        from accord.client.single_rounds import SingleRounds
+
+        return SingleRounds(self)
 
     # -- resources
 
@@ -244,7 +291,9 @@ class Client(ConnectionFacts):
         self, cursor: str | None = None, **how: Unpack[CallOptions]
     ) -> ListResourcesResult:
         """Fetch one page of resources."""
-        page: ListResourcesResult = await self._link.ask("resources/list", PageParams(cursor), how)
+        page: ListResourcesResult = await self._link.fetch(
+            "resources/list", PageParams(cursor), how
+        )
         return page
 
     def resources(self, **how: Unpack[CallOptions]) -> AsyncIterator[Resource]:
@@ -255,7 +304,7 @@ class Client(ConnectionFacts):
         self, cursor: str | None = None, **how: Unpack[CallOptions]
     ) -> ListResourceTemplatesResult:
         """Fetch one page of resource templates."""
-        page: ListResourceTemplatesResult = await self._link.ask(
+        page: ListResourceTemplatesResult = await self._link.fetch(
             "resources/templates/list", PageParams(cursor), how
         )
         return page
@@ -272,20 +321,10 @@ class Client(ConnectionFacts):
         params = ReadResourceParams(uri)
         result: ReadResourceResult
         try:
-            result = await self._link.ask("resources/read", params, how)
+            result = await self._link.fetch("resources/read", params, how)
         except UrlElicitationRequired as error:
             result = await self._link.visit_and_repeat(error, "resources/read", params, how)
         return result
-
-    async def subscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
-        """Ask to hear of changes of a resource; they reach `on_resource_updated`."""
-        await self._link.ask("resources/subscribe", SubscribeParams(uri), how)
-        self._link.subscriptions[uri] = None
-
-    async def unsubscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
-        """Ask to hear no more of a resource."""
-        self._link.subscriptions.pop(uri, None)
-        await self._link.ask("resources/unsubscribe", UnsubscribeParams(uri), how)
 
     # -- prompts, completion
 
@@ -293,7 +332,7 @@ class Client(ConnectionFacts):
         self, cursor: str | None = None, **how: Unpack[CallOptions]
     ) -> ListPromptsResult:
         """Fetch one page of prompts."""
-        page: ListPromptsResult = await self._link.ask("prompts/list", PageParams(cursor), how)
+        page: ListPromptsResult = await self._link.fetch("prompts/list", PageParams(cursor), how)
         return page
 
     def prompts(self, **how: Unpack[CallOptions]) -> AsyncIterator[Prompt]:
@@ -344,19 +383,30 @@ class Client(ConnectionFacts):
     # -- the rest
 
     async def ping(self, **how: Unpack[CallOptions]) -> None:
-        """Make sure that the server still answers."""
-        await self._link.ask("ping", EmptyParams(), how)
+        """Make sure that the server still answers.
+
+        In revisions without `ping` it is asked what it speaks, which every server answers.
+        """
+        if self._link.revision.handshake:
+            await self._link.ask("ping", EmptyParams(), how)
+        else:
+            await self._link.ask("server/discover", DiscoverParams(), how)
 
     async def set_log_level(self, level: LoggingLevel, **how: Unpack[CallOptions]) -> None:
-        """Choose the least level of log messages; they reach `on_log`."""
+        """Choose the least level of log messages; they reach `on_log`.
+
+        In revisions without handshake nothing is sent now: the level goes with each later request.
+        Until one is chosen it is "info", if `on_log` was given; otherwise the server sends none.
+        """
         if level not in get_args(LoggingLevel):
             levels = ", ".join(get_args(LoggingLevel))
             raise ValueError(f"there is no log level {level!r}; expected one of {levels}")
-        await self._link.ask("logging/setLevel", SetLevelParams(level), how)
-        self._link.log_level = level
+        await self._link.set_log_level(level, how)
 
     async def roots_changed(self, roots: Roots | None = None) -> None:
         """Tell the server that the roots changed.
+
+        In revisions without handshake servers ask for roots when they need them; nothing is sent.
 
         Args:
             roots: the roots from now on; None when a function given earlier returns them.
@@ -366,7 +416,10 @@ class Client(ConnectionFacts):
         """
         callbacks = self._link.callbacks
         fresh = roots if roots is None or callable(roots) else to_roots(roots)
-        self._link.notify("notifications/roots/list_changed", EmptyParams())
+        if self._link.revision.handshake:
+            self._link.notify("notifications/roots/list_changed", EmptyParams())
+        elif callbacks.roots is None:
+            raise LocalProtocolError("roots change on connections that were made with roots alone")
         if fresh is not None:
             callbacks.roots = fresh
 
@@ -404,14 +457,10 @@ def _reference(given: object) -> PromptReference | ResourceTemplateReference:
     )
 
 
+def _forget(outputs: dict[str, OutputSchema], task_tools: set[str]) -> None:
+    outputs.clear()
+    task_tools.clear()
+
+
 def _abbreviate(target: object) -> str:
     return repr(target) if isinstance(target, str) and len(target) <= 100 else "..."
-
-
-def _encode_arguments(arguments: Mapping[str, object] | None) -> msgspec.Raw:
-    # Some servers want the member even where the tool takes nothing.
-    if arguments is None:
-        return _NO_ARGUMENTS
-    if arguments.__class__ is not dict and not isinstance(arguments, Mapping):
-        raise TypeError(f"arguments are a mapping by name, not a {type(arguments).__name__}")
-    return msgspec.Raw(_encode(arguments))

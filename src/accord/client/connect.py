@@ -8,10 +8,16 @@ import sys
 from collections.abc import Generator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeGuard, Unpack
 
 from accord.client.client import Client
 from accord.client.link import Link
+from accord.client.negotiation import (
+    Negotiation,
+    NothingInCommon,
+    TargetKey,
+    supported_revisions,
+)
 from accord.client.options import ClientSettings, ConnectOptions
 from accord.errors import (
     AccordError,
@@ -26,8 +32,6 @@ from accord.transports.http.client.auth import Auth, Authorizer, Bearer
 from accord.transports.http.client.sender import HttpClientOptions
 from accord.transports.process import Process
 from accord.transports.wire import Wire
-from accord.types import EmptyParams, Implementation, InitializeParams, InitializeResult, RevisionId
-from accord.version import __version__
 
 if TYPE_CHECKING:
     from accord.transports.http.client.wire import HttpWire
@@ -50,8 +54,8 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
         target: a command as a list, a path to a Python file with a server, a URL, or a `Server`.
         **options: all by keyword.
 
-            revision: the one revision to speak; revisions: those to choose from (default: all that
-            open with a handshake). client_info: our name and version.
+            revision: the one revision to speak; revisions: those to choose from (default: all, the
+            newest that the server speaks). client_info: our name and version.
 
             on_sample, on_elicit, on_elicit_url, roots: answer the server's requests.
             sampling_tools, sampling_context: whether on_sample handles tools and includeContext.
@@ -60,8 +64,11 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
 
             timeout (60 s): silence after which a request is cancelled; progress extends it.
             cap (3,600 s): how long a request may take in all. connect_timeout (30 s).
+            probe_timeout (a third of it): how long a launched server may take to say whether it
+            speaks a revision without handshake, before it is opened by `initialize`.
             limits: how large one message may be. empty_pages (100): how many pages of a list in
-            a row may have no new entry before reading it fails.
+            a row may have no new entry before reading it fails. rounds (10): how often a request
+            may be answered with questions. cache: whether results are kept while they are fresh.
 
             For launched servers: env, in addition to what is inherited
             (`accord.transports.process.INHERITED`: paths and language, no secrets), cwd, stderr
@@ -138,26 +145,32 @@ class Connecting:
 
 
 async def _connect(target: Target, settings: ClientSettings) -> Client:
-    wire = await _wire(target, settings)
-    link = Link(wire, settings)
-    try:
-        async with asyncio.timeout(settings.connect_timeout) as link.deadline:
-            await link.open()
-            opening = await _handshake(link)
-        link.deadline = None  # it knows the task, and would keep a forgotten client alive
-    except AccordError as error:
-        failure = _explain(error, link)
-    except TimeoutError:
-        what = f"no answer to initialize within {settings.connect_timeout:g} s"
-        failure = _failure(what, link)
-    except BaseException:
+    negotiation = Negotiation(settings, _target_key(target, settings))
+    ends = asyncio.get_running_loop().time() + settings.connect_timeout
+    while True:
+        wire = await _wire(target, settings)
+        link = Link(wire, settings)
+        failure: AccordError | None = None
+        try:
+            async with asyncio.timeout_at(ends) as link.deadline:
+                await link.open()
+                opening = await negotiation.open(link)
+            link.deadline = None  # it knows the task, and would keep a forgotten client alive
+        except AccordError as error:
+            if not negotiation.restarts(error):
+                failure = _explain(error, link, negotiation.awaited)
+        except TimeoutError:
+            what = f"no answer to {negotiation.awaited} within {settings.connect_timeout:g} s"
+            failure = _failure(what, link)
+        except BaseException:
+            await link.close()
+            raise
+        else:
+            return Client(link, opening)
+        # The failure describes the state before closing: whether the server was still running.
         await link.close()
-        raise
-    else:
-        return Client(link, opening)
-    # The failure describes the state before closing: whether the server was still running.
-    await link.close()
-    raise failure
+        if failure is not None:
+            raise failure
 
 
 # -- finding the transport
@@ -167,7 +180,7 @@ async def _wire(target: Target, settings: ClientSettings) -> Wire:
     if hasattr(target, "connect_memory"):
         wire: Wire = await target.connect_memory()
         return wire
-    if isinstance(target, str) and target[:8].lower().startswith(("http://", "https://")):
+    if _is_url(target):
         return http_wire(target, settings)
     return Process(
         _command(target),
@@ -178,6 +191,19 @@ async def _wire(target: Target, settings: ClientSettings) -> Wire:
         terminate_grace=settings.terminate_grace,
         line_limit=settings.limits.message_bytes,
     )
+
+
+def _target_key(target: Target, settings: ClientSettings) -> TargetKey:
+    """Return what a server is remembered by."""
+    if hasattr(target, "connect_memory"):
+        return None
+    if _is_url(target):
+        return (str(target).partition("#")[0].partition("?")[0],)
+    return (*map(str, _command(target)), str(settings.cwd or ""))
+
+
+def _is_url(target: Target) -> TypeGuard[str]:
+    return isinstance(target, str) and target[:8].lower().startswith(("http://", "https://"))
 
 
 def http_wire(url: str, settings: ClientSettings) -> "HttpWire":
@@ -242,70 +268,26 @@ def _suggest_target(target: str) -> str:
     return 'a command is a list, such as ["python", "server.py"]'
 
 
-# -- agreeing on a revision
-
-
-async def _handshake(link: Link) -> InitializeResult:
-    offered = link.settings.offered_revisions()
-    asked = offered[0]  # lifecycle.version.client-prefers-latest
-    try:
-        opening = await _initialize(link, asked)
-    except RequestError as error:
-        other = _counter_offer(error, offered, asked)
-        if other is None:
-            raise
-        opening = await _initialize(link, asked := other)
-    if opening.protocol_version not in offered:  # lifecycle.version.client-disconnects
-        raise _failure(
-            f"asked for revision {asked}, the server answered {opening.protocol_version[:40]!r}, "
-            f"which is not among {', '.join(offered)}",
-            link,
-        )
-    link.dispatcher.notify("notifications/initialized", EmptyParams())
-    return opening
-
-
-async def _initialize(link: Link, revision: RevisionId) -> InitializeResult:
-    params = InitializeParams(
-        protocol_version=revision,
-        capabilities=link.callbacks.capabilities,
-        client_info=link.settings.client_info or Implementation("accord", __version__),
-    )
-    result: InitializeResult = await link.dispatcher.request("initialize", params)
-    return result
-
-
-def _counter_offer(
-    error: RequestError, offered: Sequence[RevisionId], asked: RevisionId
-) -> RevisionId | None:
-    """Find a revision that an error names as supported, and that we speak too."""
-    supported = _supported_revisions(error)
-    if not isinstance(supported, list):
-        return None
-    return next((each for each in offered if each in supported and each != asked), None)
-
-
-def _supported_revisions(error: RequestError) -> object:
-    return error.data.get("supported") if isinstance(error.data, dict) else None
-
-
 # -- describing failures
 
 
-def _explain(error: AccordError, link: Link) -> AccordError:
+def _explain(error: AccordError, link: Link, awaited: str) -> AccordError:
     if isinstance(error, ConnectFailed | AuthError):
         return error
+    if isinstance(error, NothingInCommon):
+        return _failure(str(error), link)
     if isinstance(error, RequestTimeout):
-        return _failure("no answer to initialize in time", link)
+        return _failure(f"no answer to {awaited} in time", link)
     if isinstance(error, ConnectionClosed):
         process = _process(link)
         reason = str(error) if process is None else process.child.state
-        return _failure(f"{reason} before it answered initialize", link)
+        return _failure(f"{reason} before it answered {awaited}", link)
     if isinstance(error, RequestError):
-        supported = _supported_revisions(error)
-        more = f"; it supports {str(supported)[:80]}" if supported else ""
-        return _failure(f"refused initialize: {error}{more}", link)
-    return _failure(f"answered initialize wrongly: {error}", link)
+        supported = supported_revisions(error)
+        offered = ", ".join(link.settings.offered_revisions())
+        more = f"; it supports {str(supported)[:80]}, we offered {offered}" if supported else ""
+        return _failure(f"refused {awaited}: {error}{more}", link)
+    return _failure(f"answered {awaited} wrongly: {error}", link)
 
 
 def _failure(what: str, link: Link) -> ConnectFailed:

@@ -20,6 +20,7 @@ from accord.bindings.headers import check_headers
 from accord.bindings.lines import LineTooLong
 from accord.client.callbacks import Callbacks
 from accord.client.options import CallOptions, ClientSettings, OnProgress, check_seconds
+from accord.client.side_work import SideWork
 from accord.errors import (
     AccordError,
     ConnectFailed,
@@ -29,28 +30,39 @@ from accord.errors import (
     RemoteProtocolError,
     RequestError,
     RequestTimeout,
+    ResourceNotFound,
     UrlElicitationRequired,
 )
 from accord.keywords import refuse_unknown
+from accord.protocol import shape
 from accord.protocol.endpoint import Endpoint
+from accord.protocol.exchange import META_CAPABILITIES, META_VERSION
 from accord.protocol.jsonrpc import FAULT, RESULT
-from accord.protocol.revisions import Revision
+from accord.protocol.party import META_CLIENT, META_LOG_LEVEL
+from accord.protocol.revisions import REVISIONS, Revision
 from accord.protocol.violation import CLIENT, SERVER
 from accord.runtime.dispatcher import Dispatcher
 from accord.transports.http.client.auth import pause_deadline
 from accord.transports.wire import CALL_HEADERS, Wire
 from accord.types import (
     ElicitParams,
+    Implementation,
+    InputRequiredResult,
+    JsonObject,
     LoggingLevel,
     ProgressParams,
+    RevisionId,
+    ServerCapabilities,
     SetLevelParams,
     SubscribeParams,
     UrlElicitationData,
 )
+from accord.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from accord.protocol.mirroring import MirroredArgument
     from accord.types._base import RequestId
 
 log = logging.getLogger("accord.client")
@@ -61,7 +73,8 @@ _LONG: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
 # How long callbacks may take to notice that they are cancelled.
 _CALLBACK_GRACE: Final = 1.0
 
-_KINDS: Final[dict[int, type[RequestError]]] = {
+_TASKS: Final = "io.modelcontextprotocol/tasks"
+ERRORS: Final[dict[int, type[RequestError]]] = {
     kind.default_code: kind
     for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, RequestError) and kind is not RequestError
@@ -89,17 +102,23 @@ class Link:
         self.dispatcher = Dispatcher(self.endpoint, wire.write, self.callbacks)
         if hasattr(wire, "report_to"):
             wire.report_to(self)
+        # "http" or "sse", if each message travels by itself.
+        self.transport: str | None = getattr(wire, "transport", None)
+        self.mirrored: dict[str, tuple[MirroredArgument, ...]] = {}
         self.loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[None] = self.loop.create_future()
         self._opened: asyncio.Future[None] = self.loop.create_future()
         self._life: asyncio.Task[None] | None = None
         self._tokens = count(1)
-        self._usual = self._deadlines({})
+        self._usual = self.deadlines({})
         # Set while the connection is opened.
         self.deadline: asyncio.Timeout | None = None
-        # Restored when a new session begins.
+        # Restored when a new session begins; without sessions sent with each request.
         self.log_level: LoggingLevel | None = None
         self.subscriptions: dict[str, None] = {}
+        # Requests that a server without handshake does not serve, by what it declared.
+        self._not_served: frozenset[str] = frozenset()
+        self.side = SideWork(self.loop)
 
     # -- life
 
@@ -154,7 +173,7 @@ class Link:
             _open_links.discard(self)
 
     async def _end_callbacks(self) -> None:
-        callbacks = self.callbacks.tasks()
+        callbacks = [*self.callbacks.tasks(), *self.side.tasks]
         for task in callbacks:
             task.cancel()
         working: set[asyncio.Future[Any]] = {*callbacks, *self.dispatcher.running.values()}
@@ -241,6 +260,9 @@ class Link:
         )
         self.request_failed(exchange.id, RemoteProtocolError(why))
 
+    def mirrored_arguments(self, tool: str) -> "tuple[MirroredArgument, ...]":
+        return self.mirrored.get(tool, ())
+
     def session_renewed(self) -> None:
         """Restore log level and subscriptions in a new session, and tell the application."""
         if self.callbacks.on_tools_changed is not None:
@@ -260,27 +282,88 @@ class Link:
         try:
             if self.log_level is not None:
                 await self.ask("logging/setLevel", SetLevelParams(self.log_level), {})
-            for uri in list(self.subscriptions):
+            for uri in {**self.subscriptions, **self.side.watched}:
                 await self.ask("resources/subscribe", SubscribeParams(uri), {})
         except AccordError as error:
             log.warning(
                 "log level or subscriptions could not be restored in the new session: %s", error
             )
+        self.side.renew()
         self.callbacks.session_renewed()
+
+    # -- revisions without handshake
+
+    @property
+    def client_info(self) -> Implementation:
+        """Our name and version."""
+        return self.settings.client_info or Implementation("accord", __version__)
+
+    def introduce(self, revision: RevisionId) -> None:
+        """Put our name and capabilities into the requests of a revision without handshake."""
+        # `call_tool` waits for a task by itself, so servers may always answer with one.
+        able = msgspec.structs.replace(self.callbacks.capabilities, extensions={_TASKS: {}})
+        declared = shape.narrow(able, revision)
+        meta: JsonObject = {
+            META_VERSION: revision,
+            META_CAPABILITIES: msgspec.to_builtins(declared),
+            META_CLIENT: msgspec.to_builtins(shape.narrow(self.client_info, revision)),
+        }
+        if self.log_level is not None:
+            meta[META_LOG_LEVEL] = self.log_level
+        self.endpoint.request_meta = meta
+
+    def begin(self, revision: RevisionId, capabilities: ServerCapabilities) -> None:
+        """Speak a revision without handshake from now on."""
+        if self.settings.on_log is not None and capabilities.logging is not None:
+            # As servers do after a handshake, until they are asked for another level.
+            self.log_level = "info"
+        self.introduce(revision)
+        row, conversation = REVISIONS[revision], self.endpoint.conversation
+        conversation.begin(row, server=capabilities, client=self.callbacks.capabilities)
+        able = (None, *(conversation.parties[SERVER].capabilities or ()))
+        methods = row.requests[CLIENT]
+        self._not_served = frozenset(
+            name for name in methods if row.needed_for(CLIENT, name) not in able
+        )
+
+    async def set_log_level(self, level: LoggingLevel, how: CallOptions) -> None:
+        """Choose the least level of log messages, in this session or with each request."""
+        revision = self.revision
+        if revision.handshake:
+            await self.ask("logging/setLevel", SetLevelParams(level), how)
+            self.log_level = level
+            return
+        self.deadlines(how)
+        if "logging" not in (self.endpoint.conversation.parties[SERVER].capabilities or ()):
+            text = "log messages need the capability logging, which the server did not declare"
+            raise LocalProtocolError(text)
+        self.log_level = level
+        self.introduce(revision.id)
 
     # -- asking
 
-    async def ask(self, name: str, params: Any, how: CallOptions) -> Any:
-        """Send a request and wait for its answer, within the deadlines."""
+    async def ask(self, name: str, params: Any, how: CallOptions, *, answers: bool = True) -> Any:
+        """Send a request and wait for its result, within the deadlines.
+
+        Args:
+            name: the method.
+            params: its params.
+            how: the options of the call.
+            answers: whether questions are answered; otherwise they are returned.
+        """
         dispatcher = self.dispatcher
         if dispatcher.closed is not None:
             raise type(dispatcher.closed)(str(dispatcher.closed))
         if "headers" in how:
-            return await self._ask_with_headers(name, params, how)
-        timeout, cap = self._deadlines(how) if how else self._usual
+            return await self._ask_with_headers(name, params, how, answers=answers)
+        if name in self._not_served:
+            needed = self.revision.needed_for(CLIENT, name)
+            raise LocalProtocolError(_not_declared(name, needed))
+        timeout, cap = self.deadlines(how) if how else self._usual
         on_progress, feed = how.get("on_progress") or self.settings.on_progress, None
-        meta = how.get("meta")
+        meta, started = how.get("meta"), 0.0
         if on_progress is not None or name in _LONG:
+            started = self.loop.time()
             token = {"progressToken": next(self._tokens)}
             meta = {**token, **meta} if meta else token
         params.meta = meta
@@ -288,25 +371,41 @@ class Link:
             await self._until_writable(name, timeout)
         try:
             if on_progress is None:
-                return await dispatcher.request(name, params, timeout=timeout, cap=cap)
-            feed = self.callbacks.progress_feed(on_progress)
-            deliver: OnProgress = feed.deliver
-            return await dispatcher.request(
-                name, params, timeout=timeout, cap=cap, on_progress=deliver
-            )
+                result = await dispatcher.request(name, params, timeout=timeout, cap=cap)
+            else:
+                feed = self.callbacks.progress_feed(on_progress)
+                deliver: OnProgress = feed.deliver
+                result = await dispatcher.request(
+                    name, params, timeout=timeout, cap=cap, on_progress=deliver
+                )
         except AccordError as error:
             raise self._explain(error, name) from None
         finally:
             if feed is not None:
                 self.callbacks.finish(feed)
+        if result.__class__ is InputRequiredResult and answers:
+            from accord.client.rounds import answer_and_repeat
 
-    async def _ask_with_headers(self, name: str, params: Any, how: CallOptions) -> Any:
+            return await answer_and_repeat(self, name, params, how, result, started=started)
+        return result
+
+    async def fetch(self, name: str, params: Any, how: CallOptions) -> Any:
+        """Return a result that is still fresh; ask for any other."""
+        if not (self.revision.cache_hints and self.settings.cache) or self.is_closed:
+            return await self.ask(name, params, how)
+        from accord.client.cache import fetch
+
+        return await fetch(self, name, params, how)
+
+    async def _ask_with_headers(
+        self, name: str, params: Any, how: CallOptions, *, answers: bool
+    ) -> Any:
         how = how.copy()
         headers = how.pop("headers") or {}
         check_headers(headers)
         unset = CALL_HEADERS.set(headers)
         try:
-            return await self.ask(name, params, how)
+            return await self.ask(name, params, how, answers=answers)
         finally:
             CALL_HEADERS.reset(unset)
 
@@ -318,7 +417,7 @@ class Link:
         Raises:
             UrlElicitationRequired: there is no `on_elicit_url`, or the user did not agree.
         """
-        timeout, _ = self._deadlines(how)
+        timeout, _ = self.deadlines(how)
         if not await self.callbacks.visit_all(error.elicitations, timeout):
             raise error
         return await self.ask(name, params, how)
@@ -337,7 +436,8 @@ class Link:
         ):
             self.notify("notifications/progress", params)
 
-    def _deadlines(self, how: CallOptions) -> tuple[float | None, float | None]:
+    def deadlines(self, how: CallOptions) -> tuple[float | None, float | None]:
+        """Return the silence and the time in all that a call may take; None for no limit."""
         refuse_unknown("a call", how, CallOptions.__annotations__)
         timeout, cap = how.get("timeout"), how.get("cap")
         check_seconds("timeout", timeout)
@@ -358,7 +458,9 @@ class Link:
         if isinstance(error, LocalProtocolError) and not isinstance(error, MessageTooLarge):
             return LocalProtocolError(self._reason(error, name), error.violations)
         if isinstance(error, RequestError):
-            kind = _KINDS.get(error.code, RequestError)
+            kind = ERRORS.get(error.code, RequestError)
+            if name == "resources/read" and self._names_missing_resource(error):
+                kind = ResourceNotFound
             typed = kind(error.message, code=error.code, data=error.data)
             if isinstance(typed, UrlElicitationRequired):
                 typed.elicitations = _read_pages(error.data)
@@ -368,6 +470,11 @@ class Link:
             return ConnectionClosed(str(error))
         return error
 
+    def _names_missing_resource(self, error: RequestError) -> bool:
+        """Whether an error says that a resource does not exist, by the code of the revision."""
+        is_named = isinstance(error.data, dict) and "uri" in error.data
+        return is_named and error.code == self.revision.not_found_code
+
     def _reason(self, error: LocalProtocolError, name: str) -> str:
         """Return why a request may not be sent, in terms of the caller."""
         revision, state = self.endpoint.revision, self.endpoint.conversation.parties[SERVER]
@@ -375,8 +482,12 @@ class Link:
             return f"{name} is not part of revision {revision.id}, which was negotiated"
         needed = revision.needed_for(CLIENT, name)
         if needed is not None and needed not in (state.capabilities or ()):
-            return f"{name} needs the capability {needed}, which the server did not declare"
+            return _not_declared(name, needed)
         return f"{name}: {error}"
+
+
+def _not_declared(name: str, needed: str | None) -> str:
+    return f"{name} needs the capability {needed}, which the server did not declare"
 
 
 def _read_pages(data: object) -> tuple[ElicitParams, ...]:

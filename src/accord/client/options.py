@@ -3,10 +3,10 @@
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias, TypedDict
+from typing import Final, Literal, TypeAlias, TypedDict
 
 from accord.protocol.codec import Limits
-from accord.protocol.revisions import HANDSHAKE, REVISIONS, in_order
+from accord.protocol.revisions import REVISIONS, in_order
 from accord.transports.child import StderrSink
 from accord.transports.http.client.auth import Auth
 from accord.transports.http.client.sender import HttpClientOptions, HttpHeaders
@@ -53,12 +53,23 @@ OnUpdate: TypeAlias = Callable[[str], object]
 OnComplete: TypeAlias = Callable[[str], object]
 
 
+_TIMES: Final = (
+    "timeout",
+    "cap",
+    "connect_timeout",
+    "probe_timeout",
+    "exit_grace",
+    "terminate_grace",
+)
+
+
 class CallOptions(TypedDict, total=False):
     """Options of one call.
 
     `timeout` is the time without answer or progress after which the request is cancelled, `cap` the
     time after which it is cancelled whatever progress comes; `math.inf` waits for ever, None takes
     the default of the connection. `meta` travels as `_meta`, `headers` with the HTTP request.
+    `fresh` fetches a list or a resource even if an earlier result is still fresh.
     """
 
     timeout: float | None
@@ -66,6 +77,7 @@ class CallOptions(TypedDict, total=False):
     on_progress: OnProgress | None
     meta: JsonObject | None
     headers: Mapping[str, str] | None
+    fresh: bool
 
 
 class ConnectOptions(TypedDict, total=False):
@@ -90,6 +102,7 @@ class ConnectOptions(TypedDict, total=False):
     timeout: float
     cap: float
     connect_timeout: float
+    probe_timeout: float | None
     env: Mapping[str, str] | None
     cwd: str | os.PathLike[str] | None
     stderr: StderrSink
@@ -102,6 +115,8 @@ class ConnectOptions(TypedDict, total=False):
     on_renewed: OnChange | None
     limits: Limits
     empty_pages: int
+    rounds: int
+    cache: bool
 
 
 def check_seconds(name: str, value: object) -> None:
@@ -137,6 +152,8 @@ class ClientSettings:
     timeout: float = 60.0
     cap: float = 3_600.0
     connect_timeout: float = 30.0
+    # A third of connect_timeout, unless given.
+    probe_timeout: float | None = None
     env: Mapping[str, str] | None = None
     cwd: str | os.PathLike[str] | None = None
     stderr: StderrSink = "keep"
@@ -150,6 +167,9 @@ class ClientSettings:
     limits: Limits = field(default_factory=Limits)
     # Servers that filter a page after they have cut it may send a few without an entry.
     empty_pages: int = 100
+    # Servers that ask again and again are stopped; one that leads through a form asks a few times.
+    rounds: int = 10
+    cache: bool = True
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -158,27 +178,32 @@ class ClientSettings:
         for name in ("sampling_tools", "sampling_context"):
             if getattr(self, name) and self.on_sample is None:
                 raise TypeError(f"{name} is for on_sample, which is not given")
-        for name in ("timeout", "cap", "connect_timeout", "exit_grace", "terminate_grace"):
+        for name in _TIMES:
             check_seconds(name, getattr(self, name))
+
+    @property
+    def hears_of_changes(self) -> bool:
+        """Whether a callback is given for changes of a list, and a stream may be kept open."""
+        lists = (self.on_tools_changed, self.on_prompts_changed, self.on_resources_changed)
+        may_listen = self.http is None or self.http.listen
+        return may_listen and any(callback is not None for callback in lists)
 
     def offered_revisions(self) -> tuple[RevisionId, ...]:
         """Return the revisions to negotiate, newest first.
 
         Raises:
-            ValueError: one of them does not exist, or none opens with a handshake.
+            ValueError: one of them does not exist, or the list is empty.
         """
         if self.revision is not None:
             named: list[RevisionId] = [self.revision]
         elif self.revisions is not None:
             named = list(self.revisions)
         else:
-            named = list(HANDSHAKE)
+            named = [row.id for row in REVISIONS.values()]
         unknown = [name for name in named if name not in REVISIONS]
         if unknown:
             known = ", ".join(REVISIONS)
             raise ValueError(f"unknown revision {unknown[0]!r}; the known ones are {known}")
-        able = in_order(name for name in named if name in HANDSHAKE)[::-1]
-        if not able:
-            wanted = ", ".join(named) or "none"
-            raise ValueError(f"no revision to negotiate by a handshake among those given: {wanted}")
-        return tuple(able)
+        if not named:
+            raise ValueError("revisions is empty, expected at least one")
+        return tuple(in_order(set(named))[::-1])

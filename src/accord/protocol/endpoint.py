@@ -48,10 +48,13 @@ from accord.protocol.jsonrpc import (
 )
 from accord.protocol.party import Peer, peer_from_meta
 from accord.protocol.revisions import REVISIONS, Revision
-from accord.protocol.violation import OTHER, SERVER, Party, Violation
+from accord.protocol.violation import CLIENT, OTHER, SERVER, Party, Violation
 from accord.types._base import JsonObject, RequestId, RevisionId
 
 _NOT_FOUND: Final = -32002
+_INTERNAL_ERROR: Final = -32603
+# errors.reserved-range.only-defined-codes: handlers may raise any code; older revisions carry it.
+_UNDEFINED: Final = frozenset(range(-32099, -32019)) - {-32020, -32021, -32022}
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -200,6 +203,8 @@ class Endpoint:
         violations: Sequence[Violation],
         batch: BatchReply | None = None,
     ) -> Refused:
+        if self.role == CLIENT and not self.revision.server_requests:
+            return Refused(error.message, None, violations)  # jsonrpc.client-no-responses
         data = UNSET if error.data is None else error.data
         reply = codec.encode_error(id, ErrorBody(error.code, error.message, data))
         return Refused(error.message, reply if batch is None else batch.add(reply), violations)
@@ -340,6 +345,8 @@ class Endpoint:
             method=row.requests[self.role].get(name),
             token=None if meta is None else meta.get("progressToken"),
         )
+        if row.tasks and getattr(shaped, "task", None) is not None:
+            exchange.is_task = True
         body = None if shaped is None else _encode(shaped)
         data = self._sized(codec.encode_request(exchange.id, name, body), name)
         violations = self.conversation.request(exchange, shaped, self._refuse_own)
@@ -404,7 +411,11 @@ class Endpoint:
         if exchange.cancelled:
             return None
         data = UNSET if error.data is None else error.data
-        code = exchange.revision.not_found_code if error.code == _NOT_FOUND else error.code
+        code, revision = error.code, exchange.revision
+        if code == _NOT_FOUND:
+            code = revision.not_found_code
+        elif revision.reserved_codes and code in _UNDEFINED:
+            code = _INTERNAL_ERROR
         body = ErrorBody(code, error.message, data)
         reply = codec.encode_error(exchange.id, body)
         self._sized(reply, exchange.name)

@@ -31,6 +31,7 @@ from accord.protocol.exchange import (
     ResultReceived,
 )
 from accord.protocol.jsonrpc import MalformedMessage
+from accord.protocol.revisions import Phase, Revision
 from accord.runtime import tasks
 from accord.runtime.origin import Origin
 from accord.runtime.tasks import Pending, explain_size, is_pressed, is_writable, start
@@ -49,6 +50,8 @@ Write: TypeAlias = Callable[[bytes, Exchange | None], None]
 IN_FLIGHT: Final = 1_000
 # Loops may wake a little early: by less than their clock can tell.
 _TICK: Final = 0.001
+# Answered above the limit as well: a client asks by them whether its server still lives.
+_SIGNS_OF_LIFE: Final = frozenset({"ping", "server/discover"})
 
 
 class Handlers(Protocol):
@@ -151,7 +154,7 @@ class Dispatcher:
         return events
 
     def _serve(self, exchange: Exchange, params: object) -> None:
-        if len(self.running) >= self.in_flight and exchange.name != "ping":
+        if len(self.running) >= self.in_flight and exchange.name not in _SIGNS_OF_LIFE:
             busy = InternalError(f"busy: {self.in_flight} requests are under way (in_flight)")
             return self._fail(exchange, busy)
         try:
@@ -278,7 +281,9 @@ class Dispatcher:
                 self._stop(exchange)
         elif exchange is not None and isinstance(exchange.state, Pending):
             self._extend(exchange.state)
-            if exchange.state.on_progress is not None:
+            if exchange.state.on_notice is not None:
+                exchange.state.on_notice(event)
+            elif exchange.state.on_progress is not None:
                 self.spawn(exchange.state.on_progress(event.params))
             return
         try:
@@ -332,7 +337,9 @@ class Dispatcher:
         timeout: float | None = None,
         cap: float | None = None,
         on_progress: Callable[[ProgressParams], object] | None = None,
+        on_notice: Callable[[NotificationReceived], None] | None = None,
         within: Exchange | None = None,
+        revision: Revision | None = None,
     ) -> Any:
         """Ask the peer and wait for its answer.
 
@@ -342,7 +349,9 @@ class Dispatcher:
             timeout: seconds without answer or progress after which the request is cancelled.
             cap: seconds after which it is cancelled whatever progress comes.
             on_progress: called with each progress notification.
+            on_notice: called with what the peer sends to a request that stays open for it.
             within: the exchange during which we ask, if any; its stream carries the request.
+            revision: that of this request, where it is not the one agreed on.
 
         Raises:
             LocalProtocolError: the request would break a rule; nothing was sent.
@@ -353,9 +362,10 @@ class Dispatcher:
         """
         if self.closed is not None:
             raise self.closed
-        exchange, data = self.endpoint.request(name, params)
+        exchange, data = self.endpoint.request(name, params, revision=revision)
         future = self._loop.create_future()
         exchange.state = pending = Pending(future, timeout, cap, self._loop.time(), on_progress)
+        pending.on_notice = on_notice
         self._extend(pending)
         self.write(data, within)
         try:
@@ -409,8 +419,14 @@ class Dispatcher:
     def cancel(self, exchange: Exchange, reason: str) -> None:
         """Tell the peer that an answer is no longer wanted."""
         # The answer may have come in the very moment in which its caller was cancelled.
-        mine = self.endpoint.conversation.open_exchange(self.endpoint.role, exchange.id)
-        if self.closed is None and exchange.name != "initialize" and mine is exchange:
+        conversation = self.endpoint.conversation
+        mine = conversation.open_exchange(self.endpoint.role, exchange.id)
+        if self.closed is not None or exchange.name == "initialize" or mine is not exchange:
+            return
+        if conversation.phase is Phase.OPENING:
+            # A server that does not know the request need not know its cancellation either.
+            conversation.abandon(exchange)
+        else:
             self.notify("notifications/cancelled", CancelledParams(exchange.id, reason))
 
     def give_up(self, id: "RequestId", error: AccordError) -> None:

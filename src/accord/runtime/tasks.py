@@ -20,7 +20,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from weakref import WeakSet
 
 from accord.errors import InternalError, MessageTooLarge, RequestError, RequestTimeout
-from accord.protocol.exchange import Exchange
+from accord.protocol.exchange import Exchange, NotificationReceived
 from accord.types import ProgressParams
 
 log = logging.getLogger("accord")
@@ -107,7 +107,7 @@ class Pending:
         on_progress: called with each progress notification.
     """
 
-    __slots__ = ("cap", "cap_ends", "ends", "future", "on_progress", "timeout")
+    __slots__ = ("cap", "cap_ends", "ends", "future", "on_notice", "on_progress", "timeout")
 
     def __init__(
         self,
@@ -122,6 +122,8 @@ class Pending:
         self.cap = cap
         self.cap_ends = inf if cap is None else now + cap
         self.on_progress = on_progress
+        self.on_notice: Callable[[NotificationReceived], None] | None = None
+        """Called with what the peer sends to a request that stays open for it."""
         self.ends = inf
 
     def extend(self, now: float) -> float:

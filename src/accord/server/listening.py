@@ -1,5 +1,6 @@
 """`subscriptions/listen`: requests that stay open, with notifications of changes."""
 
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from accord.errors import InternalError
 from accord.protocol.exchange import META_SUBSCRIPTION, Exchange
 from accord.runtime.dispatcher import LASTING
+from accord.server.extension import TASKS
 from accord.server.hub import LIST_KINDS, UPDATED, Notices, ServerChange, Topic, list_topic
 from accord.types import (
     CancelledParams,
@@ -31,12 +33,32 @@ def listen(session: "Session", exchange: Exchange, params: ListenParams) -> obje
     most = session.server.subscriptions
     if len(session.listening) >= most:
         raise InternalError(f"busy: {most} subscriptions are open (subscriptions)")
+    ids = dict.fromkeys((params.notifications.task_ids or ())[:_KEYS_MOST])
+    if ids and TASKS.is_offered(session.server):
+        TASKS.require(exchange, "taskIds")  # tasks-ext.errors.undeclared-32021
     granted = _grant(session, exchange, params.notifications)
-    subscription = Subscription(session, exchange, _topics(granted))
+    subscription = Subscription(session, exchange)
     if exchange.origin is not None:
         exchange.origin.listen(subscription.end)
-    subscription.acknowledge(granted)
-    subscription.begin()
+    session.listening = {**session.listening, exchange.id: subscription}
+    if ids and session.server.has_task_tools:
+        visible = session.server.tasks.visible(session, exchange, [*ids])
+        return _begin_with_tasks(subscription, granted, visible)
+    subscription.begin(granted)
+    return LASTING
+
+
+async def _begin_with_tasks(
+    subscription: "Subscription",
+    granted: SubscriptionFilter,
+    visible: Coroutine[object, None, list[str]],
+) -> object:
+    try:
+        granted.task_ids = await visible or None
+    except BaseException:
+        subscription.release()
+        raise
+    subscription.begin(granted)
     return LASTING
 
 
@@ -54,9 +76,6 @@ def _grant(session: "Session", exchange: Exchange, asked: SubscriptionFilter) ->
         members["resource_subscriptions"] = [
             uri for uri in uris if _is_readable(session, exchange, uri)
         ]
-    ids = dict.fromkeys((asked.task_ids or ())[:_KEYS_MOST])
-    if ids and server.hub.visible_tasks is not None:
-        members["task_ids"] = server.hub.visible_tasks(session, exchange, [*ids])
     return SubscriptionFilter(**{name: each for name, each in members.items() if each})
 
 
@@ -77,24 +96,25 @@ def _topics(granted: SubscriptionFilter) -> frozenset[Topic]:
 class Subscription:
     """One open listen request: a listener of the hub until it is cancelled or ended."""
 
-    def __init__(self, session: "Session", exchange: Exchange, topics: frozenset[Topic]) -> None:
+    def __init__(self, session: "Session", exchange: Exchange) -> None:
         self._session = session
         self._exchange = exchange
-        self._topics = topics
+        self._topics: frozenset[Topic] = frozenset()
         self._meta = {META_SUBSCRIPTION: exchange.id}
         flow = session.flow if exchange.origin is None else exchange.origin
         self._notices = Notices(session.loop, flow, self._send)
 
-    def acknowledge(self, granted: SubscriptionFilter) -> None:
-        """Tell the client what it will hear of; the first message of a subscription."""
-        params = SubscriptionsAcknowledgedParams(granted, meta=self._meta)
-        self._notify("notifications/subscriptions/acknowledged", params)
+    @property
+    def _is_open(self) -> bool:
+        return self._session.listening.get(self._exchange.id) is self
 
-    def begin(self) -> None:
-        """Listen from now on."""
-        session = self._session
-        session.listening = {**session.listening, self._exchange.id: self}
-        session.server.hub.listen(self, self._topics)
+    def begin(self, granted: SubscriptionFilter) -> None:
+        """Tell the client what it will hear of, and listen from now on."""
+        if self._is_open:
+            params = SubscriptionsAcknowledgedParams(granted, meta=self._meta)
+            self._notify("notifications/subscriptions/acknowledged", params)
+            self._topics = _topics(granted)
+            self._session.server.hub.listen(self, self._topics)
 
     # -- called by the hub
 
@@ -102,7 +122,7 @@ class Subscription:
         self._session.run_here(self._hear, change)
 
     def _hear(self, change: ServerChange) -> None:
-        if self._session.listening.get(self._exchange.id) is self:
+        if self._is_open:
             self._notices.add(change)
 
     def _send(self, change: ServerChange) -> None:
@@ -124,7 +144,7 @@ class Subscription:
 
     def end(self) -> None:
         """End the subscription on the part of the server, if it is still open."""
-        if self._session.listening.get(self._exchange.id) is not self:
+        if not self._is_open:
             return
         self.release()
         if self._exchange.origin is None:

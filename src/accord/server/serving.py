@@ -3,6 +3,7 @@
 What accord logs meanwhile is written in a thread, so that a full stderr never holds up the server.
 """
 
+import asyncio
 import logging
 import sys
 import threading
@@ -59,6 +60,50 @@ class HttpSettings(TypedDict, total=False):
     opening_bytes: int
     write_timeout: float
     unread_bytes: int
+
+
+def build_app(server: "Server[Any]", grace: float, options: HttpSettings) -> "HttpApp":
+    """Return the ASGI app of a server, behind its guard if it has one."""
+    from accord.transports.http.server.app import HttpApp
+    from accord.transports.http.server.state import HttpOptions
+
+    if server.auth is None:
+        return HttpApp(server, HttpOptions(grace=grace, **options))
+    options.setdefault("public_url", getattr(server.auth, "public_url", None))
+    settings = HttpOptions(grace=grace, **options)
+    app = HttpApp(server, settings)
+    # The guard has the interface of the app.
+    guarded: HttpApp = server.auth.guard(app, path=settings.path, public_url=settings.public_url)
+    return guarded
+
+
+def run(
+    server: "Server[Any]",
+    transport: str,
+    *,
+    grace: float,
+    host: str,
+    port: int,
+    options: HttpSettings,
+) -> None:
+    """Serve over a transport until the end; as `Server.run`.
+
+    Raises:
+        RuntimeError: an event loop is running in this thread.
+        ValueError: the transport does not exist.
+    """
+    if asyncio._get_running_loop() is not None:
+        raise RuntimeError(
+            "run() starts an event loop; call it outside of async code, or serve "
+            "server.asgi() with an ASGI server in the loop that is running"
+        )
+    if transport not in ("stdio", "http"):
+        raise ValueError(f"transport is {transport!r}, expected 'stdio' or 'http'")
+    with log_in_background():
+        if transport == "stdio":
+            run_stdio(server, grace=grace)
+        else:
+            run_http(server, build_app(server, grace, options), host=host, port=port)
 
 
 def run_stdio(server: "Server[Any]", *, grace: float) -> None:

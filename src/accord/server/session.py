@@ -24,9 +24,11 @@ from accord.protocol.revisions import REVISIONS, Phase
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.runtime.origin import ClientFlow
 from accord.server.channels import Channel, Duplex
-from accord.server.context import DONE, Context, Delayed, Done, current
+from accord.server.context import Context, current
+from accord.server.extension import find_handler
 from accord.server.hub import UPDATED, ListKind, Notices, ServerChange, list_change
 from accord.server.methods import METHODS
+from accord.server.pacing import DONE, Delayed, Done
 from accord.server.threads import run_in_thread
 from accord.types import LoggingLevel, RequestId, RevisionId, Root
 
@@ -128,7 +130,7 @@ class Session:
 
     def request(self, exchange: Exchange, params: object, dispatcher: Dispatcher) -> Any:
         """Serve one request."""
-        handler = METHODS.get(exchange.name)
+        handler = METHODS.get(exchange.name) or self._find_handler(exchange)
         if handler is None:
             raise MethodNotFound(f"method {exchange.name!r} is not served here")
         if not exchange.revision.handshake:
@@ -139,6 +141,14 @@ class Session:
         if not self.server.middleware:
             return handler(self, exchange, params)
         return self._through_middleware(exchange, params, handler)
+
+    def _find_handler(self, exchange: Exchange) -> Callable[..., Any] | None:
+        """Load the handler of a method that few servers need."""
+        if exchange.revision.tasks and self.server.has_task_tools:
+            from accord.server.tasks import core
+
+            return core.METHODS.get(exchange.name)
+        return find_handler(self.server, exchange)
 
     async def _through_middleware(
         self, exchange: Exchange, params: Any, handler: Callable[..., Any]
@@ -222,6 +232,8 @@ class Session:
         current.set(context)
         exchange, threads = context._exchange, self.server.threads
         flow = self.flow if exchange.origin is None else None
+        if context.task is not None:  # which goes on without the request and the connection
+            return await run_in_thread(threads, work, timeout=timeout, name=exchange.state)
         if self._contexts is None:
             self._contexts = {}
         self._contexts[exchange.id] = context

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -63,6 +63,11 @@ class TappedHttpWire:
         self._served = None if isinstance(target, str) else _Served(target)
         self._loop: asyncio.AbstractEventLoop
         self._listener: WireListener
+
+    @property
+    def transport(self) -> Literal["http", "sse"]:
+        """The form of HTTP."""
+        return self._settings.transport or "http"
 
     def report_to(self, listener: WireListener) -> None:
         """Report to this listener."""

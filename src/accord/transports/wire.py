@@ -13,8 +13,9 @@ from contextvars import ContextVar
 from typing import Any, Final, Protocol, TypeAlias
 
 from accord.bindings.lines import LineTooLong
-from accord.errors import AccordError
+from accord.errors import AccordError, ConnectFailed
 from accord.protocol.exchange import Exchange
+from accord.protocol.mirroring import MirroredArgument
 from accord.protocol.revisions import Revision
 from accord.types._base import RequestId
 
@@ -62,6 +63,10 @@ CALL_HEADERS: Final[ContextVar[Mapping[str, str] | None]] = ContextVar("call_hea
 """Headers for messages written in this context; transports without headers ignore them."""
 
 
+class ProbeRefused(ConnectFailed):
+    """The server did not say what it speaks; it may know `initialize` alone."""
+
+
 class WireListener(Protocol):
     """Takes reports of a wire on which each message travels by itself.
 
@@ -85,6 +90,9 @@ class WireListener(Protocol):
 
     def message_dropped(self, line: LineTooLong) -> None:
         """Called when a message was too large to be kept."""
+
+    def mirrored_arguments(self, tool: str) -> tuple[MirroredArgument, ...]:
+        """The arguments of a tool that headers repeat."""
 
     def session_renewed(self) -> None:
         """Called when a new session has begun, which knows nothing of the last."""

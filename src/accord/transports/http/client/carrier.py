@@ -53,7 +53,7 @@ from accord.transports.http.client.sender import (
     Sender,
     SenderResponse,
 )
-from accord.transports.wire import Receive, WireListener
+from accord.transports.wire import ProbeRefused, Receive, WireListener
 
 log = logging.getLogger("accord.http")
 
@@ -69,6 +69,7 @@ _POSTPONED: Final = 3
 _ERROR_BODY: Final = 64 * 1024
 _ERROR_EXPECTED: Final = 5.0
 _DENIALS: Final = (401, 403)
+_SERVER_ERRORS: Final = range(500, 600)
 _REDIRECTED: Final = frozenset({301, 302, 307, 308})
 _MOST_TEXT: Final = 300
 
@@ -205,7 +206,7 @@ class RequestCarrier:
         """Fail a message that the server may have seen, but did not answer."""
         message.is_postponed = True
         text = f"{message.name}: {why}; whether the server carried it out is unknown"
-        self._fail_by_phase(message, "initialize", f"no answer to initialize: {why}", text)
+        self._fail_by_phase(message, "initialize", f"no answer to {message.name}: {why}", text)
 
     def fail_too_large(self, message: Message) -> None:
         """Fail a message whose answer is larger than a message may be."""
@@ -215,7 +216,7 @@ class RequestCarrier:
         self._fail_by_phase(message, "initialize", why, f"{message.name}: {why}")
 
     def _fail_by_phase(self, message: Message, phase: str, why_unconnected: str, text: str) -> None:
-        if message.is_initialize:
+        if message.is_opening:
             unconnected = f"{self.place}: {why_unconnected}"
             self.fail(message, ConnectFailed(unconnected[:_MOST_TEXT], phase=phase))
         else:
@@ -225,9 +226,12 @@ class RequestCarrier:
         """Fail a message that was answered by a status or a body that is not an answer."""
         message.is_postponed = response.status in TRANSIENT_STATUSES
         denied = self.auth_error(response, body)
-        if denied is not None:
+        # Without a token to send, initialize may still lead to the older form.
+        if denied is not None and not (message.is_probe and self._authorization is None):
             return self.fail(message, denied)
-        answer = parse_response(body)
+        # An error of the server itself is an outage, whatever it says about the probe.
+        is_outage = message.is_probe and response.status in _SERVER_ERRORS
+        answer = None if is_outage else parse_response(body)
         if answer is not None and answer.id == message.id and self.is_waiting(message):
             self.deliver(body)
         elif (
@@ -252,9 +256,11 @@ class RequestCarrier:
 
     def _refuse_plainly(self, message: Message, response: SenderResponse, body: bytes) -> None:
         why = explain_response(response, body, retry_after=response.header("retry-after"))
-        if message.is_initialize:
+        if message.is_opening:
+            is_refusal = message.is_probe and response.status not in _SERVER_ERRORS
+            kind = ProbeRefused if is_refusal else ConnectFailed
             text = f"{self.place}: {why}"
-            self.fail(message, ConnectFailed(text[:_MOST_TEXT], phase="initialize"))
+            self.fail(message, kind(text[:_MOST_TEXT], phase="initialize"))
         else:
             text = f"{message.name or 'answer'}: {self.place}: {why}"
             facts = {"status": response.status, "body": body[:1_000].decode("utf-8", "replace")}
@@ -271,7 +277,7 @@ class RequestCarrier:
         """
         headers = await self._headers(session, message.headers)
         # A failure to connect is reported at once; an open session is worth waiting for.
-        is_patient = not message.is_initialize or message.answer is not None
+        is_patient = not message.is_opening or message.answer is not None
         postponed = 0
         while True:
             response = await self._send("POST", session, headers, message, is_patient=is_patient)

@@ -41,8 +41,9 @@ class Message(msgspec.Struct, eq=False):
     """A message on its way out.
 
     `id` is that of a request, `name` the method, None in replies. `answer` is set for requests of
-    the wire itself, which the listener does not know of. `is_postponed` says after a failure
-    that it may be worth trying again, `is_sent` that the server may have seen it.
+    the wire itself, which the listener does not know of. `is_probe` says that it finds out whether
+    the server knows requests without a handshake. `is_postponed` says after a failure that it may
+    be worth trying again, `is_sent` that the server may have seen it.
     """
 
     data: bytes
@@ -51,14 +52,20 @@ class Message(msgspec.Struct, eq=False):
     headers: Mapping[str, str] | None = None
     refusals: int = 0
     number: int = 0
+    is_probe: bool = False
     is_postponed: bool = False
     is_sent: bool = False
     answer: "asyncio.Future[ResponseMessage] | None" = None
 
     @property
     def is_initialize(self) -> bool:
-        """Whether it begins a conversation."""
+        """Whether it begins a session."""
         return self.name == "initialize"
+
+    @property
+    def is_opening(self) -> bool:
+        """Whether it is the first message of a connection, or begins a session."""
+        return self.is_probe or self.is_initialize
 
 
 class HttpClientSession:

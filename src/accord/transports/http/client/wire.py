@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -14,6 +14,7 @@ from accord.protocol.exchange import Exchange
 from accord.transports.http.client.carrier import LONGEST_PAUSE, HttpTarget, RequestCarrier
 from accord.transports.http.client.messages import Backoff, HttpClientSession, Message
 from accord.transports.http.client.sender import OwnSender, Sender, require_sender, sender_for
+from accord.transports.http.client.standalone import Standalone
 from accord.transports.http.client.streamable import FormRefused, Streamable
 from accord.transports.http.client.two_endpoints import TwoEndpoints
 from accord.transports.wire import CALL_HEADERS, Lost, Receive, WireListener
@@ -64,6 +65,8 @@ class HttpWire:
         self._own_sender: OwnSender | None = None
         self._carrier: RequestCarrier
         self._form: Streamable | TwoEndpoints
+        # For revisions without handshake.
+        self._standalone: Standalone
         self._lost: Lost | None = None
         self._is_open = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -82,6 +85,10 @@ class HttpWire:
     @property
     def place(self) -> str:
         return self.target.place
+
+    @property
+    def transport(self) -> Literal["http", "sse"]:
+        return self.target.form or "http"
 
     def report_to(self, listener: WireListener) -> None:
         self._listener = listener
@@ -105,6 +112,7 @@ class HttpWire:
         self._carrier = RequestCarrier(target, sender, self._listener, receive)
         self._lost = lost
         self._is_open = True
+        self._standalone = Standalone(self._carrier, self._spawn, self._renew)
         if target.form != "sse":
             self._form = Streamable(self._carrier, self._spawn, self._renew)
             return
@@ -208,13 +216,19 @@ class HttpWire:
 
     def write(self, data: bytes, exchange: Exchange | None = None) -> None:
         if not self._is_open:
-            return
+            return None
         head = _REPLIES if data.startswith(b"[") else _read_head(data)
         id = None if head.method is None else head.id
         message = Message(data, id, head.method, CALL_HEADERS.get())
         self._written += 1
         message.number = self._written
-        if head.method == "initialize":
+        work: Coroutine[Any, Any, None]
+        if not self._listener.revision.handshake or head.method == "server/discover":
+            if head.method == "notifications/cancelled":
+                return self._hang_up(message)
+            message.is_probe = self._listener.revision.handshake
+            work = self._post_standalone(message)
+        elif head.method == "initialize":
             self._initialize = message
             work = self._open_session(message)
         elif head.method == "notifications/initialized":
@@ -232,6 +246,7 @@ class HttpWire:
             self._carrier.answers.begin(len(data))
         if head.method == "notifications/initialized":
             self._gate = task
+        return None
 
     async def _open_session(self, message: Message) -> None:
         form = self._form
@@ -273,6 +288,18 @@ class HttpWire:
                 return self._carrier.fail(message, ConnectionClosed(f"{message.name}: {error}"))
         await self._form.post(message)
         return None
+
+    async def _post_standalone(self, message: Message) -> None:
+        await self._standalone.post(message)
+        if message.is_probe:
+            self._form.session.url = self._standalone.session.url  # where a redirect led
+
+    def _hang_up(self, message: Message) -> None:
+        """End the connection of a request that is cancelled; the server notices that."""
+        id = _read_cancelled(message.data).params.request_id
+        task = None if id is None else self._requests.get(id)
+        if task is not None:
+            task.cancel()
 
     async def _cancel(self, message: Message) -> None:
         """Send a cancellation, then stop waiting for what it cancels."""
