@@ -619,3 +619,82 @@ async def test_a_task_belongs_to_the_sender_of_its_request_over_http() -> None:
     assert [each["taskId"] for each in listed["result"]["tasks"]] == [id]
     assert (await speak("ben", "tasks/list"))["result"]["tasks"] == []
     assert (await speak("ben", "tasks/result", taskId=id))["error"]["code"] == -32602
+
+
+# -- stores that fail
+
+
+class BrokenStore(MemoryTaskStore):
+    """A store that loses its disk."""
+
+    is_shared = True
+    lease = 1.5
+    is_broken = False
+
+    async def change(self, id: str, change: Any) -> Any:
+        if self.is_broken:
+            raise OSError("the disk is gone")
+        return await super().change(id, change)
+
+    async def get(self, id: str) -> Any:
+        if self.is_broken:
+            raise OSError("the disk is gone")
+        return await super().get(id)
+
+
+@in_virtual_time
+async def test_a_store_that_fails_is_reported_and_ends_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = BrokenStore()
+    server = make(store=store)
+    async with link(server) as client:
+        task = await client.start_tool("build", {"seconds": 5})
+        await asyncio.sleep(1)
+        store.is_broken = True
+        await asyncio.sleep(10)
+        assert "the store of tasks failed" in caplog.text
+        assert "was lost" in caplog.text
+        assert not server.tasks.running
+        with pytest.raises(RequestError, match="internal error"):
+            await task.refresh()
+        store.is_broken = False
+        assert (await client.start_tool("build", {"seconds": 0})).status == "working"
+
+
+@in_virtual_time
+async def test_a_task_that_another_process_dropped_is_stopped() -> None:
+    store = BrokenStore()
+    server = make(store=store)
+    async with link(server) as client:
+        task = await client.start_tool("build")
+        store._records.clear()
+        await asyncio.sleep(2)
+        assert not server.tasks.running
+        with pytest.raises(InvalidParams, match="there is no task"):
+            await task.cancel()
+
+
+@in_virtual_time
+async def test_the_result_of_a_task_fits_the_schema_of_its_tool() -> None:
+    async with link(make()) as client:
+        await client.list_tools()
+        task = await client.start_tool("train")
+        assert await task.result(result_type=dict[str, int]) == {"epochs": 3}
+
+
+@pytest.mark.parametrize("data", [object(), b"\xff", {1: object()}])
+@in_virtual_time
+async def test_an_error_whose_data_is_not_json_loses_it(data: Any) -> None:
+    server: Server[Any] = Server("x")
+
+    @server.tool(task="optional")
+    async def fail() -> str:
+        """Fail with data of any kind."""
+        raise RequestError("no", code=-32050, data=data)
+
+    async with link(server) as client:
+        task = await client.start_tool("fail")
+        with pytest.raises(RequestError, match="no") as caught:
+            await task.result()
+        assert caught.value.code == -32050

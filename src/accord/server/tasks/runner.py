@@ -167,8 +167,11 @@ class TaskRunner:
                 outcome = self._outcome_of(task, await task.work())
         except asyncio.CancelledError:
             if not task.is_stopped:
-                outcome = self._failure(InternalError(_STOPPED))
-                raise
+                is_own = _is_raised_by_handler()
+                why = "the work was cancelled" if is_own else _STOPPED
+                outcome = self._failure(InternalError(why))
+                if not is_own:
+                    raise
         except TimeoutError:
             log.info("task %s of %s expired before it was finished", task.id[:8], task.label)
         except BaseException as error:
@@ -329,6 +332,12 @@ class TaskRunner:
             await asyncio.wait(ending, timeout=_GRACE)
         if not self.running:
             await self.store.close()
+
+
+def _is_raised_by_handler() -> bool:
+    """Whether something that the handler awaited was cancelled, rather than its task."""
+    current = asyncio.current_task()
+    return current is not None and current.cancelling() == 0
 
 
 def new_task(
