@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 MISSION = ("2024-11-05", "2025-03-26", "2025-06-18")
-REVISIONS = (*MISSION, "2025-11-25")
-STDIO = ("stdio:2025-06-18",)
+HANDSHAKE = (*MISSION, "2025-11-25")
+REVISIONS = (*HANDSHAKE, "2026-07-28")
+STDIO = ("stdio:2025-06-18", "stdio:2026-07-28")
 HTTP = (
     "http:2025-03-26",
     "http:2025-06-18",
     "http:2025-11-25",
+    "http:2026-07-28",
     "http-stream:2025-03-26",
     "http-stream:2025-06-18",
     "sse:2024-11-05",
@@ -45,6 +47,11 @@ def within(links: tuple[str, ...], revisions: tuple[str, ...]) -> list[str]:
 EVERYWHERE = everywhere(*REVISIONS)
 IN_PROCESS = in_this_process(*REVISIONS)
 IN_MEMORY = over("memory")
+
+
+def is_standalone_http(link: Any) -> bool:
+    """Whether each request of a link is a POST that stands on its own."""
+    return link.revision not in HANDSHAKE and link.transport.startswith("http")
 
 
 def text(result: Any) -> str:

@@ -18,6 +18,7 @@ from accord.client.connect import Target
 from accord.client.connect import connect as connect_async
 from accord.client.options import CallOptions, ConnectOptions
 from accord.client.results import PageGuard
+from accord.client.single_rounds import SingleRounds
 from accord.errors import ConnectionClosed
 from accord.types import Prompt, Resource, ResourceTemplate, Tool
 from accord.types._base import PageResult
@@ -149,6 +150,27 @@ def _wait_for(
     return wait
 
 
+def _wait_for_round(
+    method: Callable[Concatenate[SingleRounds, Params], Coroutine[object, object, Value]],
+) -> "Callable[Concatenate[BlockingRounds, Params], Value]":
+    def wait(self: "BlockingRounds", /, *args: Params.args, **how: Params.kwargs) -> Value:
+        return self._client._run(method(self._client._client.rounds, *args, **how))
+
+    update_wrapper(wait, method)
+    return wait
+
+
+class BlockingRounds:
+    """Requests of which each is one round, as `Client.rounds` returns it."""
+
+    def __init__(self, client: "BlockingClient") -> None:
+        self._client = client
+
+    call_tool = _wait_for_round(SingleRounds.call_tool)
+    get_prompt = _wait_for_round(SingleRounds.get_prompt)
+    read_resource = _wait_for_round(SingleRounds.read_resource)
+
+
 class BlockingClient(ConnectionFacts):
     """A connected client whose methods wait for their results.
 
@@ -249,6 +271,11 @@ class BlockingClient(ConnectionFacts):
         finally:
             if self._shut_down.alive:
                 self._run(changes.aclose())
+
+    @property
+    def rounds(self) -> BlockingRounds:
+        """The same requests one round at a time: questions of the server are returned."""
+        return BlockingRounds(self)
 
     # -- tasks
 

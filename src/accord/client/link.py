@@ -30,6 +30,7 @@ from accord.errors import (
     RemoteProtocolError,
     RequestError,
     RequestTimeout,
+    ResourceNotFound,
     UrlElicitationRequired,
 )
 from accord.keywords import refuse_unknown
@@ -115,6 +116,8 @@ class Link:
         # Restored when a new session begins; without sessions sent with each request.
         self.log_level: LoggingLevel | None = None
         self.subscriptions: dict[str, None] = {}
+        # Requests that a server without handshake does not serve, by what it declared.
+        self._not_served: frozenset[str] = frozenset()
         self.side = SideWork(self.loop)
 
     # -- life
@@ -315,8 +318,12 @@ class Link:
             # As servers do after a handshake, until they are asked for another level.
             self.log_level = "info"
         self.introduce(revision)
-        self.endpoint.conversation.begin(
-            REVISIONS[revision], server=capabilities, client=self.callbacks.capabilities
+        row, conversation = REVISIONS[revision], self.endpoint.conversation
+        conversation.begin(row, server=capabilities, client=self.callbacks.capabilities)
+        able = (None, *(conversation.parties[SERVER].capabilities or ()))
+        methods = row.requests[CLIENT]
+        self._not_served = frozenset(
+            name for name in methods if row.needed_for(CLIENT, name) not in able
         )
 
     async def set_log_level(self, level: LoggingLevel, how: CallOptions) -> None:
@@ -349,6 +356,9 @@ class Link:
             raise type(dispatcher.closed)(str(dispatcher.closed))
         if "headers" in how:
             return await self._ask_with_headers(name, params, how, answers=answers)
+        if name in self._not_served:
+            needed = self.revision.needed_for(CLIENT, name)
+            raise LocalProtocolError(_not_declared(name, needed))
         timeout, cap = self.deadlines(how) if how else self._usual
         on_progress, feed = how.get("on_progress") or self.settings.on_progress, None
         meta, started = how.get("meta"), 0.0
@@ -449,6 +459,8 @@ class Link:
             return LocalProtocolError(self._reason(error, name), error.violations)
         if isinstance(error, RequestError):
             kind = ERRORS.get(error.code, RequestError)
+            if name == "resources/read" and self._names_missing_resource(error):
+                kind = ResourceNotFound
             typed = kind(error.message, code=error.code, data=error.data)
             if isinstance(typed, UrlElicitationRequired):
                 typed.elicitations = _read_pages(error.data)
@@ -458,6 +470,11 @@ class Link:
             return ConnectionClosed(str(error))
         return error
 
+    def _names_missing_resource(self, error: RequestError) -> bool:
+        """Whether an error says that a resource does not exist, by the code of the revision."""
+        is_named = isinstance(error.data, dict) and "uri" in error.data
+        return is_named and error.code == self.revision.not_found_code
+
     def _reason(self, error: LocalProtocolError, name: str) -> str:
         """Return why a request may not be sent, in terms of the caller."""
         revision, state = self.endpoint.revision, self.endpoint.conversation.parties[SERVER]
@@ -465,8 +482,12 @@ class Link:
             return f"{name} is not part of revision {revision.id}, which was negotiated"
         needed = revision.needed_for(CLIENT, name)
         if needed is not None and needed not in (state.capabilities or ()):
-            return f"{name} needs the capability {needed}, which the server did not declare"
+            return _not_declared(name, needed)
         return f"{name}: {error}"
+
+
+def _not_declared(name: str, needed: str | None) -> str:
+    return f"{name} needs the capability {needed}, which the server did not declare"
 
 
 def _read_pages(data: object) -> tuple[ElicitParams, ...]:

@@ -47,6 +47,7 @@ from accord.server.settings import (
     check_revisions,
     check_settings,
     check_texts,
+    warn_about_tool,
 )
 from accord.server.threads import THREAD_WAIT, THREADS, Workers
 from accord.server.tools import ToolEntry, build_tool
@@ -168,8 +169,10 @@ class Server(Generic[State]):
         Raises:
             RegistrationError: its parameters have no JSON form, or the name is taken.
         """
-        entry = build_tool(function, details)
-        self.tool_entries.add(entry, replace=bool(details.get("replace")))
+        entry = build_tool(function, **details)
+        self.tool_entries.add(entry, replace=details.get("replace", False))
+        # Without a description a tool is described by its name.
+        warn_about_tool(entry.key, is_described=entry.item.description != entry.key)
         return entry
 
     def resource(

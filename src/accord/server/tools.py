@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, Unpack
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -24,13 +24,7 @@ from accord.server.registry import RegistryEntry, source_location
 from accord.server.schema import results, signature
 from accord.server.schema.results import ResultError, ReturnType
 from accord.server.schema.signature import BoundArguments
-from accord.server.settings import (
-    ToolDetails,
-    check_details,
-    check_name,
-    check_tool,
-    warn_about_tool,
-)
+from accord.server.settings import ToolDetails, check_details, check_name, check_tool
 from accord.server.threads import OutOfTime
 from accord.types import (
     CallToolResult,
@@ -178,7 +172,51 @@ def _require_pages(error: UrlElicitationRequired, context: Context[object]) -> T
     return failure(answer.message) if isinstance(answer, RequestError) else answer
 
 
-def find_mirrored(name: str, schema: JsonObject) -> "tuple[MirroredArgument, ...]":
+def build_tool(function: Callable[..., object], **details: Unpack[ToolDetails]) -> ToolEntry:
+    """Return the entry of a function that is called as a tool.
+
+    Args:
+        function: called with the arguments.
+        details: what clients see, and how it runs.
+
+    Raises:
+        RegistrationError: its parameters have no JSON form, or a detail does not fit it.
+    """
+    details = check_details("tool()", details, ToolDetails)
+    found = signature.inspect(
+        function, context_type=Context, written_schema=details.get("input_schema")
+    )
+    returns = results.inspect(function, written_schema=details.get("output_schema"))
+    name = check_name(details.get("name", found.name), f"the tool at {source_location(function)}")
+    tool = Tool(
+        name=name,
+        input_schema=found.listed_schema,
+        title=details.get("title"),
+        description=details.get("description") or found.description or name,
+        output_schema=returns.output_schema,
+        annotations=details.get("annotations"),  # type: ignore[arg-type]  # converted by check_details()
+        execution=None if details.get("task") is None else ToolExecution(details["task"]),
+        icons=details.get("icons"),
+        meta=details.get("meta"),
+    )
+    check_tool(name, details, is_async=found.is_async)
+    return ToolEntry(
+        key=name,
+        function=function,
+        signature=found,
+        item=tool,
+        scopes=parse_scopes(details.get("scopes", ())),
+        returns=returns,
+        label=f"tool {name}",
+        inline=details.get("inline", False),
+        timeout=details.get("timeout"),
+        task=details.get("task"),
+        ask_first=details.get("ask_first", False),
+        mirrored=_find_mirrored(name, tool.input_schema),
+    )
+
+
+def _find_mirrored(name: str, schema: JsonObject) -> "tuple[MirroredArgument, ...]":
     """Return the arguments of a tool that headers repeat over HTTP.
 
     Raises:
@@ -192,48 +230,6 @@ def find_mirrored(name: str, schema: JsonObject) -> "tuple[MirroredArgument, ...
         return mirrored_arguments(schema)
     except ValueError as error:
         raise RegistrationError(f"tool {name!r}: {error}") from None
-
-
-def build_tool(function: Callable[..., object], details: ToolDetails) -> ToolEntry:
-    """Build the entry of a tool.
-
-    Raises:
-        RegistrationError: its parameters have no JSON form, or a detail is wrong.
-    """
-    details = check_details("tool()", details, ToolDetails)
-    found = signature.inspect(
-        function, context_type=Context, written_schema=details.get("input_schema")
-    )
-    returns = results.inspect(function, written_schema=details.get("output_schema"))
-    name = check_name(details.get("name", found.name), f"the tool at {source_location(function)}")
-    description = details.get("description") or found.description
-    tool = Tool(
-        name=name,
-        input_schema=found.listed_schema,
-        title=details.get("title"),
-        description=description or name,
-        output_schema=returns.output_schema,
-        annotations=details.get("annotations"),  # type: ignore[arg-type]  # converted by check_details()
-        execution=None if details.get("task") is None else ToolExecution(details["task"]),
-        icons=details.get("icons"),
-        meta=details.get("meta"),
-    )
-    check_tool(name, details, is_async=found.is_async)
-    warn_about_tool(name, description)
-    return ToolEntry(
-        key=name,
-        function=function,
-        signature=found,
-        item=tool,
-        scopes=parse_scopes(details.get("scopes", ())),
-        returns=returns,
-        label=f"tool {name}",
-        inline=details.get("inline", False),
-        timeout=details.get("timeout"),
-        task=details.get("task"),
-        ask_first=details.get("ask_first", False),
-        mirrored=find_mirrored(name, tool.input_schema),
-    )
 
 
 def _finish(result: CallToolResult, context: Context[object]) -> ToolResult:

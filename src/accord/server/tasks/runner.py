@@ -53,7 +53,6 @@ class TaskRunner:
         self.running: dict[str, RunningTask] = {}
         self._worker = os.urandom(8).hex()
         self._watchers: dict[str, set[asyncio.Future[None]]] = {}
-        server.hub.visible_tasks = self._visible
         self._keeper: asyncio.Task[None] | None = None
         self._forgotten: asyncio.Future[Any] | None = None
         is_shared, beats = self.store.is_shared, self.store.lease / 3
@@ -106,7 +105,7 @@ class TaskRunner:
             if not future.done():
                 future.set_result(None)
 
-    async def _visible(self, session: "Session", exchange: Exchange, ids: list[str]) -> list[str]:
+    async def visible(self, session: "Session", exchange: Exchange, ids: list[str]) -> list[str]:
         """Return those of some ids that name a task of the sender of a request."""
         visible = []
         for id in ids:
