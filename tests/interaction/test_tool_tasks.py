@@ -93,6 +93,8 @@ async def ask(client: Any, name: str, params: Any = None) -> Any:
     "tasks.create.promptly",
     "tasks.id.string",
     "tasks.id.receiver-generated",
+    "tasks.id.unique",
+    "tasks.related.not-on-task-ops",
     "tasks.status.starts-working",
     "tasks.times.created-at",
     "tasks.times.last-updated-at",
@@ -220,13 +222,17 @@ async def test_an_error_of_the_call_is_the_error_of_its_result() -> None:
         assert task.message == "the disk is full"
 
 
-@pytest.mark.requirement("tasks.tool.forbidden-error")
+@pytest.mark.requirement("tasks.tool.forbidden-error", "tasks.tool.forbidden-not-tasked")
 @in_virtual_time
 async def test_a_plain_tool_is_not_called_as_a_task() -> None:
     async with link(make(), allow=("tasks.tool.*",)) as client:
         with pytest.raises(MethodNotFound, match="does not run as a task"):
             await client.start_tool("plain")
         assert (await client.call_tool("plain")).text == "None"
+    async with link(make()) as client:
+        await client.list_tools()
+        with pytest.raises(LocalProtocolError, match="'plain' does not run as a task"):
+            await client.start_tool("plain")
 
 
 @pytest.mark.requirement(
