@@ -53,7 +53,7 @@ from accord.types._base import JsonObject, RequestId, RevisionId
 
 _NOT_FOUND: Final = -32002
 _INTERNAL_ERROR: Final = -32603
-# errors.reserved-range.only-defined-codes: handlers may raise any code, which older revisions carry.
+# errors.reserved-range.only-defined-codes; handlers may raise any code, as in older revisions.
 _UNDEFINED: Final = frozenset(range(-32099, -32019)) - {-32020, -32021, -32022}
 _encode: Final = msgspec.json.Encoder().encode
 
