@@ -319,6 +319,7 @@ def test_every_request_says_revision_capabilities_and_name(tmp_path):
             "sampling": {},
             "elicitation": {"form": {}},
             "roots": {},
+            "extensions": {"io.modelcontextprotocol/tasks": {}},
         }
         assert f"{META}logLevel" not in meta
 

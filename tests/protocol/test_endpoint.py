@@ -1293,6 +1293,22 @@ def test_both_ways_live_side_by_side_on_one_endpoint(revision):
     assert error_of(only(pair.server.receive(request(53, "ping", modern())))) == (53, -32601)
 
 
+def test_an_endpoint_may_serve_its_session_alone():
+    server = opened(LATEST).server
+    server.serve_session_only()
+    event = only(server.receive(request(1, "tools/list", modern())))
+    assert isinstance(event, RequestReceived)
+    assert event.exchange.revision.id == LATEST
+
+
+def test_an_exchange_knows_the_error_that_answered_it():
+    server = opened(LATEST).server
+    event = only(server.receive(request(1, "tools/list", {})))
+    assert event.exchange.fault is None
+    server.fail(event.exchange, InvalidParams("no"))
+    assert event.exchange.fault == -32602
+
+
 def test_an_opening_may_follow_requests_without_one():
     server = Endpoint("server")
     listing = only(server.receive(request(1, "tools/list", modern())))

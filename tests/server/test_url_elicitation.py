@@ -341,7 +341,7 @@ async def test_a_request_is_repeated_no_more_than_once(connect_to: Any) -> None:
 
     async with connect_to(server, on_elicit_url=visit) as client:
         with pytest.raises(UrlElicitationRequired):
-            await client.call_tool("balance", timeout=0.01)
+            await client.call_tool("balance", timeout=0.5)
     assert shown == [server.linked[0].url]
     assert len(server.linked) == 2
 

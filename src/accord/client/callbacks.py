@@ -10,9 +10,10 @@ import os
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -40,9 +41,12 @@ from accord.runtime.dispatcher import Dispatcher
 from accord.runtime.tasks import is_pressed, run_in_thread
 from accord.types import (
     ClientCapabilities,
+    ClientTaskRequests,
+    ClientTasksCapability,
     CreateMessageParams,
     CreateMessageResult,
     ElicitationCapability,
+    ElicitationTasks,
     ElicitParams,
     ElicitResult,
     EmptyResult,
@@ -51,7 +55,12 @@ from accord.types import (
     Root,
     RootsCapability,
     SamplingCapability,
+    SamplingTasks,
 )
+
+if TYPE_CHECKING:
+    from accord.client.hosted_tasks import HostedTasks
+    from accord.client.tasks import ToolTask
 
 log = logging.getLogger("accord.client")
 Value = TypeVar("Value")
@@ -60,6 +69,7 @@ Value = TypeVar("Value")
 FEED_LENGTH: Final = 1_000
 # A server that prints to stdout does so again and again; one line for each would fill the log.
 BREACHES_LOGGED: Final = 20
+_RELATED: Final = "io.modelcontextprotocol/related-task"
 _RENEWED: Final = "a renewed session"
 _COMPLETE: Final = "notifications/elicitation/complete"
 _REFUSED_BY_USER: Final = -1
@@ -152,6 +162,7 @@ class Callbacks:
         self.latest = b""
         self.stray = ""
         self.on_tools_changed: Callable[[], None] | None = None
+        self.followed: WeakValueDictionary[str, ToolTask] = WeakValueDictionary()
         self.on_notice: Callable[[NotificationReceived], None] | None = None
 
     @property
@@ -165,7 +176,19 @@ class Callbacks:
             sampling=self._sampling if self._on_sample else None,
             elicitation=elicitation if can_elicit else None,
             roots=None if self.roots is None else RootsCapability(list_changed=True),
+            tasks=self._tasks_capability(),
         )
+
+    def _tasks_capability(self) -> ClientTasksCapability | None:
+        """What may be a task: every question for which there is a callback."""
+        can_elicit = self._on_elicit or self._on_elicit_url
+        if not (can_elicit or self._on_sample):
+            return None
+        requests = ClientTaskRequests(
+            sampling=SamplingTasks(create_message={}) if self._on_sample else None,
+            elicitation=ElicitationTasks(create={}) if can_elicit else None,
+        )
+        return ClientTasksCapability(list={}, cancel={}, requests=requests)
 
     def progress_feed(self, callback: Callable[..., object]) -> Feed:
         """Return a feed for the progress of one call; `finish` lets go of it."""
@@ -188,12 +211,31 @@ class Callbacks:
 
     def tasks(self) -> Sequence[asyncio.Future[object]]:
         """Return the callbacks at work."""
-        return [f.task for f in (*self._feeds.values(), *self._progress) if f.task is not None]
+        feeds = [f.task for f in (*self._feeds.values(), *self._progress) if f.task is not None]
+        return [*feeds, *self._host.open_work] if "_host" in vars(self) else feeds
 
     # -- called by the dispatcher
 
     def request(self, exchange: Exchange, params: Any, dispatcher: Dispatcher) -> Any:
         """Answer a question of the server."""
+        if not exchange.revision.tasks:
+            return self._answer(exchange, params)
+        if exchange.name.startswith("tasks/"):
+            return self._host.serve(exchange.name, params)
+        answer = self._answer(exchange, params)
+        task = getattr(params, "task", None)
+        if task is not None and asyncio.iscoroutine(answer):
+            answer = self._host.start(exchange, task.ttl, answer, dispatcher)
+        related = None if params.meta is None else params.meta.get(_RELATED)
+        return answer if related is None else _name_task(answer, related)
+
+    @cached_property
+    def _host(self) -> "HostedTasks":
+        from accord.client.hosted_tasks import HostedTasks
+
+        return HostedTasks()
+
+    def _answer(self, exchange: Exchange, params: Any) -> Any:
         if exchange.name == "ping":
             return EmptyResult()
         if exchange.name == "sampling/createMessage" and self._on_sample is not None:
@@ -280,6 +322,10 @@ class Callbacks:
             self.on_notice(event)
         if event.name == "notifications/tools/list_changed" and self.on_tools_changed is not None:
             self.on_tools_changed()
+        if event.name == "notifications/tasks/status":
+            task = self.followed.get(event.params.task_id)
+            if task is not None:
+                task.hear(event.params)
         if event.name == _COMPLETE and not self._page_completed(event.params.elicitation_id):
             return
         feed = self._feeds.get(event.name)
@@ -305,6 +351,13 @@ class Callbacks:
             more = " (no more of this will be logged)" * (self._breaches == BREACHES_LOGGED)
             text = self.latest[:80].decode("utf-8", "replace")
             log.warning("skipped a message of the server: %s: %r%s", event.why, text, more)
+
+
+async def _name_task(answer: Any, task: object) -> Any:
+    """Answer a question of a task: tasks.related.everywhere."""
+    result = await answer if inspect.isawaitable(answer) else answer
+    result.meta = {**(result.meta or {}), _RELATED: task}
+    return result
 
 
 async def _sample(callback: OnSample, params: CreateMessageParams) -> CreateMessageResult:

@@ -1,17 +1,23 @@
 """The client: one method per operation of the protocol, on a connection that is already made."""
 
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final, Self, TypeVar, Unpack, get_args, overload
-
-import msgspec
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, get_args, overload
 
 from accord.client.callbacks import to_roots
+from accord.client.change_calls import ChangeCalls
 from accord.client.link import Link
 from accord.client.negotiation import Opening
 from accord.client.options import CallOptions, Roots
 from accord.client.results import OutputSchema, PageGuard, decode_output
-from accord.errors import HeaderMismatch, LocalProtocolError, UrlElicitationRequired
+from accord.client.task_calls import TaskCalls, encode_arguments
+from accord.errors import (
+    HeaderMismatch,
+    LocalProtocolError,
+    MethodNotFound,
+    UrlElicitationRequired,
+)
 from accord.protocol import shape
 from accord.types import (
     CallToolParams,
@@ -43,19 +49,17 @@ from accord.types import (
     ResourceTemplateReference,
     RevisionId,
     ServerCapabilities,
+    TaskHandle,
     Tool,
 )
 from accord.types._base import PageResult
 
 if TYPE_CHECKING:
-    from accord.client.listening import Listening
+    from accord.client.single_rounds import SingleRounds
 
 Output = TypeVar("Output")
 Entry = TypeVar("Entry", Tool, Prompt, Resource, ResourceTemplate)
 Page = TypeVar("Page", bound=PageResult)
-
-_NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
-_encode: Final = msgspec.json.Encoder().encode
 
 
 class ConnectionFacts:
@@ -90,11 +94,11 @@ class ConnectionFacts:
         return self._link.is_closed
 
 
-class Client(ConnectionFacts):
+class Client(ConnectionFacts, ChangeCalls, TaskCalls):
     """A connected client, as `connect` returns it.
 
     Every operation takes the options of `CallOptions` as keywords: `timeout`, `cap`, `on_progress`,
-    `meta` and `headers`. Each one raises
+    `meta`, `headers` and `fresh`. Each one raises
 
         LocalProtocolError: the negotiated revision or the server lacks it; nothing was sent.
         RequestError: the server answered with an error; subclasses tell the codes apart.
@@ -117,8 +121,9 @@ class Client(ConnectionFacts):
         self._link = link
         self._opening = opening
         self._outputs: dict[str, OutputSchema] = {}
-        # Bound to the dictionary, not to the client, which nothing but its users may keep alive.
-        link.callbacks.on_tools_changed = self._outputs.clear
+        self._task_tools: set[str] = set()
+        # Bound to what is forgotten, not to the client, which only its users may keep alive.
+        link.callbacks.on_tools_changed = partial(_forget, self._outputs, self._task_tools)
         self._forgotten = weakref.finalize(self, link.abandon)
         self._forgotten.atexit = False
         if not link.revision.handshake and link.settings.hears_of_changes:
@@ -189,6 +194,8 @@ class Client(ConnectionFacts):
                 self._outputs[tool.name] = OutputSchema(tool.name, schema.output_schema)
             else:
                 self._outputs.pop(tool.name, None)
+            if tool.execution is not None and tool.execution.task_support == "required":
+                self._task_tools.add(tool.name)
         return page
 
     def tools(self, **how: Unpack[CallOptions]) -> AsyncIterator[Tool]:
@@ -238,10 +245,13 @@ class Client(ConnectionFacts):
             ToolError: the tool reports an error, and `result_type` was given.
             RemoteProtocolError: the result breaks the output schema, or does not fit the type.
         """
-        params = CallToolParams(name, _encode_arguments(arguments))
-        result: CallToolResult
+        params = CallToolParams(name, encode_arguments(arguments))
+        result: Any
         try:
-            result = await self._link.ask("tools/call", params, how)
+            if name in self._task_tools:  # tasks.tool.required-tasked
+                result = await self._call_as_task(params, how)
+            else:
+                result = await self._link.ask("tools/call", params, how)
         except UrlElicitationRequired as error:
             result = await self._link.visit_and_repeat(error, "tools/call", params, how)
         except HeaderMismatch:
@@ -251,10 +261,29 @@ class Client(ConnectionFacts):
             if self._link.transport is None or not await learn_anew(self._link, name):
                 raise
             result = await self._link.ask("tools/call", params, how)
+        except MethodNotFound:
+            if not self._can_ask_for_tasks:
+                raise
+            # Perhaps the tool requires a task, and was not listed yet.
+            result = await self._call_as_task(params, how)
+        if result.__class__ is TaskHandle:  # the server decided so
+            result = await self._wait_for_task(params, result, how)
         schema = self._outputs.get(name) if self._outputs else None
         if schema is not None:
             schema.check(result)
         return result if result_type is None else decode_output(name, result, result_type)
+
+    @property
+    def rounds(self) -> "SingleRounds":
+        """The same requests one round at a time: questions of the server are returned.
+
+        For programs that ask their users elsewhere, such as web pages and gateways. `rounds` has
+        `call_tool`, `get_prompt` and `read_resource`. An `InputRequiredResult` says that the same
+        request is to be repeated with `answers=` and `state=`, by any client of any process.
+        """
+        from accord.client.single_rounds import SingleRounds
+
+        return SingleRounds(self)
 
     # -- resources
 
@@ -296,45 +325,6 @@ class Client(ConnectionFacts):
         except UrlElicitationRequired as error:
             result = await self._link.visit_and_repeat(error, "resources/read", params, how)
         return result
-
-    async def subscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
-        """Ask to hear of changes of a resource; they reach `on_resource_updated`."""
-        from accord.client.subscribing import subscribe
-
-        await subscribe(self._link, uri, how)
-
-    async def unsubscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
-        """Ask to hear no more of a resource."""
-        from accord.client.subscribing import unsubscribe
-
-        await unsubscribe(self._link, uri, how)
-
-    # -- changes
-
-    def listen(
-        self,
-        *,
-        tools: bool = False,
-        prompts: bool = False,
-        resources: bool = False,
-        uris: Iterable[str] = (),
-    ) -> "Listening":
-        """Iterate over the changes that the server reports; without arguments, of all its lists.
-
-        Equal changes that wait to be read are one, so a slow reader delays nothing. When the stream
-        breaks it is opened again; what happened in between is lost, which `NoticesLost` says. The
-        iteration ends when the server ends the stream. Errors are raised as by other operations.
-
-        Args:
-            tools: whether to hear of changes of the list of tools, as `ToolsChanged`.
-            prompts: of the list of prompts, as `PromptsChanged`.
-            resources: of the list of resources, as `ResourcesChanged`.
-            uris: the resources to hear of, as `ResourceUpdated`.
-        """
-        from accord.client.listening import Listening, make_filter
-
-        wanted = make_filter(uris, tools=tools, prompts=prompts, resources=resources)
-        return Listening(self._link, wanted, self)
 
     # -- prompts, completion
 
@@ -467,14 +457,10 @@ def _reference(given: object) -> PromptReference | ResourceTemplateReference:
     )
 
 
+def _forget(outputs: dict[str, OutputSchema], task_tools: set[str]) -> None:
+    outputs.clear()
+    task_tools.clear()
+
+
 def _abbreviate(target: object) -> str:
     return repr(target) if isinstance(target, str) and len(target) <= 100 else "..."
-
-
-def _encode_arguments(arguments: Mapping[str, object] | None) -> msgspec.Raw:
-    # Some servers want the member even where the tool takes nothing.
-    if arguments is None:
-        return _NO_ARGUMENTS
-    if arguments.__class__ is not dict and not isinstance(arguments, Mapping):
-        raise TypeError(f"arguments are a mapping by name, not a {type(arguments).__name__}")
-    return msgspec.Raw(_encode(arguments))

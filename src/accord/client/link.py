@@ -30,6 +30,7 @@ from accord.errors import (
     RemoteProtocolError,
     RequestError,
     RequestTimeout,
+    ResourceNotFound,
     UrlElicitationRequired,
 )
 from accord.keywords import refuse_unknown
@@ -72,7 +73,8 @@ _LONG: Final = frozenset({"tools/call", "resources/read", "prompts/get"})
 # How long callbacks may take to notice that they are cancelled.
 _CALLBACK_GRACE: Final = 1.0
 
-_KINDS: Final[dict[int, type[RequestError]]] = {
+_TASKS: Final = "io.modelcontextprotocol/tasks"
+ERRORS: Final[dict[int, type[RequestError]]] = {
     kind.default_code: kind
     for kind in vars(errors).values()
     if isinstance(kind, type) and issubclass(kind, RequestError) and kind is not RequestError
@@ -108,7 +110,7 @@ class Link:
         self._opened: asyncio.Future[None] = self.loop.create_future()
         self._life: asyncio.Task[None] | None = None
         self._tokens = count(1)
-        self._usual = self._deadlines({})
+        self._usual = self.deadlines({})
         # Set while the connection is opened.
         self.deadline: asyncio.Timeout | None = None
         # Restored when a new session begins; without sessions sent with each request.
@@ -298,7 +300,9 @@ class Link:
 
     def introduce(self, revision: RevisionId) -> None:
         """Put our name and capabilities into the requests of a revision without handshake."""
-        declared = shape.narrow(self.callbacks.capabilities, revision)
+        # `call_tool` waits for a task by itself, so servers may always answer with one.
+        able = msgspec.structs.replace(self.callbacks.capabilities, extensions={_TASKS: {}})
+        declared = shape.narrow(able, revision)
         meta: JsonObject = {
             META_VERSION: revision,
             META_CAPABILITIES: msgspec.to_builtins(declared),
@@ -314,14 +318,12 @@ class Link:
             # As servers do after a handshake, until they are asked for another level.
             self.log_level = "info"
         self.introduce(revision)
-        self.endpoint.conversation.begin(
-            REVISIONS[revision], server=capabilities, client=self.callbacks.capabilities
-        )
-        row, declared = REVISIONS[revision], self.endpoint.conversation.parties[SERVER].capabilities
+        row, conversation = REVISIONS[revision], self.endpoint.conversation
+        conversation.begin(row, server=capabilities, client=self.callbacks.capabilities)
+        able = (None, *(conversation.parties[SERVER].capabilities or ()))
+        methods = row.requests[CLIENT]
         self._not_served = frozenset(
-            name
-            for name in row.requests[CLIENT]
-            if row.needed_for(CLIENT, name) not in (None, *(declared or ()))
+            name for name in methods if row.needed_for(CLIENT, name) not in able
         )
 
     async def set_log_level(self, level: LoggingLevel, how: CallOptions) -> None:
@@ -331,7 +333,7 @@ class Link:
             await self.ask("logging/setLevel", SetLevelParams(level), how)
             self.log_level = level
             return
-        self._deadlines(how)
+        self.deadlines(how)
         if "logging" not in (self.endpoint.conversation.parties[SERVER].capabilities or ()):
             text = "log messages need the capability logging, which the server did not declare"
             raise LocalProtocolError(text)
@@ -357,7 +359,7 @@ class Link:
         if name in self._not_served:
             needed = self.revision.needed_for(CLIENT, name)
             raise LocalProtocolError(_not_declared(name, needed))
-        timeout, cap = self._deadlines(how) if how else self._usual
+        timeout, cap = self.deadlines(how) if how else self._usual
         on_progress, feed = how.get("on_progress") or self.settings.on_progress, None
         meta, started = how.get("meta"), 0.0
         if on_progress is not None or name in _LONG:
@@ -415,7 +417,7 @@ class Link:
         Raises:
             UrlElicitationRequired: there is no `on_elicit_url`, or the user did not agree.
         """
-        timeout, _ = self._deadlines(how)
+        timeout, _ = self.deadlines(how)
         if not await self.callbacks.visit_all(error.elicitations, timeout):
             raise error
         return await self.ask(name, params, how)
@@ -434,7 +436,8 @@ class Link:
         ):
             self.notify("notifications/progress", params)
 
-    def _deadlines(self, how: CallOptions) -> tuple[float | None, float | None]:
+    def deadlines(self, how: CallOptions) -> tuple[float | None, float | None]:
+        """Return the silence and the time in all that a call may take; None for no limit."""
         refuse_unknown("a call", how, CallOptions.__annotations__)
         timeout, cap = how.get("timeout"), how.get("cap")
         check_seconds("timeout", timeout)
@@ -455,7 +458,9 @@ class Link:
         if isinstance(error, LocalProtocolError) and not isinstance(error, MessageTooLarge):
             return LocalProtocolError(self._reason(error, name), error.violations)
         if isinstance(error, RequestError):
-            kind = _KINDS.get(error.code, RequestError)
+            kind = ERRORS.get(error.code, RequestError)
+            if name == "resources/read" and self._names_missing_resource(error):
+                kind = ResourceNotFound
             typed = kind(error.message, code=error.code, data=error.data)
             if isinstance(typed, UrlElicitationRequired):
                 typed.elicitations = _read_pages(error.data)
@@ -464,6 +469,11 @@ class Link:
         if isinstance(error, ConnectionClosed):
             return ConnectionClosed(str(error))
         return error
+
+    def _names_missing_resource(self, error: RequestError) -> bool:
+        """Whether an error says that a resource does not exist, by the code of the revision."""
+        is_named = isinstance(error.data, dict) and "uri" in error.data
+        return is_named and error.code == self.revision.not_found_code
 
     def _reason(self, error: LocalProtocolError, name: str) -> str:
         """Return why a request may not be sent, in terms of the caller."""

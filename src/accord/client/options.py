@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, TypedDict
 
 from accord.protocol.codec import Limits
-from accord.protocol.revisions import HANDSHAKE, REVISIONS, in_order
+from accord.protocol.revisions import REVISIONS, in_order
 from accord.transports.child import StderrSink
 from accord.transports.http.client.auth import Auth
 from accord.transports.http.client.sender import HttpClientOptions, HttpHeaders
@@ -183,9 +183,10 @@ class ClientSettings:
 
     @property
     def hears_of_changes(self) -> bool:
-        """Whether a callback is given for changes of a list."""
+        """Whether a callback is given for changes of a list, and a stream may be kept open."""
         lists = (self.on_tools_changed, self.on_prompts_changed, self.on_resources_changed)
-        return any(callback is not None for callback in lists)
+        may_listen = self.http is None or self.http.listen
+        return may_listen and any(callback is not None for callback in lists)
 
     def offered_revisions(self) -> tuple[RevisionId, ...]:
         """Return the revisions to negotiate, newest first.
@@ -198,7 +199,7 @@ class ClientSettings:
         elif self.revisions is not None:
             named = list(self.revisions)
         else:
-            named = list(HANDSHAKE)
+            named = [row.id for row in REVISIONS.values()]
         unknown = [name for name in named if name not in REVISIONS]
         if unknown:
             known = ", ".join(REVISIONS)

@@ -15,12 +15,13 @@ from accord.types import (
     Prompt,
     Resource,
     ResourceTemplate,
+    Task,
     TextContent,
     Tool,
 )
 
 Output = TypeVar("Output")
-Entry: TypeAlias = Tool | Prompt | Resource | ResourceTemplate
+Entry: TypeAlias = Tool | Prompt | Resource | ResourceTemplate | Task
 
 # At ten entries a page this is a list of 100,000.
 MOST_PAGES: Final = 10_000
@@ -155,6 +156,13 @@ def _texts(result: CallToolResult) -> list[str]:
     return [block.text for block in result.content if isinstance(block, TextContent)]
 
 
+def _key(entry: Entry) -> str:
+    """Return what tells an entry from others."""
+    if isinstance(entry, Task):
+        return entry.task_id
+    return getattr(entry, "uri", None) or entry.name
+
+
 class PageGuard:
     """Counts the pages of one list and refuses a list that does not end.
 
@@ -191,7 +199,7 @@ class PageGuard:
             )
 
     def _count_empty(self, entries: Sequence[Entry]) -> None:
-        content = hash(tuple(getattr(each, "uri", None) or each.name for each in entries))
+        content = hash(tuple(map(_key, entries)))
         if entries and content not in self._contents:
             self._contents.add(content)
             self._empty = 0

@@ -70,13 +70,13 @@ async def answer_and_repeat(
         RequestTimeout: it took too long in all.
         ConnectionClosed: the connection was closed while a question waited for its answer.
     """
-    _, cap = link._deadlines(how)
+    _, cap = link.deadlines(how)
     ends = inf if cap is None else started + cap
     again = how.copy()
     repeated = _describe(name, params)
     for count in range(link.settings.rounds):
         if asked.input_requests:
-            answers = await _answer_all(link, repeated, asked.input_requests, ends)
+            answers = await answer_all(link, repeated, asked.input_requests, ends)
             params.input_responses = answers
         elif asked.request_state is not None:
             pause = min(_FIRST_PAUSE * 2.0**count, _LONGEST_PAUSE, ends - link.loop.time())
@@ -111,7 +111,7 @@ def _describe(name: str, params: Any) -> str:
 # -- answering
 
 
-async def _answer_all(
+async def answer_all(
     link: "Link", repeated: str, questions: InputRequests, ends: float
 ) -> dict[str, msgspec.Raw]:
     """Answer all questions of one result at the same time; the first failure ends the others."""
@@ -136,6 +136,8 @@ async def _answer_all(
     finally:
         for task in tasks.values():
             task.cancel()
+            if task.done() and not task.cancelled():
+                task.exception()  # one failure is raised; the others count as noticed
     for task in tasks.values():
         if task in done:
             _raise_failure(link, repeated, task)

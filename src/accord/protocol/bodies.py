@@ -14,9 +14,11 @@ from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import Frame
 from accord.protocol.methods import METHODS, Method
 from accord.protocol.revisions import Revision
-from accord.types import InputRequiredResult
+from accord.types import CreateTaskResult, InputRequiredResult, TaskHandle
 from accord.types._base import JsonObject
 
+# tasks-ext.create.only-tools-call
+_TASKED: Final = "tools/call"
 BY_NAME: Final = {method.name: method for method in METHODS}
 
 
@@ -74,7 +76,7 @@ def decode_params(frame: Frame, method: Method, revision: Revision) -> Any:
 
 
 def decode_result(frame: Frame, exchange: Exchange) -> Any:
-    """Decode a result once, as that of its method or as questions instead of it.
+    """Decode a result once, as that of its method, or as questions or a task instead of it.
 
     Raises:
         ValueError: it does not fit.
@@ -85,7 +87,7 @@ def decode_result(frame: Frame, exchange: Exchange) -> Any:
         return msgspec.json.decode(raw)
     revision = exchange.revision
     if not revision.result_type:
-        return shape.decode(raw, method.result, revision.id)
+        return shape.decode(raw, _result_before(exchange, method, raw), revision.id)
     # Nearly all are complete, so that is tried first.
     try:
         result = shape.decode(raw, method.result, revision.id)
@@ -98,6 +100,8 @@ def decode_result(frame: Frame, exchange: Exchange) -> Any:
         return result
     if named == "input_required" and method.may_ask:
         return shape.decode(raw, InputRequiredResult, revision.id)
+    if named == "task" and exchange.name == _TASKED:
+        return shape.decode(raw, TaskHandle, revision.id)
     # result.type.unknown-is-invalid
     raise ValueError(f"resultType {named!r:.60} is unknown")
 
@@ -106,5 +110,18 @@ def decode_result(frame: Frame, exchange: Exchange) -> Any:
 _COMPLETE: Final = (None, "complete")
 
 
+def _result_before(exchange: Exchange, method: Method, raw: msgspec.Raw) -> Any:
+    """Return the type of a result that does not name it: a task only where one was wanted."""
+    if exchange.is_task:
+        if msgspec.json.decode(raw, type=_Accepted).task is not None:
+            return CreateTaskResult
+        exchange.is_task = False  # tasks.undeclared.ignored: it was answered at once
+    return method.result
+
+
 class _ResultType(msgspec.Struct, rename="camel"):
     result_type: str | None = None
+
+
+class _Accepted(msgspec.Struct):
+    task: JsonObject | None = None

@@ -302,7 +302,7 @@ class Conversation:
             free = self._free_elsewhere(exchange.revision)[1]
         if is_open and error is None and exchange.name in free[asker]:
             del waiting[id]
-            if exchange.token is not None:
+            if exchange.token is not None and not exchange.is_task:
                 party.forget_token(exchange)
             return _NOTHING
         sender = OTHER[asker]
@@ -371,7 +371,8 @@ class Conversation:
             del party.open[exchange.id]
             if exchange.duplicates:
                 party.remember_cancelled(exchange)
-        party.forget_token(exchange)
+        if kind == FAULT or not exchange.is_task:  # progress.task.same-token
+            party.forget_token(exchange)
 
     def _note(self, step: Step) -> None:
         exchange = step.exchange
@@ -471,9 +472,8 @@ class Conversation:
 
 def _look_up(exchanges: dict[RequestId, Exchange], key: object) -> Exchange | None:
     # Only strings and integers are ids; true would find what 1 names.
-    if isinstance(key, int | str) and not isinstance(key, bool):
-        return exchanges.get(key)
-    return None
+    is_id = isinstance(key, int | str) and not isinstance(key, bool)
+    return exchanges.get(key) if is_id else None  # type: ignore[call-overload]
 
 
 def _if_lasting(exchange: Exchange | None) -> Exchange | None:

@@ -53,7 +53,7 @@ from accord.types._base import JsonObject, RequestId, RevisionId
 
 _NOT_FOUND: Final = -32002
 _INTERNAL_ERROR: Final = -32603
-# errors.reserved-range.only-defined-codes; handlers may raise any code, as in older revisions.
+# errors.reserved-range.only-defined-codes: handlers may raise any code; older revisions carry it.
 _UNDEFINED: Final = frozenset(range(-32099, -32019)) - {-32020, -32021, -32022}
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -345,6 +345,8 @@ class Endpoint:
             method=row.requests[self.role].get(name),
             token=None if meta is None else meta.get("progressToken"),
         )
+        if row.tasks and getattr(shaped, "task", None) is not None:
+            exchange.is_task = True
         body = None if shaped is None else _encode(shaped)
         data = self._sized(codec.encode_request(exchange.id, name, body), name)
         violations = self.conversation.request(exchange, shaped, self._refuse_own)

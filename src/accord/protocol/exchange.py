@@ -57,9 +57,10 @@ class Exchange(msgspec.Struct):
     `peer` are the facts about the party that sent it, where that is known. `params` are kept by
     monitors alone. `progress` is the last value reported. `duplicates` counts further requests
     received under the same id while this one was open. `batch` collects the answers of the batch it
-    is part of. `fault` is the code of the error that answered it. `origin` is where it was
-    received, for transports with several streams; `state` is free for the driver of the endpoint,
-    and `channel` for how its handler asks the sender.
+    is part of. `fault` is the code of the error that answered it. `is_task` says that its answer is
+    a task, which keeps its progress token in use. `origin` is where it was received, for transports
+    with several streams; `state` is free for the driver of the endpoint, and `channel` for how its
+    handler asks the sender.
     """
 
     id: RequestId
@@ -75,6 +76,7 @@ class Exchange(msgspec.Struct):
     duplicates: int = 0
     batch: BatchReply | None = None
     fault: int | None = None
+    is_task: bool = False
     since: float | None = None
     number: int | None = None
     state: Any = None

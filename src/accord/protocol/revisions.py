@@ -41,6 +41,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     rounds: bool = False
     result_type: bool = False
     cache_hints: bool = False
+    tasks: bool = False
     priming_event: bool = False
     streamable_http: bool = False
     version_header: bool = False
@@ -96,11 +97,12 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 R2024_11_05: Final = Revision(id="2024-11-05", methods=METHODS)
 R2025_03_26: Final = R2024_11_05.evolve("2025-03-26", batching=True, streamable_http=True)
 R2025_06_18: Final = R2025_03_26.evolve("2025-06-18", batching=False, version_header=True)
-R2025_11_25: Final = R2025_06_18.evolve("2025-11-25", priming_event=True)
+R2025_11_25: Final = R2025_06_18.evolve("2025-11-25", priming_event=True, tasks=True)
 R2026_07_28: Final = R2025_11_25.evolve(
     "2026-07-28",
     handshake=False,
     priming_event=False,
+    tasks=False,
     server_requests=False,
     rounds=True,
     result_type=True,

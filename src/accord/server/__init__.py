@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 from accord.bindings.headers import RequestFacts
 from accord.server.access import Policy
 from accord.server.caching import CacheHints
-from accord.server.context import ClientLogHandler, Context
+from accord.server.context import Context
+from accord.server.logs import ClientLogHandler
 from accord.server.media import Audio, Image
 from accord.server.schema.annotations import Choices, Header
 from accord.server.server import Lifespan, Middleware, Proceed, Server

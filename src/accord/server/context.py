@@ -1,9 +1,8 @@
 """The context of one request: what its handler can know and do."""
 
 import asyncio
-import logging
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, overload
@@ -11,34 +10,34 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, overload
 import msgspec
 
 from accord.bindings.headers import NO_FACTS, RequestFacts
-from accord.errors import ElicitationRefused, LocalProtocolError, MissingCapability
+from accord.errors import MissingCapability
 from accord.principal import Principal
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import Peer, elicitation_modes
-from accord.protocol.shape import narrow
 from accord.server.channels import Channel, Unwound, missing_capability
+from accord.server.pacing import DONE, TURN, Done
 from accord.server.schema.annotations import Choices
 from accord.types import (
     CreateMessageResult,
     ElicitParams,
-    ElicitResult,
     Implementation,
     LoggingLevel,
     LogMessageParams,
     ProgressParams,
     Root,
+    TaskMetadata,
 )
 from accord.types._base import JsonObject, RequestId, RevisionId
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
     from accord.server.questions import Message, SamplingOptions
     from accord.server.session import Session
+    from accord.server.tasks.channel import RunningTask
     from accord.server.url_elicitation import UrlElicitation
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar as TypeVarWithDefault
 
     # A default keeps `Context` and `Server` usable without their parameter.
     State = TypeVarWithDefault("State", default=Any)
@@ -47,47 +46,6 @@ else:
 Value = TypeVar("Value")
 
 current: ContextVar["Context[Any]"] = ContextVar("accord_context")
-
-
-class Done:
-    """The outcome of something that has already happened: may be awaited, need not be."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[None, None, None]:
-        return
-        yield
-
-
-class Delayed(Done):
-    """The same for a client that reads slowly: to await it is to wait until it has caught up."""
-
-    __slots__ = ("_writable",)
-
-    def __init__(self, writable: Callable[[], Coroutine[object, None, None]]) -> None:
-        self._writable = writable
-
-    def __await__(self) -> Generator[None, None, None]:
-        return self._writable().__await__()
-
-
-class Turn(Done):
-    """The same for a handler that has sent a lot: to await it is to let others run."""
-
-    __slots__ = ()
-
-    def __await__(self) -> Generator[None, None, None]:
-        yield
-
-
-DONE: Final = Done()
-TURN: Final = Turn()
-_LEVELS: Final[tuple[tuple[int, LoggingLevel], ...]] = (
-    (logging.CRITICAL, "critical"),
-    (logging.ERROR, "error"),
-    (logging.WARNING, "warning"),
-    (logging.INFO, "info"),
-)
 # So many messages a handler may send before others get a turn, cancellations among them.
 _AT_ONCE: Final = 16
 
@@ -177,6 +135,20 @@ class Context(Generic[State]):
         return NO_FACTS if origin is None else origin.facts
 
     @property
+    def task(self) -> "RunningTask | None":
+        """The task that this request became; None while it is answered directly."""
+        return getattr(self._exchange.channel, "task", None)
+
+    async def start_task(self) -> None:
+        """Let the request become a task here, in a tool with `ask_first`; questions come before.
+
+        Does nothing where the client does not understand tasks, or the request is one already.
+        """
+        start = getattr(self._exchange.channel, "start_task", None)
+        if start is not None:
+            await start()
+
+    @property
     def is_cancelled(self) -> bool:
         """Whether the answer is no longer wanted; work in threads should look now and then."""
         return self._is_cancelled or self._exchange.cancelled
@@ -223,7 +195,9 @@ class Context(Generic[State]):
     def _progress(self, params: ProgressParams) -> None:
         exchange = self._exchange
         rises = exchange.progress is None or params.progress > exchange.progress
-        if rises and self._session.is_open(exchange):
+        if rises and self.task is not None:
+            self.task.notify("notifications/progress", params)
+        elif rises and self._session.is_open(exchange):
             self._session.dispatcher.notify("notifications/progress", params, within=exchange)
 
     def log(self, level: LoggingLevel, data: object, *, logger: str | None = None) -> Done:
@@ -239,7 +213,10 @@ class Context(Generic[State]):
         return done if done is not DONE or self._sent % _AT_ONCE else TURN
 
     def _log(self, params: LogMessageParams) -> None:
-        self._session.notify("notifications/message", params, self._exchange)
+        if self.task is not None:
+            self.task.notify("notifications/message", params)
+        else:
+            self._session.notify("notifications/message", params, self._exchange)
 
     def hang_up(self, *, retry: int | None = None) -> bool:
         """Close the connection while the work goes on; the client comes back for the answer.
@@ -319,6 +296,7 @@ class Context(Generic[State]):
         *,
         timeout: float | None = None,
         key: str | None = None,
+        task: bool = False,
     ) -> Value: ...
     @overload
     async def elicit(
@@ -328,9 +306,16 @@ class Context(Generic[State]):
         *,
         timeout: float | None = None,
         key: str | None = None,
+        task: bool = False,
     ) -> Any: ...
     async def elicit(
-        self, message: str, form: Any, *, timeout: float | None = None, key: str | None = None
+        self,
+        message: str,
+        form: Any,
+        *,
+        timeout: float | None = None,
+        key: str | None = None,
+        task: bool = False,
     ) -> Any:
         """Ask the user to fill in a form, and return it.
 
@@ -342,6 +327,8 @@ class Context(Generic[State]):
             timeout: seconds to wait; by default as long as the server waits for anything.
             key: names the question within the request, for clients of 2026-07-28; by default made
                 from what is asked.
+            task: whether the client may answer later, as a task; where it cannot, it answers at
+                once.
 
         Raises:
             ElicitationRefused: the user declined or cancelled; `.action` says which. It is a
@@ -349,13 +336,16 @@ class Context(Generic[State]):
             MissingCapability: the client did not declare elicitation by form, or its revision has
                 no form for a choice of several.
         """
+        from accord.server.questions import check_accepted, refuse_later_mode
         from accord.server.schema.forms import form_of
 
         schema, read = form_of(form)
         params = ElicitParams(message=message, requested_schema=schema)
-        self._refuse_later_mode(params, "form for a choice of several values; ask for one")
+        if task and self._peer.revision.tasks:
+            params.task = TaskMetadata()
+        refuse_later_mode(params, self._peer.revision)
         result = await self._ask("elicitation", "elicitation/create", params, timeout, key)
-        filled = (_refuse_unless_accepted(result).content or {}).items()
+        filled = (check_accepted(result).content or {}).items()
         return read({name: value for name, value in filled if value is not None})
 
     async def elicit_url(
@@ -380,6 +370,7 @@ class Context(Generic[State]):
                 such mode.
             ValueError: the URL is not one that a client may show.
         """
+        from accord.server.questions import check_accepted, refuse_later_mode
         from accord.server.url_elicitation import make_id, page_key
 
         session, id = self._session, None
@@ -391,9 +382,9 @@ class Context(Generic[State]):
         elicitation = elicitations.add(message, url, session, self._exchange, id=id)
         params = elicitation.params()
         try:
-            self._refuse_later_mode(params, "elicitation by URL")
+            refuse_later_mode(params, self._peer.revision, "elicitation by URL")
             result = await self._ask("elicitation.url", "elicitation/create", params, timeout, key)
-            _refuse_unless_accepted(result)
+            check_accepted(result)
         except Unwound:
             raise  # the page stays known while the question is on its way
         except BaseException:
@@ -413,15 +404,6 @@ class Context(Generic[State]):
         """
         session = self._session
         return session.server.elicitations.add(message, url, session, self._exchange)
-
-    def _refuse_later_mode(self, params: ElicitParams, what: str) -> None:
-        revision = self._peer.revision
-        if not revision.rounds and "elicitation/create" not in revision.requests["server"]:
-            return  # _ask says so
-        try:
-            narrow(params, revision.id)
-        except LocalProtocolError:
-            raise MissingCapability(f"revision {revision.id} has no {what}") from None
 
     async def roots(self, *, timeout: float | None = None, key: str | None = None) -> list[Root]:
         """Ask which places of the user's file system matter.
@@ -506,36 +488,6 @@ class Context(Generic[State]):
 
     def __repr__(self) -> str:
         return f"Context({self.method!r}, id={self.request_id!r})"
-
-
-class ClientLogHandler(logging.Handler):
-    """Sends log records to the client whose request is being handled where they are made.
-
-    Add it to the loggers that clients may read: `logging.getLogger("desk").addHandler(...)`. The
-    client chooses the level; what is logged outside of requests, and what accord logs itself, is
-    left out. Exceptions are left out too: they may name files, hosts or secrets.
-    """
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Send one record, if a request is being handled."""
-        context = current.get(None)
-        if context is None or record.name.partition(".")[0] == "accord":
-            return
-        try:
-            context.log(_level(record.levelno), record.getMessage(), logger=record.name)
-        except Exception:
-            self.handleError(record)
-
-
-def _refuse_unless_accepted(result: object) -> ElicitResult:
-    assert isinstance(result, ElicitResult)
-    if result.action != "accept":
-        raise ElicitationRefused("cancel" if result.action == "cancel" else "decline")
-    return result
-
-
-def _level(number: int) -> LoggingLevel:
-    return next((name for floor, name in _LEVELS if number >= floor), "debug")
 
 
 def _as_json(data: object) -> msgspec.Raw:

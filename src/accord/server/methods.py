@@ -9,6 +9,8 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from accord.errors import (
     InternalError,
     InvalidParams,
@@ -25,6 +27,7 @@ from accord.server import completion, prompts, resources
 from accord.server.caching import add_read_hints, list_scope, to_milliseconds
 from accord.server.channels import find_questions
 from accord.server.context import Context, current
+from accord.server.extension import offered_extensions
 from accord.types import (
     CallToolParams,
     CompleteParams,
@@ -66,7 +69,10 @@ def initialize(
         )
     row = negotiate(params.protocol_version, server.revisions)
     session.peer = peer_from_initialize(params, row, server.log_level)
-    declared = server.capabilities(is_lasting=session in server.sessions)
+    declared = server.capabilities(
+        is_lasting=session in server.sessions,
+        is_identified=session.principal_of(exchange) is not None,
+    )
     return InitializeResult(row.id, declared, server.info, instructions=server.instructions)
 
 
@@ -74,7 +80,9 @@ def discover(session: "Session", exchange: Exchange, params: DiscoverParams) -> 
     server = session.server
     return DiscoverResult(
         supported_versions=[*reversed(server.revisions)],
-        capabilities=server.capabilities(),
+        capabilities=msgspec.structs.replace(
+            server.capabilities(), extensions=offered_extensions(server)
+        ),
         instructions=server.instructions,
         ttl_ms=to_milliseconds(server.cache.discover, "discover"),
         cache_scope=list_scope(session, exchange),
@@ -108,9 +116,15 @@ def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) ->
     entry = session.server.tool_entries.get(params.name)
     if entry is None or not session.server.access.admits(session, exchange, entry):
         raise InvalidParams(f"unknown tool {params.name!r}", data={"name": params.name})
+    if entry.mirrored and exchange.revision.rounds and exchange.origin is not None:
+        exchange.origin.check_arguments(entry.mirrored, params.arguments)
+    if entry.task is not None or params.task is not None:
+        from accord.server.tasks.calls import call_as_task
+
+        answer = call_as_task(session, exchange, entry, params)
+        if answer is not None:
+            return answer
     if exchange.revision.rounds:
-        if entry.mirrored and exchange.origin is not None:
-            exchange.origin.check_arguments(entry.mirrored, params.arguments)
         exchange.params = params
         if params.request_state is not None or params.input_responses is not None:
             exchange.channel = session.channel(exchange)

@@ -16,8 +16,9 @@ from accord.protocol.methods import METHODS
 from accord.protocol.party import capability_paths
 from accord.runtime.dispatcher import IN_FLIGHT, Write
 from accord.runtime.watchdog import Watchdog, Watchdogs
-from accord.server.access import Access, ActingServer, parse_scopes
+from accord.server.access import Access, ActingServer
 from accord.server.caching import CacheHints
+from accord.server.capabilities import declare
 from accord.server.completion import Completions, Source
 from accord.server.context import Context, State
 from accord.server.hub import Hub, ListKind, list_change, resource_change
@@ -28,7 +29,6 @@ from accord.server.registry import (
     Listing,
     Registry,
     decorator,
-    source_location,
 )
 from accord.server.resources import (
     ResourceDetails,
@@ -38,32 +38,26 @@ from accord.server.resources import (
     TemplateEntry,
     build_resource,
 )
-from accord.server.schema import results, signature
+from accord.server.schema import signature
 from accord.server.session import Session, StatelessSessions
 from accord.server.settings import (
     ServerSettings,
     ToolDetails,
     build_info,
-    check_details,
-    check_name,
     check_revisions,
     check_settings,
     check_texts,
     warn_about_tool,
 )
 from accord.server.threads import THREAD_WAIT, THREADS, Workers
-from accord.server.tools import ToolEntry, find_mirrored
+from accord.server.tools import ToolEntry, build_tool
 from accord.types import (
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
     ListToolsResult,
     LoggingLevel,
-    PromptsCapability,
-    ResourcesCapability,
     ServerCapabilities,
-    Tool,
-    ToolsCapability,
 )
 from accord.types._base import JsonObject
 
@@ -71,6 +65,7 @@ if TYPE_CHECKING:
     from accord.server.files import DirectoryResource
     from accord.server.sealing import StateSeal
     from accord.server.serving import HttpSettings
+    from accord.server.tasks.runner import TaskRunner
     from accord.server.url_elicitation import UrlElicitations
     from accord.transports.http.server.app import HttpApp
     from accord.transports.wire import MemoryWire
@@ -124,6 +119,8 @@ class Server(Generic[State]):
         self.sessions = self.hub.sessions
         self.subscriptions = settings.get("subscriptions", 100)
         self._declared: dict[bool, frozenset[str]] = {}
+        self._has_task_tools: bool | None = None
+        self._task_settings = settings.get("tasks")
         self._offered: frozenset[str] | None = None
         self.roots_callbacks: list[Callable[[Session], object]] = []
         self._watchdogs = Watchdogs()
@@ -172,46 +169,10 @@ class Server(Generic[State]):
         Raises:
             RegistrationError: its parameters have no JSON form, or the name is taken.
         """
-        details = check_details("tool()", details, ToolDetails)
-        found = signature.inspect(
-            function, context_type=Context, written_schema=details.get("input_schema")
-        )
-        returns = results.inspect(function, written_schema=details.get("output_schema"))
-        name = check_name(
-            details.get("name", found.name), f"the tool at {source_location(function)}"
-        )
-        description = details.get("description") or found.description
-        tool = Tool(
-            name=name,
-            input_schema=found.listed_schema,
-            title=details.get("title"),
-            description=description or name,
-            output_schema=returns.output_schema,
-            annotations=details.get("annotations"),  # type: ignore[arg-type]  # converted by check_details()
-            icons=details.get("icons"),
-            meta=details.get("meta"),
-        )
-        inline = details.get("inline", False)
-        if inline and found.is_async:
-            raise RegistrationError(f"tool {name!r}: inline is for functions that are not async")
-        timeout = details.get("timeout")
-        if timeout is not None and timeout <= 0:
-            raise RegistrationError(f"tool {name!r}: timeout is {timeout:g}, expected more than 0")
-        scopes = parse_scopes(details.get("scopes", ()))
-        entry = ToolEntry(
-            key=name,
-            function=function,
-            signature=found,
-            item=tool,
-            scopes=scopes,
-            returns=returns,
-            label=f"tool {name}",
-            inline=inline,
-            timeout=timeout,
-            mirrored=find_mirrored(name, tool.input_schema),
-        )
+        entry = build_tool(function, **details)
         self.tool_entries.add(entry, replace=details.get("replace", False))
-        warn_about_tool(name, description)
+        # Without a description a tool is described by its name.
+        warn_about_tool(entry.key, is_described=entry.item.description != entry.key)
         return entry
 
     def resource(
@@ -306,23 +267,32 @@ class Server(Generic[State]):
         """Find the entry of a URI, and the values of the variables in it."""
         return self.resource_entries.find(uri)
 
-    def capabilities(self, *, is_lasting: bool = True) -> ServerCapabilities:
+    def capabilities(
+        self, *, is_lasting: bool = True, is_identified: bool | None = None
+    ) -> ServerCapabilities:
         """Return the capabilities of the server, by the kinds of entries it has.
 
         Args:
             is_lasting: whether there is a session; without one there are no notifications, log
                 levels or subscriptions.
+            is_identified: whether the caller is known, and may list its tasks; by default, whether
+                callers of this server are.
         """
-        has_resources = self.resource_entries.fixed or self.resource_entries.templates
-        return ServerCapabilities(
-            tools=ToolsCapability(list_changed=is_lasting) if self.tool_entries else None,
-            prompts=PromptsCapability(list_changed=is_lasting) if self.prompt_entries else None,
-            resources=ResourcesCapability(subscribe=is_lasting, list_changed=is_lasting)
-            if has_resources
-            else None,
-            logging={} if is_lasting else None,
-            completions={} if self.prompt_entries or self.resource_entries.templates else None,
-        )
+        return declare(self, is_lasting=is_lasting, is_identified=is_identified)
+
+    @property
+    def has_task_tools(self) -> bool:
+        """Whether calls of any tool may become tasks."""
+        if self._has_task_tools is None:
+            self._has_task_tools = any(entry.task for entry in self.tool_entries)
+        return self._has_task_tools
+
+    @cached_property
+    def tasks(self) -> "TaskRunner":
+        """The tasks that calls of tools became."""
+        from accord.server.tasks.runner import TaskRunner
+
+        return TaskRunner(self, self._task_settings)
 
     def capability_paths(self, *, is_lasting: bool = True) -> frozenset[str]:
         """Return the capabilities of the server as dotted paths."""
@@ -395,7 +365,7 @@ class Server(Generic[State]):
             ValueError: the kind is not "tools", "prompts" or "resources".
         """
         self._declared.clear()  # entries decide what is declared
-        self._offered = None
+        self._has_task_tools = self._offered = None
         self.hub.publish(list_change(kind))
 
     def resource_updated(self, uri: str) -> None:
@@ -422,7 +392,11 @@ class Server(Generic[State]):
                     "manager: put @contextlib.asynccontextmanager on a function that yields"
                 )
             async with manager as state:
-                yield state
+                try:
+                    yield state
+                finally:
+                    if "tasks" in vars(self):  # they use what ends here
+                        await self.tasks.stop(state)
 
     def session(self, write: Write, state: object = None, *, is_lasting: bool = True) -> Session:
         """Open a session with one client on the running loop.

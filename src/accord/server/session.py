@@ -20,13 +20,15 @@ from accord.principal import Principal
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
 from accord.protocol.party import PartyState, Peer, peer_from_initialize
-from accord.protocol.revisions import REVISIONS, Phase, Revision
+from accord.protocol.revisions import REVISIONS, Phase
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.runtime.origin import ClientFlow
 from accord.server.channels import Channel, Duplex
-from accord.server.context import DONE, Context, Delayed, Done, current
+from accord.server.context import Context, current
+from accord.server.extension import find_handler
 from accord.server.hub import UPDATED, ListKind, Notices, ServerChange, list_change
 from accord.server.methods import METHODS
+from accord.server.pacing import DONE, Delayed, Done
 from accord.server.threads import run_in_thread
 from accord.types import LoggingLevel, RequestId, RevisionId, Root
 
@@ -126,7 +128,7 @@ class Session:
 
     def request(self, exchange: Exchange, params: object, dispatcher: Dispatcher) -> Any:
         """Serve one request."""
-        handler = METHODS.get(exchange.name)
+        handler = METHODS.get(exchange.name) or self._find_handler(exchange)
         if handler is None:
             raise MethodNotFound(f"method {exchange.name!r} is not served here")
         if not exchange.revision.handshake:
@@ -137,6 +139,14 @@ class Session:
         if not self.server.middleware:
             return handler(self, exchange, params)
         return self._through_middleware(exchange, params, handler)
+
+    def _find_handler(self, exchange: Exchange) -> Callable[..., Any] | None:
+        """Load the handler of a method that few servers need."""
+        if exchange.revision.tasks and self.server.has_task_tools:
+            from accord.server.tasks import core
+
+            return core.METHODS.get(exchange.name)
+        return find_handler(self.server, exchange)
 
     async def _through_middleware(
         self, exchange: Exchange, params: Any, handler: Callable[..., Any]
@@ -220,6 +230,8 @@ class Session:
         current.set(context)
         exchange, threads = context._exchange, self.server.threads
         flow = self.flow if exchange.origin is None else None
+        if context.task is not None:  # which goes on without the request and the connection
+            return await run_in_thread(threads, work, timeout=timeout, name=exchange.state)
         if self._contexts is None:
             self._contexts = {}
         self._contexts[exchange.id] = context
@@ -394,29 +406,22 @@ class StatelessSessions:
 
     def __init__(self, server: "Server[Any]") -> None:
         self._server = server
-        self._spare: dict[frozenset[str], dict[RevisionId, list[Endpoint]]] = {}
+        self._spare: dict[RevisionId, list[Endpoint]] = {}
 
     def begin(self, write: Write, state: object, revision: RevisionId) -> Session:
         """Open a session for one message of this revision."""
         server, row = self._server, REVISIONS[revision]
-        spare = self._spares(row)
-        if spare:
-            return Session(server, write, state, spare.pop())
-        session = Session(server, write, state)
         paths = server.capability_paths(is_lasting=not row.handshake)
+        spare = self._spare.get(revision)
+        while spare:
+            endpoint = spare.pop()
+            # What the server declares may have changed since.
+            if endpoint.conversation.parties["server"].capabilities is paths:
+                return Session(server, write, state, endpoint)
+        session = Session(server, write, state)
         session.endpoint.conversation.begin(row, server=paths)
         session.peer = Peer(row, log_level=server.log_level)
         return session
-
-    def _spares(self, row: Revision) -> list[Endpoint]:
-        """Return the endpoints to use again; they know what the server declares at present."""
-        paths = self._server.capability_paths(is_lasting=not row.handshake)
-        spare = self._spare.get(paths)
-        if spare is None:
-            if len(self._spare) > 1:  # one for each kind of revision; others are out of date
-                self._spare.clear()
-            spare = self._spare[paths] = {}
-        return spare.setdefault(row.id, [])
 
     def end(self, session: Session) -> None:
         """End a session, unless it still works: then it ends by itself."""
@@ -427,15 +432,11 @@ class StatelessSessions:
             return
         dispatcher.let_go()
         conversation = endpoint.conversation
-        client, server = conversation.parties.values()
         row = conversation.revision
         # An endpoint that knows a client must not serve the next one.
-        if row is None or client.capabilities is not None or not conversation.is_blank:
+        if row is None or conversation.parties["client"].capabilities is not None:
             return
-        is_current = server.capabilities is self._server.capability_paths(
-            is_lasting=not row.handshake
-        )
-        if is_current and session.peer.log_level == self._server.log_level:
-            spare = self._spares(row)
+        if conversation.is_blank and session.peer.log_level == self._server.log_level:
+            spare = self._spare.setdefault(row.id, [])
             if len(spare) < _SPARE_MOST:
                 spare.append(endpoint)

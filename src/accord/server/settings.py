@@ -3,7 +3,17 @@
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypedDict, TypeVar, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Final,
+    Literal,
+    Protocol,
+    TypeAlias,
+    TypedDict,
+    TypeVar,
+    get_args,
+)
 
 import msgspec
 
@@ -19,6 +29,7 @@ from accord.types._base import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.server.server import Middleware
+    from accord.server.tasks import TaskSettings
 
     Hints: TypeAlias = ToolAnnotations | JsonObject
 else:
@@ -70,6 +81,10 @@ class ToolDetails(EntryDetails, total=False):
             one made from the return type. Results are validated, with the extra `schema` fully.
         inline: whether a plain function runs on the event loop rather than in a worker thread.
         timeout: seconds after which a call fails.
+        task: whether a call may become a task, whose result is fetched later: "optional" where the
+            client wants it, "required" always. Without it, calls are answered directly.
+        ask_first: whether the task begins with `ctx.start_task()` rather than at once, where the
+            server decides; questions before it are asked before the task begins.
     """
 
     annotations: Hints
@@ -77,6 +92,8 @@ class ToolDetails(EntryDetails, total=False):
     output_schema: JsonObject
     inline: bool
     timeout: float
+    task: Literal["optional", "required"]
+    ask_first: bool
 
 
 class ServerProtection(Protocol):
@@ -115,6 +132,7 @@ class ServerSettings(TypedDict, total=False):
             seals, all of them open. Processes that serve together share them. By default one is
             made at random.
         state_lifetime: seconds within which the answer has to arrive there.
+        tasks: how long tasks are kept and where, see `accord.server.tasks.TaskSettings`.
         log_level: the level of logs that a client gets before it asks for one.
         debug: whether callers see the text of unexpected exceptions.
     """
@@ -138,6 +156,7 @@ class ServerSettings(TypedDict, total=False):
     ask_timeout: float
     state_keys: Sequence[str | bytes]
     state_lifetime: float
+    tasks: "TaskSettings"
     log_level: LoggingLevel
     debug: bool
 
@@ -309,13 +328,30 @@ def check_name(name: str, where: str) -> str:
     return name
 
 
-def warn_about_tool(name: str, description: str | None) -> None:
+def check_tool(name: str, details: ToolDetails, *, is_async: bool) -> None:
+    """Refuse details of a tool that contradict each other.
+
+    Raises:
+        RegistrationError: they do.
+    """
+    if details.get("inline") and is_async:
+        raise RegistrationError(f"tool {name!r}: inline is for functions that are not async")
+    if details.get("inline") and "task" in details:
+        raise RegistrationError(f"tool {name!r}: inline is for short work, and task for long")
+    if details.get("ask_first") and "task" not in details:
+        raise RegistrationError(f"tool {name!r}: ask_first is for tools with task=...")
+    timeout = details.get("timeout")
+    if timeout is not None and timeout <= 0:
+        raise RegistrationError(f"tool {name!r}: timeout is {timeout:g}, expected more than 0")
+
+
+def warn_about_tool(name: str, *, is_described: bool) -> None:
     """Warn about a name that hosts refuse, or a missing description."""
     if _HOST_NAME.fullmatch(name) is None:
         log.warning(
             "tool %r: hosts refuse this name; use 1 to 128 letters, digits, _, - and .", name
         )
-    if not description:
+    if not is_described:
         log.warning(
             "tool %r has no description, so models see its name alone; write a docstring", name
         )

@@ -5,6 +5,7 @@ since it cannot come back for the answer.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Hashable, MutableMapping
 from typing import Any, Final
 
@@ -18,17 +19,47 @@ from accord.protocol import codec
 from accord.protocol.exchange import Exchange, RequestReceived
 from accord.protocol.jsonrpc import Batch, ErrorBody, Frame, MalformedMessage
 from accord.protocol.mirroring import NAME_MEMBERS, MirroredArgument
-from accord.transports.http.server.exchange import VERSION, HttpExchange, Receive
+from accord.transports.http.server.exchange import VERSION, HttpExchange, wait_for_disconnect
 from accord.transports.http.server.session import HttpSession, PostResponse
 from accord.transports.http.server.sessions import caller_key
-from accord.transports.http.server.state import DRAINING, AppState
+from accord.transports.http.server.state import DRAINING, AppState, Bodies
 from accord.transports.http.server.stream import Reader, Stream
+from accord.types import RevisionId
+
+log = logging.getLogger("accord.http")
 
 # The attribute of the params that `Mcp-Name` repeats.
 _NAMED: Final = {
     method: {"taskId": "task_id"}.get(member, member) for method, member in NAME_MEMBERS.items()
 }
+# Seconds after which the client of a request that is not answered is watched.
+_SOON: Final = 0.1
 _ONE_MESSAGE: Final = "a POST of this revision has one request or one notification"
+
+
+class StandaloneSession(HttpSession):
+    """The session of one request that stands on its own."""
+
+    __slots__ = ()
+
+    def __init__(self, state: AppState, revision: RevisionId) -> None:
+        # Of what sessions have, it needs nothing else.
+        self._state = state
+        self.id = ""
+        self.only_stream = None
+        begin = state.server.stateless_sessions.begin
+        self.session = begin(self.write, state.lifespan, revision)
+        self._open = self.session.endpoint.conversation.parties["client"].open
+
+    def write(self, data: bytes, exchange: Exchange | None) -> None:
+        """Put a message on the response to the request that it belongs to."""
+        if exchange is None or exchange.cancelled or exchange.origin.is_over:
+            return
+        # An exchange is closed before its answer is written, and no sooner.
+        if self._open.get(exchange.id) is exchange:
+            exchange.origin.say(data)
+        else:
+            exchange.origin.answer(data)
 
 
 class StandaloneResponse(PostResponse):
@@ -42,15 +73,17 @@ class StandaloneResponse(PostResponse):
 
     Attributes:
         is_listener: whether it is open for a request that only listens.
-        is_woken: whether it need not wait any more.
+        is_left: whether its client is gone.
         status: that of an error, where its code alone does not say.
         end: answers a request that only listens.
+        watcher: waits for the client to leave.
     """
 
     is_listener = False
-    is_woken = False
+    is_left = False
     status: int | None = None
     end: Callable[[], None] | None = None
+    watcher: asyncio.Task[None] | None = None
 
     def __init__(
         self,
@@ -128,27 +161,26 @@ class StandaloneResponse(PostResponse):
 
     # -- waiting
 
-    def _wake(self, waiter: asyncio.Future[Any]) -> None:
-        if not self.is_woken:
-            self.is_woken = True
-            waiter.cancel()
+    def watch(self) -> None:
+        """Wake once the client is gone."""
+        if self.watcher is None:
+            self.watcher = self.owner.session.loop.create_task(self._watch())
 
-    async def wait_or_leave(self, receive: Receive) -> None:
-        """Wait as `wait` does, or until the client is gone.
-
-        The task of the request itself waits for a disconnect, and is freed by cancelling it: so
-        that costs no other task.
-        """
-        task = self._waiter = asyncio.current_task()
-        assert task is not None
+    async def _watch(self) -> None:
         try:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-        except asyncio.CancelledError:
-            if not self.is_woken or task.uncancel():
-                raise
-        finally:
-            self._waiter = None
+            await wait_for_disconnect(self.exchange.receive)
+        except Exception as error:  # an app in between may raise anything
+            log.debug("a client is gone: %r", error)
+        self.is_left = True
+        if self._waiter is not None:
+            self._wake(self._waiter)
+
+    async def stop_watching(self) -> None:
+        """Let others wait for the disconnect."""
+        watcher, self.watcher = self.watcher, None
+        if watcher is not None and not watcher.done():
+            watcher.cancel()
+            await asyncio.wait((watcher,))
 
     def abandon(self, request: Exchange) -> None:
         """Cancel a request whose client is gone."""
@@ -164,27 +196,36 @@ class StandaloneRequests:
 
     Args:
         state: of the app.
+        bodies: reads the bodies of its requests.
         waiting: the responses that wait for their answer, of all POSTs.
 
     Attributes:
         open: those that were not answered at once.
     """
 
-    def __init__(self, state: AppState, waiting: MutableMapping[PostResponse, Any]) -> None:
+    def __init__(
+        self, state: AppState, bodies: Bodies, waiting: MutableMapping[PostResponse, Any]
+    ) -> None:
         self._state = state
+        self._bodies = bodies
         self._waiting = waiting
         self._decode = codec.codec_for(state.server.limits).decode
         self._listeners: dict[Hashable, int] = {}
+        self._watch_timer: asyncio.TimerHandle | None = None
         self.open: set[StandaloneResponse] = set()
 
     # -- one request
 
-    async def serve(self, exchange: HttpExchange, verdict: HeadVerdict, body: bytes) -> None:
+    async def serve(self, exchange: HttpExchange, verdict: HeadVerdict) -> None:
         """Serve a POST whose header names a revision without sessions."""
+        read = self._bodies.read(exchange)
+        body = read if isinstance(read, bytes) else await read
+        if body is None:
+            return None
         if self._state.is_draining:
             return await exchange.refuse(DRAINING)
         assert verdict.standalone is not None
-        session = HttpSession(self._state, revision=verdict.standalone.id)
+        session = StandaloneSession(self._state, verdict.standalone.id)
         post = StandaloneResponse(exchange, session, verdict.form, self)
         events = session.session.dispatcher.receive(body, post)
         event = events[0]
@@ -212,11 +253,25 @@ class StandaloneRequests:
     async def _wait(self, post: StandaloneResponse) -> bool:
         """Wait for something to send; returns whether the client is still there."""
         self._waiting[post] = None
+        if self._watch_timer is None:
+            self._watch_timer = post.owner.session.loop.call_later(_SOON, self._watch)
         try:
-            await post.wait_or_leave(post.exchange.receive)
+            await post.wait()
         finally:
             del self._waiting[post]
-        return post.is_woken
+            if post.watcher is not None:
+                await post.stop_watching()
+        return not post.is_left
+
+    def _watch(self) -> None:
+        """Watch the clients of requests that are not answered at once.
+
+        One timer serves all: most requests are answered before it goes off, and cost nothing.
+        """
+        self._watch_timer = None
+        for post in self._waiting:
+            if isinstance(post, StandaloneResponse):
+                post.watch()
 
     def _answer(self, post: StandaloneResponse, request: Exchange) -> Awaitable[None]:
         stream, reply, exchange = post.stream, post.reply, post.exchange

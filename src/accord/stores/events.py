@@ -1,4 +1,4 @@
-"""State that may live outside the process: the events of resumable streams."""
+"""The events of resumable streams."""
 
 from collections import OrderedDict, deque
 from collections.abc import Sequence

@@ -1,0 +1,93 @@
+"""The methods of a client about tasks; what they need is loaded when they are first called."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Final, Unpack
+
+import msgspec
+
+from accord.client.link import Link
+from accord.client.options import CallOptions
+from accord.client.results import OutputSchema
+from accord.types import CallToolParams, CallToolResult, TaskHandle
+
+if TYPE_CHECKING:
+    from accord.client.tasks import ToolTask
+
+_NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def encode_arguments(arguments: Mapping[str, object] | None) -> msgspec.Raw:
+    """Encode the arguments of a tool."""
+    # Some servers want the member even where the tool takes nothing.
+    if arguments is None:
+        return _NO_ARGUMENTS
+    if arguments.__class__ is not dict and not isinstance(arguments, Mapping):
+        raise TypeError(f"arguments are a mapping by name, not a {type(arguments).__name__}")
+    return msgspec.Raw(_encode(arguments))
+
+
+class TaskCalls:
+    """Calls of tools as tasks."""
+
+    _link: Link
+    _outputs: dict[str, OutputSchema]
+
+    async def start_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        ttl: float | None = None,
+        **how: Unpack[CallOptions],
+    ) -> "ToolTask":
+        """Call a tool as a task, whose result is fetched later; returns when it has begun.
+
+        Args:
+            name: the tool.
+            arguments: its arguments by name.
+            ttl: seconds for which the server should keep the task; it may decide otherwise.
+
+        Raises:
+            LocalProtocolError: the negotiated revision or the server has no tasks.
+        """
+        from accord.client.tasks import start
+
+        params = CallToolParams(name, encode_arguments(arguments))
+        return await start(self._link, params, how, ttl=ttl, schema=self._outputs.get(name))
+
+    async def task(self, id: str, **how: Unpack[CallOptions]) -> "ToolTask":
+        """Come back to a task by its id, also on another connection.
+
+        Raises:
+            InvalidParams: the server does not know it, or not as ours.
+        """
+        from accord.client.tasks import find
+
+        return await find(self._link, id, how)
+
+    def tasks(self, **how: Unpack[CallOptions]) -> "AsyncIterator[ToolTask]":
+        """Iterate over our tasks, of servers that list them (only those of 2025-11-25 do)."""
+        from accord.client.tasks import find_all
+
+        return find_all(self._link, how)
+
+    # -- for `call_tool`
+
+    @property
+    def _can_ask_for_tasks(self) -> bool:
+        from accord.client.tasks import can_ask_for_tasks
+
+        return can_ask_for_tasks(self._link)
+
+    async def _call_as_task(self, params: CallToolParams, how: CallOptions) -> CallToolResult:
+        from accord.client.tasks import start, wait_for
+
+        return await wait_for(await start(self._link, params, how), how)
+
+    async def _wait_for_task(
+        self, params: CallToolParams, handle: TaskHandle, how: CallOptions
+    ) -> CallToolResult:
+        from accord.client.tasks import wait_for, wrap
+
+        return await wait_for(wrap(self._link, params, handle, how), how)

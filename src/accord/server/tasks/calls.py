@@ -1,0 +1,138 @@
+"""From a tool call to a task: the client asks for one, or the server decides."""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from accord.errors import MethodNotFound
+from accord.protocol.exchange import Exchange
+from accord.server.extension import TASKS
+from accord.server.rounds import Rounds
+from accord.server.tasks.channel import RunningTask
+from accord.server.tasks.fields import core_fields, extension_fields
+from accord.server.tasks.runner import new_task
+from accord.stores.tasks import TaskRecord
+from accord.types import (
+    CallToolParams,
+    CallToolResult,
+    CreateTaskResult,
+    InputRequiredResult,
+    Task,
+    TaskHandle,
+)
+
+if TYPE_CHECKING:
+    from accord.server.session import Session
+    from accord.server.tools import ToolEntry, ToolResult
+
+
+def call_as_task(
+    session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
+) -> Coroutine[Any, Any, Any] | None:
+    """Return the coroutine that answers a call with a task; None where the call is a plain one.
+
+    Raises:
+        MethodNotFound: the tool cannot be called in this way.
+        MissingCapability: it runs as a task alone, and the client does not understand tasks.
+    """
+    revision = exchange.revision
+    if revision.tasks:
+        if not _is_wanted(session, entry, params):
+            return None
+    elif not revision.result_type or entry.task is None:
+        return None
+    elif not TASKS.is_declared(exchange):
+        if entry.task == "required":  # tasks-ext.create.needs-task-32021
+            TASKS.require(exchange, f"tool {entry.key!r} runs as a task")
+        return None
+    elif entry.ask_first:
+        return _ask_first(session, exchange, entry, params)
+    return _begin(session, exchange, entry, params)
+
+
+def _is_wanted(session: "Session", entry: "ToolEntry", params: CallToolParams) -> bool:
+    if params.task is None:
+        if entry.task == "required":  # tasks.tool.required-error
+            raise MethodNotFound(f"tool {entry.key!r} runs as a task: call it with `task`")
+        return False
+    if entry.task is None and session.server.has_task_tools:  # tasks.tool.forbidden-error
+        raise MethodNotFound(f"tool {entry.key!r} does not run as a task: call it without `task`")
+    return entry.task is not None  # tasks.undeclared.ignored
+
+
+async def _begin(
+    session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
+) -> CreateTaskResult | TaskHandle:
+    async def work(task: RunningTask) -> CallToolResult:
+        context = task.context = session.context(task.exchange)
+        outcome = entry.call(session, task.exchange, params.arguments, context)
+        result = await outcome if isinstance(outcome, Awaitable) else outcome
+        assert isinstance(result, CallToolResult)  # a task never asks by rounds
+        return result
+
+    runner = session.server.tasks
+    task = new_task(runner, session, exchange, entry.label, work)
+    ttl = None if params.task is None or not exchange.revision.tasks else params.task.ttl
+    record = await runner.begin(task, ttl)
+    return _handle(exchange, record)
+
+
+def _handle(exchange: Exchange, record: TaskRecord) -> CreateTaskResult | TaskHandle:
+    if exchange.revision.tasks:
+        exchange.is_task = True
+        return CreateTaskResult(Task(**core_fields(record)))
+    return TaskHandle(**extension_fields(record))
+
+
+# -- questions first, then the task
+
+
+class AskFirst(Rounds):
+    """Asks through rounds until the handler starts its task; from then on, as a task does."""
+
+    def __init__(
+        self, session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
+    ) -> None:
+        super().__init__(session, exchange, params)
+        self._session = session
+        self._exchange = exchange
+        self._entry = entry
+        self._context = session.context(exchange)
+        self._work: asyncio.Task[ToolResult] | None = None
+        self.handle: asyncio.Future[Any] = session.loop.create_future()
+
+    async def answer(self, params: CallToolParams) -> Any:
+        """Run the handler up to its end, to a question or to the start of its task."""
+        outcome = self._entry.call(self._session, self._exchange, params.arguments, self._context)
+        if not isinstance(outcome, Awaitable):
+            return outcome
+        work = self._work = asyncio.ensure_future(outcome)
+        try:
+            await asyncio.wait({work, self.handle}, return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            work.cancel()
+            raise
+        return self.handle.result() if self.handle.done() else work.result()
+
+    async def start_task(self) -> None:
+        """Keep the task, let the request be answered with it, and go on as its handler."""
+        runner = self._session.server.tasks
+        task = new_task(runner, self._session, self._exchange, self._entry.label, self._result)
+        record = await runner.begin(task, None)
+        task.context = self._context
+        self._context._exchange = task.exchange
+        self.handle.set_result(_handle(self._exchange, record))
+
+    async def _result(self, task: RunningTask) -> CallToolResult:
+        assert self._work is not None
+        result = await self._work
+        assert not isinstance(result, InputRequiredResult)
+        return result
+
+
+async def _ask_first(
+    session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
+) -> Any:
+    exchange.params = params
+    channel = exchange.channel = AskFirst(session, exchange, entry, params)
+    return await channel.answer(params)

@@ -1,0 +1,311 @@
+"""A task while it runs, and how its handler asks the client.
+
+In 2025-11-25 a question of a task is a request to the client. It travels on the stream of a
+`tasks/result` that waits for the task; where messages are not tied to streams, on the session too.
+With the extension the questions stand in the task itself, and `tasks/update` brings the answers.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from accord.bindings.headers import RequestFacts
+from accord.errors import ConnectionClosed, MissingCapability, RequestTimeout
+from accord.principal import Principal
+from accord.protocol import shape
+from accord.protocol.exchange import Exchange
+from accord.server.channels import call_once
+from accord.server.hub import ServerChange
+from accord.server.tasks.fields import core_fields, outcome_fields
+from accord.stores.tasks import TaskRecord
+from accord.types import (
+    CallToolResult,
+    CreateMessageRequest,
+    CreateMessageResult,
+    ElicitRequest,
+    ElicitResult,
+    EmptyParams,
+    InputRequest,
+    ListRootsRequest,
+    ListRootsResult,
+    ProgressParams,
+    TaskParams,
+    TaskStatusParams,
+)
+
+if TYPE_CHECKING:
+    from accord.server.context import Context
+    from accord.server.session import Session
+    from accord.server.tasks.runner import TaskRunner
+
+RELATED: Final = "io.modelcontextprotocol/related-task"
+QUESTIONS: Final[dict[str, tuple[str, type[InputRequest], Any]]] = {
+    "elicitation/create": ("elicit", ElicitRequest, ElicitResult),
+    "sampling/createMessage": ("sample", CreateMessageRequest, CreateMessageResult),
+    "roots/list": ("roots", ListRootsRequest, ListRootsResult),
+}
+"""By method: the start of its keys, its request, and the type of its answer."""
+_encode: Final = msgspec.json.Encoder(order="sorted").encode
+
+
+def owner_of(principal: Principal | None) -> str:
+    """Return the principal that tasks belong to, as text; empty without authorization."""
+    return "" if principal is None else _encode(principal.identity).decode()
+
+
+class DetachedOrigin:
+    """What is left of where the request of a task came from, once it was answered: its sender."""
+
+    can_ask = False
+    can_hang_up = False
+    backlog = 0
+    is_congested = False
+
+    def __init__(self, facts: RequestFacts, principal: object) -> None:
+        self.facts = facts
+        self.principal = principal
+
+    async def writable(self) -> None:
+        """Return at once: there is nothing to wait for."""
+
+    def forbid(self, scopes: frozenset[str]) -> None:
+        """Do nothing: the request was answered."""
+
+
+class RunningTask:
+    """The task that a request became, as `ctx.task`.
+
+    Attributes:
+        id: names it.
+        ttl: seconds after its creation in which it is kept; it is stopped then.
+    """
+
+    def __init__(
+        self,
+        runner: "TaskRunner",
+        session: "Session",
+        exchange: Exchange,
+        *,
+        id: str,
+        label: str,
+        work: "Callable[[RunningTask], Awaitable[CallToolResult]]",
+    ) -> None:
+        self.id = id
+        self.ttl: float | None = None
+        self.label = label
+        self.owner = owner_of(session.principal_of(exchange))
+        self.session = session
+        self.is_stopped = False
+        self._is_over = False
+        self.supervisor: asyncio.Task[None] | None = None
+        self.context: Context[Any] | None = None
+        self._runner = runner
+        self._work = work
+        self._request = exchange
+        self._waiters: list[tuple[Session, Exchange]] = []
+        self._arrival: asyncio.Future[None] | None = None
+        self.pending: dict[str, asyncio.Future[bytes]] = {}
+        origin = exchange.origin
+        self.exchange: Exchange = msgspec.structs.replace(
+            exchange,
+            batch=None,
+            origin=None if origin is None else DetachedOrigin(origin.facts, origin.principal),
+            channel=(CoreChannel if exchange.revision.tasks else ExtensionChannel)(self, runner),
+        )
+
+    def __repr__(self) -> str:
+        return f"<RunningTask {self.id[:8]} of {self.label}>"
+
+    async def update(self, message: str) -> None:
+        """Say what is being done; clients see it as the status message."""
+        await self._runner.report(self, message=message)
+
+    # -- called by the runner
+
+    def work(self) -> Awaitable[CallToolResult]:
+        """Return the work itself."""
+        return self._work(self)
+
+    def stop(self) -> None:
+        """Stop the work; its outcome no longer matters."""
+        self.is_stopped = True
+        if self.context is not None:
+            self.context._cancel()
+        if self.supervisor is not None:
+            # Not before its first step, or its end would never be noted.
+            asyncio.get_running_loop().call_soon(self.supervisor.cancel)
+
+    def release(self) -> None:
+        """Note that the work is over: work in threads should end, and progress too."""
+        self._is_over = True
+        if self.context is not None:
+            self.context._cancel()
+        self.session.client.forget_token(self._request)  # progress.task.stops-at-terminal
+
+    def announce(self, record: TaskRecord) -> None:
+        """Notify the client of a change, as far as it can be reached."""
+        if not self.exchange.revision.tasks:
+            # tasks-ext.notify.full-state: to those that listen.
+            change = ServerChange(
+                "notifications/tasks", record.id, TaskParams(**outcome_fields(record))
+            )
+            self.session.server.hub.publish(change)
+        elif self._is_reachable:
+            params = TaskStatusParams(**core_fields(record))
+            self.session.notify("notifications/tasks/status", params)
+
+    def deliver(self, answers: dict[str, bytes]) -> None:
+        """Pass answers to the questions that wait for them."""
+        for key, answer in answers.items():
+            future = self.pending.pop(key, None)
+            if future is not None and not future.done():
+                future.set_result(answer)
+
+    @property
+    def _is_reachable(self) -> bool:
+        """Whether the client can be notified; not before it knows the task."""
+        session = self.session
+        has_handle = not session.is_open(self._request)
+        return self.exchange.revision.tasks and session.is_ready and has_handle
+
+    # -- called by the context
+
+    def notify(self, name: str, params: Any) -> None:
+        """Send progress or a log message of the task; the extension has no way for either."""
+        if self.is_stopped or self._is_over or not self._is_reachable:
+            return
+        if isinstance(params, ProgressParams):
+            self.exchange.progress = params.progress
+        params.meta = {**(params.meta or {}), RELATED: {"taskId": self.id}}
+        self.session.notify(name, params)
+
+    # -- where questions of 2025-11-25 go
+
+    def attend(self, session: "Session", exchange: Exchange) -> None:
+        """Note that a `tasks/result` waits, on whose stream the client can be asked."""
+        self._waiters.append((session, exchange))
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)
+
+    def leave(self, exchange: Exchange) -> None:
+        """Note that it waits no longer."""
+        self._waiters = [each for each in self._waiters if each[1] is not exchange]
+
+    async def place(self) -> "tuple[Session, Exchange | None]":
+        """Return where the client can be asked; waits until it can."""
+        while True:
+            for session, exchange in reversed(self._waiters):
+                if session.is_ready and session.is_open(exchange):
+                    return session, exchange
+            if self.exchange.origin is None and self.session.is_ready:
+                return self.session, None
+            self._arrival = asyncio.get_running_loop().create_future()
+            await self._arrival
+
+
+class TaskChannel:
+    """What the channels of both kinds of tasks share."""
+
+    def __init__(self, task: RunningTask, runner: "TaskRunner") -> None:
+        self.task = task
+        self._runner = runner
+        self._kept: dict[str, msgspec.Raw] = {}
+
+    async def once(self, key: str, function: Callable[[], Any], type_: Any) -> Any:
+        return await call_once(self._kept, key, function, type_)
+
+    def finish(self, result: Any) -> Any:
+        return result
+
+    def release(self) -> None:
+        return None
+
+
+class CoreChannel(TaskChannel):
+    """Asks by requests that name the task, while its status is input_required."""
+
+    _open = 0
+
+    async def ask(self, name: str, params: Any, *, key: str | None, timeout: float) -> Any:
+        params = EmptyParams() if params is None else params
+        params.meta = {**(params.meta or {}), RELATED: {"taskId": self.task.id}}
+        self._open += 1
+        if self._open == 1:
+            await self._runner.report(self.task, status="input_required")
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                return await self._send(name, params, timeout)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise RequestTimeout(f"{name}: no answer within {timeout:g} s (timeout)") from None
+        finally:
+            self._open -= 1
+            if not self._open and not self.task.is_stopped:
+                await self._runner.report(self.task, status="working")
+
+    async def _send(self, name: str, params: Any, timeout: float) -> Any:
+        while True:
+            session, within = await self.task.place()
+            if within is not None and within.origin is not None and not within.origin.can_ask:
+                raise MissingCapability("answers are plain JSON here, so nothing can be asked")
+            try:
+                if getattr(params, "task", None) is not None:
+                    from accord.server.tasks.client_tasks import ask_as_task
+
+                    return await ask_as_task(session, within, name, params, timeout)
+                return await session.dispatcher.request(name, params, within=within)
+            except ConnectionClosed:
+                continue  # the client may come back
+
+
+class ExtensionChannel(TaskChannel):
+    """Puts questions into the task, and waits for `tasks/update`."""
+
+    def __init__(self, task: RunningTask, runner: "TaskRunner") -> None:
+        super().__init__(task, runner)
+        self._used: set[str] = set()
+        self._counts: Counter[str] = Counter()
+
+    async def ask(self, name: str, params: Any, *, key: str | None, timeout: float) -> Any:
+        prefix, request, result = QUESTIONS[name]
+        key = key or self._derive_key(prefix, params)
+        if key in self._used:  # tasks-ext.input.keys-unique-for-life
+            raise ValueError(f"two questions of one task have the key {key!r}")
+        self._used.add(key)
+        task = self.task
+        question = _encode(shape.narrow(request(params), task.exchange.revision.id))
+        future = task.pending[key] = asyncio.get_running_loop().create_future()
+        await self._runner.change(task, lambda record: _with_question(record, key, question))
+        try:
+            async with asyncio.timeout(timeout) as limit:
+                answer = await future
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            await self._runner.change(task, lambda record: _without_question(record, key))
+            raise RequestTimeout(f"{name}: no answer within {timeout:g} s (timeout)") from None
+        finally:
+            task.pending.pop(key, None)
+        return msgspec.json.decode(answer, type=result)
+
+    def _derive_key(self, prefix: str, params: Any) -> str:
+        digest = sha256(_encode(params)).hexdigest()[:8]
+        self._counts[digest] += 1
+        count = self._counts[digest]
+        return f"{prefix}-{digest}" if count == 1 else f"{prefix}-{digest}-{count}"
+
+
+def _with_question(record: TaskRecord, key: str, question: bytes) -> TaskRecord:
+    questions = record.questions | {key: question}
+    return msgspec.structs.replace(record, questions=questions, status="input_required")
+
+
+def _without_question(record: TaskRecord, key: str) -> TaskRecord:
+    left = {each: value for each, value in record.questions.items() if each != key}
+    status = "input_required" if left else "working"
+    return msgspec.structs.replace(record, questions=left, status=status)

@@ -1,0 +1,110 @@
+"""The methods for tasks of 2025-11-25."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from accord.errors import InternalError, InvalidParams, RequestError
+from accord.protocol.exchange import Exchange
+from accord.protocol.jsonrpc import ErrorBody
+from accord.server.tasks.channel import RELATED, owner_of
+from accord.server.tasks.fields import core_fields
+from accord.stores.tasks import TaskRecord
+from accord.types import (
+    CancelTaskParams,
+    CancelTaskResult,
+    GetTaskParams,
+    GetTaskResult,
+    JsonObject,
+    ListTasksResult,
+    PageParams,
+    Task,
+    TaskResultParams,
+)
+
+if TYPE_CHECKING:
+    from accord.server.session import Session
+
+_PAGE: Final = 100
+_CURSOR: Final = "after-"
+# Larger numbers than the store can hold.
+_DIGITS: Final = 18
+
+
+async def get_task(session: "Session", exchange: Exchange, params: GetTaskParams) -> GetTaskResult:
+    record = await session.server.tasks.find(session, exchange, params.task_id)
+    return GetTaskResult(**core_fields(record))
+
+
+async def task_result(session: "Session", exchange: Exchange, params: TaskResultParams) -> bytes:
+    """Answer with what the call would have been answered with, once there is an answer."""
+    runner = session.server.tasks
+    task = runner.running.get(params.task_id)
+    # Before it is asked on this stream, the caller must prove that the task is its own.
+    await runner.find(session, exchange, params.task_id)
+    if task is None:
+        record = await runner.wait(session, exchange, params.task_id)
+    else:
+        task.attend(session, exchange)
+        try:
+            record = await runner.wait(session, exchange, params.task_id)
+        finally:
+            task.leave(exchange)
+    return _outcome(record)
+
+
+def _outcome(record: TaskRecord) -> bytes:
+    if record.result is not None:
+        result: JsonObject = msgspec.json.decode(record.result, type=dict[str, msgspec.Raw])
+        meta = msgspec.json.decode(result["_meta"]) if "_meta" in result else {}
+        result["_meta"] = {**meta, RELATED: {"taskId": record.id}}
+        return msgspec.json.encode(result)
+    if record.error is None:
+        raise InternalError(f"the task {record.id[:8]} was cancelled and has no result")
+    error = msgspec.json.decode(record.error, type=ErrorBody)
+    data = None if error.data is msgspec.UNSET else error.data
+    raise RequestError(error.message, code=error.code, data=data)
+
+
+async def list_tasks(session: "Session", exchange: Exchange, params: PageParams) -> ListTasksResult:
+    principal = session.principal_of(exchange)
+    if principal is None:  # tasks.security.no-list-unidentified
+        return ListTasksResult([])
+    after = 0 if params.cursor is None else _number(params.cursor)
+    found = await session.server.tasks.store.page(
+        owner_of(principal), exchange.revision.id, after=after, count=_PAGE + 1
+    )
+    tasks = [Task(**core_fields(record)) for _, record in found[:_PAGE]]
+    more = f"{_CURSOR}{found[_PAGE - 1][0]}" if len(found) > _PAGE else None
+    return ListTasksResult(tasks, more)
+
+
+def _number(cursor: str) -> int:
+    digits = cursor.removeprefix(_CURSOR)
+    is_ours = cursor.startswith(_CURSOR) and digits.isdecimal() and digits.isascii()
+    if not is_ours or len(digits) > _DIGITS:
+        raise InvalidParams(
+            f"cursor {cursor[:40]!r} is invalid: expected the nextCursor of an earlier page"
+        )
+    return int(digits)
+
+
+async def cancel_task(
+    session: "Session", exchange: Exchange, params: CancelTaskParams
+) -> CancelTaskResult:
+    runner = session.server.tasks
+    found = await runner.find(session, exchange, params.task_id)
+    cancelled = await runner.cancel(found.id)
+    if cancelled is None:  # tasks.cancel.terminal-32602
+        status = (await runner.find(session, exchange, params.task_id)).status
+        raise InvalidParams(f"the task {found.id[:8]} is {status} and cannot be cancelled")
+    return CancelTaskResult(**core_fields(cancelled))
+
+
+METHODS: Final[dict[str, Callable[..., Any]]] = {
+    "tasks/get": get_task,
+    "tasks/result": task_result,
+    "tasks/list": list_tasks,
+    "tasks/cancel": cancel_task,
+}

@@ -1,0 +1,216 @@
+"""Tasks: what is kept of them, where it is kept, and the store in memory."""
+
+import time
+from collections.abc import Callable
+from itertools import islice
+from typing import Final, Protocol
+
+import msgspec
+
+__all__ = ["Change", "MemoryTaskStore", "TaskRecord", "TaskStore", "is_expired"]
+
+_BYTES: Final = 64 * 1024 * 1024
+# What a task costs beside its bytes.
+_OVERHEAD: Final = 64
+_FINISHED: Final = frozenset({"completed", "failed", "cancelled"})
+
+
+class TaskRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A task as it is kept. Times are seconds since 1970.
+
+    Attributes:
+        id: names the task; unguessable.
+        owner: the principal that it belongs to; empty without authorization.
+        revision: the protocol revision of the request that became the task.
+        worker: the process that runs it.
+        ttl: milliseconds after its creation in which it is kept; None for ever.
+        poll_interval: milliseconds that clients should wait between two questions about it.
+        result: the result as JSON, once there is one.
+        error: the error as JSON, once there is one.
+        questions: the questions that wait for an answer, by key, as JSON.
+        answers: the answers that its handler has not taken yet, by key, as JSON.
+    """
+
+    id: str
+    owner: str
+    revision: str
+    worker: str
+    created_at: float
+    updated_at: float
+    ttl: int | None
+    poll_interval: int
+    status: str = "working"
+    message: str | None = None
+    result: bytes | None = None
+    error: bytes | None = None
+    questions: dict[str, bytes] = {}
+    answers: dict[str, bytes] = {}
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it is over, and never changes again."""
+        return self.status in _FINISHED
+
+    @property
+    def expires_at(self) -> float | None:
+        """When it is forgotten."""
+        return None if self.ttl is None else self.created_at + self.ttl / 1000
+
+    @property
+    def size(self) -> int:
+        """How many bytes it holds."""
+        kept = (*self.questions.values(), *self.answers.values(), self.result, self.error)
+        return _OVERHEAD + sum(len(each) for each in kept if each is not None)
+
+
+Change = Callable[[TaskRecord], TaskRecord | None]
+"""Returns a record as it shall be; None leaves it as it is."""
+
+
+class TaskStore(Protocol):
+    """Keeps tasks. A task that is finished never changes; one that has expired is not found.
+
+    Attributes:
+        is_shared: whether other processes may change the records.
+        lease: seconds after its last `beat` from which a worker counts as dead. Its unfinished
+            tasks are failed then.
+    """
+
+    is_shared: bool
+    lease: float
+
+    def now(self) -> float:
+        """Return the time, in seconds since 1970."""
+
+    async def add(self, record: TaskRecord, *, unfinished: int, kept: int) -> bool:
+        """Keep a new task.
+
+        Args:
+            record: the task.
+            unfinished: how many tasks of one owner may be unfinished.
+            kept: how many tasks of one owner are kept; beyond it, the oldest finished are dropped.
+
+        Returns:
+            False if the owner has as many unfinished tasks as it may have.
+        """
+
+    async def get(self, id: str) -> TaskRecord | None:
+        """Return a task."""
+
+    async def change(self, id: str, change: Change) -> TaskRecord | None:
+        """Change a task that is not finished, as one step that nothing comes between.
+
+        Returns:
+            The task after the change; None if it is unknown or finished, or stays as it is.
+        """
+
+    async def page(
+        self, owner: str, revision: str, *, after: int, count: int
+    ) -> list[tuple[int, TaskRecord]]:
+        """Return the tasks of an owner, oldest first, each with a number that only rises.
+
+        Args:
+            owner: whose tasks.
+            revision: those of this protocol revision.
+            after: only those with a higher number.
+            count: how many at most.
+        """
+
+    async def beat(self, worker: str) -> None:
+        """Note that a worker is alive."""
+
+    async def close(self) -> None:
+        """Let go of files and threads."""
+
+
+class MemoryTaskStore:
+    """Keeps tasks in this process.
+
+    Args:
+        bytes: how much results may take together; beyond it, the oldest finished tasks are dropped.
+        clock: returns the seconds since 1970.
+    """
+
+    is_shared = False
+    lease = 60.0
+
+    def __init__(self, *, bytes: int = _BYTES, clock: Callable[[], float] = time.time) -> None:
+        self._limit = bytes
+        self.now = clock
+        self._records: dict[str, tuple[int, TaskRecord]] = {}
+        self._last = 0
+        self.size = 0
+
+    async def add(self, record: TaskRecord, *, unfinished: int, kept: int) -> bool:
+        """Keep a new task; False if the owner has as many unfinished ones as it may have."""
+        self._sweep()
+        own = [each for _, each in self._records.values() if each.owner == record.owner]
+        finished = [each.id for each in own if each.is_finished]
+        if len(own) - len(finished) >= unfinished:
+            return False
+        for id in finished[: max(0, len(own) + 1 - kept)]:
+            self._drop(id)
+        self._last += 1
+        self._records[record.id] = (self._last, record)
+        self.size += record.size
+        return True
+
+    async def get(self, id: str) -> TaskRecord | None:
+        """Return a task."""
+        found = self._records.get(id)
+        if found is None or is_expired(found[1], self.now()):
+            return None
+        return found[1]
+
+    async def change(self, id: str, change: Change) -> TaskRecord | None:
+        """Change a task that is not finished."""
+        record = await self.get(id)
+        changed = None if record is None or record.is_finished else change(record)
+        if record is None or changed is None:
+            return None
+        self._records[id] = (self._records[id][0], changed)
+        self.size += changed.size - record.size
+        if self.size > self._limit:
+            self._shrink(changed)
+        return changed
+
+    async def page(
+        self, owner: str, revision: str, *, after: int, count: int
+    ) -> list[tuple[int, TaskRecord]]:
+        """Return the tasks of an owner, oldest first."""
+        now = self.now()
+        found = (
+            (number, record)
+            for number, record in self._records.values()
+            if number > after and record.owner == owner and record.revision == revision
+        )
+        return list(islice((each for each in found if not is_expired(each[1], now)), count))
+
+    async def beat(self, worker: str) -> None:
+        """Forget what has expired."""
+        self._sweep()
+
+    async def close(self) -> None:
+        """Keep everything: there is nothing to let go of."""
+
+    def _drop(self, id: str) -> None:
+        self.size -= self._records.pop(id)[1].size
+
+    def _sweep(self) -> None:
+        now = self.now()
+        for _, record in list(self._records.values()):
+            if is_expired(record, now):
+                self._drop(record.id)
+
+    def _shrink(self, newest: TaskRecord) -> None:
+        for _, record in list(self._records.values()):
+            if self.size <= self._limit:
+                return
+            if record.is_finished and record is not newest:
+                self._drop(record.id)
+
+
+def is_expired(record: TaskRecord, now: float) -> bool:
+    """Whether the time is over for which a task is kept."""
+    expires_at = record.expires_at
+    return expires_at is not None and expires_at <= now

@@ -1,0 +1,290 @@
+"""Task stores: the one in memory and the one in a file keep the same promises."""
+
+import asyncio
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from accord import stores
+from accord.stores import MemoryTaskStore, SqliteTaskStore, TaskRecord, TaskStore
+from support.running import on_a_loop
+
+Make = Callable[..., TaskStore]
+PLENTY: Any = {"unfinished": 1_000, "kept": 1_000}
+
+
+class Clock:
+    """A clock that the test sets."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def make(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Make:
+    def make(**options: Any) -> TaskStore:
+        if request.param == "memory":
+            return MemoryTaskStore(clock=clock, **options)
+        return SqliteTaskStore(tmp_path / "tasks.db", clock=clock, **options)
+
+    return make
+
+
+def record(id: str, *, owner: str = "ann", ttl: int | None = 60_000, **more: Any) -> TaskRecord:
+    return TaskRecord(
+        id=id,
+        owner=owner,
+        revision="2025-11-25",
+        worker="w",
+        created_at=1_000.0,
+        updated_at=1_000.0,
+        ttl=ttl,
+        poll_interval=1_000,
+        **more,
+    )
+
+
+def finish(found: TaskRecord) -> TaskRecord:
+    return msgspec.structs.replace(found, status="completed", result=b"{}")
+
+
+async def fill(store: TaskStore, *ids: str, **more: Any) -> None:
+    await store.beat("w")
+    for id in ids:
+        assert await store.add(record(id, **more), **PLENTY)
+
+
+async def ids(store: TaskStore, owner: str = "ann", **more: Any) -> list[str]:
+    where: Any = {"after": 0, "count": 100} | more
+    return [each.id for _, each in await store.page(owner, "2025-11-25", **where)]
+
+
+@on_a_loop
+async def test_a_record_comes_back_as_it_was_kept(make: Make) -> None:
+    store = make()
+    await store.beat("w")
+    kept = record("a", questions={"q": b"1"}, answers={"r": b"2"}, message="busy")
+    await store.add(kept, **PLENTY)
+    assert await store.get("a") == kept
+    assert await store.get("b") is None
+    await store.close()
+
+
+@pytest.mark.requirement("tasks.status.terminal-final")
+@on_a_loop
+async def test_a_finished_record_never_changes(make: Make) -> None:
+    store = make()
+    await fill(store, "a")
+    changed = await store.change("a", finish)
+    assert changed is not None
+    assert changed.is_finished
+    assert await store.change("a", lambda found: found) is None
+    assert await store.change("unknown", finish) is None
+    assert await store.get("a") == changed
+    await store.close()
+
+
+@on_a_loop
+async def test_a_change_may_leave_a_record_as_it_is(make: Make) -> None:
+    store = make()
+    await fill(store, "a")
+    assert await store.change("a", lambda found: None) is None
+    assert await store.get("a") == record("a")
+    await store.close()
+
+
+@on_a_loop
+async def test_a_change_that_fails_changes_nothing(make: Make) -> None:
+    def fail(found: TaskRecord) -> TaskRecord:
+        raise ZeroDivisionError
+
+    store = make()
+    await fill(store, "a")
+    with pytest.raises(ZeroDivisionError):
+        await store.change("a", fail)
+    assert await store.get("a") == record("a")
+    await store.close()
+
+
+@pytest.mark.requirement("tasks.security.limits")
+@on_a_loop
+async def test_an_expired_record_is_not_found(make: Make, clock: Clock) -> None:
+    store = make()
+    await fill(store, "a")
+    await fill(store, "for-ever", ttl=None)
+    await store.change("for-ever", finish)
+    clock.now += 60
+    assert await store.get("a") is None
+    assert await store.change("a", finish) is None
+    assert await ids(store) == ["for-ever"]
+    await store.beat("w")
+    clock.now -= 60  # the record itself is gone
+    assert await ids(store) == ["for-ever"]
+    await store.close()
+
+
+@pytest.mark.requirement("tasks.security.list-own-only")
+@on_a_loop
+async def test_a_page_holds_the_tasks_of_one_owner_in_order(make: Make) -> None:
+    store = make()
+    await fill(store, "a", "b", "c")
+    await fill(store, "x", owner="ben")
+    assert await ids(store) == ["a", "b", "c"]
+    first = await store.page("ann", "2025-11-25", after=0, count=2)
+    assert [each.id for _, each in first] == ["a", "b"]
+    assert await ids(store, after=first[-1][0]) == ["c"]
+    assert await store.page("ann", "2026-07-28", after=0, count=9) == []
+    await store.close()
+
+
+@pytest.mark.requirement("tasks.security.limits")
+@on_a_loop
+async def test_an_owner_has_so_many_unfinished_tasks(make: Make) -> None:
+    store = make()
+    await fill(store, "a", "b")
+    assert not await store.add(record("c"), unfinished=2, kept=9)
+    assert await store.add(record("x", owner="ben"), unfinished=2, kept=9)
+    await store.change("a", finish)
+    assert await store.add(record("c"), unfinished=2, kept=9)
+    await store.close()
+
+
+@on_a_loop
+async def test_the_oldest_finished_tasks_make_room(make: Make) -> None:
+    store = make()
+    await fill(store, "a", "b", "c", "d")
+    for id in ("b", "c"):
+        await store.change(id, finish)
+    assert await store.add(record("e"), unfinished=9, kept=4)
+    assert await ids(store) == ["a", "c", "d", "e"]
+    await store.close()
+
+
+@on_a_loop
+async def test_results_take_no_more_bytes_than_allowed(make: Make) -> None:
+    def finish_large(found: TaskRecord) -> TaskRecord:
+        return msgspec.structs.replace(found, status="completed", result=b"x" * 1_000)
+
+    store = make(bytes=2_500)
+    await fill(store, "a", "b", "c", "d")
+    for id in ("b", "c", "d"):
+        await store.change(id, finish_large)
+    await store.beat("w")
+    assert await ids(store) == ["a", "c", "d"]
+    await store.close()
+
+
+def test_stores_of_tasks_are_loaded_on_demand() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
+        _ = stores.Nothing
+
+
+# -- the file
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "tasks.db"
+
+
+@on_a_loop
+async def test_a_file_outlives_its_process(path: Path) -> None:
+    code = f"""
+import asyncio, sys
+sys.path[:0] = {sys.path!r}
+from stores.test_task_stores import PLENTY, SqliteTaskStore, finish, record
+async def main():
+    store = SqliteTaskStore({str(path)!r}, clock=lambda: 1_000.0)
+    await store.beat("w")
+    for id in ("finished", "running"):
+        await store.add(record(id), **PLENTY)
+    await store.change("finished", finish)
+asyncio.run(main())
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    later = Clock()
+    store = SqliteTaskStore(path, clock=later)
+    assert await store.get("finished") == finish(record("finished"))
+    later.now += store.lease + 1
+    lost = await store.get("running")
+    assert lost is not None
+    assert lost.status == "failed"
+    assert lost.message == "the process that ran this task ended before the task did"
+    assert msgspec.json.decode(lost.error or b"") == {"code": -32603, "message": lost.message}
+    assert [
+        each.status for _, each in await store.page("ann", lost.revision, after=0, count=9)
+    ] == [
+        "completed",
+        "failed",
+    ]
+    await store.close()
+
+
+@on_a_loop
+async def test_a_worker_that_lives_keeps_its_tasks(path: Path, clock: Clock) -> None:
+    store = SqliteTaskStore(path, clock=clock)
+    await fill(store, "a")
+    for _ in range(3):
+        clock.now += store.lease - 1
+        await store.beat("w")
+    assert await store.get("a") == record("a")
+    await store.close()
+
+
+@on_a_loop
+async def test_two_stores_share_a_file(path: Path, clock: Clock) -> None:
+    one, other = SqliteTaskStore(path, clock=clock), SqliteTaskStore(path, clock=clock)
+    await fill(one, "a")
+    changes = [store.change("a", finish) for store in (one, other, one, other)]
+    done = [each for each in await asyncio.gather(*changes) if each is not None]
+    assert len(done) == 1
+    assert await one.get("a") == await other.get("a") == done[0]
+    await one.close()
+    await other.close()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has other rights")
+@on_a_loop
+async def test_a_file_is_for_its_user_alone(path: Path, clock: Clock) -> None:
+    store = SqliteTaskStore(path, clock=clock)
+    await fill(store, "a")
+    for each in path.parent.iterdir():
+        assert stat.S_IMODE(each.stat().st_mode) == 0o600
+    await store.close()
+
+
+@on_a_loop
+async def test_a_file_may_be_used_again_after_it_was_closed(path: Path, clock: Clock) -> None:
+    store = SqliteTaskStore(path, clock=clock)
+    await store.close()
+    await fill(store, "a")
+    await store.close()
+    assert await store.get("a") == record("a")
+    await store.close()
+
+
+@on_a_loop
+async def test_workers_without_tasks_are_forgotten(path: Path, clock: Clock) -> None:
+    store = SqliteTaskStore(path, clock=clock)
+    await store.beat("gone")
+    clock.now += 100
+    await store.beat("w")
+    await store.close()
+    with sqlite3.connect(path) as db:
+        assert db.execute("SELECT id FROM workers").fetchall() == [("w",)]
