@@ -1245,6 +1245,18 @@ def test_the_revision_decides_the_code_of_a_missing_resource(revision):
     assert code == (-32002 if REVISIONS[revision].handshake else -32602)
 
 
+@pytest.mark.requirement("errors.reserved-range.only-defined-codes")
+@pytest.mark.parametrize(
+    ("raised", "sent"),
+    [(-32019, -32019), (-32020, -32020), (-32023, -32603), (-32099, -32603), (-32100, -32100)],
+)
+def test_a_reserved_code_without_meaning_becomes_an_internal_error(raised, sent):
+    server = Endpoint("server")
+    exchange = only(server.receive(request(5, "tools/list", {"_meta": MODERN}))).exchange
+    error = plain(server.fail(exchange, RequestError("why", code=raised, data=1)))["error"]
+    assert error == {"code": sent, "message": "why", "data": 1}
+
+
 # Revisions without handshake
 
 

@@ -90,6 +90,7 @@ FEATURES = {
     "streamable_http":   (False, True,  True,  True,  True),
     "version_header":    (False, False, True,  True,  True),
     "not_found_code":    (-32002, -32002, -32002, -32002, -32602),
+    "reserved_codes":    (False, False, False, False, True),
 }  # fmt: skip
 
 

@@ -116,6 +116,8 @@ class Link:
         # Restored when a new session begins; without sessions sent with each request.
         self.log_level: LoggingLevel | None = None
         self.subscriptions: dict[str, None] = {}
+        # Requests that a server without handshake does not serve, by what it declared.
+        self._not_served: frozenset[str] = frozenset()
         self.side = SideWork(self.loop)
 
     # -- life
@@ -316,8 +318,12 @@ class Link:
             # As servers do after a handshake, until they are asked for another level.
             self.log_level = "info"
         self.introduce(revision)
-        self.endpoint.conversation.begin(
-            REVISIONS[revision], server=capabilities, client=self.callbacks.capabilities
+        row, conversation = REVISIONS[revision], self.endpoint.conversation
+        conversation.begin(row, server=capabilities, client=self.callbacks.capabilities)
+        able = (None, *(conversation.parties[SERVER].capabilities or ()))
+        methods = row.requests[CLIENT]
+        self._not_served = frozenset(
+            name for name in methods if row.needed_for(CLIENT, name) not in able
         )
 
     async def set_log_level(self, level: LoggingLevel, how: CallOptions) -> None:
@@ -350,6 +356,9 @@ class Link:
             raise type(dispatcher.closed)(str(dispatcher.closed))
         if "headers" in how:
             return await self._ask_with_headers(name, params, how, answers=answers)
+        if name in self._not_served:
+            needed = self.revision.needed_for(CLIENT, name)
+            raise LocalProtocolError(_not_declared(name, needed))
         timeout, cap = self.deadlines(how) if how else self._usual
         on_progress, feed = how.get("on_progress") or self.settings.on_progress, None
         meta, started = how.get("meta"), 0.0
@@ -473,8 +482,12 @@ class Link:
             return f"{name} is not part of revision {revision.id}, which was negotiated"
         needed = revision.needed_for(CLIENT, name)
         if needed is not None and needed not in (state.capabilities or ()):
-            return f"{name} needs the capability {needed}, which the server did not declare"
+            return _not_declared(name, needed)
         return f"{name}: {error}"
+
+
+def _not_declared(name: str, needed: str | None) -> str:
+    return f"{name} needs the capability {needed}, which the server did not declare"
 
 
 def _read_pages(data: object) -> tuple[ElicitParams, ...]:
