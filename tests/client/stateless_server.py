@@ -2,6 +2,8 @@
 
 import json
 
+from accord.transports.wire import CALL_HEADERS
+
 META = "io.modelcontextprotocol/"
 EVERYTHING = {
     "tools": {"listChanged": True},
@@ -53,6 +55,7 @@ class StatelessServer:
         self.capabilities = EVERYTHING if capabilities is None else capabilities
         self.answers = answers
         self.sent = []
+        self.headers = []
 
     async def connect_memory(self):
         return self
@@ -63,6 +66,7 @@ class StatelessServer:
     def write(self, data, exchange):
         message = json.loads(data)
         self.sent.append(message)
+        self.headers.append(CALL_HEADERS.get())
         if "id" not in message:
             return
         method = message["method"].replace("/", "_")

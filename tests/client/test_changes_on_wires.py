@@ -9,7 +9,7 @@ import pytest
 
 from accord import Context, Server, connect
 from accord.client.changes import NoticesLost, ResourceUpdated, ToolsChanged
-from accord.errors import InternalError
+from accord.errors import InternalError, ResourceNotFound
 from accord.testing import connected, run_in_virtual_time
 from support.raw_http import RawServer
 from support.waiting import until
@@ -84,6 +84,18 @@ def test_changes_reach_the_client_of_a_launched_server(revision):
             assert heard == ["note://a"]
 
     asyncio.run(main())
+
+
+@pytest.mark.requirement("resources.read.not-found-32602")
+@pytest.mark.parametrize("revision", ["2025-11-25", REVISION])
+def test_a_missing_resource_is_the_same_error_under_each_code(revision):
+    async def main():
+        async with connect(desk(), revision=revision) as client:
+            with pytest.raises(ResourceNotFound) as caught:
+                await client.read_resource("note://missing")
+            assert caught.value.code == (-32602 if revision == REVISION else -32002)
+
+    run_in_virtual_time(main())
 
 
 def test_a_forgotten_iterator_leaves_nothing_on_the_server():

@@ -133,6 +133,16 @@ def test_a_server_without_our_revision_but_with_a_handshake_is_initialized():
     assert talk(wire).revision == "2025-11-25"
 
 
+def test_a_refusal_that_names_the_same_revision_is_followed_by_one_more_request():
+    # versioning.unsupported.client-retries
+    wire = Scripted([unsupported(MODERN), {"result": DISCOVERED}])
+    assert talk(wire).revision == MODERN
+    assert wire.methods == ["server/discover", "server/discover", "tools/call"]
+    wire = Scripted([unsupported(MODERN), unsupported(MODERN)])
+    assert "refused server/discover" in failure(wire)
+    assert wire.methods == ["server/discover", "server/discover"]
+
+
 @pytest.mark.parametrize(
     "answer",
     [
@@ -315,15 +325,12 @@ def test_every_request_says_revision_capabilities_and_name(tmp_path):
     for meta in metas(wire):
         assert meta[f"{META}protocolVersion"] == MODERN
         assert meta[f"{META}clientInfo"] == {"name": "mine", "version": "2"}
-        declared = meta[f"{META}clientCapabilities"]
-        assert (
-            declared.items()
-            >= {
-                "sampling": {},
-                "elicitation": {"form": {}},
-                "roots": {},
-            }.items()
-        )
+        assert meta[f"{META}clientCapabilities"] == {
+            "sampling": {},
+            "elicitation": {"form": {}},
+            "roots": {},
+            "extensions": {"io.modelcontextprotocol/tasks": {}},
+        }
         assert f"{META}logLevel" not in meta
 
 

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from accord import connect
-from accord.client import blocking
+from accord.client import HttpClientOptions, blocking
 from accord.client.changes import (
     NoticesLost,
     PromptsChanged,
@@ -19,6 +19,7 @@ from accord.client.changes import (
 )
 from accord.errors import (
     ConnectionClosed,
+    InternalError,
     InvalidParams,
     LocalProtocolError,
     MethodNotFound,
@@ -237,6 +238,7 @@ def test_a_cancellation_by_the_server_ends_it_with_or_without_a_result(is_answer
             if is_answered:
                 target.end()
             assert [change async for change in changes] == []
+            assert list(client._link.pending_requests()) == []
 
     run_in_virtual_time(main())
     assert caplog.text == ""
@@ -400,6 +402,22 @@ def test_attempts_to_open_it_again_come_at_growing_intervals():
     assert len(pauses) == 13
     assert pauses[0] <= 1
     assert 20 < max(pauses) <= 60
+
+
+def test_after_a_stream_that_lasted_the_first_attempt_comes_soon():
+    async def main():
+        loop = asyncio.get_running_loop()
+        target = Notifier(None, *[Failure(-32603)] * 8)
+        async with modern(target) as client, client.listen(tools=True) as changes:
+            target.lose(client)
+            await anext(changes)
+            await asyncio.sleep(100)
+            target.lose(client)
+            began = loop.time()
+            await anext(changes)
+            assert loop.time() - began <= 1
+
+    run_in_virtual_time(main())
 
 
 def test_a_refusal_after_a_break_ends_the_iteration():
@@ -589,6 +607,44 @@ def test_callbacks_outlive_a_server_that_ends_the_stream():
     assert heard == ["tools", "tools"]
 
 
+def test_a_subscription_outlives_a_server_that_ends_the_stream():
+    heard = []
+
+    async def main():
+        target = Notifier()
+        async with modern(target, on_resource_updated=heard.append) as client:
+            await client.subscribe(URI)
+            target.end()
+            await asyncio.sleep(10)
+            assert target.filters() == [{"resourceSubscriptions": [URI]}] * 2
+
+    run_in_virtual_time(main())
+    assert heard == [URI]
+
+
+def test_a_repeated_subscription_that_fails_leaves_the_first_one():
+    async def main():
+        target = Notifier(None, Failure(-32603))
+        async with modern(target) as client:
+            await client.subscribe(URI)
+            with pytest.raises(InternalError):
+                await client.subscribe(URI)
+            await client.subscribe("note://2")
+            assert target.filters()[-1] == {"resourceSubscriptions": [URI, "note://2"]}
+
+    run_in_virtual_time(main())
+
+
+def test_callbacks_open_no_stream_where_no_stream_is_wanted():
+    async def main():
+        target = Notifier()
+        options = HttpClientOptions(listen=False)
+        async with modern(target, on_tools_changed=list, http=options):
+            assert target.methods() == []
+
+    run_in_virtual_time(main())
+
+
 def test_a_server_that_refuses_the_stream_of_the_callbacks_is_logged(caplog):
     async def main():
         target = Notifier(Failure(-32601, "not here"))
@@ -702,6 +758,8 @@ def test_in_older_revisions_the_end_unsubscribes_what_no_other_reader_needs():
         target = Older()
         async with older(target) as client:
             await client.subscribe("note://own")
+            async with client.listen(uris=["note://own"]):
+                pass
             async with client.listen(uris=["note://own", "note://1", "note://2"]):
                 async with client.listen(uris=["note://2"]) as changes:
                     assert target.requests() == [

@@ -5,15 +5,28 @@ import asyncio
 import pytest
 
 from accord import Context, Server, connect
+from accord.client import blocking
 from accord.errors import (
     ConnectionClosed,
     InvalidParams,
+    LocalProtocolError,
     RemoteProtocolError,
     RequestError,
     RequestTimeout,
 )
 from accord.testing import run_in_virtual_time
-from accord.types import CreateMessageResult, TextContent
+from accord.types import (
+    ClientCapabilities,
+    CreateMessageResult,
+    ElicitationCapability,
+    ElicitResult,
+    GetPromptResult,
+    InputRequiredResult,
+    ListRootsResult,
+    ReadResourceResult,
+    RootsCapability,
+    TextContent,
+)
 from client.stateless_server import META, Failure, StatelessServer, ask, form, text
 
 SAMPLE = (
@@ -228,7 +241,7 @@ def test_handlers_of_a_real_server_ask_through_the_same_callbacks():
 # -- what holds for a repeat
 
 
-def test_progress_meta_and_headers_hold_for_repeats():
+def test_progress_and_meta_hold_for_repeats():
     seen = []
     tokens = []
 
@@ -255,6 +268,24 @@ def test_progress_meta_and_headers_hold_for_repeats():
     assert all(meta["traceparent"] == "00-1" for meta in metas)
     assert all(meta[META + "protocolVersion"] == "2026-07-28" for meta in metas)
     assert all("elicitation" in meta[META + "clientCapabilities"] for meta in metas)
+
+
+def test_headers_of_a_call_hold_for_its_repeats_and_not_for_calls_of_its_callbacks():
+    script = Script(ask("s", a=form("A?")), text("done"))
+    listed = {"resultType": "complete", "tools": [], "ttlMs": 0, "cacheScope": "private"}
+    target = StatelessServer(tools_call=script, tools_list=lambda message: listed)
+
+    async def main():
+        async def look(params):
+            await client.list_tools()
+            return {"value": "x"}
+
+        async with modern(target, on_elicit=look) as client:
+            await client.call_tool("book", headers={"X-Tenant": "a"})
+
+    run(main())
+    assert target.methods() == ["tools/call", "tools/list", "tools/call"]
+    assert target.headers[1:] == [{"X-Tenant": "a"}, None, {"X-Tenant": "a"}]
 
 
 def test_the_time_of_the_user_does_not_count_as_silence():
@@ -533,5 +564,84 @@ def test_cancelling_a_call_ends_its_questions():
             await ended.wait()
             with pytest.raises(asyncio.CancelledError):
                 await call
+
+    run(main())
+
+
+# -- one round at a time
+
+
+def test_a_host_may_ask_its_user_elsewhere_and_repeat_the_request_with_another_client():
+    script = Script(ask("s-1", a=form("A?"), r=ROOTS), text("done"))
+    target = StatelessServer(tools_call=script)
+    can_ask = ClientCapabilities(
+        elicitation=ElicitationCapability(form={}), roots=RootsCapability()
+    )
+
+    async def main():
+        async with modern(target) as client:
+            asked = await client.rounds.call_tool(
+                "book", {"city": "Oslo"}, capabilities=can_ask, meta={"traceparent": "00-1"}
+            )
+        assert isinstance(asked, InputRequiredResult)
+        assert asked.input_requests["a"].params.message == "A?"
+        answers = {"a": ElicitResult("accept", {"value": "x"}), "r": ListRootsResult([])}
+        async with modern(target) as client:
+            return await client.rounds.call_tool(
+                "book", {"city": "Oslo"}, answers=answers, state=asked.request_state
+            )
+
+    assert run(main()).text == "done"
+    first, second = script.params
+    declared = first["_meta"][META + "clientCapabilities"]
+    assert declared == {"elicitation": {"form": {}}, "roots": {}}
+    assert first["_meta"]["traceparent"] == "00-1"
+    assert "inputResponses" not in first
+    assert second["arguments"] == first["arguments"] == {"city": "Oslo"}
+    assert second["requestState"] == "s-1"
+    assert second["inputResponses"] == {
+        "a": {"action": "accept", "content": {"value": "x"}},
+        "r": {"roots": []},
+    }
+
+
+def test_prompts_and_resources_have_single_rounds_too():
+    prompt = Script(ask("s"), {"resultType": "complete", "messages": []})
+    note = Script(ask("s"), {"resultType": "complete", "contents": []})
+    target = StatelessServer(prompts_get=prompt, resources_read=note)
+    with blocking.connect(target, revision="2026-07-28") as client:
+        for _ in range(2):
+            found = client.rounds.get_prompt("plan", {"city": "Oslo"}, state="given")
+            read = client.rounds.read_resource("note://1", state="given")
+    assert isinstance(found, GetPromptResult)
+    assert isinstance(read, ReadResourceResult)
+    assert [each["requestState"] for each in prompt.params + note.params] == ["given"] * 4
+
+
+def test_the_result_of_a_single_round_is_checked_as_any_other():
+    schema = {"type": "object", "required": ["n"]}
+    tool = {"name": "book", "inputSchema": {"type": "object"}, "outputSchema": schema}
+    listed = {"resultType": "complete", "tools": [tool], "ttlMs": 0, "cacheScope": "private"}
+    wrong = {"resultType": "complete", "content": [], "structuredContent": {"m": 1}}
+
+    async def main():
+        target = StatelessServer(tools_list=lambda _: listed, tools_call=lambda _: wrong)
+        async with modern(target) as client:
+            await client.list_tools()
+            with pytest.raises(RemoteProtocolError, match="breaks its own schema"):
+                await client.rounds.call_tool("book")
+            with pytest.raises(TypeError, match="awnsers"):
+                await client.rounds.call_tool("book", awnsers={})
+
+    run(main())
+
+
+def test_older_revisions_have_no_rounds():
+    async def main():
+        async with connect(Server("desk"), revision="2025-11-25") as client:
+            with pytest.raises(
+                LocalProtocolError, match="servers ask while a request is under way"
+            ):
+                await client.rounds.call_tool("book")
 
     run(main())

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from interaction.servers import working
-from support.links import EVERYWHERE, IN_MEMORY, text
+from support.links import HTTP, IN_MEMORY, REVISIONS, STDIO, over, text
 from support.raw import RawClient
 from support.waiting import until
 
-pytestmark = EVERYWHERE
+# The newest revision in memory alone: tests of its transports have logs, too.
+pytestmark = over("memory", *STDIO, *HTTP, revisions=REVISIONS)
 
 
 @pytest.mark.requirement(

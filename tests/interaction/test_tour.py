@@ -18,10 +18,10 @@ from accord.types import (
     TextContent,
 )
 from interaction.servers import content, tools, working
-from support.links import MISSION, in_this_process
+from support.links import REVISIONS, in_this_process
 from support.waiting import until
 
-pytestmark = in_this_process(*MISSION)
+pytestmark = in_this_process(*REVISIONS)
 
 NOT_MET = {
     "jsonrpc.batch.removed": "judged when a batch comes: see test_batches.py",
@@ -47,7 +47,15 @@ def fill_in(params: Any) -> Any:
 
 async def through_tools(client: Any) -> None:
     async for tool in client.tools():
-        if tool.name not in ("typed", "add", "point", "greet", "refuse_request", "own_code"):
+        if tool.name not in (
+            "typed",
+            "add",
+            "point",
+            "greet",
+            "refuse_request",
+            "own_code",
+            "reserved_code",
+        ):
             await client.call_tool(tool.name, meta={"org.example/trace-id": "t-1"})
     await client.call_tool("add", {"a": 1})
     await client.call_tool("point", {"x": 1})

@@ -4,8 +4,10 @@ from typing import Any
 import pytest
 
 from accord import Server
+from accord.protocol.revisions import Phase
 from accord.server import hub as hubs
 from accord.server.hub import Hub, ServerChange, list_change, list_topic, resource_change
+from support.waiting import run
 
 
 class Ear:
@@ -97,6 +99,32 @@ def test_listeners_that_are_dropped_are_forgotten() -> None:
     assert len(hub) <= 2 * hubs._SWEEP
     hub.publish(list_change("tools"))
     assert kept.heard == [list_change("tools")]
+
+
+def test_a_listener_that_fails_does_not_keep_a_change_from_others(caplog: Any) -> None:
+    class Broken:
+        def hear(self, change: ServerChange) -> None:
+            raise RuntimeError("broken")
+
+    hub, broken, ears = Hub(), Broken(), [Ear(), Ear()]
+    for each in (ears[0], broken, ears[1]):
+        hub.listen(each, [list_topic("tools")])
+    hub.publish(list_change("tools"))
+    assert [len(ear.heard) for ear in ears] == [1, 1]
+    assert "a listener could not be notified of notifications/tools/list_changed" in caplog.text
+
+
+def test_a_change_after_the_end_of_the_loop_has_no_effect(caplog: Any) -> None:
+    server = Server("desk")
+    kept: list[Any] = []
+
+    async def main() -> None:
+        kept.append(server.session(lambda data, exchange: None))
+        kept[0].endpoint.conversation.phase = Phase.READY
+
+    run(main())
+    server.add_tool(len, name="late", description="Late.")
+    assert caplog.text == ""
 
 
 def test_a_bus_carries_changes_from_one_hub_to_another() -> None:

@@ -63,7 +63,9 @@ def test_the_acknowledgement_comes_first_and_says_what_is_honoured(id: Any) -> N
     run_in_virtual_time(main())
 
 
-@pytest.mark.requirement("subscriptions.ack-is-subset")
+@pytest.mark.requirement(
+    "subscriptions.ack-is-subset", "resources.subscribe-capability-governs-listen"
+)
 def test_kinds_that_the_server_does_not_declare_are_left_out() -> None:
     server: Server[Any] = Server("desk")
     server.add_prompt(lambda: "x", name="greet")
@@ -105,8 +107,9 @@ def test_a_request_listens_to_a_limited_number_of_resources() -> None:
     run_in_virtual_time(main())
 
 
-def test_a_hook_decides_which_tasks_are_listened_to() -> None:
+def test_tasks_are_looked_up_before_the_acknowledgement(monkeypatch: Any) -> None:
     server = make()
+    server.add_tool(lambda: "x", name="slow", description="Slow.", task="optional")
 
     async def find(session: Any, exchange: Any, ids: list[str]) -> list[str]:
         await asyncio.sleep(1)
@@ -115,8 +118,9 @@ def test_a_hook_decides_which_tasks_are_listened_to() -> None:
         return [id for id in ids if id == "mine"]
 
     async def main() -> None:
-        server.hub.visible_tasks = find
-        async with ListeningClient(server) as raw:
+        monkeypatch.setattr(server.tasks, "visible", find)
+        tasks = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
+        async with ListeningClient(server, capabilities=tasks) as raw:
             raw.listen(1, taskIds=["mine", "theirs"])
             raw.listen(2, taskIds=["broken"])
             raw.listen(3, taskIds=["theirs"], toolsListChanged=True)

@@ -7,6 +7,7 @@ import pytest
 
 from accord import Context, Server, connect
 from accord.errors import LocalProtocolError
+from accord.testing import run_in_virtual_time
 from support.raw import RawClient
 from support.waiting import run, until
 
@@ -167,3 +168,41 @@ def test_a_session_has_a_limited_number_of_subscriptions(monkeypatch: Any) -> No
         return {"uri": f"note://{number}"}
 
     run(main())
+
+
+class SlowFlow:
+    """A client that reads when the test says so."""
+
+    is_congested = True
+    backlog = 0
+
+    def __init__(self) -> None:
+        self.room = asyncio.Event()
+
+    async def writable(self) -> None:
+        await self.room.wait()
+
+
+def test_changes_are_joined_while_the_client_of_a_session_does_not_read() -> None:
+    server = Server("desk")
+    server.add_resource("note://{name}", lambda name: name)
+
+    async def main() -> None:
+        async with RawClient(server) as raw:
+            await raw.open()
+            for name in "ab":
+                await raw.ask(name, "resources/subscribe", {"uri": f"note://{name}"})
+            (session,) = server.sessions
+            session.flow = flow = SlowFlow()
+            for _ in range(100):
+                server.resource_updated("note://a")
+                server.resource_updated("note://b")
+                await asyncio.sleep(0.1)
+            assert [each for each in raw.received if "method" in each] == []
+            flow.is_congested = False
+            flow.room.set()
+            await asyncio.sleep(0.1)
+            updates = [each["params"]["uri"] for each in raw.received if "method" in each]
+            assert updates == ["note://a", "note://b"]
+
+    run_in_virtual_time(main())

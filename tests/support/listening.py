@@ -12,9 +12,14 @@ SUBSCRIPTION = f"{PREFIX}subscriptionId"
 class ListeningClient(RawClient):
     """Speaks 2026-07-28 to a server in memory, and anything else."""
 
+    def __init__(self, server: Any, *, capabilities: Any = None) -> None:
+        super().__init__(server)
+        self._capabilities = capabilities
+
     def post(self, id: Any, method: str, *, log_level: str | None = None, **params: Any) -> None:
         """Send a request with `_meta`."""
-        said = meta() if log_level is None else meta(logLevel=log_level)
+        more = {} if log_level is None else {"logLevel": log_level}
+        said = meta(self._capabilities, **more)
         self.request(id, method, {"_meta": said, **params})
 
     async def result(self, id: Any, method: str, **params: Any) -> Any:

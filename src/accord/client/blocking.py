@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
@@ -18,13 +18,16 @@ from accord.client.connect import Target
 from accord.client.connect import connect as connect_async
 from accord.client.options import CallOptions, ConnectOptions
 from accord.client.results import PageGuard
+from accord.client.single_rounds import SingleRounds
 from accord.errors import ConnectionClosed
 from accord.types import Prompt, Resource, ResourceTemplate, Tool
 from accord.types._base import PageResult
 
 if TYPE_CHECKING:
+    from accord.client.blocking_tasks import BlockingTask
     from accord.client.changes import Change
     from accord.client.listening import Listening
+    from accord.client.tasks import ToolTask
 
 __all__ = ["Client", "connect"]
 
@@ -147,6 +150,27 @@ def _wait_for(
     return wait
 
 
+def _wait_for_round(
+    method: Callable[Concatenate[SingleRounds, Params], Coroutine[object, object, Value]],
+) -> "Callable[Concatenate[BlockingRounds, Params], Value]":
+    def wait(self: "BlockingRounds", /, *args: Params.args, **how: Params.kwargs) -> Value:
+        return self._client._run(method(self._client._client.rounds, *args, **how))
+
+    update_wrapper(wait, method)
+    return wait
+
+
+class BlockingRounds:
+    """Requests of which each is one round, as `Client.rounds` returns it."""
+
+    def __init__(self, client: "BlockingClient") -> None:
+        self._client = client
+
+    call_tool = _wait_for_round(SingleRounds.call_tool)
+    get_prompt = _wait_for_round(SingleRounds.get_prompt)
+    read_resource = _wait_for_round(SingleRounds.read_resource)
+
+
 class BlockingClient(ConnectionFacts):
     """A connected client whose methods wait for their results.
 
@@ -247,6 +271,39 @@ class BlockingClient(ConnectionFacts):
         finally:
             if self._shut_down.alive:
                 self._run(changes.aclose())
+
+    @property
+    def rounds(self) -> BlockingRounds:
+        """The same requests one round at a time: questions of the server are returned."""
+        return BlockingRounds(self)
+
+    # -- tasks
+
+    def start_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        ttl: float | None = None,
+        **how: Unpack[CallOptions],
+    ) -> "BlockingTask":
+        """Call a tool as a task; arguments and errors as for the async client."""
+        return self._wrap(self._run(self._client.start_tool(name, arguments, ttl=ttl, **how)))
+
+    def task(self, id: str, **how: Unpack[CallOptions]) -> "BlockingTask":
+        """Come back to a task by its id, also on another connection."""
+        return self._wrap(self._run(self._client.task(id, **how)))
+
+    def tasks(self, **how: Unpack[CallOptions]) -> "Iterator[BlockingTask]":
+        """Iterate over our tasks, of servers that list them (only those of 2025-11-25 do)."""
+        from accord.client.blocking_tasks import wait_for_each
+
+        return map(self._wrap, wait_for_each(self._client.tasks(**how), self._run))
+
+    def _wrap(self, task: "ToolTask") -> "BlockingTask":
+        from accord.client.blocking_tasks import BlockingTask
+
+        return BlockingTask(task, self._run)
 
     # -- the rest
 

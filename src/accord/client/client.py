@@ -1,16 +1,22 @@
 """The client: one method per operation of the protocol, on a connection that is already made."""
 
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, get_args, overload
 
 from accord.client.callbacks import to_roots
+from accord.client.change_calls import ChangeCalls
 from accord.client.link import Link
 from accord.client.negotiation import Opening
 from accord.client.options import CallOptions, Roots
 from accord.client.results import OutputSchema, PageGuard, decode_output
-from accord.client.task_calls import TaskCalls, encode_arguments
+from accord.client.task_calls import (
+    TaskCalls,
+    encode_arguments,
+    link_has_tasks,
+    task_support,
+)
 from accord.errors import (
     HeaderMismatch,
     LocalProtocolError,
@@ -54,7 +60,7 @@ from accord.types import (
 from accord.types._base import PageResult
 
 if TYPE_CHECKING:
-    from accord.client.listening import Listening
+    from accord.client.single_rounds import SingleRounds
 
 Output = TypeVar("Output")
 Entry = TypeVar("Entry", Tool, Prompt, Resource, ResourceTemplate)
@@ -93,11 +99,11 @@ class ConnectionFacts:
         return self._link.is_closed
 
 
-class Client(ConnectionFacts, TaskCalls):
+class Client(ConnectionFacts, ChangeCalls, TaskCalls):
     """A connected client, as `connect` returns it.
 
     Every operation takes the options of `CallOptions` as keywords: `timeout`, `cap`, `on_progress`,
-    `meta` and `headers`. Each one raises
+    `meta`, `headers` and `fresh`. Each one raises
 
         LocalProtocolError: the negotiated revision or the server lacks it; nothing was sent.
         RequestError: the server answered with an error; subclasses tell the codes apart.
@@ -120,9 +126,9 @@ class Client(ConnectionFacts, TaskCalls):
         self._link = link
         self._opening = opening
         self._outputs: dict[str, OutputSchema] = {}
-        self._task_tools: set[str] = set()
+        self._task_support: dict[str, str] = {}
         # Bound to what is forgotten, not to the client, which only its users may keep alive.
-        link.callbacks.on_tools_changed = partial(_forget, self._outputs, self._task_tools)
+        link.callbacks.on_tools_changed = partial(_forget, self._outputs, self._task_support)
         self._forgotten = weakref.finalize(self, link.abandon)
         self._forgotten.atexit = False
         if not link.revision.handshake and link.settings.hears_of_changes:
@@ -193,8 +199,8 @@ class Client(ConnectionFacts, TaskCalls):
                 self._outputs[tool.name] = OutputSchema(tool.name, schema.output_schema)
             else:
                 self._outputs.pop(tool.name, None)
-            if tool.execution is not None and tool.execution.task_support == "required":
-                self._task_tools.add(tool.name)
+        if link_has_tasks(self._link):
+            self._task_support.update((tool.name, task_support(tool)) for tool in page.tools)
         return page
 
     def tools(self, **how: Unpack[CallOptions]) -> AsyncIterator[Tool]:
@@ -247,7 +253,7 @@ class Client(ConnectionFacts, TaskCalls):
         params = CallToolParams(name, encode_arguments(arguments))
         result: Any
         try:
-            if name in self._task_tools:  # tasks.tool.required-tasked
+            if self._task_support.get(name) == "required":  # tasks.tool.required-tasked
                 result = await self._call_as_task(params, how)
             else:
                 result = await self._link.ask("tools/call", params, how)
@@ -261,7 +267,7 @@ class Client(ConnectionFacts, TaskCalls):
                 raise
             result = await self._link.ask("tools/call", params, how)
         except MethodNotFound:
-            if not self._can_ask_for_tasks:
+            if not link_has_tasks(self._link):
                 raise
             # Perhaps the tool requires a task, and was not listed yet.
             result = await self._call_as_task(params, how)
@@ -271,6 +277,18 @@ class Client(ConnectionFacts, TaskCalls):
         if schema is not None:
             schema.check(result)
         return result if result_type is None else decode_output(name, result, result_type)
+
+    @property
+    def rounds(self) -> "SingleRounds":
+        """The same requests one round at a time: questions of the server are returned.
+
+        For programs that ask their users elsewhere, such as web pages and gateways. `rounds` has
+        `call_tool`, `get_prompt` and `read_resource`. An `InputRequiredResult` says that the same
+        request is to be repeated with `answers=` and `state=`, by any client of any process.
+        """
+        from accord.client.single_rounds import SingleRounds
+
+        return SingleRounds(self)
 
     # -- resources
 
@@ -312,45 +330,6 @@ class Client(ConnectionFacts, TaskCalls):
         except UrlElicitationRequired as error:
             result = await self._link.visit_and_repeat(error, "resources/read", params, how)
         return result
-
-    async def subscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
-        """Ask to hear of changes of a resource; they reach `on_resource_updated`."""
-        from accord.client.subscribing import subscribe
-
-        await subscribe(self._link, uri, how)
-
-    async def unsubscribe(self, uri: str, **how: Unpack[CallOptions]) -> None:
-        """Ask to hear no more of a resource."""
-        from accord.client.subscribing import unsubscribe
-
-        await unsubscribe(self._link, uri, how)
-
-    # -- changes
-
-    def listen(
-        self,
-        *,
-        tools: bool = False,
-        prompts: bool = False,
-        resources: bool = False,
-        uris: Iterable[str] = (),
-    ) -> "Listening":
-        """Iterate over the changes that the server reports; without arguments, of all its lists.
-
-        Equal changes that wait to be read are one, so a slow reader delays nothing. When the stream
-        breaks it is opened again; what happened in between is lost, which `NoticesLost` says. The
-        iteration ends when the server ends the stream. Errors are raised as by other operations.
-
-        Args:
-            tools: whether to hear of changes of the list of tools, as `ToolsChanged`.
-            prompts: of the list of prompts, as `PromptsChanged`.
-            resources: of the list of resources, as `ResourcesChanged`.
-            uris: the resources to hear of, as `ResourceUpdated`.
-        """
-        from accord.client.listening import Listening, make_filter
-
-        wanted = make_filter(uris, tools=tools, prompts=prompts, resources=resources)
-        return Listening(self._link, wanted, self)
 
     # -- prompts, completion
 
@@ -483,9 +462,9 @@ def _reference(given: object) -> PromptReference | ResourceTemplateReference:
     )
 
 
-def _forget(outputs: dict[str, OutputSchema], task_tools: set[str]) -> None:
+def _forget(outputs: dict[str, OutputSchema], task_support: dict[str, str]) -> None:
     outputs.clear()
-    task_tools.clear()
+    task_support.clear()
 
 
 def _abbreviate(target: object) -> str:

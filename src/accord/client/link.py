@@ -444,7 +444,7 @@ class Link:
             return LocalProtocolError(self._reason(error, name), error.violations)
         if isinstance(error, RequestError):
             kind = ERRORS.get(error.code, RequestError)
-            if name == "resources/read" and self._is_not_found(error):
+            if name == "resources/read" and self._names_missing_resource(error):
                 kind = ResourceNotFound
             typed = kind(error.message, code=error.code, data=error.data)
             if isinstance(typed, UrlElicitationRequired):
@@ -455,10 +455,10 @@ class Link:
             return ConnectionClosed(str(error))
         return error
 
-    def _is_not_found(self, error: RequestError) -> bool:
-        """Whether a resource does not exist; some revisions have no code of its own for it."""
-        is_code = error.code == self.revision.not_found_code
-        return is_code and isinstance(error.data, dict) and "uri" in error.data
+    def _names_missing_resource(self, error: RequestError) -> bool:
+        """Whether an error says that a resource does not exist, by the code of the revision."""
+        is_named = isinstance(error.data, dict) and "uri" in error.data
+        return is_named and error.code == self.revision.not_found_code
 
     def _reason(self, error: LocalProtocolError, name: str) -> str:
         """Return why a request may not be sent, in terms of the caller."""

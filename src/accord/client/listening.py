@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Self
 
 from accord.client.changes import Change, NoticesLost, check_served, declared_part, read_change
-from accord.client.streams import follow, hear, route_notices, server_capabilities
+from accord.client.streams import follow, hear, server_capabilities
 from accord.errors import ConnectionClosed, LocalProtocolError
 from accord.protocol.exchange import NotificationReceived
 from accord.transports.wire import CALL_HEADERS
@@ -163,7 +163,6 @@ class Listening(AsyncIterator[Change]):
         inbox, link = self._inbox, self._link
         if self._task is None and not inbox.is_over:
             check_served(self._wanted, declared_part(self._wanted, server_capabilities(link)))
-            route_notices(link)
             run = hear if link.revision.handshake else follow
             self._task = link.side.spawn(
                 _fill(link, inbox, run(link, self._wanted, inbox)), "accord-listening"

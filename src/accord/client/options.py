@@ -183,9 +183,10 @@ class ClientSettings:
 
     @property
     def hears_of_changes(self) -> bool:
-        """Whether a callback is given for changes of a list."""
+        """Whether a callback is given for changes of a list, and a stream may be kept open."""
         lists = (self.on_tools_changed, self.on_prompts_changed, self.on_resources_changed)
-        return any(callback is not None for callback in lists)
+        may_listen = self.http is None or self.http.listen
+        return may_listen and any(callback is not None for callback in lists)
 
     def offered_revisions(self) -> tuple[RevisionId, ...]:
         """Return the revisions to negotiate, newest first.

@@ -136,6 +136,8 @@ async def answer_all(
     finally:
         for task in tasks.values():
             task.cancel()
+            if task.done() and not task.cancelled():
+                task.exception()  # one failure is raised; the others count as noticed
     for task in tasks.values():
         if task in done:
             _raise_failure(link, repeated, task)

@@ -76,6 +76,7 @@ async def follow(link: "Link", wanted: SubscriptionFilter, reader: NoticeReader)
         RequestError: the server refuses to be listened to.
         AccordError: the first attempt failed, or the connection is gone.
     """
+    _route_notices(link)
     backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
     was_acknowledged = False
     while True:
@@ -168,7 +169,7 @@ def forget_stale(link: "Link", event: NotificationReceived) -> None:
         link.callbacks.on_tools_changed()
 
 
-def route_notices(link: "Link") -> None:
+def _route_notices(link: "Link") -> None:
     """Let notices reach their readers, those that belong to no request included."""
     link.callbacks.on_notice = partial(_pass_on, link)
 
@@ -191,6 +192,7 @@ def _pass_on(link: "Link", event: NotificationReceived) -> None:
 
 async def hear(link: "Link", wanted: SubscriptionFilter, reader: NoticeReader) -> None:
     """Listen until cancelled, by notices that come by themselves and by subscriptions."""
+    _route_notices(link)
     served = declared_part(wanted, server_capabilities(link))
     uris = served.resource_subscriptions or []
     entry = served, reader

@@ -15,7 +15,7 @@ from accord.client.changes import (
     missing_part,
 )
 from accord.client.options import CallOptions
-from accord.client.streams import LISTEN, follow, route_notices, server_capabilities
+from accord.client.streams import LISTEN, follow, server_capabilities
 from accord.errors import AccordError, ConnectionClosed, InvalidParams, RequestTimeout
 from accord.protocol.exchange import NotificationReceived
 from accord.transports.wire import CALL_HEADERS
@@ -52,7 +52,6 @@ class CallbackStream:
         self._lists = declared_part(given, server_capabilities(link))
         self._task: asyncio.Task[None] | None = None
         self._is_changing = asyncio.Lock()
-        route_notices(link)
 
     def open(self) -> None:
         """Begin to listen, if there is something to listen to."""
@@ -154,13 +153,15 @@ async def subscribe(link: "Link", uri: str, how: CallOptions) -> None:
         return
     wanted = SubscriptionFilter(resource_subscriptions=[uri])
     check_served(wanted, declared_part(wanted, server_capabilities(link)))
+    was_subscribed = uri in link.subscriptions
     link.subscriptions[uri] = None
     try:
         served = await _update(link, how)
         if uri not in (served.resource_subscriptions or ()):
             raise InvalidParams(f"the server does not report changes of {uri!r:.100}")
     except BaseException:
-        link.subscriptions.pop(uri, None)
+        if not was_subscribed:
+            link.subscriptions.pop(uri, None)
         raise
 
 

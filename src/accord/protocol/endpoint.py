@@ -52,6 +52,9 @@ from accord.protocol.violation import CLIENT, OTHER, SERVER, Party, Violation
 from accord.types._base import JsonObject, RequestId, RevisionId
 
 _NOT_FOUND: Final = -32002
+_INTERNAL_ERROR: Final = -32603
+# errors.reserved-range.only-defined-codes: handlers may raise any code; older revisions carry it.
+_UNDEFINED: Final = frozenset(range(-32099, -32019)) - {-32020, -32021, -32022}
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -408,7 +411,11 @@ class Endpoint:
         if exchange.cancelled:
             return None
         data = UNSET if error.data is None else error.data
-        code = exchange.revision.not_found_code if error.code == _NOT_FOUND else error.code
+        code, revision = error.code, exchange.revision
+        if code == _NOT_FOUND:
+            code = revision.not_found_code
+        elif revision.reserved_codes and code in _UNDEFINED:
+            code = _INTERNAL_ERROR
         body = ErrorBody(code, error.message, data)
         reply = codec.encode_error(exchange.id, body)
         self._sized(reply, exchange.name)

@@ -6,9 +6,10 @@ newest of each topic is enough.
 """
 
 import asyncio
+import logging
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -17,8 +18,9 @@ from accord.runtime.origin import ClientFlow
 from accord.types import ResourceUpdatedParams
 
 if TYPE_CHECKING:
-    from accord.protocol.exchange import Exchange
     from accord.server.session import Session
+
+log = logging.getLogger("accord.server")
 
 ListKind: TypeAlias = Literal["tools", "prompts", "resources"]
 LIST_KINDS: Final[tuple[ListKind, ...]] = ("tools", "prompts", "resources")
@@ -76,12 +78,6 @@ def resource_change(uri: str) -> ServerChange:
     return ServerChange(UPDATED, uri, ResourceUpdatedParams(uri))
 
 
-TaskFilter: TypeAlias = (
-    "Callable[[Session, Exchange, list[str]], Coroutine[object, None, list[str]]]"
-)
-"""Returns those of some task ids that the sender of a request may hear of."""
-
-
 class Listener(Protocol):
     """Hears of changes."""
 
@@ -121,13 +117,10 @@ class Hub:
 
     Attributes:
         sessions: those of the handshake revisions; they hear of every list.
-        visible_tasks: looks up which of some task ids the sender of a request may hear of; None
-            where there are no tasks.
     """
 
     def __init__(self, bus: ChangeBus | None = None) -> None:
         self.sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-        self.visible_tasks: TaskFilter | None = None
         self._bus = bus or LocalBus()
         self._bus.subscribe(self._deliver)
         self._lock = threading.Lock()
@@ -150,7 +143,10 @@ class Hub:
             heard += [ref() for ref in self._topics.get(change.topic, ())]
         for listener in heard:
             if listener is not None:
-                listener.hear(change)
+                try:
+                    listener.hear(change)
+                except Exception:  # the others have to hear of it all the same
+                    log.exception("a listener could not be notified of %s", change.name)
 
     def listen(self, listener: Listener, topics: Iterable[Topic]) -> None:
         """Let a listener hear of changes of these topics."""
@@ -224,6 +220,8 @@ class Notices:
 
     def add(self, change: ServerChange) -> None:
         """Tell the client of a change, now or later."""
+        if self._loop.is_closed():
+            return
         if change.key is not None and not self._is_held:
             self._send(change)
             return

@@ -36,14 +36,14 @@ def listen(session: "Session", exchange: Exchange, params: ListenParams) -> obje
     ids = dict.fromkeys((params.notifications.task_ids or ())[:_KEYS_MOST])
     if ids and TASKS.is_offered(session.server):
         TASKS.require(exchange, "taskIds")  # tasks-ext.errors.undeclared-32021
+    granted = _grant(session, exchange, params.notifications)
     subscription = Subscription(session, exchange)
     if exchange.origin is not None:
         exchange.origin.listen(subscription.end)
     session.listening = {**session.listening, exchange.id: subscription}
-    granted = _grant(session, exchange, params.notifications)
-    visible_tasks = session.server.hub.visible_tasks
-    if ids and visible_tasks is not None:
-        return _begin_with_tasks(subscription, granted, visible_tasks(session, exchange, [*ids]))
+    if ids and session.server.has_task_tools:
+        visible = session.server.tasks.visible(session, exchange, [*ids])
+        return _begin_with_tasks(subscription, granted, visible)
     subscription.begin(granted)
     return LASTING
 

@@ -16,7 +16,7 @@ from accord.protocol.methods import METHODS
 from accord.protocol.party import capability_paths
 from accord.runtime.dispatcher import IN_FLIGHT, Write
 from accord.runtime.watchdog import Watchdog, Watchdogs
-from accord.server.access import Access, ActingServer, parse_scopes
+from accord.server.access import Access, ActingServer
 from accord.server.caching import CacheHints
 from accord.server.capabilities import declare
 from accord.server.completion import Completions, Source
@@ -29,7 +29,6 @@ from accord.server.registry import (
     Listing,
     Registry,
     decorator,
-    source_location,
 )
 from accord.server.resources import (
     ResourceDetails,
@@ -39,22 +38,19 @@ from accord.server.resources import (
     TemplateEntry,
     build_resource,
 )
-from accord.server.schema import results, signature
+from accord.server.schema import signature
 from accord.server.session import Session, StatelessSessions
 from accord.server.settings import (
     ServerSettings,
     ToolDetails,
     build_info,
-    check_details,
-    check_name,
     check_revisions,
     check_settings,
     check_texts,
-    check_tool,
     warn_about_tool,
 )
 from accord.server.threads import THREAD_WAIT, THREADS, Workers
-from accord.server.tools import ToolEntry, find_mirrored
+from accord.server.tools import ToolEntry, build_tool
 from accord.types import (
     ListPromptsResult,
     ListResourcesResult,
@@ -62,8 +58,6 @@ from accord.types import (
     ListToolsResult,
     LoggingLevel,
     ServerCapabilities,
-    Tool,
-    ToolExecution,
 )
 from accord.types._base import JsonObject
 
@@ -175,44 +169,10 @@ class Server(Generic[State]):
         Raises:
             RegistrationError: its parameters have no JSON form, or the name is taken.
         """
-        details = check_details("tool()", details, ToolDetails)
-        found = signature.inspect(
-            function, context_type=Context, written_schema=details.get("input_schema")
-        )
-        returns = results.inspect(function, written_schema=details.get("output_schema"))
-        name = check_name(
-            details.get("name", found.name), f"the tool at {source_location(function)}"
-        )
-        description = details.get("description") or found.description
-        tool = Tool(
-            name=name,
-            input_schema=found.listed_schema,
-            title=details.get("title"),
-            description=description or name,
-            output_schema=returns.output_schema,
-            annotations=details.get("annotations"),  # type: ignore[arg-type]  # converted by check_details()
-            execution=None if details.get("task") is None else ToolExecution(details["task"]),
-            icons=details.get("icons"),
-            meta=details.get("meta"),
-        )
-        check_tool(name, details, is_async=found.is_async)
-        scopes = parse_scopes(details.get("scopes", ()))
-        entry = ToolEntry(
-            key=name,
-            function=function,
-            signature=found,
-            item=tool,
-            scopes=scopes,
-            returns=returns,
-            label=f"tool {name}",
-            inline=details.get("inline", False),
-            timeout=details.get("timeout"),
-            task=details.get("task"),
-            ask_first=details.get("ask_first", False),
-            mirrored=find_mirrored(name, tool.input_schema),
-        )
+        entry = build_tool(function, **details)
         self.tool_entries.add(entry, replace=details.get("replace", False))
-        warn_about_tool(name, description)
+        # Without a description a tool is described by its name.
+        warn_about_tool(entry.key, is_described=entry.item.description != entry.key)
         return entry
 
     def resource(
@@ -423,20 +383,27 @@ class Server(Generic[State]):
     async def run_lifespan(self) -> AsyncIterator[State | None]:
         """Run the lifespan; yields its state."""
         if self.lifespan is None:
-            yield None
-        else:
-            manager = self.lifespan(self)
-            if not hasattr(manager, "__aenter__"):
-                raise RegistrationError(
-                    f"the lifespan returned a {type(manager).__name__}, expected an async context "
-                    "manager: put @contextlib.asynccontextmanager on a function that yields"
-                )
-            async with manager as state:
-                try:
-                    yield state
-                finally:
-                    if "tasks" in vars(self):  # they use what ends here
-                        await self.tasks.stop(state)
+            try:
+                yield None
+            finally:
+                await self._release_tasks()
+            return
+        manager = self.lifespan(self)
+        if not hasattr(manager, "__aenter__"):
+            raise RegistrationError(
+                f"the lifespan returned a {type(manager).__name__}, expected an async context "
+                "manager: put @contextlib.asynccontextmanager on a function that yields"
+            )
+        async with manager as state:
+            try:
+                yield state
+            finally:
+                await self._release_tasks(state)
+
+    async def _release_tasks(self, *states: object) -> None:
+        """Stop the tasks that use a state which ends; without one they go on."""
+        if "tasks" in vars(self):
+            await self.tasks.release(*states)
 
     def session(self, write: Write, state: object = None, *, is_lasting: bool = True) -> Session:
         """Open a session with one client on the running loop.

@@ -345,13 +345,13 @@ def check_tool(name: str, details: ToolDetails, *, is_async: bool) -> None:
         raise RegistrationError(f"tool {name!r}: timeout is {timeout:g}, expected more than 0")
 
 
-def warn_about_tool(name: str, description: str | None) -> None:
+def warn_about_tool(name: str, *, is_described: bool) -> None:
     """Warn about a name that hosts refuse, or a missing description."""
     if _HOST_NAME.fullmatch(name) is None:
         log.warning(
             "tool %r: hosts refuse this name; use 1 to 128 letters, digits, _, - and .", name
         )
-    if not description:
+    if not is_described:
         log.warning(
             "tool %r has no description, so models see its name alone; write a docstring", name
         )

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, Unpack
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -17,13 +17,23 @@ from accord.errors import (
     UrlElicitationRequired,
 )
 from accord.protocol.exchange import Exchange
+from accord.server.access import parse_scopes
 from accord.server.channels import find_questions, without_unwound
 from accord.server.context import Context, current
-from accord.server.registry import RegistryEntry
+from accord.server.registry import RegistryEntry, source_location
+from accord.server.schema import results, signature
 from accord.server.schema.results import ResultError, ReturnType
 from accord.server.schema.signature import BoundArguments
+from accord.server.settings import ToolDetails, check_details, check_name, check_tool
 from accord.server.threads import OutOfTime
-from accord.types import CallToolResult, InputRequiredResult, JsonObject, TextContent, Tool
+from accord.types import (
+    CallToolResult,
+    InputRequiredResult,
+    JsonObject,
+    TextContent,
+    Tool,
+    ToolExecution,
+)
 
 if TYPE_CHECKING:
     from accord.protocol.mirroring import MirroredArgument
@@ -146,7 +156,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
             return failure(f"tool {self.key} did not finish within {self.timeout:g} s")
         reference = os.urandom(4).hex()
         log.error("tool %s failed (reference %s)", self.key, reference, exc_info=error)
-        if context.session.server.debug:
+        if context._session.server.debug:
             return failure(f"tool {self.key} failed: {type(error).__name__}: {error}")
         # The text of an unexpected exception may name files, hosts or secrets.
         why = ": its result cannot be sent" if isinstance(error, ResultError) else ""
@@ -162,7 +172,51 @@ def _require_pages(error: UrlElicitationRequired, context: Context[object]) -> T
     return failure(answer.message) if isinstance(answer, RequestError) else answer
 
 
-def find_mirrored(name: str, schema: JsonObject) -> "tuple[MirroredArgument, ...]":
+def build_tool(function: Callable[..., object], **details: Unpack[ToolDetails]) -> ToolEntry:
+    """Return the entry of a function that is called as a tool.
+
+    Args:
+        function: called with the arguments.
+        details: what clients see, and how it runs.
+
+    Raises:
+        RegistrationError: its parameters have no JSON form, or a detail does not fit it.
+    """
+    details = check_details("tool()", details, ToolDetails)
+    found = signature.inspect(
+        function, context_type=Context, written_schema=details.get("input_schema")
+    )
+    returns = results.inspect(function, written_schema=details.get("output_schema"))
+    name = check_name(details.get("name", found.name), f"the tool at {source_location(function)}")
+    tool = Tool(
+        name=name,
+        input_schema=found.listed_schema,
+        title=details.get("title"),
+        description=details.get("description") or found.description or name,
+        output_schema=returns.output_schema,
+        annotations=details.get("annotations"),  # type: ignore[arg-type]  # converted by check_details()
+        execution=None if details.get("task") is None else ToolExecution(details["task"]),
+        icons=details.get("icons"),
+        meta=details.get("meta"),
+    )
+    check_tool(name, details, is_async=found.is_async)
+    return ToolEntry(
+        key=name,
+        function=function,
+        signature=found,
+        item=tool,
+        scopes=parse_scopes(details.get("scopes", ())),
+        returns=returns,
+        label=f"tool {name}",
+        inline=details.get("inline", False),
+        timeout=details.get("timeout"),
+        task=details.get("task"),
+        ask_first=details.get("ask_first", False),
+        mirrored=_find_mirrored(name, tool.input_schema),
+    )
+
+
+def _find_mirrored(name: str, schema: JsonObject) -> "tuple[MirroredArgument, ...]":
     """Return the arguments of a tool that headers repeat over HTTP.
 
     Raises:
