@@ -90,7 +90,8 @@ def test_every_request_for_a_resource_prompt_or_completion_is_answered(transport
 @pytest.mark.parametrize("transport", ["memory", "http"])
 def test_middleware_that_fails_is_answered(transport: str, way: str) -> None:
     async def main() -> None:
-        async with client_of(transport, failing.failing_middleware(way)) as client:
+        server = failing.failing_middleware(way)
+        async with client_of(transport, server, revision="2025-11-25") as client:
             assert isinstance(await outcome_of(client.ping()), RequestError)
             assert not (await client.list_tools()).tools if client.capabilities.tools else True
 
@@ -152,7 +153,7 @@ def test_callbacks_of_a_client_that_fail_are_answered(way: str, is_async: bool) 
 
     async def main() -> None:
         options: Any = {"on_sample": callback, "on_elicit": callback, "roots": callback}
-        async with connect(server, timeout=LONG, **options) as client:
+        async with connect(server, revision="2025-11-25", timeout=LONG, **options) as client:
             result = await client.call_tool("ask")
             expected = 2 if way == "a generator" else 3  # of folders, it is a list of roots
             assert result.content[0].text.count("refused -32603") == expected

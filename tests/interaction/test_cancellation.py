@@ -211,7 +211,7 @@ async def test_an_answer_after_the_cancellation_is_ignored(accord_link: Any) -> 
 @over("memory", revisions=("2025-06-18",))
 async def test_the_opening_is_never_cancelled(accord_link: Any) -> None:
     server = RawServer({"initialize": lambda raw, message: None})
-    opening = asyncio.ensure_future(connect(server).__aenter__())
+    opening = asyncio.ensure_future(connect(server, revision="2025-11-25").__aenter__())
     await until(lambda: server.heard)
     opening.cancel()
     await asyncio.wait([opening])

@@ -112,7 +112,10 @@ async def test_without_a_choice_the_newest_revision_is_asked_for(accord_link: An
     server = RawServer()
     async with connect(server) as client:
         assert client.revision == "2025-11-25"
-    assert server.heard[0]["params"]["protocolVersion"] == "2025-11-25"
+    probe, initialize = server.heard[:2]
+    meta = probe["params"]["_meta"]
+    assert meta["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+    assert initialize["params"]["protocolVersion"] == "2025-11-25"
     server.check()
 
 
