@@ -275,7 +275,7 @@ async def test_tools_are_not_offered_to_a_model_that_takes_none(
             missing = "sampling.tools" if known else "2025-06-18 has no tools in sampling"
             assert missing in text(result)
         else:
-            with pytest.raises(MissingCapability, match="sampling.tools"):
+            with pytest.raises(MissingCapability, match=r"sampling\.tools"):
                 await client.call_tool("forecast")
     assert asked_in(accord_link.connections[0].recording) == []
 
