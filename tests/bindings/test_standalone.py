@@ -185,13 +185,6 @@ CALLING = headers(mcp_method="tools/call", mcp_name="add")
             None,
         ),
         (modern("tools/call"), headers(mcp_method="tools/call"), None),
-        (modern("tasks/get", taskId="t"), headers(mcp_method="tasks/get"), None),
-        (modern("tasks/get", taskId="t"), headers(mcp_method="tasks/get", mcp_name="t"), None),
-        (
-            modern("tasks/get", taskId="t"),
-            headers(mcp_method="tasks/get", mcp_name="u"),
-            HeaderMismatch,
-        ),
         (modern("resources/list"), headers(mcp_method="resources/list", mcp_name="x"), None),
         (modern("tasks/get", taskId="t"), headers(mcp_method="tasks/get", mcp_name="t"), None),
         (modern("tasks/get", taskId="t"), headers(mcp_method="tasks/get"), None),
