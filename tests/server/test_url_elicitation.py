@@ -166,8 +166,8 @@ def test_a_revision_without_url_mode_is_not_asked_by_url() -> None:
 @pytest.mark.parametrize(
     ("url", "reported"),
     [
-        ("http://desk.example/", "has to begin with https"),
-        ("javascript:alert(1)", "has to begin with https"),
+        ("http://desk.example/", "the URL 'http://desk.example' has to begin with https"),
+        ("javascript:alert(1)", "the URL 'javascript:' has to begin with https"),
         ("file:///etc/passwd", "has to begin with https"),
         ("https://ann:secret@desk.example/", "user name or password"),
         ("https://ann@desk.example/", "user name or password"),
