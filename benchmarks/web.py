@@ -224,7 +224,7 @@ def http_standalone(effort: Effort) -> list[Figure]:
     calls = {who: found[who] for who in peers}
     rate, cpu = per_second("HTTP, 2026-07-28, 32 connections, per s", calls)
     ours, session = found["accord"].cpu, found["in a session"].cpu
-    rate.aim = Aim(found["official"].cpu / ours, 15, 25, "times less CPU than the official SDK")
+    rate.aim = Aim(found["official"].cpu / ours, 5, 15, "times less CPU than the official SDK")
     cpu.aim = Aim(ours / session, 1.15, 1.0, "of a call in a session", at_most=True)
     growth = found["1,000 tools"].cpu / found["1 tool"].cpu
     tools = cpu_line("  CPU µs with 1,000 tools", {"accord": found["1,000 tools"]})

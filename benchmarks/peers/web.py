@@ -1,6 +1,7 @@
 """One contender of the benchmarks over HTTP: python web.py CONTENDER MODE PORT TOOLS.
 
-The mode is json, stream, stateless or standalone. All run on the same server with the same settings.
+The mode is json, stream, stateless or standalone. All run on the same server, with the same
+settings.
 """
 
 import sys

@@ -133,6 +133,16 @@ def test_a_server_without_our_revision_but_with_a_handshake_is_initialized():
     assert talk(wire).revision == "2025-11-25"
 
 
+def test_a_refusal_that_names_the_same_revision_is_followed_by_one_more_request():
+    # versioning.unsupported.client-retries
+    wire = Scripted([unsupported(MODERN), {"result": DISCOVERED}])
+    assert talk(wire).revision == MODERN
+    assert wire.methods == ["server/discover", "server/discover", "tools/call"]
+    wire = Scripted([unsupported(MODERN), unsupported(MODERN)])
+    assert "refused server/discover" in failure(wire)
+    assert wire.methods == ["server/discover", "server/discover"]
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -18,7 +18,9 @@ from accord.types import (
     TaskResultParams,
     TextContent,
 )
+from support.raw import RawClient
 from support.running import in_virtual_time
+from support.waiting import until
 
 RELATED = "io.modelcontextprotocol/related-task"
 
@@ -249,3 +251,36 @@ async def test_a_client_that_is_closed_ends_its_tasks() -> None:
     call.cancel()
     await client.close()
     assert stopped == [True]
+
+
+# -- clients that break the rules
+
+
+@pytest.mark.parametrize(
+    ("task_result", "why"),
+    [({"action": "accept", "content": {"value": 4}}, "4"), ({"action": 5}, "failed")],
+)
+@pytest.mark.parametrize("is_task", [True, False])
+@in_virtual_time
+async def test_a_client_answers_as_a_task_or_at_once(
+    task_result: Any, why: str, is_task: bool
+) -> None:
+    state = {"taskId": "t", "status": "working", "ttl": None}
+    state |= {"createdAt": "2026-11-16T00:00:00Z", "lastUpdatedAt": "2026-11-16T00:00:00Z"}
+    async with RawClient(make(), allow=("*",)) as raw:
+        requests = {"elicitation": {"create": {}}}
+        await raw.open("2025-11-25", elicitation={}, tasks={"requests": requests})
+        raw.request("c", "tools/call", {"name": "order", "arguments": {}})
+        asked = await until(lambda: questions(raw, "elicitation/create"))
+        assert asked[0]["params"]["task"] == {}
+        answer = {"task": state} if is_task else task_result
+        raw.send({"jsonrpc": "2.0", "id": asked[0]["id"], "result": answer})
+        if is_task:
+            fetched = await until(lambda: questions(raw, "tasks/result"))
+            raw.send({"jsonrpc": "2.0", "id": fetched[0]["id"], "result": task_result})
+        result = (await raw.answer_to("c"))["result"]
+        assert why in result["content"][0]["text"]
+
+
+def questions(raw: RawClient, method: str) -> list[Any]:
+    return [each for each in raw.received if each.get("method") == method]

@@ -10,10 +10,10 @@ from accord.errors import InvalidParams
 from accord.trace import Record
 from accord.types import CreateMessageResult, TextContent
 from interaction.servers import content, working
-from support.links import HANDSHAKE, HTTP, over, within
+from support.links import EVERY_HTTP, HANDSHAKE, HTTP, over, within
 from support.waiting import until
 
-pytestmark = over(*(each for each in within(HTTP, HANDSHAKE) if each.startswith("http")))
+pytestmark = over(*(each for each in within(EVERY_HTTP, HANDSHAKE) if each.startswith("http")))
 # In both forms: answers as JSON where nothing else is said, and as streams.
 STANDALONE = over("http:2026-07-28", "http-stream:2026-07-28")
 OLDER = over(*(each for each in HTTP if each.startswith("sse")))

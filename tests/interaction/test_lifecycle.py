@@ -70,7 +70,7 @@ async def test_a_connection_opens_with_the_handshake(accord_link: Any, connect_t
     "jsonrpc.id.distinct-among-pending",
 )
 @everywhere("2026-07-28")
-async def test_without_a_handshake_the_server_is_asked_and_every_request_says_who_asks(
+async def test_without_a_handshake_the_server_is_asked_and_every_request_introduces_the_client(
     accord_link: Any, connect_to: Any
 ) -> None:
     info = Implementation("desk", "3.1")

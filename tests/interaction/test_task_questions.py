@@ -53,6 +53,7 @@ def link(server: Server[Any], **options: Any) -> Any:
 
 
 @pytest.mark.requirement(
+    "tasks.status.valid-transitions",
     "tasks.input.status-set",
     "tasks.input.related-task",
     "tasks.input.leaves-status",

@@ -18,10 +18,10 @@ from accord.types import (
     TextContent,
 )
 from interaction.servers import content, tools, working
-from support.links import MISSION, in_this_process
+from support.links import REVISIONS, in_this_process
 from support.waiting import until
 
-pytestmark = in_this_process(*MISSION)
+pytestmark = in_this_process(*REVISIONS)
 
 NOT_MET = {
     "jsonrpc.batch.removed": "judged when a batch comes: see test_batches.py",

@@ -1,7 +1,7 @@
 """What interaction tests run over: in memory in every revision, over the others where it differs.
 
-A process in one revision; Streamable HTTP, answering as JSON and as event streams, in those that
-have it; the older form of HTTP in the one that knew no other.
+A process in one revision of each era; over HTTP each revision once, answering as JSON or as event
+streams; the older form of HTTP in the one that knew no other.
 """
 
 from typing import Any
@@ -12,15 +12,16 @@ MISSION = ("2024-11-05", "2025-03-26", "2025-06-18")
 HANDSHAKE = (*MISSION, "2025-11-25")
 REVISIONS = (*HANDSHAKE, "2026-07-28")
 STDIO = ("stdio:2025-06-18", "stdio:2026-07-28")
+# Each revision over one form of HTTP, and each form in the revision where it differs most.
 HTTP = (
     "http:2025-03-26",
-    "http:2025-06-18",
     "http:2025-11-25",
     "http:2026-07-28",
-    "http-stream:2025-03-26",
     "http-stream:2025-06-18",
     "sse:2024-11-05",
 )
+# For what is about HTTP itself: both forms of answers in every revision.
+EVERY_HTTP = (*HTTP, "http:2025-06-18", "http-stream:2025-03-26", "http-stream:2026-07-28")
 
 
 def over(

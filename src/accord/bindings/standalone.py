@@ -25,6 +25,7 @@ from accord.protocol.jsonrpc import Batch, Frame, MalformedMessage
 from accord.protocol.mirroring import (
     METHOD_HEADER,
     NAME_HEADER,
+    NAME_MEMBERS,
     MirroredArgument,
     decode_header,
     find_mismatch,
@@ -46,6 +47,8 @@ _VERSION: Final = names.VERSION.encode()
 _METHOD: Final = METHOD_HEADER.lower().encode()
 _NAME: Final = NAME_HEADER.lower().encode()
 _ROUTING: Final = (_VERSION, _METHOD, _NAME)
+# tasks-ext.http.mcp-name binds clients; some leave it out, and only a wrong one does harm.
+_NAME_OPTIONAL: Final = frozenset(name for name in NAME_MEMBERS if name.startswith("tasks/"))
 
 _STATUSES: Final = {-32601: 404, -32020: 400, -32021: 400, -32022: 400}
 _ENCODED: Final = b"=?"
@@ -221,7 +224,9 @@ def find_header_mismatch(
             return f"{header.decode()} occurs twice"
     why = None if version is None else _compare(_VERSION, headers, version, is_plain=True)
     why = why or _compare(_METHOD, headers, method, is_plain=True)
-    return why or (None if name is None else _compare(_NAME, headers, name))
+    if name is None or (method in _NAME_OPTIONAL and _NAME not in headers):
+        return why
+    return why or _compare(_NAME, headers, name)
 
 
 def _compare(
@@ -239,20 +244,17 @@ def _compare(
     return None
 
 
-def repeats(headers: RawHeaders, version: str, method: str, name: str | None) -> bool:
-    """Whether headers plainly repeat the revision, the method and the name of a request.
+def repeats(headers: RawHeaders, method: str, name: str | None) -> bool:
+    """Whether headers plainly repeat the method and the name of a request.
 
     If not, `find_header_mismatch` tells whether they differ, or are written in another way.
     """
-    get = headers.get
-    if get(_VERSION) != version.encode() or get(_METHOD) != method.encode():
+    if headers.get(_METHOD) != method.encode():
         return False
     if name is None:
         return True
-    given = get(_NAME)
-    if given is None or not given.isascii() or given.startswith(_ENCODED):
-        return False
-    return given == name.encode()
+    given = headers.get(_NAME)
+    return given == name.encode() and given.isascii() and given[:2] != _ENCODED
 
 
 def find_argument_mismatch(

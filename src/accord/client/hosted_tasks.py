@@ -152,7 +152,7 @@ class HostedTasks:
     # -- requests of the server
 
     def serve(self, name: str, params: Any) -> Any:
-        """Answer a request about tasks; None for any other.
+        """Answer a request about tasks.
 
         Raises:
             InvalidParams: the task is unknown, or the cursor is.
@@ -163,12 +163,10 @@ class HostedTasks:
             return self._result(self._find(params.task_id))
         if name == "tasks/cancel":
             return self._cancel(self._find(params.task_id))
-        if name == "tasks/list":
-            if params.cursor is not None:
-                raise InvalidParams("the list has one page, so there is no cursor")
-            self._sweep(asyncio.get_running_loop().time())
-            return ListTasksResult([Task(**each.fields) for each in self._tasks.values()])
-        return None
+        if params.cursor is not None:
+            raise InvalidParams("the list has one page, so there is no cursor")
+        self._sweep(asyncio.get_running_loop().time())
+        return ListTasksResult([Task(**each.fields) for each in self._tasks.values()])
 
     async def _result(self, hosted: _Hosted) -> Any:
         await asyncio.wait([hosted.work])

@@ -121,6 +121,7 @@ class Context(Generic[State]):
     @property
     def session(self) -> "Session":
         """The connection to this client."""
+        self._session.is_shown = True
         return self._session
 
     @property

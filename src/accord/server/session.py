@@ -61,6 +61,7 @@ class Session:
     Attributes:
         subscriptions: the URIs that the client subscribed to after a handshake; None without any.
         listening: its open `subscriptions/listen` requests, by their ids.
+        is_shown: whether a handler has got hold of it.
     """
 
     flow: ClientFlow | None = None
@@ -68,6 +69,7 @@ class Session:
     subscriptions: set[str] | None = None
     listening: "Mapping[RequestId, Subscription]" = _NO_REQUESTS
     _notices: Notices | None = None
+    is_shown = False
     _contexts: dict[Any, Context[Any]] | None = None
     _in_transit = 0
 
@@ -280,6 +282,17 @@ class Session:
     def is_open(self, exchange: Exchange) -> bool:
         """Whether a request still waits for its answer."""
         return self.endpoint.conversation.open_exchange("client", exchange.id) is exchange
+
+    @property
+    def is_spare(self) -> bool:
+        """Whether it can serve another request that stands on its own, once one is answered.
+
+        No handler can keep something in it, none still runs, and the server has not changed.
+        """
+        if self.is_shown or self.dispatcher.running or self.dispatcher.closed is not None:
+            return False
+        declared = self.endpoint.conversation.parties["server"].capabilities
+        return declared is self.server.capability_paths()
 
     @property
     def is_begun(self) -> bool:

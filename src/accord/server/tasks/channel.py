@@ -282,15 +282,14 @@ class ExtensionChannel(TaskChannel):
         future = task.pending[key] = asyncio.get_running_loop().create_future()
         await self._runner.change(task, lambda record: _with_question(record, key, question))
         try:
-            async with asyncio.timeout(timeout) as limit:
+            async with asyncio.timeout(timeout):
                 answer = await future
         except TimeoutError:
-            if not limit.expired():
-                raise
-            await self._runner.change(task, lambda record: _without_question(record, key))
             raise RequestTimeout(f"{name}: no answer within {timeout:g} s (timeout)") from None
         finally:
-            task.pending.pop(key, None)
+            if task.pending.pop(key, None) is not None and not task.is_stopped:
+                # The handler waits no longer, so the client need not answer.
+                await self._runner.change(task, lambda record: _without_question(record, key))
         return msgspec.json.decode(answer, type=result)
 
     def _derive_key(self, prefix: str, params: Any) -> str:

@@ -12,13 +12,14 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from accord.bindings import http, sse, standalone
+from accord.bindings import sse, standalone
 from accord.bindings.http import HeadVerdict
 from accord.errors import HeaderMismatch, InternalError, InvalidRequest, RequestError
 from accord.protocol import codec
 from accord.protocol.exchange import Exchange, RequestReceived
 from accord.protocol.jsonrpc import Batch, ErrorBody, Frame, MalformedMessage
 from accord.protocol.mirroring import NAME_MEMBERS, MirroredArgument
+from accord.protocol.revisions import Revision
 from accord.transports.http.server.exchange import VERSION, HttpExchange, wait_for_disconnect
 from accord.transports.http.server.session import HttpSession, PostResponse
 from accord.transports.http.server.sessions import caller_key
@@ -32,6 +33,8 @@ log = logging.getLogger("accord.http")
 _NAMED: Final = {
     method: {"taskId": "task_id"}.get(member, member) for method, member in NAME_MEMBERS.items()
 }
+# As many sessions as are in use at one time under high load.
+_SPARE_MOST: Final = 64
 # Seconds after which the client of a request that is not answered is watched.
 _SOON: Final = 0.1
 _ONE_MESSAGE: Final = "a POST of this revision has one request or one notification"
@@ -68,7 +71,7 @@ class StandaloneResponse(PostResponse):
     Args:
         exchange: the HTTP request.
         owner: the session of one message that serves it.
-        form: how the client accepts the response.
+        verdict: what its head says: the revision, and how the client accepts the response.
         requests: those under way.
 
     Attributes:
@@ -89,12 +92,13 @@ class StandaloneResponse(PostResponse):
         self,
         exchange: HttpExchange,
         owner: HttpSession,
-        form: http.Form,
+        verdict: HeadVerdict,
         requests: "StandaloneRequests",
     ) -> None:
         self.exchange = exchange
         self.owner = owner
-        self.form = form
+        self.form = verdict.form
+        self._revision = verdict.standalone
         self._requests = requests
 
     # -- what the server asks of it
@@ -105,15 +109,20 @@ class StandaloneResponse(PostResponse):
         Raises:
             HeaderMismatch: they differ.
         """
-        given, version, method = self.exchange, exchange.revision.id, exchange.name
+        given, method = self.exchange, exchange.name
         attribute = _NAMED.get(method)
         name = None if attribute is None else getattr(params, attribute)
-        if given.repeated or not standalone.repeats(given.headers, version, method, name):
-            why = standalone.find_header_mismatch(
-                given.headers, version, method, name, given.repeated
-            )
-            if why is not None:
-                raise HeaderMismatch(why)
+        if (
+            exchange.revision is self._revision
+            and not given.repeated
+            and standalone.repeats(given.headers, method, name)
+        ):
+            return
+        why = standalone.find_header_mismatch(
+            given.headers, exchange.revision.id, method, name, given.repeated
+        )
+        if why is not None:
+            raise HeaderMismatch(why)
 
     def check_arguments(
         self, mirrored: tuple[MirroredArgument, ...], arguments: Raw | UnsetType
@@ -211,6 +220,7 @@ class StandaloneRequests:
         self._waiting = waiting
         self._decode = codec.codec_for(state.server.limits).decode
         self._listeners: dict[Hashable, int] = {}
+        self._spare: list[StandaloneSession] = []
         self._watch_timer: asyncio.TimerHandle | None = None
         self.open: set[StandaloneResponse] = set()
 
@@ -225,8 +235,8 @@ class StandaloneRequests:
         if self._state.is_draining:
             return await exchange.refuse(DRAINING)
         assert verdict.standalone is not None
-        session = StandaloneSession(self._state, verdict.standalone.id)
-        post = StandaloneResponse(exchange, session, verdict.form, self)
+        session = self._session_for(verdict.standalone)
+        post = StandaloneResponse(exchange, session, verdict, self)
         events = session.session.dispatcher.receive(body, post)
         event = events[0]
         if event.__class__ is not RequestReceived or len(events) > 1:
@@ -235,33 +245,53 @@ class StandaloneRequests:
         post.is_received = True
         request: Exchange = event.exchange
         if post.is_over:
-            session.let_go()
+            self._put_back(session)
             return await self._answer(post, request)
         self.open.add(post)
         try:
-            if post.stream is not None or await self._wait(post):
+            if post.stream is None:
+                self._waiting[post] = None
+                if self._watch_timer is None:
+                    self._watch_timer = session.session.loop.call_later(_SOON, self._watch)
+                try:
+                    await post.wait()
+                finally:
+                    del self._waiting[post]
+                    if post.watcher is not None:
+                        await post.stop_watching()
+            if not post.is_left:
                 await self._answer(post, request)
         finally:
-            self.open.discard(post)
-            if post.is_listener:
-                self._remove_listener(post)
-            if not post.is_over:
-                post.abandon(request)
-            session.let_go()
+            self._leave(post, request, session)
         return None
 
-    async def _wait(self, post: StandaloneResponse) -> bool:
-        """Wait for something to send; returns whether the client is still there."""
-        self._waiting[post] = None
-        if self._watch_timer is None:
-            self._watch_timer = post.owner.session.loop.call_later(_SOON, self._watch)
-        try:
-            await post.wait()
-        finally:
-            del self._waiting[post]
-            if post.watcher is not None:
-                await post.stop_watching()
-        return not post.is_left
+    def _leave(
+        self, post: StandaloneResponse, request: Exchange, session: StandaloneSession
+    ) -> None:
+        """End a request that was not answered at once, with its answer or without."""
+        self.open.discard(post)
+        if post.is_listener:
+            self._remove_listener(post)
+        if post.is_over:
+            self._put_back(session)
+        else:
+            post.abandon(request)
+            session.let_go()
+
+    def _session_for(self, revision: Revision) -> StandaloneSession:
+        """Return a session that no other request uses, and of which no handler knows."""
+        while self._spare:
+            session = self._spare.pop()
+            if session.session.is_spare and session.session.endpoint.revision is revision:
+                return session
+            session.let_go()
+        return StandaloneSession(self._state, revision.id)
+
+    def _put_back(self, session: StandaloneSession) -> None:
+        if len(self._spare) < _SPARE_MOST:
+            self._spare.append(session)
+        else:
+            session.let_go()
 
     def _watch(self) -> None:
         """Watch the clients of requests that are not answered at once.
@@ -410,3 +440,5 @@ class StandaloneRequests:
         """Cancel the requests that are under way."""
         for post in list(self.open):
             post.owner.session.close()
+        while self._spare:
+            self._spare.pop().let_go()

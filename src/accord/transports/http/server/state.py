@@ -136,6 +136,10 @@ class ServedSession(Protocol):
         """The client's part of the conversation."""
 
     @property
+    def is_spare(self) -> bool:
+        """Whether it can serve another request that stands on its own."""
+
+    @property
     def is_begun(self) -> bool:
         """Whether the client has sent `initialize`."""
 
