@@ -12,9 +12,8 @@ from typing import Any
 from accord import Context, Server, connect
 from accord.types import CallToolResult, ElicitParams, ElicitRequest, ElicitResult
 
-# Processes that serve together share a key, since any of them may get the answers.
 KEY = os.environ.get("TRIP_KEY") or secrets.token_hex(32)
-server = Server("trip", state_keys=[KEY])
+server = Server("trip", state_keys=[KEY])  # processes that serve together share it
 
 
 @server.tool
@@ -32,8 +31,7 @@ async def book(ctx: Context, city: str) -> str:
 
 def answer(question: ElicitParams) -> dict[str, Any]:
     """Answer as a user would."""
-    values = {"How many nights?": 3, "For whom?": "Ada"}
-    return {"value": values.get(question.message, True)}
+    return {"value": {"How many nights?": 3, "For whom?": "Ada"}.get(question.message, True)}
 
 
 async def main() -> None:
