@@ -301,7 +301,8 @@ async def test_a_page_of_another_server_is_passed_to_the_client(connect_to: Any)
 
     async def forward() -> str:
         """Call the other server."""
-        async with connect(other, on_elicit_url=lambda params: False) as client:
+        options = {"revision": "2025-11-25", "on_elicit_url": lambda params: False}
+        async with connect(other, **options) as client:
             return str(await client.call_tool("balance"))
 
     server = Server("hub")
