@@ -398,6 +398,18 @@ def test_roots_do_not_change_on_a_connection_made_without_them():
     assert wire.methods == ["server/discover"]
 
 
+def test_a_request_whose_capability_the_server_did_not_declare_is_not_sent():
+    wire = modern(capabilities={"tools": {}})
+
+    async def main():
+        async with connect(wire, revisions=ALL) as client:
+            with pytest.raises(LocalProtocolError, match="prompts/get needs the capability"):
+                await client.get_prompt("greet")
+
+    run_in_virtual_time(main())
+    assert wire.methods == ["server/discover"]
+
+
 def test_roots_change_without_a_message(tmp_path):
     wire = modern()
 

@@ -26,6 +26,7 @@ TERSE = ("practice.tools.descriptive-schemas",)
 SCRIPTS = {
     "tour.py": "0 broken",
     "typed_client.py": "Booked Lima, row 7, aisle.",
+    "long_jobs.py": "after the restart: sea: 3 frames",
     "over_http.py": "a new session has begun\ncounted to 5",
     "without_io.py": "5 messages, 0 requirements broken",
 }

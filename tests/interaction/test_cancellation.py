@@ -197,7 +197,7 @@ async def test_a_request_cancelled_in_the_same_write_is_not_answered(accord_link
 @over("memory", revisions=("2025-06-18",))
 async def test_an_answer_after_the_cancellation_is_ignored(accord_link: Any) -> None:
     server = RawServer({"ping": {}})
-    async with connect(server) as client:
+    async with connect(server, revision="2025-06-18") as client:
         waiting = asyncio.ensure_future(client.call_tool("slow"))
         call = await until(lambda: next((e for e in server.heard if e.get("id") == 1), None))
         waiting.cancel()
@@ -211,7 +211,7 @@ async def test_an_answer_after_the_cancellation_is_ignored(accord_link: Any) -> 
 @over("memory", revisions=("2025-06-18",))
 async def test_the_opening_is_never_cancelled(accord_link: Any) -> None:
     server = RawServer({"initialize": lambda raw, message: None})
-    opening = asyncio.ensure_future(connect(server).__aenter__())
+    opening = asyncio.ensure_future(connect(server, revision="2025-06-18").__aenter__())
     await until(lambda: server.heard)
     opening.cancel()
     await asyncio.wait([opening])

@@ -99,11 +99,9 @@ async def test_without_a_handshake_the_server_is_asked_and_every_request_introdu
         meta = message["params"]["_meta"]
         assert meta[f"{PREFIX}protocolVersion"] == accord_link.revision
         assert meta[f"{PREFIX}clientInfo"] == {"name": "desk", "version": "3.1"}
-        assert meta[f"{PREFIX}clientCapabilities"] == {
-            "roots": {},
-            "sampling": {},
-            "elicitation": {"form": {}},
-        }
+        declared = meta[f"{PREFIX}clientCapabilities"]
+        assert (declared["roots"], declared["sampling"]) == ({}, {})
+        assert declared["elicitation"] == {"form": {}}
 
 
 @pytest.mark.requirement("lifecycle.version.client-prefers-latest")
@@ -112,7 +110,10 @@ async def test_without_a_choice_the_newest_revision_is_asked_for(accord_link: An
     server = RawServer()
     async with connect(server) as client:
         assert client.revision == "2025-11-25"
-    assert server.heard[0]["params"]["protocolVersion"] == "2025-11-25"
+    probe, opening, *_ = server.heard
+    assert probe["method"] == "server/discover"
+    assert probe["params"]["_meta"][f"{PREFIX}protocolVersion"] == "2026-07-28"
+    assert opening["params"]["protocolVersion"] == "2025-11-25"
     server.check()
 
 
