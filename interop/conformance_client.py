@@ -26,7 +26,14 @@ from accord.auth import (
     WorkloadToken,
 )
 from accord.errors import AuthError
-from accord.types import ElicitParams, RevisionId
+from accord.types import (
+    CreateMessageParams,
+    CreateMessageResult,
+    ElicitParams,
+    RevisionId,
+    Root,
+    TextContent,
+)
 
 # Shorter than the patience of the suite, so that an error says what did not come.
 TIMEOUT = 10.0
@@ -200,6 +207,11 @@ def accept(asked: ElicitParams) -> dict[str, Any]:
     return fill_in(asked.requested_schema or {})
 
 
+def sample(asked: CreateMessageParams) -> CreateMessageResult:
+    """Play a model that says one thing."""
+    return CreateMessageResult(role="assistant", content=TextContent("Yes."), model="test")
+
+
 async def main(scenario: str, url: str, revision: RevisionId | None) -> None:
     """Do what a scenario wants to see."""
     is_protected = scenario.startswith("auth/")
@@ -211,6 +223,8 @@ async def main(scenario: str, url: str, revision: RevisionId | None) -> None:
             url,
             revision=revision,
             on_elicit=accept,
+            on_sample=sample,
+            roots=[Root("file:///work")],
             timeout=TIMEOUT,
             auth=oauth(scenario, url) if is_protected else None,
         ) as client:

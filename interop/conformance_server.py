@@ -282,19 +282,12 @@ async def test_input_required_result_capabilities(ctx: Context) -> str:
     return f"Answers: {await asyncio.gather(*asked)}"
 
 
-@dataclass
-class Occasion:
-    """What a prompt is for."""
-
-    context: str
-
-
 @server.prompt
 async def test_input_required_result_prompt(ctx: Context) -> str:
     """Ask the user for the context of a prompt."""
+    form = {"type": "object", "properties": {"context": {"type": "string"}}}
     asked = "What context should the prompt use?"
-    occasion = await ctx.elicit(asked, Occasion, key="user_context")
-    return f"Use this context: {occasion.context}"
+    return f"Use this context: {await ctx.elicit(asked, form, key='user_context')}"
 
 
 # -- tools: what they do without a session

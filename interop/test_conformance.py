@@ -23,6 +23,7 @@ IN_THE_GATE: Final = [
     Run(NEXT, "client", "2026-07-28"),
     Run(NEXT, "server", "2025-11-25"),
     Run(NEXT, "client", "2025-11-25"),
+    Run(NEXT, "client", "2025-03-26"),
     Run(OLD, "server", ALL),
 ]
 # Servers that always stream, and peers that speak one revision alone.

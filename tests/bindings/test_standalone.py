@@ -185,14 +185,14 @@ CALLING = headers(mcp_method="tools/call", mcp_name="add")
             None,
         ),
         (modern("tools/call"), headers(mcp_method="tools/call"), None),
-        (modern("tasks/get", taskId="t"), headers(mcp_method="tasks/get"), None),
+        (modern("resources/list"), headers(mcp_method="resources/list", mcp_name="x"), None),
         (modern("tasks/get", taskId="t"), headers(mcp_method="tasks/get", mcp_name="t"), None),
+        (modern("tasks/get", taskId="t"), headers(mcp_method="tasks/get"), None),
         (
             modern("tasks/get", taskId="t"),
-            headers(mcp_method="tasks/get", mcp_name="u"),
+            headers(mcp_method="tasks/get", mcp_name="x"),
             HeaderMismatch,
         ),
-        (modern("resources/list"), headers(mcp_method="resources/list", mcp_name="x"), None),
         # `_meta`
         (message(), headers(), InvalidParams),
         ({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers(), InvalidParams),

@@ -510,6 +510,28 @@ def test_an_answer_that_comes_with_the_disconnect_is_sent_or_not():
     serve(scenario)
 
 
+def test_an_app_in_between_may_return_the_body_again_and_again():
+    async def scenario(client):
+        message = call("wait", name="x")
+        sent = []
+
+        async def receive():
+            return {"type": "http.request", "body": json.dumps(message).encode()}
+
+        async def send(part):
+            sent.append(part)
+
+        scope = client.scope("POST", **headers_of(message))
+        waiting = asyncio.create_task(client.app(scope, receive, send))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        await client.call("free", name="x")
+        await waiting
+        assert sent[0]["status"] == 200
+
+    serve(scenario)
+
+
 @pytest.mark.requirement("http.disconnect.not-cancel")
 def test_in_a_session_the_work_goes_on():
     async def scenario(client):

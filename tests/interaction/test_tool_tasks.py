@@ -159,6 +159,26 @@ async def test_a_call_of_a_tool_that_requires_a_task_waits_for_it(is_listed: boo
         assert (await client.call_tool("build")).text == "built all"
 
 
+@pytest.mark.parametrize("is_listed", [True, False])
+@in_virtual_time
+async def test_a_tool_that_says_method_not_found_is_not_called_again(is_listed: bool) -> None:
+    server: Server[Any] = Server("x")
+    calls: list[bool] = []
+
+    @server.tool(task="optional")
+    async def look() -> str:
+        """Do something, and fail."""
+        calls.append(True)
+        raise MethodNotFound("nothing there")
+
+    async with link(server) as client:
+        if is_listed:
+            await client.list_tools()
+        with pytest.raises(MethodNotFound, match="nothing there"):
+            await client.call_tool("look")
+    assert calls == [True]
+
+
 @in_virtual_time
 async def test_a_call_that_is_cancelled_cancels_its_task() -> None:
     server = make()

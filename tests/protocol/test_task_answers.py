@@ -59,7 +59,7 @@ def test_an_error_frees_the_token_of_a_call_that_wanted_a_task():
     assert isinstance(progress(client), Refused)
 
 
-def test_a_wish_for_a_task_is_left_out_where_there_are_none():
+def test_older_revisions_leave_out_the_wish_for_a_task():
     client = opened("2025-06-18").client
     params = t.CallToolParams("x", task=t.TaskMetadata(5))
     exchange, data = client.request("tools/call", params)

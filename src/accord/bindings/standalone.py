@@ -25,7 +25,6 @@ from accord.protocol.jsonrpc import Batch, Frame, MalformedMessage
 from accord.protocol.mirroring import (
     METHOD_HEADER,
     NAME_HEADER,
-    NAME_MEMBERS,
     MirroredArgument,
     decode_header,
     find_mismatch,
@@ -47,8 +46,6 @@ _VERSION: Final = names.VERSION.encode()
 _METHOD: Final = METHOD_HEADER.lower().encode()
 _NAME: Final = NAME_HEADER.lower().encode()
 _ROUTING: Final = (_VERSION, _METHOD, _NAME)
-# tasks-ext.http.mcp-name binds clients; some leave it out, and only a wrong one does harm.
-_NAME_OPTIONAL: Final = frozenset(name for name in NAME_MEMBERS if name.startswith("tasks/"))
 
 _STATUSES: Final = {-32601: 404, -32020: 400, -32021: 400, -32022: 400}
 _ENCODED: Final = b"=?"
@@ -224,9 +221,11 @@ def find_header_mismatch(
             return f"{header.decode()} occurs twice"
     why = None if version is None else _compare(_VERSION, headers, version, is_plain=True)
     why = why or _compare(_METHOD, headers, method, is_plain=True)
-    if name is None or (method in _NAME_OPTIONAL and _NAME not in headers):
+    if why is not None or name is None:
         return why
-    return why or _compare(_NAME, headers, name)
+    # Some clients leave it out where the name is that of a task, and mean nothing by it.
+    is_optional = method.startswith("tasks/") and _NAME not in headers
+    return None if is_optional else _compare(_NAME, headers, name)
 
 
 def _compare(

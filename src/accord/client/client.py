@@ -267,9 +267,9 @@ class Client(ConnectionFacts, ChangeCalls, TaskCalls):
                 raise
             result = await self._link.ask("tools/call", params, how)
         except MethodNotFound:
-            if not link_has_tasks(self._link):
-                raise
             # Perhaps the tool requires a task, and was not listed yet.
+            if not await self._requires_task(name):
+                raise
             result = await self._call_as_task(params, how)
         if result.__class__ is TaskHandle:  # the server decided so
             result = await self._wait_for_task(params, result, how)
@@ -289,6 +289,17 @@ class Client(ConnectionFacts, ChangeCalls, TaskCalls):
         from accord.client.single_rounds import SingleRounds
 
         return SingleRounds(self)
+
+    async def _requires_task(self, name: str) -> bool:
+        """Whether a tool runs as a task alone; the tools are listed where that is not known.
+
+        Only the list can say so: a tool may answer with the same error after it has done its work.
+        """
+        if link_has_tasks(self._link) and name not in self._task_support:
+            async for tool in self.tools():
+                if tool.name == name:
+                    break
+        return self._task_support.get(name) == "required"
 
     # -- resources
 

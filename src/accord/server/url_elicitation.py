@@ -206,7 +206,10 @@ def check_url(url: str) -> str:
     host = parts.hostname or ""
     # elicitation.url.https
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
-        raise ValueError("the URL has to begin with https://, or http:// and a loopback address")
+        found = f"{parts.scheme}://{host}" if host else f"{parts.scheme or url}:"
+        raise ValueError(
+            f"the URL {found!r:.80} has to begin with https://, or http:// and a loopback address"
+        )
     if not host or (fault := host_fault(host)) is not None:
         raise ValueError(f"the host of the URL {fault if host else 'is missing'}")
     # elicitation.url.no-personal-data
