@@ -17,12 +17,15 @@ from typing import Any, Final
 from measure import (
     CONTENDERS,
     HERE,
+    PREFIX,
+    STATELESS,
     Aim,
     Effort,
     Figure,
     Reading,
     Round,
     best,
+    cpu_line,
     cpu_of,
     memory_of,
     per_second,
@@ -38,12 +41,12 @@ MODES: Final = ("json", "stream", "stateless")
 class Web:
     """A contender's server, with connections to it."""
 
-    def __init__(self, who: str, mode: str) -> None:
+    def __init__(self, who: str, mode: str, tools: int = TOOLS) -> None:
         self.who = who
         self.mode = mode
         self.port = _free_port()
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "peers" / "web.py"), who, mode, str(self.port), str(TOOLS)],
+            [sys.executable, str(HERE / "peers" / "web.py"), who, mode, str(self.port), str(tools)],
         )
         self.pid = self.process.pid
         self.connections: list[Connection] = []
@@ -53,7 +56,9 @@ class Web:
         """Have so many connections, each with a session of its own where there are any."""
         while len(self.connections) < count:
             connection = await connect(self.port)
-            if self.mode != "stateless":
+            if self.mode == "standalone":
+                connection.repeat("tools/call", "add")
+            elif self.mode != "stateless":
                 await connection.open()
             self.connections.append(connection)
 
@@ -93,10 +98,12 @@ Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 @contextmanager
-def serving(mode: str, contenders: Sequence[str]) -> Iterator[tuple[dict[str, Web], Run]]:
+def serving(
+    mode: str, contenders: Sequence[str], tools: int = TOOLS
+) -> Iterator[tuple[dict[str, Web], Run]]:
     """Start one server of each contender; the loop is that of their connections."""
     loop = asyncio.new_event_loop()
-    servers = {who: Web(who, mode) for who in contenders}
+    servers = {who: Web(who, mode, tools) for who in contenders}
     try:
         for server in servers.values():
             loop.run_until_complete(server.open(WIDTH))
@@ -109,23 +116,31 @@ def serving(mode: str, contenders: Sequence[str]) -> Iterator[tuple[dict[str, We
         loop.close()
 
 
-def _body(number: int, name: str, arguments: Any) -> bytes:
-    params = {"name": name, "arguments": arguments}
+def _body(number: int, name: str, arguments: Any, **more: Any) -> bytes:
+    params = {"name": name, "arguments": arguments, **more}
     message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
     return json.dumps(message, separators=(",", ":")).encode()
 
 
 async def _agrees(server: Web) -> None:
     """See that all do the same work before it is timed."""
-    response = await server.connections[0].post(_body(0, "add", {"a": 1, "b": 2}))
+    body = _body(0, "add", {"a": 1, "b": 2}, **_meta_for(server))
+    response = await server.connections[0].post(body)
     if b'"structuredContent":{"result":3}' not in response.replace(b": ", b":"):
         raise RuntimeError(f"{server.who} answers {response[:500]!r}")
+
+
+def _meta_for(server: Web) -> dict[str, Any]:
+    return {"_meta": STATELESS} if server.mode == "standalone" else {}
 
 
 def _calling(server: Web, run: Run, width: int) -> Round:
     def calls(count: int) -> Reading:
         count = max(count // width, 1) * width
-        bodies = [_body(number, "add", {"a": number, "b": 2}) for number in range(1, count + 1)]
+        meta = _meta_for(server)
+        bodies = [
+            _body(number, "add", {"a": number, "b": 2}, **meta) for number in range(1, count + 1)
+        ]
         cpu, start = cpu_of(server.pid), time.perf_counter()
         run(server.call(bodies, width))
         elapsed = time.perf_counter() - start
@@ -188,6 +203,89 @@ def _aim(mode: str, found: dict[str, Reading], json_cpu: float) -> Aim:
     # As JSON means: within what two runs of the same thing differ by.
     first, moonshot = (1.4, 1.15) if mode == "stream" else (1.15, 1.05)
     return Aim(ours / json_cpu, first, moonshot, "of our JSON", at_most=True)
+
+
+def http_standalone(effort: Effort) -> list[Figure]:
+    """Calls of 2026-07-28, each with all that it needs, beside calls in a session."""
+    peers = [who for who in CONTENDERS if who != "bare"]
+    with (
+        serving("standalone", peers) as (servers, run),
+        serving("json", ["accord"]) as (plain, run_plain),
+        serving("standalone", ["accord"], 1) as (few, run_few),
+        serving("standalone", ["accord"], 1_000) as (many, run_many),
+    ):
+        rounds = {who: _calling(server, run, WIDTH) for who, server in servers.items()}
+        rounds["in a session"] = _calling(plain["accord"], run_plain, WIDTH)
+        rounds["1 tool"] = _calling(few["accord"], run_few, WIDTH)
+        rounds["1,000 tools"] = _calling(many["accord"], run_many, WIDTH)
+        rounds["discover"] = _repeating(few["accord"], run_few, "server/discover")
+        rounds["question"] = _asking(few["accord"], run_few)
+        found = best(rounds, effort, most=8_000)
+    calls = {who: found[who] for who in peers}
+    rate, cpu = per_second("HTTP, 2026-07-28, 32 connections, per s", calls)
+    ours, session = found["accord"].cpu, found["in a session"].cpu
+    rate.aim = Aim(found["official"].cpu / ours, 5, 15, "times less CPU than the official SDK")
+    cpu.aim = Aim(ours / session, 1.15, 1.0, "of a call in a session", at_most=True)
+    growth = found["1,000 tools"].cpu / found["1 tool"].cpu
+    tools = cpu_line("  CPU µs with 1,000 tools", {"accord": found["1,000 tools"]})
+    tools.aim = Aim(growth, 1.1, 1.0, "of a call with 1 tool", at_most=True)
+    return [
+        rate,
+        cpu,
+        tools,
+        cpu_line("  CPU µs of server/discover", {"accord": found["discover"]}),
+        cpu_line("  CPU µs of a call with a question", {"accord": found["question"]}),
+    ]
+
+
+def _repeating(server: Web, run: Run, method: str) -> Round:
+    message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": STATELESS}}
+    body = json.dumps(message).encode()
+
+    async def work(count: int) -> None:
+        connection = server.connections[0]
+        connection.repeat(method)
+        for _ in range(count):
+            await connection.post(body)
+        connection.repeat("tools/call", "add")
+
+    return _timed(server, run, work)
+
+
+def _asking(server: Web, run: Run) -> Round:
+    """Call a tool that asks, and call it again with the answer."""
+    capabilities = {f"{PREFIX}clientCapabilities": {"elicitation": {}}}
+    meta = {**STATELESS, **capabilities}
+
+    async def work(count: int) -> None:
+        connection = server.connections[0]
+        connection.repeat("tools/call", "greet")
+        for _ in range(count):
+            response = await connection.post(_body(1, "greet", {}, _meta=meta))
+            asked = json.loads(response.partition(b"\r\n\r\n")[2])["result"]
+            given = {
+                "inputResponses": {
+                    key: {"action": "accept", "content": {"value": "ann"}}
+                    for key in asked["inputRequests"]
+                },
+                "requestState": asked["requestState"],
+            }
+            response = await connection.post(_body(2, "greet", {}, _meta=meta, **given))
+            if b"hello ann" not in response:
+                raise RuntimeError(f"{server.who} answers {response[:500]!r}")
+        connection.repeat("tools/call", "add")
+
+    return _timed(server, run, work)
+
+
+def _timed(server: Web, run: Run, work: Callable[[int], Coroutine[Any, Any, None]]) -> Round:
+    def one_round(count: int) -> Reading:
+        cpu, start = cpu_of(server.pid), time.perf_counter()
+        run(work(count))
+        elapsed = time.perf_counter() - start
+        return Reading(elapsed / count, (cpu_of(server.pid) - cpu) / count)
+
+    return one_round
 
 
 def http_large(effort: Effort) -> list[Figure]:
@@ -280,4 +378,4 @@ async def _at_once(width: int, server: Web, count: int) -> list[bytes]:
     return sessions
 
 
-FIGURES = (http_calls, http_large, http_sessions)
+FIGURES = (http_calls, http_standalone, http_large, http_sessions)

@@ -14,8 +14,10 @@ OPENED: Final = b'{"jsonrpc":"2.0","method":"notifications/initialized"}'
 _HEAD: Final = (
     b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:8000\r\nuser-agent: bench\r\n"
     b"accept: application/json, text/event-stream\r\ncontent-type: application/json\r\n"
-    b"mcp-protocol-version: 2025-06-18\r\n%bcontent-length: %d\r\n\r\n%b"
+    b"%b%bcontent-length: %d\r\n\r\n%b"
 )
+_VERSION: Final = b"mcp-protocol-version: 2025-06-18\r\n"
+_STANDALONE: Final = b"mcp-protocol-version: 2026-07-28\r\nmcp-method: %b\r\n"
 _LISTEN: Final = (
     b"GET /mcp HTTP/1.1\r\nhost: 127.0.0.1:8000\r\naccept: text/event-stream\r\n"
     b"mcp-protocol-version: 2025-06-18\r\n%b\r\n"
@@ -27,6 +29,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.session = b""
+        self.version = _VERSION
         self._transport: asyncio.Transport
         self._chunks: list[bytes] = []
         self._missing: int | None = None
@@ -74,8 +77,14 @@ class Connection(asyncio.Protocol):
         if self._transport.is_closing():
             raise RuntimeError("the server has closed the connection")
         self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(_HEAD % (self.session, len(body), body))
+        self._transport.write(_HEAD % (self.version, self.session, len(body), body))
         return await self._answer
+
+    def repeat(self, method: str, name: str | None = None) -> None:
+        """Send requests that stand on their own: headers repeat their method and name."""
+        self.version = _STANDALONE % method.encode()
+        if name is not None:
+            self.version += b"mcp-name: %b\r\n" % name.encode()
 
     async def open(self) -> None:
         """Begin a session."""

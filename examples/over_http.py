@@ -48,7 +48,10 @@ async def main() -> None:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}/mcp"
     async with run_server(port):
-        client = await connect(url, on_renewed=lambda: print("a new session has begun"))
+        # The newest revision has no sessions to lose; this one has.
+        client = await connect(
+            url, revision="2025-11-25", on_renewed=lambda: print("a new session has begun")
+        )
         print("server:", client.server_info.name, client.revision)
         print(await client.call_tool("count", {"to": 3}, result_type=str))
     async with run_server(port):  # another process, without our session

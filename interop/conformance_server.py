@@ -8,11 +8,13 @@ accord's public names alone.
 
 import argparse
 import asyncio
+import itertools
 from base64 import b64decode
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from accord import Context, Server, ToolError
+from accord import Context, Header, Server, ToolError
+from accord.errors import InternalError
 from accord.server import Audio, Image
 from accord.types import EmbeddedResource, ResourceContents
 
@@ -189,6 +191,234 @@ ADDRESS_SCHEMA = {
 def json_schema_2020_12_tool(**arguments: Any) -> str:
     """Take what a written schema describes."""
     return f"JSON Schema 2020-12 tool called with: {arguments}"
+
+
+# -- tools: what they ask in rounds
+
+
+@dataclass
+class Named:
+    """The user, by name."""
+
+    name: str
+
+
+@dataclass
+class Confirmed:
+    """Yes or no."""
+
+    confirmed: bool
+
+
+async def ask_name(ctx: Context) -> str:
+    """Ask the client's user for a name."""
+    return (await ctx.elicit("What is your name?", Named, key="user_name")).name
+
+
+async def ask_capital(ctx: Context) -> object:
+    """Ask the client's model."""
+    question = "What is the capital of France?"
+    return (await ctx.sample(question, max_tokens=100, key="capital_question")).content
+
+
+async def ask_roots(ctx: Context) -> list[str]:
+    """Ask the client for its roots."""
+    return [root.uri for root in await ctx.roots(key="client_roots")]
+
+
+@server.tool
+async def test_input_required_result_elicitation(ctx: Context) -> str:
+    """Ask the user for a name."""
+    return f"Hello, {await ask_name(ctx)}!"
+
+
+@server.tool
+async def test_input_required_result_sampling(ctx: Context) -> str:
+    """Ask the model."""
+    return f"LLM response: {await ask_capital(ctx)}"
+
+
+@server.tool
+async def test_input_required_result_list_roots(ctx: Context) -> str:
+    """Ask for the roots."""
+    return f"Roots: {await ask_roots(ctx)}"
+
+
+@server.tool
+async def test_input_required_result_request_state(ctx: Context) -> str:
+    """Ask, and remember between the rounds what was found before."""
+    found = await ctx.once("found", lambda: "state-ok")
+    answer = await ctx.elicit("Please confirm", Confirmed, key="confirm")
+    return f"{found}: {answer.confirmed}"
+
+
+@server.tool
+async def test_input_required_result_multiple_inputs(ctx: Context) -> str:
+    """Ask the user, the model and for the roots at once."""
+    answers = await asyncio.gather(ask_name(ctx), ask_capital(ctx), ask_roots(ctx))
+    return f"Answers: {answers}"
+
+
+@server.tool
+async def test_input_required_result_multi_round(ctx: Context) -> str:
+    """Ask twice, one question after the other."""
+    first = await ctx.elicit("Step 1: What is your name?", Named, key="step1")
+    color = {"type": "object", "properties": {"color": {"type": "string"}}}
+    second = await ctx.elicit("Step 2: What is your favourite colour?", color, key="step2")
+    return f"{first.name} likes {second}"
+
+
+@server.tool
+async def test_input_required_result_tampered_state(ctx: Context) -> str:
+    """Ask, with state that must come back as it was."""
+    return f"Confirmed: {await ctx.elicit('Please confirm', Confirmed, key='confirm')}"
+
+
+@server.tool
+async def test_input_required_result_capabilities(ctx: Context) -> str:
+    """Ask whatever the client can answer."""
+    questions = {"elicitation": ask_name, "sampling": ask_capital, "roots": ask_roots}
+    asked = [ask(ctx) for name, ask in questions.items() if name in ctx.client_capabilities]
+    return f"Answers: {await asyncio.gather(*asked)}"
+
+
+@server.prompt
+async def test_input_required_result_prompt(ctx: Context) -> str:
+    """Ask the user for the context of a prompt."""
+    form = {"type": "object", "properties": {"context": {"type": "string"}}}
+    asked = "What context should the prompt use?"
+    return f"Use this context: {await ctx.elicit(asked, form, key='user_context')}"
+
+
+# -- tools: what they do without a session
+
+
+@server.tool
+async def test_missing_capability(ctx: Context) -> str:
+    """Ask the model, without which it can do nothing."""
+    return f"LLM response: {await ask_capital(ctx)}"
+
+
+@server.tool
+async def test_streaming_elicitation(ctx: Context) -> str:
+    """Report progress, then ask."""
+    await ctx.progress(0, 100)
+    return f"Hello, {await ask_name(ctx)}!"
+
+
+@server.tool
+async def test_logging_tool(ctx: Context) -> str:
+    """Log, for clients that want to read it."""
+    await ctx.info("This is logged where it is asked for")
+    return "Logged"
+
+
+added = itertools.count(1)
+
+
+@server.tool
+def test_trigger_tool_change() -> str:
+    """Offer one more tool."""
+    server.add_tool(test_simple_text, name=f"added_{next(added)}")
+    return "The list of tools changed"
+
+
+@server.tool
+def test_trigger_prompt_change() -> str:
+    """Offer one more prompt."""
+    server.add_prompt(test_simple_prompt, name=f"added_{next(added)}")
+    return "The list of prompts changed"
+
+
+@server.tool
+async def test_reconnection(ctx: Context) -> str:
+    """Hang up, and answer when the client has come back."""
+    ctx.hang_up(retry=500)
+    await asyncio.sleep(0.1)
+    return "Reconnection test completed successfully"
+
+
+@server.tool
+def test_x_mcp_header(region: Annotated[str, Header("Region")]) -> str:
+    """Work in a region, which a header names too.
+
+    Args:
+        region: which one
+    """
+    return f"Region: {region}"
+
+
+# -- tools: what goes on as a task
+
+
+@server.tool
+def greet(name: str) -> str:
+    """Greet at once.
+
+    Args:
+        name: the name to greet
+    """
+    return f"Hello, {name}!"
+
+
+@server.tool(task="optional")
+async def slow_compute(seconds: float = 1, label: str = "") -> str:
+    """Take a while.
+
+    Args:
+        seconds: how long
+        label: what for
+    """
+    await asyncio.sleep(seconds)
+    return f"Computed {label} in {seconds} s"
+
+
+@server.tool(task="required")
+async def failing_job() -> str:
+    """Fail."""
+    raise ToolError("This job intentionally fails")
+
+
+@server.tool(task="optional")
+async def protocol_error_job() -> str:
+    """Fail with an error of the protocol."""
+    raise InternalError("This job intentionally breaks")
+
+
+@dataclass
+class Decision:
+    """Yes or no."""
+
+    confirm: bool
+
+
+@server.tool(task="optional")
+async def confirm_delete(ctx: Context, filename: str) -> str:
+    """Ask before deleting.
+
+    Args:
+        filename: what to delete
+    """
+    answer = await ctx.elicit(f"Delete {filename}?", Decision, key="confirm")
+    return f"Deleted {filename}: {answer.confirm}"
+
+
+@server.tool(task="optional")
+async def multi_input(ctx: Context) -> str:
+    """Ask two things at once."""
+    name, decision = await asyncio.gather(
+        ctx.elicit("What is your name?", Named, key="name"),
+        ctx.elicit("Go on?", Decision, key="decision"),
+    )
+    return f"{name.name}: {decision.confirm}"
+
+
+@server.tool(task="required", ask_first=True)
+async def test_tool_with_task(ctx: Context) -> str:
+    """Ask for a name, and go on as a task."""
+    name = await ask_name(ctx)
+    await ctx.start_task()
+    return f"Hello, {name}!"
 
 
 # -- resources

@@ -17,12 +17,23 @@ SESSION: Final = "mcp-session-id"
 VERSION: Final = "mcp-protocol-version"
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
+MODERN: Final = "2026-07-28"
+# What the head of a request names: the name of a tool or prompt, the URI of a resource.
+NAMED: Final = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+# What an error means for the status.
+STATUSES: Final = {
+    -32601: (404, "http.method-not-found.404"),
+    -32020: (400, "http.headers.mismatch-rejected"),
+    -32022: (400, "http.version-header.unsupported-400"),
+}
 
 
 def judge_heads(exchanges: list[Exchange], agreed: str) -> list[Violation]:
     """Return every breach, of either party."""
     if any(each.transport == "sse" for each in exchanges):
         return list(_older(exchanges))
+    if agreed == MODERN:
+        return [breach for each in exchanges for breach in _alone(each)]
     ours = [each for each in exchanges if each.method in ("POST", "GET", "DELETE")]
     cancelled = {
         repr(each["params"]["requestId"])
@@ -32,6 +43,32 @@ def judge_heads(exchanges: list[Exchange], agreed: str) -> list[Violation]:
     }
     found = [breach for each in ours for breach in _judge(each, agreed, cancelled)]
     return [*found, *_sessions(ours), *_streams(ours)]
+
+
+def _alone(exchange: Exchange) -> Iterator[Violation]:
+    """Judge a request that stands on its own: its head repeats what its body says."""
+    if exchange.method != "POST":
+        return
+    what = f"POST {_names(exchange)}".strip()
+    if not (_accepts(exchange, JSON) and _accepts(exchange, EVENTS)):
+        yield _client("http.client.accept-both", f"sends {what} without both in Accept")
+    for message in requests(exchange.sent):
+        params = message.get("params") or {}
+        named = params.get("_meta", {}).get("io.modelcontextprotocol/protocolVersion")
+        if message["method"] == "initialize" or named is None:
+            continue  # an attempt to open a conversation
+        if exchange.headers.get(VERSION) != named:
+            yield _client("http.version-header.matches-meta", f"sends {what} with another version")
+        if exchange.headers.get("mcp-method") != message["method"]:
+            yield _client("http.headers.mcp-method", f"sends {what} without its method in the head")
+        name = params.get(NAMED.get(message["method"], ""))
+        if name is not None and exchange.headers.get("mcp-name") != name:
+            yield _client("http.headers.mcp-name", f"sends {what} without its name in the head")
+    for answer in responses(exchange.answer):
+        code = answer.get("error", {}).get("code")
+        status, requirement = STATUSES.get(code, (exchange.status, ""))
+        if exchange.status != status:
+            yield _server(requirement, f"answers {what} with {exchange.status} for {code}")
 
 
 def messages(told: Any) -> list[dict[str, Any]]:

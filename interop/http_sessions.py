@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from heads import judge_heads
 from sessions import (
+    DEFAULT,
     EVERYTHING,
     NODE,
     PATIENCE,
@@ -37,13 +38,21 @@ PYTHON_CLIENTS: Final = {
     "accord": "accord_client.py",
     "mcp": "mcp_client.py",
     "fastmcp": "fastmcp_client.py",
+    "accord-tasks": "accord_task_client.py",
+    "fastmcp-tasks": "fastmcp_task_client.py",
 }
-NODE_CLIENTS: Final = {"sdk-1": "sdk1_client.js", "sdk-2": "sdk2_client.js"}
+NODE_CLIENTS: Final = {
+    "sdk-1": "sdk1_client.js",
+    "sdk-2": "sdk2_client.js",
+    "sdk-1-tasks": "sdk1_task_client.js",
+}
 PYTHON_SERVERS: Final = {
     "accord": "accord_server.py",
     "mcp": "mcp_server.py",
     "mcp-lowlevel": "mcp_lowlevel_server.py",
     "fastmcp": "fastmcp_server.py",
+    "accord-tasks": "accord_task_server.py",
+    "fastmcp-tasks": "fastmcp_task_server.py",
 }
 NODE_SERVERS: Final = {"sdk-1": "sdk1_server.js", "sdk-2": "sdk2_server.js"}
 EVERYTHING_FORMS: Final = {"stateful": "streamableHttp", "sse": "sse"}
@@ -131,8 +140,7 @@ class House:
             yield self._everything(EVERYTHING_FORMS[pairing.form]), path, ending
             return
         if pairing.server in NODE_SERVERS:
-            where = f"/{pairing.form}" if pairing.form != "stateful" else path
-            yield self._node(NODE_SERVERS[pairing.server]), where, ending
+            yield self._node(pairing), _where(pairing), ending
             return
         place = self._folder / f"{pairing}.server"
         pinned = [pairing.revision] if pairing.is_pinned_by_server else []
@@ -148,8 +156,10 @@ class House:
                 child.kill()
             ending |= {"status": child.exitcode, "said": _read(place)[1]}
 
-    def _node(self, script: str) -> int:
-        command = (NODE, str(PEERS / script), "http")
+    def _node(self, pairing: Pairing) -> int:
+        """Start a server for all sessions, or for one pairing where a revision has no sessions."""
+        alone = [str(pairing)] if pairing.is_modern else []
+        command = (NODE, str(PEERS / NODE_SERVERS[pairing.server]), "http", *alone)
         with self._lock:
             if command not in self._nodes:
                 process = subprocess.Popen(command, stdout=subprocess.PIPE)
@@ -170,6 +180,12 @@ class House:
                 self._nodes[command] = process, port
                 _await_port(port)
             return self._nodes[command][1]
+
+
+def _where(pairing: Pairing) -> str:
+    if pairing.is_modern:
+        return "/both" if pairing.revision == DEFAULT else "/modern"
+    return "/mcp" if pairing.form == "stateful" else f"/{pairing.form}"
 
 
 def be(path: str, place: str, form: str, args: tuple[str, ...]) -> None:

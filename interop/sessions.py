@@ -47,12 +47,29 @@ SERVERS: Final = {
     "sdk-2": [NODE, str(PEERS / "sdk2_server.js")],
     "everything": [NODE, str(EVERYTHING), "stdio"],
 }
-# These always offer their newest revision; the server is started with the one to agree on.
+# Peers that run tools as tasks, which some libraries load a second part for.
+TASK_CLIENTS: Final = {
+    "accord-tasks": [sys.executable, str(PEERS / "accord_task_client.py")],
+    "fastmcp-tasks": [sys.executable, str(PEERS / "fastmcp_task_client.py")],
+    "sdk-1-tasks": [NODE, str(PEERS / "sdk1_task_client.js")],
+}
+TASK_SERVERS: Final = {
+    "accord-tasks": [sys.executable, str(PEERS / "accord_task_server.py")],
+    "fastmcp-tasks": [sys.executable, str(PEERS / "fastmcp_task_server.py")],
+    "sdk-1-tasks": [NODE, str(PEERS / "sdk1_task_server.js")],
+}
+# Of the revisions with a handshake these always offer the newest; the server is started with the
+# one to agree on.
 CANNOT_PIN: Final = frozenset({"fastmcp", "sdk-1"})
+# As a server it can refuse all revisions with a handshake.
+CAN_INSIST: Final = frozenset({"sdk-2"})
+# These know no revision without a handshake.
+OLDER_ERA: Final = frozenset({"sdk-1", "sdk-1-tasks", "everything"})
 
 DEFAULT: Final = "default"
 NEWEST_HANDSHAKE: Final = "2025-11-25"
-REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", DEFAULT)
+MODERN: Final = "2026-07-28"
+REVISIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", NEWEST_HANDSHAKE, MODERN, DEFAULT)
 
 STDIO: Final = "stdio"
 STATELESS: Final = "stateless"
@@ -80,22 +97,31 @@ class Pairing(NamedTuple):
     @property
     def is_cut(self) -> bool:
         """Whether a stream is cut, to be taken up again."""
-        return self.server in RESUMABLE and self.form in ("auto", "stream", "stateful")
+        has_resumption = self.server in RESUMABLE and not self.is_modern
+        return has_resumption and self.form in ("auto", "stream", "stateful")
 
     @property
     def is_pinned_by_server(self) -> bool:
         """Whether the server is started with the revision to agree on."""
+        if self.revision == MODERN:
+            return self.server in CAN_INSIST
         return self.client in CANNOT_PIN and self.revision != DEFAULT
 
     @property
     def agreed(self) -> str:
         """The revision that both must end up with."""
-        return NEWEST_HANDSHAKE if self.revision == DEFAULT else self.revision
+        newest = NEWEST_HANDSHAKE if OLDER_ERA & {self.client, self.server} else MODERN
+        return newest if self.revision == DEFAULT else self.revision
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether every request stands on its own."""
+        return self.agreed == MODERN
 
     @property
     def foreign(self) -> str:
         """Which party is not ours."""
-        return "server" if self.client == "accord" else "client"
+        return "server" if self.client.startswith("accord") else "client"
 
     @property
     def peer(self) -> str:
@@ -104,7 +130,8 @@ class Pairing(NamedTuple):
 
     def command(self, trace: Path) -> list[str]:
         """Return how the client is started."""
-        client, server = CLIENTS[self.client], SERVERS[self.server]
+        client = (CLIENTS | TASK_CLIENTS)[self.client]
+        server = (SERVERS | TASK_SERVERS)[self.server]
         if self.server == "everything":
             client = [sys.executable, str(PEERS / "everything_client.py")]
         if self.is_pinned_by_server:
@@ -112,21 +139,30 @@ class Pairing(NamedTuple):
         return [*client, self.revision, sys.executable, str(TEE), str(trace), *server]
 
 
+def _speaks(peer: str, revision: str) -> bool:
+    return revision != MODERN or peer not in OLDER_ERA
+
+
 AS_SERVER: Final = [
     Pairing(client, "accord", revision)
     for client in CLIENTS
     if client != "accord"
     for revision in REVISIONS
+    if _speaks(client, revision)
 ]
 AS_CLIENT: Final = [
     Pairing("accord", server, revision)
     for server in SERVERS
     if server not in ("accord", "everything")
     for revision in REVISIONS
+    if _speaks(server, revision)
 ]
-WITH_EVERYTHING: Final = [Pairing("accord", "everything", revision) for revision in REVISIONS]
+WITH_EVERYTHING: Final = [
+    Pairing("accord", "everything", revision) for revision in REVISIONS if revision != MODERN
+]
 
-# The form with two endpoints belongs to the oldest revision, the one with sessions to the others.
+# The form with two endpoints belongs to the oldest revision, the one with sessions to those after
+# it; the newest has neither.
 OLDER: Final = "2024-11-05"
 NEWER: Final = tuple(each for each in REVISIONS if each != OLDER)
 AS_HTTP_SERVER: Final = [
@@ -135,12 +171,13 @@ AS_HTTP_SERVER: Final = [
     if client != "accord"
     for form, revisions in (
         ("auto", NEWER),
-        ("stream", ("2025-03-26",)),
+        ("stream", ("2025-03-26", MODERN)),
         ("json", ("2025-06-18",)),
         (STATELESS, ("2025-06-18",)),
         ("sse", (OLDER,)),
     )
     for revision in revisions
+    if _speaks(client, revision)
 ]
 AS_HTTP_CLIENT: Final = [
     Pairing("accord", server, revision, form)
@@ -156,10 +193,24 @@ AS_HTTP_CLIENT: Final = [
     # The second generation of the TypeScript SDK has left the older form behind, and the low-level
     # Python API leaves it to the high-level one.
     if form != "sse" or server not in ("sdk-2", "mcp-lowlevel")
+    if _speaks(server, revision)
 ]
 WITH_HTTP_EVERYTHING: Final = [
-    *(Pairing("accord", "everything", revision, "stateful") for revision in NEWER),
+    *(
+        Pairing("accord", "everything", revision, "stateful")
+        for revision in NEWER
+        if revision != MODERN
+    ),
     Pairing("accord", "everything", OLDER, "sse"),
+]
+
+
+TASKS: Final = [
+    *(Pairing("fastmcp-tasks", "accord-tasks", MODERN, form) for form in (STDIO, "auto")),
+    *(Pairing("accord-tasks", "fastmcp-tasks", MODERN, form) for form in (STDIO, "stateful")),
+    Pairing("sdk-1-tasks", "accord-tasks", NEWEST_HANDSHAKE),
+    Pairing("sdk-1-tasks", "accord-tasks", NEWEST_HANDSHAKE, "auto"),
+    Pairing("accord-tasks", "sdk-1-tasks", NEWEST_HANDSHAKE),
 ]
 
 

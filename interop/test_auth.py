@@ -7,7 +7,6 @@ import json
 import os
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -18,9 +17,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import aiohttp
 import httpx2
 import pytest
-import uvicorn
 from aiohttp import web
 from browser import Page, browser
+from desk import PATIENCE, listening, serving
 from mcp import Client
 from mcp.client.auth import OAuthClientProvider
 from mcp.client.auth.extensions.client_credentials import ClientCredentialsOAuthProvider
@@ -28,42 +27,13 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 from sessions import NODE, PEERS
 
-from accord import Context, Server, connect
+from accord import connect
 from accord.auth import AuthorizationServer, KnownClient, MemoryStore, OAuth
 
-PATIENCE = 30.0
 SCOPES = {"notes:read": "Read your notes", "notes:write": "Change your notes"}
 EXAMPLE = Path(__file__).parent / (
     "node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server/simpleStreamableHttp.js"
 )
-
-
-def listening() -> tuple[socket.socket, int]:
-    bound = socket.create_server(("127.0.0.1", 0))
-    return bound, bound.getsockname()[1]
-
-
-@contextmanager
-def serving(auth: AuthorizationServer) -> Iterator[str]:
-    """Serve a protected server, in a thread; yields the URL."""
-    server = Server("desk", auth=auth)
-
-    @server.tool
-    def whoami(ctx: Context[Any]) -> str:
-        """Return the name of the caller."""
-        assert ctx.principal is not None
-        return ctx.principal.subject
-
-    bound, port = listening()
-    config = uvicorn.Config(server.asgi(), log_level="critical", ws="none")
-    running = uvicorn.Server(config)
-    thread = threading.Thread(target=running.run, args=([bound],))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        running.should_exit = True
-        thread.join(PATIENCE)
 
 
 class Storage:

@@ -4,6 +4,7 @@ The scenario is the same for all. Where a foreign library deviates, the expectat
 does otherwise stands in the tables at the top, and is tested too.
 """
 
+import json
 from typing import Any
 
 import pytest
@@ -22,9 +23,10 @@ pytestmark = pytest.mark.parametrize("pairing", PAIRINGS, ids=str)
 
 TOOLS = {
     *("add", "weather", "fail", "count", "wait", "cancelled", "say"),
-    *("ask_model", "ask_user", "folders", "media", "grow"),
+    *("ask_model", "ask_user", "folders", "ask_together", "media", "grow"),
 }
 CODE_INVALID = -32602
+CODE_INTERNAL = -32603
 CODE_NOT_FOUND = -32002
 # They answer a missing resource as only 2026-07-28 has it; the second SDK also reads it so.
 NOT_FOUND_AS_INVALID = {"mcp server", "fastmcp server", "sdk-1 server", "sdk-2 server"} | {
@@ -34,15 +36,20 @@ NOT_FOUND_AS_INVALID = {"mcp server", "fastmcp server", "sdk-1 server", "sdk-2 s
 UNKNOWN_TOOL_AS_RESULT = {"mcp server", "fastmcp server", "sdk-1 server"}
 # They lose progress that they read together with the answer.
 LOSES_PROGRESS = {"sdk-1 client", "sdk-2 client"}
-NO_SUBSCRIPTIONS = {"mcp server", "fastmcp server"}
 NO_LOG_LEVEL = {"mcp server"}
+# Of the revisions with a handshake they leave these out.
+NO_SUBSCRIPTIONS = {"mcp server", "fastmcp server"}
+# Of the one without they leave these out: to listen, and to choose what is logged.
+NO_LISTENING = {"fastmcp server"}
+HEARS_ALL_LOGS = {"fastmcp client"}
 # It ties every notification to the call that causes it, and drops those where answers are JSON.
 TELLS_NOTHING_AS_JSON = {"fastmcp server"}
 # They have no pages, or their clients put pages together themselves.
 ONE_PAGE = {"mcp server", "sdk-1 server", "sdk-2 server", "sdk-2 client"}
 # FastMCP chooses the model's name itself.
 SAMPLING_MODEL = {"fastmcp client": "fastmcp-slim"}
-WRONG_PROMPT_CODES = {"mcp server": (0, 0), "fastmcp server": (CODE_INVALID, -32603)}
+WRONG_PROMPT_CODES = {"mcp server": (0, 0), "fastmcp server": (CODE_INVALID, CODE_INTERNAL)}
+MODERN_PROMPT_CODES = WRONG_PROMPT_CODES | {"mcp server": (CODE_INTERNAL, CODE_INTERNAL)}
 
 
 def has(pairing: Pairing, since: str) -> bool:
@@ -179,13 +186,17 @@ def test_the_log_level_is_respected(session: Session, pairing: Pairing) -> None:
     if pairing.peer in NO_LOG_LEVEL:
         assert "did not declare" in raised(session["log"])["text"]
         return
-    ((level, data, logger),) = session["log"]
+    *unwanted, (level, data, logger) = session["log"]
+    assert bool(unwanted) is (pairing.is_modern and pairing.peer in HEARS_ALL_LOGS)
     assert (level, logger) == ("error", "interop")
     assert data in ("heard", {"msg": "heard", "extra": None})
 
 
 @pytest.mark.needs_session
 def test_a_new_tool_is_announced_and_callable(session: Session, pairing: Pairing) -> None:
+    if pairing.is_modern and pairing.peer in NO_LISTENING:
+        assert raised(session["grow"])
+        return
     quiet = pairing.form == "json" and pairing.peer in TELLS_NOTHING_AS_JSON
     assert session["grow"]["changes"] == ([] if quiet else ["tools"])
     assert session["grow"]["new"] is True
@@ -208,8 +219,11 @@ def test_an_unknown_cursor_is_refused(session: Session, pairing: Pairing) -> Non
         assert "invalid cursor" not in session.outcomes
 
 
-def test_ping_is_answered(session: Session) -> None:
-    assert session["ping"] in ({}, None)
+def test_ping_is_answered(session: Session, pairing: Pairing) -> None:
+    if pairing.is_modern:
+        assert "ping" not in session.outcomes
+    else:
+        assert session["ping"] in ({}, None)
 
 
 def test_a_server_that_answers_as_json_says_that_it_cannot_ask(
@@ -251,9 +265,21 @@ def test_the_user_of_the_client_answers(
 
 @pytest.mark.needs_session
 @pytest.mark.needs_stream
-def test_the_server_learns_the_roots_of_the_client(session: Session) -> None:
+def test_the_server_learns_the_roots_of_the_client(session: Session, pairing: Pairing) -> None:
     assert answered(session["roots"]) == "file:///work"
-    assert session["roots changed"] is None
+    if not pairing.is_modern:
+        assert session["roots changed"] is None
+
+
+@pytest.mark.needs_session
+def test_several_questions_are_answered_at_once(session: Session, pairing: Pairing) -> None:
+    if not pairing.is_modern:
+        assert "together" not in session.outcomes
+        return
+    assert answered(session["together"]) == "Ada is 36 in file:///work"
+    sent = [json.loads(bytes(each.message)) for each in session.records if each.message]
+    rounds = [each["result"].get("inputRequests", ()) for each in sent if "result" in each]
+    assert 2 in map(len, rounds)
 
 
 def test_resources_are_listed_and_read(session: Session) -> None:
@@ -265,13 +291,16 @@ def test_resources_are_listed_and_read(session: Session) -> None:
 
 
 def test_a_missing_resource_is_an_error(session: Session, pairing: Pairing) -> None:
-    expected = CODE_INVALID if pairing.peer in NOT_FOUND_AS_INVALID else CODE_NOT_FOUND
+    is_invalid = pairing.is_modern or pairing.peer in NOT_FOUND_AS_INVALID
+    expected = CODE_INVALID if is_invalid else CODE_NOT_FOUND
     assert raised(session["read missing"])["code"] == expected
 
 
 @pytest.mark.needs_session
 def test_updates_reach_subscribers_only(session: Session, pairing: Pairing) -> None:
-    if pairing.peer in NO_SUBSCRIPTIONS:
+    if pairing.is_modern and pairing.peer in NO_LISTENING:
+        assert raised(session["subscribe"])
+    elif pairing.peer in NO_SUBSCRIPTIONS and not pairing.is_modern:
         assert "did not declare" in raised(session["subscribe"])["text"]
     else:
         assert session["subscribe"] == ["memo://today"]
@@ -289,7 +318,8 @@ def test_prompts_are_listed_and_filled_in(session: Session) -> None:
 
 
 def test_a_prompt_that_cannot_be_filled_in_is_an_error(session: Session, pairing: Pairing) -> None:
-    unknown, missing = WRONG_PROMPT_CODES.get(pairing.peer, (CODE_INVALID, CODE_INVALID))
+    wrong = MODERN_PROMPT_CODES if pairing.is_modern else WRONG_PROMPT_CODES
+    unknown, missing = wrong.get(pairing.peer, (CODE_INVALID, CODE_INVALID))
     assert raised(session["unknown prompt"])["code"] == unknown
     assert raised(session["missing argument"])["code"] == missing
 

@@ -18,8 +18,6 @@ import conftest
 OVER_STDIO = [*AS_SERVER, *AS_CLIENT, *WITH_EVERYTHING]
 OVER_HTTP = [*AS_HTTP_SERVER, *AS_HTTP_CLIENT, *WITH_HTTP_EVERYTHING]
 PAIRINGS = [*OVER_STDIO, *OVER_HTTP]
-# The scenario does this on purpose, to see it refused.
-ON_PURPOSE = {"pagination.cursor.opaque"}
 pytestmark = pytest.mark.parametrize("pairing", PAIRINGS, ids=str)
 
 
@@ -36,6 +34,10 @@ def test_every_line_on_the_wire_is_a_message(session: Session, pairing: Pairing)
 
 
 def test_http_says_what_the_session_is_and_ends_it(session: Session, pairing: Pairing) -> None:
+    if pairing.is_modern and pairing.form != STDIO:
+        assert {each.method for each in session.exchanges} == {"POST"}
+        assert not any("mcp-session-id" in each.answer_headers for each in session.exchanges)
+        return
     if pairing.form in (STDIO, "sse"):
         assert not any(each.method == "DELETE" for each in session.exchanges)
         return
@@ -62,10 +64,4 @@ def test_a_server_answers_in_the_configured_form(session: Session, pairing: Pair
 def test_breaches_of_the_foreign_peer_are_in_the_table(
     session: Session, pairing: Pairing, findings: dict[str, dict[str, str]]
 ) -> None:
-    known = findings.get(pairing.peer, {})
-    for breach in session.breaches:
-        foreign = breach.party == pairing.foreign and breach.requirement not in ON_PURPOSE
-        if foreign and breach.requirement not in known:
-            # Their next release may break something else: that is news, not our failure.
-            key = (pairing.peer, breach.requirement)
-            conftest.unknown.setdefault(key, f"{breach.why} ({pairing.revision})")
+    conftest.note_unknown(session, findings)

@@ -19,12 +19,19 @@ def add_inline(a: int, b: int) -> int:
     return a + b
 
 
+async def greet(ctx: Context) -> str:
+    """Ask for a name, and greet."""
+    name = await ctx.elicit("Your name?", str)
+    return f"hello {name}"
+
+
 def build(tools: int) -> Server:
     server = Server("ours")
     server.add_tool(add)
     server.add_tool(add_inline, inline=True)
     server.add_tool(echo)
     server.add_tool(count)
+    server.add_tool(greet)
     for name, function in fillers(tools):
         server.add_tool(function, name=name)
     return server

@@ -1,6 +1,7 @@
 """One contender of the benchmarks over HTTP: python web.py CONTENDER MODE PORT TOOLS.
 
-The mode is json, stream or stateless. All run on the same server with the same settings.
+The mode is json, stream, stateless or standalone. All run on the same server, with the same
+settings.
 """
 
 import sys
@@ -15,6 +16,7 @@ def accord(mode: str, tools: int) -> Any:
         "json": {},
         "stream": {"answers": "stream"},
         "stateless": {"stateless": True},
+        "standalone": {},
     }
     return ours.build(tools).asgi(**how[mode])
 
@@ -28,7 +30,7 @@ def bare(mode: str, tools: int) -> Any:
 def official(mode: str, tools: int) -> Any:
     import official as peer
 
-    stateless = mode == "stateless"
+    stateless = mode in ("stateless", "standalone")
     server = peer.build(tools)
     return server.streamable_http_app(json_response=mode != "stream", stateless_http=stateless)
 
@@ -36,7 +38,7 @@ def official(mode: str, tools: int) -> Any:
 def fastmcp(mode: str, tools: int) -> Any:
     import fast
 
-    stateless = mode == "stateless"
+    stateless = mode in ("stateless", "standalone")
     return fast.build(tools).http_app(json_response=mode != "stream", stateless_http=stateless)
 
 

@@ -11,9 +11,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from scenario import BEGUN, play, until
+from scenario import BEGUN, MODERN, play, until
 
 from accord import Client, ToolError, connect
+from accord.client.changes import ResourceUpdated, ToolsChanged
 from accord.errors import RequestTimeout
 from accord.types import (
     CallToolResult,
@@ -27,6 +28,8 @@ from accord.types import (
     Root,
     TextContent,
 )
+
+ADA = {"name": "Ada", "age": 36}
 
 
 @dataclass
@@ -45,7 +48,7 @@ class Heard:
         self.logs: list[list[Any]] = []
         self.changes: list[str] = []
         self.updates: list[str] = []
-        self.answers: list[Any] = [{"name": "Ada", "age": 36}, False, None]
+        self.answers: list[Any] = [ADA, False, None, ADA]
 
     def log(self, message: LogMessageParams) -> None:
         self.logs.append([message.level, message.data, message.logger])
@@ -164,7 +167,12 @@ class Player:
         return self._heard.logs
 
     async def grow(self) -> Any:
-        await self.call("grow", {})
+        if self._client.revision == MODERN:
+            async with self._client.listen(tools=True) as changes:
+                await self.call("grow", {})
+                assert isinstance(await anext(changes), ToolsChanged)
+        else:
+            await self.call("grow", {})
         await until(lambda: bool(self._heard.changes))
         is_new = "extra" in [tool.name async for tool in self._client.tools()]
         return {"changes": self._heard.changes, "new": is_new, **await self.call("extra", {})}
@@ -193,6 +201,13 @@ class Player:
         return [held.uri, held.mime_type, held.text if held.text is not None else held.blob]
 
     async def subscribe(self, uri: str) -> Any:
+        if self._client.revision == MODERN:
+            async with self._client.listen(uris=[uri]) as changes:
+                await self.call("touch", {"uri": uri})
+                change = await anext(changes)
+            await self.call("touch", {"uri": uri})
+            assert isinstance(change, ResourceUpdated)
+            return [change.uri]
         await self._client.subscribe(uri)
         await self.call("touch", {"uri": uri})
         await until(lambda: bool(self._heard.updates))

@@ -195,6 +195,17 @@ async def folders(ctx: Context[Any]) -> str:
 
 
 @server.tool
+async def ask_together(ctx: Context[Any], question: str) -> str:
+    """Ask the user and for the roots at once.
+
+    Args:
+        question: what to ask
+    """
+    person, roots = await asyncio.gather(ctx.elicit(question, Person), ctx.roots())
+    return f"{person.name} is {person.age} in {' '.join(root.uri for root in roots)}"
+
+
+@server.tool
 def media() -> list[Any]:
     """Return content of every kind."""
     return [

@@ -2,7 +2,8 @@
 
     python fastmcp_client.py REVISION COMMAND... | URL
 
-FastMCP has no option for the revision to offer: the server is started with the one to agree on.
+FastMCP has no option for the revision to offer in a handshake: the server is started with the one
+to agree on.
 """
 
 import asyncio
@@ -19,7 +20,9 @@ from fastmcp.client.elicitation import ElicitResult
 from fastmcp.client.messages import MessageHandler
 from fastmcp.client.transports import SSETransport, StdioTransport, StreamableHttpTransport
 from fastmcp.exceptions import ToolError
-from scenario import BEGUN, play, until
+from mcp.client.subscriptions import listen
+from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
+from scenario import BEGUN, MODERN, play, until
 
 # Logging, roots and sampling are deprecated by the newest revision, and used by all others.
 warnings.simplefilter("ignore")
@@ -32,13 +35,16 @@ class Heard(MessageHandler):
         self.logs: list[list[Any]] = []
         self.changes: list[str] = []
         self.updates: list[str] = []
-        self.answers = ["accept", "decline", "cancel"]
+        self.is_modern = False
+        self.answers = ["accept", "decline", "cancel", "accept"]
 
     async def on_tool_list_changed(self, message: Any) -> None:
-        self.changes.append("tools")
+        if not self.is_modern:  # where what is listened to comes by events
+            self.changes.append("tools")
 
     async def on_resource_updated(self, message: Any) -> None:
-        self.updates.append(str(message.params.uri))
+        if not self.is_modern:
+            self.updates.append(str(message.params.uri))
 
     async def log(self, message: Any) -> None:
         self.logs.append([message.level, message.data, message.logger])
@@ -70,8 +76,12 @@ class Player:
     def __init__(self, client: Client[Any], heard: Heard) -> None:
         self._client = client
         self._heard = heard
+        self._is_modern = heard.is_modern = client.protocol_version == MODERN
 
     async def opened(self) -> Any:
+        if self._is_modern:  # a client that was pinned to it has not asked yet
+            found = await self._client.session.send_discover(MODERN)
+            self._client.session.adopt(types.DiscoverResult.model_validate(found))
         info, capabilities = self._client.server_info, self._client.server_capabilities
         assert info is not None
         assert capabilities is not None
@@ -131,15 +141,21 @@ class Player:
         return "answered"
 
     async def log(self) -> Any:
-        await self._client.set_logging_level("warning")
+        if not self._is_modern:  # where it asks for everything
+            await self._client.set_logging_level("warning")
         await self.call("say", {"level": "info", "text": "unheard"})
         await self.call("say", {"level": "error", "text": "heard"})
         await until(lambda: bool(self._heard.logs))
         return self._heard.logs
 
     async def grow(self) -> Any:
-        await self.call("grow", {})
-        await until(lambda: bool(self._heard.changes))
+        if self._is_modern:
+            async with self._listening(tools_list_changed=True):
+                await self.call("grow", {})
+                await until(lambda: bool(self._heard.changes))
+        else:
+            await self.call("grow", {})
+            await until(lambda: bool(self._heard.changes))
         is_new = "extra" in [tool.name for tool in await self._client.list_tools()]
         return {"changes": self._heard.changes, "new": is_new, **await self.call("extra", {})}
 
@@ -170,7 +186,29 @@ class Player:
         text = getattr(held, "text", None)
         return [str(held.uri), held.mime_type, text if text is not None else held.blob]
 
+    @asynccontextmanager
+    async def _listening(self, **wanted: Any) -> AsyncIterator[None]:
+        """Listen to changes meanwhile; FastMCP leaves that to the SDK under it."""
+        async with listen(self._client.session, **wanted) as events:
+
+            async def hear() -> None:
+                async for event in events:
+                    if isinstance(event, ToolsListChanged):
+                        self._heard.changes.append("tools")
+                    elif isinstance(event, ResourceUpdated):
+                        self._heard.updates.append(event.uri)
+
+            hearing = asyncio.create_task(hear())
+            yield
+            hearing.cancel()
+
     async def subscribe(self, uri: str) -> Any:
+        if self._is_modern:
+            async with self._listening(resource_subscriptions=[uri]):
+                await self.call("touch", {"uri": uri})
+                await until(lambda: bool(self._heard.updates))
+            await self.call("touch", {"uri": uri})
+            return self._heard.updates
         await self._client.session.subscribe_resource(uri)
         await self.call("touch", {"uri": uri})
         await until(lambda: bool(self._heard.updates))
@@ -215,13 +253,16 @@ def transport(command: str, *args: str) -> Any:
 @asynccontextmanager
 async def connected() -> AsyncIterator[Player]:
     heard = Heard()
+    revision, *command = sys.argv[1:]
+    how = {"mode": revision} if revision == MODERN else {}
     client = Client(
-        transport(*sys.argv[2:]),
+        transport(*command),
         roots=["file:///work"],
         sampling_handler=heard.sample,
         elicitation_handler=heard.elicit,
         log_handler=heard.log,
         message_handler=heard,
+        **how,
     )
     async with client:
         yield Player(client, heard)

@@ -1,6 +1,8 @@
 """A server written with FastMCP. Without subscriptions, which it does not serve.
 
-python fastmcp_server.py [http FORM]
+    python fastmcp_server.py [http FORM]
+
+In the revision without a handshake it leaves questions to the tools, which return them.
 """
 
 import asyncio
@@ -15,6 +17,7 @@ from fastmcp.exceptions import ToolError
 from fastmcp.prompts import Message
 from fastmcp.tools import ToolResult
 from pydantic import BaseModel, Field
+from rounds import ask, elicitation, sampling
 from serving import serve
 
 # Logging, roots and sampling are deprecated by the newest revision, and used by all others.
@@ -41,6 +44,9 @@ class Weather(BaseModel):
 class Person(BaseModel):
     name: str
     age: int
+
+
+FORM = Person.model_json_schema()
 
 
 @server.tool(title="Addition", annotations=types.ToolAnnotations(read_only_hint=True))
@@ -109,29 +115,62 @@ async def say(ctx: Context, level: Text, text: Text) -> str:
     return "said"
 
 
+def is_modern(ctx: Context) -> bool:
+    return ctx.request_context.protocol_version == "2026-07-28"
+
+
+def introduced(action: str, person: Any) -> str:
+    return f"{person['name']} is {person['age']}" if action == "accept" else action
+
+
+def joined(found: types.ListRootsResult) -> str:
+    return " ".join(str(root.uri) for root in found.roots)
+
+
 @server.tool(output_schema=None)
-async def ask_model(ctx: Context, question: Text) -> str:
+async def ask_model(ctx: Context, question: Text) -> Any:
     """Ask the client's model."""
-    asked = types.SamplingMessage(
-        role="user", content=types.TextContent(type="text", text=question)
+    if is_modern(ctx):
+        answers = ctx.input_responses
+        if not answers:
+            return ask(model=sampling(question))
+        return f"{answers['model'].model}: {answers['model'].content.text}"
+    asked = sampling(question).params
+    answer = await ctx.session.create_message(
+        asked.messages, max_tokens=asked.max_tokens, system_prompt=asked.system_prompt
     )
-    answer = await ctx.session.create_message([asked], max_tokens=50, system_prompt="Be brief.")
     return f"{answer.model}: {answer.content.text}"
 
 
 @server.tool(output_schema=None)
-async def ask_user(ctx: Context, question: Text) -> str:
+async def ask_user(ctx: Context, question: Text) -> Any:
     """Ask the user."""
+    if is_modern(ctx):
+        answers = ctx.input_responses
+        if not answers:
+            return ask(user=elicitation(question, FORM))
+        return introduced(answers["user"].action, answers["user"].content)
     answer = await ctx.elicit(question, Person)
-    return (
-        f"{answer.data.name} is {answer.data.age}" if answer.action == "accept" else answer.action
-    )
+    return introduced(answer.action, answer.action == "accept" and answer.data.model_dump())
 
 
 @server.tool(output_schema=None)
-async def folders(ctx: Context) -> str:
+async def folders(ctx: Context) -> Any:
     """Ask for the roots."""
-    return " ".join(str(root.uri) for root in (await ctx.session.list_roots()).roots)
+    if is_modern(ctx):
+        answers = ctx.input_responses
+        return joined(answers["roots"]) if answers else ask(roots=types.ListRootsRequest())
+    return joined(await ctx.session.list_roots())
+
+
+@server.tool(output_schema=None)
+async def ask_together(ctx: Context, question: Text) -> Any:
+    """Ask the user and for the roots at once."""
+    answers = ctx.input_responses
+    if not answers:
+        return ask(user=elicitation(question, FORM), roots=types.ListRootsRequest())
+    said = introduced(answers["user"].action, answers["user"].content)
+    return f"{said} in {joined(answers['roots'])}"
 
 
 @server.tool(output_schema=None)

@@ -3,7 +3,7 @@
     python mcp_client.py REVISION COMMAND... | URL
 
 With a revision the handshake is made by hand, because the SDK always offers its newest one; with
-`default` the client connects as its users write it.
+`default`, and with the revision that has none, the client connects as its users write it.
 """
 
 import asyncio
@@ -20,7 +20,8 @@ from mcp.client.session import ClientSession
 from mcp.client.sse import sse_client
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from scenario import BEGUN, play, until
+from mcp.shared.subscriptions import ResourceUpdated, ToolsListChanged
+from scenario import BEGUN, MODERN, play, until
 
 # Logging, roots and sampling are deprecated by the newest revision, and used by all others.
 warnings.simplefilter("ignore")
@@ -35,12 +36,15 @@ class Heard:
         self.logs: list[list[Any]] = []
         self.changes: list[str] = []
         self.updates: list[str] = []
-        self.answers = ["accept", "decline", "cancel"]
+        self.is_modern = False
+        self.answers = ["accept", "decline", "cancel", "accept"]
 
     async def log(self, params: types.LoggingMessageNotificationParams) -> None:
         self.logs.append([params.level, params.data, params.logger])
 
     async def message(self, message: Any) -> None:
+        if self.is_modern:  # where what is listened to comes by events
+            return
         if isinstance(message, types.ResourceUpdatedNotification):
             self.updates.append(str(message.params.uri))
         elif isinstance(message, types.ToolListChangedNotification):
@@ -99,11 +103,18 @@ async def every_page(fetch: Any, member: str) -> tuple[list[Any], int]:
 class Player:
     """The steps of the scenario."""
 
-    def __init__(self, session: ClientSession, heard: Heard) -> None:
+    def __init__(self, session: ClientSession, heard: Heard, client: Client | None = None) -> None:
         self._session = session
         self._heard = heard
+        self._client = client
+        # What may be answered by questions first is asked of the client, which answers them.
+        self._calls = client if client is not None else session
+        self._is_modern = heard.is_modern = session.protocol_version == MODERN
 
     async def opened(self) -> Any:
+        if self._is_modern:  # a client that was pinned to it has not asked yet
+            found = await self._session.send_discover(MODERN)
+            self._session.adopt(types.DiscoverResult.model_validate(found))
         info, capabilities = self._session.server_info, self._session.server_capabilities
         assert info is not None
         assert capabilities is not None
@@ -123,7 +134,7 @@ class Player:
         }
 
     async def call(self, name: str, arguments: dict[str, Any]) -> Any:
-        return told(await self._session.call_tool(name, arguments))
+        return told(await self._calls.call_tool(name, arguments))
 
     async def weather(self) -> Any:
         return await self.call("weather", {"city": "Oslo"})
@@ -134,7 +145,7 @@ class Player:
         async def report(now: float, total: float | None, message: str | None) -> None:
             seen.append([now, total, message])
 
-        result = await self._session.call_tool("count", {"to": to}, progress_callback=report)
+        result = await self._calls.call_tool("count", {"to": to}, progress_callback=report)
         await until(lambda: len(seen) == to)
         return {"seen": seen, **told(result)}
 
@@ -144,32 +155,38 @@ class Player:
             async def report(now: float, total: float | None, message: str | None) -> None:
                 scope.cancel()
 
-            await self._session.call_tool("wait", {}, progress_callback=report)
+            await self._calls.call_tool("wait", {}, progress_callback=report)
         return {"gave up": scope.cancelled_caught, **await self.call("cancelled", {})}
 
     async def time_out(self) -> Any:
         try:
-            await self._session.call_tool("wait", {}, read_timeout_seconds=0.5)
+            await self._calls.call_tool("wait", {}, read_timeout_seconds=0.5)
         except Exception as error:  # which one is theirs to choose
             return {"raised": type(error).__name__, **await self.call("cancelled", {})}
         return "answered"
 
     async def log(self) -> Any:
-        await self._session.set_logging_level("warning")
+        if not self._is_modern:  # where the client was made with the level
+            await self._session.set_logging_level("warning")
         await self.call("say", {"level": "info", "text": "unheard"})
         await self.call("say", {"level": "error", "text": "heard"})
         await until(lambda: bool(self._heard.logs))
         return self._heard.logs
 
     async def grow(self) -> Any:
-        await self.call("grow", {})
-        await until(lambda: bool(self._heard.changes))
+        if self._is_modern:
+            async with self._listening(tools_list_changed=True):
+                await self.call("grow", {})
+                await until(lambda: bool(self._heard.changes))
+        else:
+            await self.call("grow", {})
+            await until(lambda: bool(self._heard.changes))
         tools, _ = await every_page(self._session.list_tools, "tools")
         is_new = "extra" in [tool.name for tool in tools]
         return {"changes": self._heard.changes, "new": is_new, **await self.call("extra", {})}
 
     async def large(self, text: str) -> Any:
-        return told(await self._session.call_tool("echo", {"text": text}))["text"] == text
+        return told(await self._calls.call_tool("echo", {"text": text}))["text"] == text
 
     async def at_once(self, number: int) -> Any:
         calls = [self.call("add", {"a": each, "b": each}) for each in range(number)]
@@ -196,11 +213,34 @@ class Player:
         return [each.uri_template for each in found]
 
     async def read(self, uri: str) -> Any:
-        held = (await self._session.read_resource(uri)).contents[0]
+        held = (await self._calls.read_resource(uri)).contents[0]
         text = getattr(held, "text", None)
         return [str(held.uri), held.mime_type, text if text is not None else held.blob]
 
+    @asynccontextmanager
+    async def _listening(self, **wanted: Any) -> AsyncIterator[None]:
+        """Listen to changes meanwhile."""
+        assert self._client is not None
+        async with self._client.listen(**wanted) as events:
+
+            async def hear() -> None:
+                async for event in events:
+                    if isinstance(event, ToolsListChanged):
+                        self._heard.changes.append("tools")
+                    elif isinstance(event, ResourceUpdated):
+                        self._heard.updates.append(event.uri)
+
+            hearing = asyncio.create_task(hear())
+            yield
+            hearing.cancel()
+
     async def subscribe(self, uri: str) -> Any:
+        if self._is_modern:
+            async with self._listening(resource_subscriptions=[uri]):
+                await self.call("touch", {"uri": uri})
+                await until(lambda: bool(self._heard.updates))
+            await self.call("touch", {"uri": uri})
+            return self._heard.updates
         await self._session.subscribe_resource(uri)
         await self.call("touch", {"uri": uri})
         await until(lambda: bool(self._heard.updates))
@@ -217,7 +257,7 @@ class Player:
         ]
 
     async def prompt(self, name: str, arguments: dict[str, str]) -> Any:
-        messages = (await self._session.get_prompt(name, arguments)).messages
+        messages = (await self._calls.get_prompt(name, arguments)).messages
         return [[each.role, getattr(each.content, "text", each.content.type)] for each in messages]
 
     async def complete_prompt(self, name: str, argument: str, typed: str) -> Any:
@@ -267,9 +307,11 @@ def transport(command: str, args: list[str]) -> Any:
 async def connected() -> AsyncIterator[Player]:
     revision, command, *args = sys.argv[1:]
     heard = Heard()
-    if revision == "default":
-        async with Client(transport(command, args), **heard.callbacks()) as client:
-            yield Player(client.session, heard)
+    if revision in ("default", MODERN):
+        how = {"mode": revision} if revision == MODERN else {}
+        options = {"log_level": "warning", **heard.callbacks(), **how}
+        async with Client(transport(command, args), **options) as client:
+            yield Player(client.session, heard, client)
         return
     async with (
         transport(command, args) as (reading, writing),

@@ -15,6 +15,13 @@ from mcp import MCPError
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http import EventMessage, EventStore
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    ResourceUpdated,
+    ToolsListChanged,
+)
+from rounds import ask, elicitation, sampling
 from serving import serve
 
 # Logging, roots and sampling are deprecated by the newest revision, and used by all others.
@@ -61,6 +68,7 @@ TOOLS = {
         tool("ask_model", "Ask the client's model.", question="string"),
         tool("ask_user", "Ask the user.", question="string"),
         tool("folders", "Ask for the roots."),
+        tool("ask_together", "Ask the user and for the roots at once.", question="string"),
         tool("media", "Return content of every kind."),
         tool("grow", "Offer one more tool."),
         tool("touch", "Say that a resource changed.", uri="string"),
@@ -87,6 +95,44 @@ def structured(value: dict[str, Any], shown: types.CallToolResult) -> types.Call
     return shown.model_copy(update={"structured_content": value})
 
 
+def is_modern(ctx: Any) -> bool:
+    return ctx.protocol_version == "2026-07-28"
+
+
+PERSON = schema(name="string", age="integer")
+# What these tools ask for in the revision without a handshake, by the names of the answers.
+QUESTIONS: dict[str, Any] = {
+    "ask_model": lambda question: {"model": sampling(question)},
+    "ask_user": lambda question: {"user": elicitation(question, PERSON)},
+    "folders": lambda: {"roots": types.ListRootsRequest()},
+    "ask_together": lambda question: {
+        "user": elicitation(question, PERSON),
+        "roots": types.ListRootsRequest(),
+    },
+}
+
+
+def answer_in_rounds(params: types.CallToolRequestParams) -> Any:
+    """Ask, and when the call comes again, tell what was answered."""
+    answers = params.input_responses
+    if not answers:
+        return ask(**QUESTIONS[params.name](**(params.arguments or {})))
+    if "model" in answers:
+        return text(f"{answers['model'].model}: {answers['model'].content.text}")
+    said = []
+    if "user" in answers:
+        said.append(introduced(answers["user"]))
+    if "roots" in answers:
+        said.append(" ".join(str(root.uri) for root in answers["roots"].roots))
+    return text(" in ".join(said))
+
+
+def introduced(answer: types.ElicitResult) -> str:
+    if answer.action != "accept" or answer.content is None:
+        return answer.action
+    return f"{answer.content['name']} is {answer.content['age']}"
+
+
 async def list_tools(ctx: Any, params: types.PaginatedRequestParams | None) -> Any:
     cursor = params.cursor if params is not None else None
     if cursor is not None and not cursor.isdecimal():
@@ -97,9 +143,11 @@ async def list_tools(ctx: Any, params: types.PaginatedRequestParams | None) -> A
     return types.ListToolsResult(tools=tools[start : start + PAGE], next_cursor=following)
 
 
-async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+async def call_tool(ctx: Any, params: types.CallToolRequestParams) -> Any:
     if params.name not in TOOLS:
         raise MCPError(types.INVALID_PARAMS, f"unknown tool {params.name}")
+    if is_modern(ctx) and params.name in QUESTIONS:
+        return answer_in_rounds(params)
     return await globals()[f"_{params.name}"](ctx, **(params.arguments or {}))
 
 
@@ -151,7 +199,7 @@ async def _cancelled(ctx: Any) -> Any:
 
 
 async def _say(ctx: Any, level: Any, text: str) -> Any:
-    if LEVELS.index(level) >= LEVELS.index(State.level):
+    if is_modern(ctx) or LEVELS.index(level) >= LEVELS.index(State.level):
         await ctx.session.send_log_message(level, text, logger="interop")
     return globals()["text"]("said")
 
@@ -165,11 +213,7 @@ async def _ask_model(ctx: Any, question: str) -> Any:
 
 
 async def _ask_user(ctx: Any, question: str) -> Any:
-    form = schema(name="string", age="integer")
-    answer = await ctx.session.elicit_form(question, form)
-    if answer.action != "accept":
-        return text(answer.action)
-    return text(f"{answer.content['name']} is {answer.content['age']}")
+    return text(introduced(await ctx.session.elicit_form(question, PERSON)))
 
 
 async def _folders(ctx: Any) -> Any:
@@ -191,7 +235,10 @@ async def _media(ctx: Any) -> Any:
 
 async def _grow(ctx: Any) -> Any:
     TOOLS["extra"] = tool("extra", "Be new.")
-    await ctx.session.send_tool_list_changed()
+    if is_modern(ctx):
+        await changes.publish(ToolsListChanged())
+    else:
+        await ctx.session.send_tool_list_changed()
     return text("grown")
 
 
@@ -200,7 +247,9 @@ async def _extra(ctx: Any) -> Any:
 
 
 async def _touch(ctx: Any, uri: str) -> Any:
-    if uri in State.subscribed:
+    if is_modern(ctx):
+        await changes.publish(ResourceUpdated(uri=uri))
+    elif uri in State.subscribed:
         await ctx.session.send_resource_updated(uri)
     return text("touched")
 
@@ -232,7 +281,8 @@ async def read_resource(ctx: Any, params: types.ReadResourceRequestParams) -> An
         name = uri.rpartition("/")[2]
         held = types.TextResourceContents(uri=uri, mime_type="text/plain", text=f"note {name}")
     else:
-        raise MCPError(-32002, "no such resource", {"uri": uri})
+        code = types.INVALID_PARAMS if is_modern(ctx) else -32002
+        raise MCPError(code, "no such resource", {"uri": uri})
     return types.ReadResourceResult(contents=[held])
 
 
@@ -292,6 +342,7 @@ async def complete(ctx: Any, params: types.CompleteRequestParams) -> Any:
     return types.CompleteResult(completion=types.Completion(values=values))
 
 
+changes = InMemorySubscriptionBus()
 server = Server(
     "interop",
     version="1.2.3",
@@ -307,13 +358,14 @@ server = Server(
     on_list_prompts=list_prompts,
     on_get_prompt=get_prompt,
     on_completion=complete,
+    on_subscriptions_listen=ListenHandler(changes),
 )
 
 
 async def main() -> None:
     async with stdio_server() as (reading, writing):
-        changes = NotificationOptions(tools_changed=True)
-        await server.run(reading, writing, server.create_initialization_options(changes))
+        told = NotificationOptions(tools_changed=True)
+        await server.run(reading, writing, server.create_initialization_options(told))
 
 
 class Kept(EventStore):

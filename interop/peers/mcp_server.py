@@ -2,7 +2,9 @@
 
     python mcp_server.py [http FORM]
 
-Without: subscriptions and log levels, which that API leaves to the low-level one, and pages.
+Without: subscriptions and log levels of the handshake revisions, which that API leaves to the
+low-level one, and pages. What it asks goes out as a request, or in the revision without a
+handshake as the answer to the first call: a resolver does either.
 """
 
 import asyncio
@@ -12,7 +14,17 @@ import warnings
 from typing import Annotated, Any, Literal
 
 import mcp_types as types
-from mcp.server.mcpserver import AssistantMessage, Context, MCPServer, UserMessage
+from mcp.server.mcpserver import (
+    AssistantMessage,
+    Context,
+    Elicit,
+    ElicitationResult,
+    ListRoots,
+    MCPServer,
+    Resolve,
+    Sample,
+    UserMessage,
+)
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel, Field
 from serving import serve
@@ -109,29 +121,63 @@ async def say(ctx: Context, level: Text, text: Text) -> str:
     return "said"
 
 
-@server.tool(structured_output=False)
-async def ask_model(ctx: Context, question: Text) -> str:
-    """Ask the client's model."""
-    asked = types.SamplingMessage(
-        role="user", content=types.TextContent(type="text", text=question)
-    )
-    answer = await ctx.session.create_message([asked], max_tokens=50, system_prompt="Be brief.")
-    return f"{answer.model}: {answer.content.text}"
+def is_modern(ctx: Context) -> bool:
+    return ctx.protocol_version == "2026-07-28"
 
 
-@server.tool(structured_output=False)
-async def ask_user(ctx: Context, question: Text) -> str:
-    """Ask the user."""
-    answer = await ctx.elicit(question, Person)
+async def sampled(ctx: Context, question: str) -> Any:
+    said = types.TextContent(type="text", text=question)
+    asked = [types.SamplingMessage(role="user", content=said)]
+    if is_modern(ctx):
+        return Sample(asked, max_tokens=50, system_prompt="Be brief.")
+    return await ctx.session.create_message(asked, max_tokens=50, system_prompt="Be brief.")
+
+
+async def elicited(ctx: Context, question: str) -> Any:
+    return Elicit(question, Person) if is_modern(ctx) else await ctx.elicit(question, Person)
+
+
+async def listed(ctx: Context) -> Any:
+    return ListRoots() if is_modern(ctx) else await ctx.session.list_roots()
+
+
+Sampled = Annotated[types.CreateMessageResult, Resolve(sampled)]
+Elicited = Annotated[ElicitationResult[Person], Resolve(elicited)]
+Listed = Annotated[types.ListRootsResult, Resolve(listed)]
+
+
+def introduced(answer: Any) -> str:
     return (
         f"{answer.data.name} is {answer.data.age}" if answer.action == "accept" else answer.action
     )
 
 
+def joined(found: types.ListRootsResult) -> str:
+    return " ".join(str(root.uri) for root in found.roots)
+
+
 @server.tool(structured_output=False)
-async def folders(ctx: Context) -> str:
+async def ask_model(question: Text, answer: Sampled) -> str:
+    """Ask the client's model."""
+    return f"{answer.model}: {answer.content.text}"
+
+
+@server.tool(structured_output=False)
+async def ask_user(question: Text, answer: Elicited) -> str:
+    """Ask the user."""
+    return introduced(answer)
+
+
+@server.tool(structured_output=False)
+async def folders(found: Listed) -> str:
     """Ask for the roots."""
-    return " ".join(str(root.uri) for root in (await ctx.session.list_roots()).roots)
+    return joined(found)
+
+
+@server.tool(structured_output=False)
+async def ask_together(question: Text, answer: Elicited, found: Listed) -> str:
+    """Ask the user and for the roots at once."""
+    return f"{introduced(answer)} in {joined(found)}"
 
 
 @server.tool(structured_output=False)
@@ -160,8 +206,18 @@ async def grow(ctx: Context) -> str:
         return "new"
 
     server.add_tool(extra, structured_output=False)
-    await ctx.session.send_tool_list_changed()
+    if is_modern(ctx):
+        await ctx.notify_tools_changed()
+    else:
+        await ctx.session.send_tool_list_changed()
     return "grown"
+
+
+@server.tool(structured_output=False)
+async def touch(ctx: Context, uri: Text) -> str:
+    """Say that a resource changed."""
+    await ctx.notify_resource_updated(uri)
+    return "touched"
 
 
 @server.resource("memo://today", mime_type="text/plain")

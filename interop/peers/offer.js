@@ -9,10 +9,19 @@ const words = z.string().describe('a text');
 const text = (value, more = {}) => ({ content: [{ type: 'text', text: value }], ...more });
 const starting = (values) => (typed) => values.filter((value) => value.startsWith(typed ?? ''));
 
-export function offer(server, sdk) {
+// Ask by requests of the server's, each on its own.
+export function askOnWire(requests) {
+  return async (ctx, questions) => {
+    const answers = {};
+    for (const [name, { method, params }] of Object.entries(questions)) {
+      answers[name] = await requests[method](ctx, params);
+    }
+    return { answers };
+  };
+}
+
+export function offer(server, sdk, state = { cancelled: 0, waiting: 0, hasGrown: false }) {
   const subscribed = new Set();
-  let cancelled = 0;
-  let waiting = 0;
   const tool = (name, members, run, more = {}) =>
     server.registerTool(name, { inputSchema: sdk.shape(members), description: name, ...more }, run);
 
@@ -54,46 +63,74 @@ export function offer(server, sdk) {
     }
     return new Promise((resolve) => {
       const timer = setTimeout(() => resolve(text('waited')), 60_000);
-      waiting += 1;
+      state.waiting += 1;
       sdk.signalOf(ctx).addEventListener('abort', () => {
         clearTimeout(timer);
-        waiting -= 1;
-        cancelled += 1;
+        state.waiting -= 1;
+        state.cancelled += 1;
         resolve(text('cancelled'));
       });
     });
   });
   tool('cancelled', {}, async () => {
     // Over HTTP a cancellation that was sent before may come on another connection, and later.
-    for (let turn = 0; waiting > 0 && turn < 100; turn += 1) {
+    for (let turn = 0; state.waiting > 0 && turn < 100; turn += 1) {
       await new Promise((resolve) => setTimeout(resolve, 10));
     }
-    return text(String(cancelled));
+    return text(String(state.cancelled));
   });
   tool('say', { level: words, text: words }, async ({ level, text: data }, ctx) => {
     await sdk.log(ctx, { level, data, logger: 'interop' });
     return text('said');
   });
-  tool('ask_model', { question: words }, async ({ question }, ctx) => {
-    const answer = await sdk.sample(ctx, {
+  // `sdk.ask` has answers, by the names of the questions; or none yet, since they come with another
+  // call, and then what this one returns.
+  const asking = (questions, report) => async (args, ctx) => {
+    const { answers, otherwise } = await sdk.ask(ctx, questions(args));
+    return answers === undefined ? otherwise : text(report(answers));
+  };
+  const sampling = (question) => ({
+    method: 'sampling/createMessage',
+    params: {
       messages: [{ role: 'user', content: { type: 'text', text: question } }],
       maxTokens: 50,
       systemPrompt: 'Be brief.',
-    });
-    return text(`${answer.model}: ${answer.content.text}`);
+    },
   });
-  tool('ask_user', { question: words }, async ({ question }, ctx) => {
-    const { action, content } = await sdk.elicit(ctx, {
+  const elicitation = (question) => ({
+    method: 'elicitation/create',
+    params: {
+      mode: 'form',
       message: question,
       requestedSchema: {
         type: 'object',
         properties: { name: { type: 'string' }, age: { type: 'integer' } },
         required: ['name', 'age'],
       },
-    });
-    return text(action === 'accept' ? `${content.name} is ${content.age}` : action);
+    },
   });
-  tool('folders', {}, async () => text((await sdk.roots()).roots.map((root) => root.uri).join(' ')));
+  const listing = { method: 'roots/list' };
+  const introduced = ({ action, content }) => (action === 'accept' ? `${content.name} is ${content.age}` : action);
+  const joined = ({ roots }) => roots.map((root) => root.uri).join(' ');
+  tool(
+    'ask_model',
+    { question: words },
+    asking(({ question }) => ({ model: sampling(question) }), ({ model }) => `${model.model}: ${model.content.text}`),
+  );
+  tool(
+    'ask_user',
+    { question: words },
+    asking(({ question }) => ({ user: elicitation(question) }), ({ user }) => introduced(user)),
+  );
+  tool('folders', {}, asking(() => ({ roots: listing }), ({ roots }) => joined(roots)));
+  tool(
+    'ask_together',
+    { question: words },
+    asking(
+      ({ question }) => ({ user: elicitation(question), roots: listing }),
+      ({ user, roots }) => `${introduced(user)} in ${joined(roots)}`,
+    ),
+  );
   tool('media', {}, () => ({
     content: [
       { type: 'text', text: 'text' },
@@ -103,12 +140,18 @@ export function offer(server, sdk) {
       { type: 'resource_link', uri: 'memo://today', name: 'today' },
     ],
   }));
+  const addExtra = () => tool('extra', {}, () => text('new'));
+  // A server that is made anew for every request has to remember.
+  if (state.hasGrown) addExtra();
   tool('grow', {}, () => {
-    tool('extra', {}, () => text('new'));
+    state.hasGrown = true;
+    addExtra();
+    state.notify?.toolsChanged();
     return text('grown');
   });
   tool('touch', { uri: words }, async ({ uri }) => {
-    if (subscribed.has(uri)) await server.server.sendResourceUpdated({ uri });
+    if (state.notify) state.notify.resourceUpdated(uri);
+    else if (subscribed.has(uri) || sdk.isModern?.()) await server.server.sendResourceUpdated({ uri });
     return text('touched');
   });
 

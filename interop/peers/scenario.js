@@ -18,6 +18,10 @@ const FORM = process.env.INTEROP_FORM;
 const POOR = FORM === 'json';
 // What no server without sessions can do.
 const NEEDS_SESSION = /^(cancel|time-out|log|grow|subscribe|sample|roots|elicit .*)$/;
+// What the revision without a handshake and sessions has left behind, and what only it has.
+const MODERN = '2026-07-28';
+const OLDER_ERA = /^(ping|roots changed)$/;
+const NEWER_ERA = /^together$/;
 const TURNS = POOR ? 100 : 1000;
 
 // What does not come stays out of the outcome, where the test finds it missing.
@@ -39,7 +43,7 @@ function told(result) {
 export const CAPABILITIES = { sampling: {}, roots: { listChanged: true }, elicitation: {} };
 
 export function answers() {
-  const actions = ['accept', 'decline', 'cancel'];
+  const actions = ['accept', 'decline', 'cancel', 'accept'];
   return {
     sample: (request) => ({
       role: 'assistant',
@@ -65,6 +69,7 @@ export async function play(client, transport, heard, revisionOf) {
   const outcomes = {};
   const step = async (name, work) => {
     if (FORM === 'stateless' && NEEDS_SESSION.test(name)) return;
+    if ((outcomes.opened?.revision === MODERN ? OLDER_ERA : NEWER_ERA).test(name)) return;
     try {
       outcomes[name] = (await bounded(work())) ?? null;
     } catch (error) {
@@ -75,7 +80,7 @@ export async function play(client, transport, heard, revisionOf) {
     await bounded(client.connect(transport));
     await tools(client, heard, step, revisionOf);
     await questions(client, step);
-    await resources(client, heard, step);
+    await resources(client, heard, step, revisionOf);
     await prompts(client, step);
     await step('counted on', () => count(client, heard, 5));
     // A session of HTTP is only ended when it is said so.
@@ -102,6 +107,7 @@ async function everyPage(fetch, member) {
 }
 
 async function tools(client, heard, step, revisionOf) {
+  const isModern = () => revisionOf(client) === MODERN;
   const call = async (name, args = {}) => told(await client.callTool({ name, arguments: args }));
   const list = () => everyPage((params) => client.listTools(params), 'tools');
   const waitFor = async (options) => {
@@ -137,15 +143,19 @@ async function tools(client, heard, step, revisionOf) {
   });
   await step('time-out', () => waitFor(heard.options({ timeout: 500 })));
   await step('log', async () => {
-    await client.setLoggingLevel('warning');
-    await call('say', { level: 'info', text: 'unheard' });
-    await call('say', { level: 'error', text: 'heard' });
+    const level = isModern() ? { _meta: { 'io.modelcontextprotocol/logLevel': 'warning' } } : {};
+    if (!isModern()) await client.setLoggingLevel('warning');
+    const say = (args) => client.callTool({ name: 'say', arguments: args, ...level });
+    await say({ level: 'info', text: 'unheard' });
+    await say({ level: 'error', text: 'heard' });
     await until(() => heard.logs.length > 0);
     return heard.logs;
   });
   await step('grow', async () => {
+    const listening = isModern() && (await client.listen({ toolsListChanged: true }));
     await call('grow');
     await until(() => heard.changes.length > 0);
+    if (listening) await listening.close();
     const { entries } = await list();
     const isNew = entries.some((tool) => tool.name === 'extra');
     return { changes: heard.changes, new: isNew, ...(await call('extra')) };
@@ -177,10 +187,11 @@ async function questions(client, step) {
   await step('elicit decline', () => call('ask_user', { question: 'who?' }));
   await step('elicit cancel', () => call('ask_user', { question: 'who?' }));
   await step('roots', () => call('folders'));
+  await step('together', () => call('ask_together', { question: 'who?' }));
   await step('roots changed', () => client.sendRootsListChanged());
 }
 
-async function resources(client, heard, step) {
+async function resources(client, heard, step, revisionOf) {
   const read = async (uri) => {
     const held = (await client.readResource({ uri })).contents[0];
     return [held.uri, held.mimeType, held.text ?? held.blob];
@@ -201,6 +212,14 @@ async function resources(client, heard, step) {
   await step('read template', () => read('memo://notes/monday'));
   await step('read missing', () => read('memo://nowhere'));
   await step('subscribe', async () => {
+    if (revisionOf(client) === MODERN) {
+      const listening = await client.listen({ resourceSubscriptions: [uri] });
+      await touch();
+      await until(() => heard.updates.length > 0);
+      await listening.close();
+      await touch();
+      return heard.updates;
+    }
     await client.subscribeResource({ uri });
     await touch();
     await until(() => heard.updates.length > 0);

@@ -9,7 +9,7 @@ import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/
 import { SubscribeRequestSchema, UnsubscribeRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import * as z from 'zod';
 
-import { offer } from './offer.js';
+import { askOnWire, offer } from './offer.js';
 import { serveHttp } from './serving.js';
 
 function make() {
@@ -24,9 +24,11 @@ function make() {
     progressOf: (extra) => [extra._meta?.progressToken, extra.sendNotification],
     signalOf: (extra) => extra.signal,
     log: (extra, params) => server.sendLoggingMessage(params, extra.sessionId),
-    sample: (extra, params) => server.server.createMessage(params),
-    elicit: (extra, params) => server.server.elicitInput(params),
-    roots: () => server.server.listRoots(),
+    ask: askOnWire({
+      'sampling/createMessage': (extra, params) => server.server.createMessage(params),
+      'elicitation/create': (extra, params) => server.server.elicitInput(params),
+      'roots/list': () => server.server.listRoots(),
+    }),
   });
   server.server.setRequestHandler(SubscribeRequestSchema, ({ params }) => {
     subscribed.add(params.uri);

@@ -7,13 +7,17 @@ import { StdioClientTransport } from '@modelcontextprotocol/client/stdio';
 import { CAPABILITIES, answers, play, transportTo } from './scenario.js';
 
 const [, , revision, command, ...args] = process.argv;
+// Users of the second generation ask for the newest era, and fall back.
+const HOW = {
+  default: { versionNegotiation: { mode: 'auto' } },
+  '2026-07-28': { versionNegotiation: { mode: { pin: '2026-07-28' } } },
+};
 const heard = { logs: [], changes: [], updates: [], options: (options) => [options] };
 const client = new Client(
   { name: 'sdk-2', version: '2' },
   {
     capabilities: CAPABILITIES,
-    // Users of the second generation ask for the newest era, and fall back.
-    ...(revision === 'default' ? { versionNegotiation: { mode: 'auto' } } : { supportedProtocolVersions: [revision] }),
+    ...(HOW[revision] ?? { supportedProtocolVersions: [revision] }),
   },
 );
 const { sample, elicit, roots } = answers();

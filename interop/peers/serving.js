@@ -1,6 +1,6 @@
 // How servers of both generations of the TypeScript SDK are served over HTTP, from one process:
 // with sessions at /mcp and, always as JSON, at /json; without at /stateless; the older form with
-// two endpoints at /sse. The port is printed.
+// two endpoints at /sse; `others` have places of their own. The port is printed.
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 
@@ -22,7 +22,7 @@ class Kept {
   }
 }
 
-export function serveHttp(make, { Transport, OlderTransport }) {
+export function serveHttp(make, { Transport, OlderTransport, others = {} }) {
   const sessions = new Map();
 
   const withSession = async (request, response, options) => {
@@ -63,6 +63,7 @@ export function serveHttp(make, { Transport, OlderTransport }) {
 
   const serve = async (request, response) => {
     const { pathname, searchParams } = new URL(request.url, 'http://localhost');
+    if (pathname in others) return others[pathname](request, response);
     if (pathname === '/mcp') return withSession(request, response, { eventStore: new Kept(), retryInterval: 10 });
     if (pathname === '/json') return withSession(request, response, { enableJsonResponse: true });
     if (pathname === '/stateless') return alone(request, response);

@@ -104,7 +104,9 @@ def test_every_request_carries_the_token_in_its_header(form, path):
     gate = Gate("good")
 
     async def work(url):
-        async with connect(url + path, transport=form, auth="good") as client:
+        async with connect(
+            url + path, revision="2025-11-25", transport=form, auth="good"
+        ) as client:
             assert (await client.call_tool("echo", {"text": "x"})).content[0].text == "x"
             if form == "http":
                 await until(lambda: any(each[0] == "GET" for each in gate.seen))
@@ -270,7 +272,9 @@ def test_a_session_that_is_begun_anew_is_authorized_anew():
     renewed = []
 
     async def work(url):
-        async with connect(f"{url}/mcp", auth=keys, on_renewed=lambda: renewed.append(1)) as client:
+        async with connect(
+            f"{url}/mcp", revision="2025-11-25", auth=keys, on_renewed=lambda: renewed.append(1)
+        ) as client:
             await client.ping()
             gate.forgets = True
             gate.good = {"two"}
@@ -285,7 +289,7 @@ def test_closing_does_not_ask_the_user_to_sign_in():
     gate, keys = Gate("one"), Keys("one", "two")
 
     async def work(url):
-        client = await connect(f"{url}/mcp", auth=keys)
+        client = await connect(f"{url}/mcp", revision="2025-11-25", auth=keys)
         await until(lambda: any(each[0] == "GET" for each in gate.seen))
         gate.good = set()
         await client.close()

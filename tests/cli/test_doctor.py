@@ -259,12 +259,13 @@ def test_oauth_is_not_begun_without_metadata():
     run(main())
 
 
-def test_the_newest_revision_is_offered_and_those_of_the_server_are_reported():
+def refused_with(supported):
+    """Examine a server that refuses every revision but those given; return what it was asked."""
     offered = []
     error = {
         "code": -32022,
         "message": "Unsupported protocol version",
-        "data": {"supported": ["2026-07-28"], "requested": "2025-11-25"},
+        "data": {"supported": supported, "requested": "2025-11-25"},
     }
     body = json.dumps({"jsonrpc": "2.0", "id": 0, "error": error}).encode()
 
@@ -284,10 +285,21 @@ def test_the_newest_revision_is_offered_and_those_of_the_server_are_reported():
 
     code, steps, _ = run(main())
     assert code == 1
+    return offered, steps
+
+
+def test_the_newest_handshake_is_offered_and_the_revisions_of_the_server_are_reported():
+    offered, steps = refused_with(["2031-01-01"])
     assert offered[0]["params"]["protocolVersion"] == "2025-11-25"
     change = steps["http"]["change"]
-    assert "the server names 2026-07-28; accord speaks 2024-11-05" in change
+    assert "the server names 2031-01-01; accord speaks 2024-11-05" in change
     assert "log of the server" not in change
+
+
+def test_a_server_without_handshake_is_reachable():
+    _, steps = refused_with(["2026-07-28"])
+    assert steps["http"]["verdict"] == "ok"
+    assert "the server speaks 2026-07-28" in steps["http"]["came"]
 
 
 @pytest.mark.parametrize(

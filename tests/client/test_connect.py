@@ -8,6 +8,7 @@ import pytest
 
 from accord.client import blocking, connect
 from accord.errors import ConnectFailed, ConnectionClosed, MissingExtra
+from accord.protocol.revisions import HANDSHAKE
 from accord.types import Implementation, Root
 
 
@@ -34,7 +35,8 @@ def failed(run, target, **options):
 
 def test_the_client_asks_for_the_newest_revision_and_says_initialized(wayward, run):
     async def main():
-        async with connect(wayward(), client_info=Implementation("mine", "2")) as client:
+        options = {"revisions": list(HANDSHAKE), "client_info": Implementation("mine", "2")}
+        async with connect(wayward(), **options) as client:
             initialize, initialized, *_ = await opening(client)
             assert initialize["method"] == "initialize"
             assert initialize["params"]["protocolVersion"] == "2025-11-25"

@@ -103,7 +103,7 @@ def test_a_server_of_the_newest_revision_is_asked_and_not_initialized():
 def test_a_pinned_revision_without_handshake_is_asked_for_first():
     # versioning.modern-client.stdio-discover-first
     wire = Scripted([{"result": DISCOVERED}])
-    assert talk(wire, revision=MODERN, revisions=None).revision == MODERN
+    assert talk(wire, revisions=MODERN).revision == MODERN
     assert wire.methods[0] == "server/discover"
 
 
@@ -131,6 +131,16 @@ def test_a_server_without_our_revision_but_with_a_handshake_is_initialized():
     assert talk(wire).revision == "2025-11-25"
     wire = Scripted([unsupported("2025-06-18", "2031-01-01")])
     assert talk(wire).revision == "2025-11-25"
+
+
+def test_a_refusal_that_names_the_same_revision_is_followed_by_one_more_request():
+    # versioning.unsupported.client-retries
+    wire = Scripted([unsupported(MODERN), {"result": DISCOVERED}])
+    assert talk(wire).revision == MODERN
+    assert wire.methods == ["server/discover", "server/discover", "tools/call"]
+    wire = Scripted([unsupported(MODERN), unsupported(MODERN)])
+    assert "refused server/discover" in failure(wire)
+    assert wire.methods == ["server/discover", "server/discover"]
 
 
 @pytest.mark.parametrize(
@@ -162,7 +172,7 @@ def test_a_refusal_of_our_request_is_not_taken_for_a_handshake(code):
 def test_a_pinned_revision_that_the_server_does_not_know_fails_without_a_handshake():
     wire = Scripted([{"error": UNKNOWN}])
     text = failure(wire, revision=MODERN, revisions=None)
-    assert "refused server/discover" in text
+    assert "refused server/discover, so it speaks 2025-11-25 or older, and we offered" in text
     assert wire.methods == ["server/discover"]
 
 
@@ -319,6 +329,7 @@ def test_every_request_says_revision_capabilities_and_name(tmp_path):
             "sampling": {},
             "elicitation": {"form": {}},
             "roots": {},
+            "extensions": {"io.modelcontextprotocol/tasks": {}},
         }
         assert f"{META}logLevel" not in meta
 
@@ -382,6 +393,18 @@ def test_roots_do_not_change_on_a_connection_made_without_them():
         async with connect(wire, revisions=ALL) as client:
             with pytest.raises(LocalProtocolError, match="made with roots"):
                 await client.roots_changed()
+
+    run_in_virtual_time(main())
+    assert wire.methods == ["server/discover"]
+
+
+def test_a_request_whose_capability_the_server_did_not_declare_is_not_sent():
+    wire = modern(capabilities={"tools": {}})
+
+    async def main():
+        async with connect(wire, revisions=ALL) as client:
+            with pytest.raises(LocalProtocolError, match="prompts/get needs the capability"):
+                await client.get_prompt("greet")
 
     run_in_virtual_time(main())
     assert wire.methods == ["server/discover"]

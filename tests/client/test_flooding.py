@@ -83,7 +83,7 @@ def test_questions_that_wait_for_answers_are_bounded_in_bytes(monkeypatch: Any) 
             await answered.wait()
             return CreateMessageResult("assistant", TextContent("y"), "slow")
 
-        async with connect(server, on_sample=think, timeout=LONG) as client:
+        async with connect(server, revision="2025-11-25", on_sample=think, timeout=LONG) as client:
             call = asyncio.ensure_future(client.call_tool("ask_often", result_type=list[str]))
             await until(lambda: waiting == 3)
             answered.set()

@@ -70,7 +70,8 @@ def test_a_wire_that_does_not_close_cleanly_is_logged_and_aborted(run, caplog):
 def test_a_wire_without_a_process_still_explains_its_failure(run):
     class Outdated(Loopback):
         def put(self, **message):
-            message["result"]["protocolVersion"] = "1999-01-01"
+            if "result" in message:
+                message["result"]["protocolVersion"] = "1999-01-01"
             super().put(**message)
 
     async def main():

@@ -89,6 +89,56 @@ def test_requests_and_sessions_share_nothing():
     serve(scenario, server.asgi())
 
 
+def test_values_kept_in_a_session_are_seen_by_no_other_request():
+    server = Server("any")
+
+    @server.tool
+    async def keep(ctx: Context, value: str) -> str:
+        found = getattr(ctx.session, "kept", "nothing")
+        ctx.session.kept = value
+        return found
+
+    @server.tool
+    async def register(ctx: Context) -> str:
+        server.add_tool(lambda: "x", name="other", description="x", inline=True)
+        return "registered"
+
+    async def scenario(client):
+        for _ in range(3):
+            assert await client.call("keep", value="mine") == "nothing"
+        assert await client.call("register") == "registered"
+        assert await client.call("other") == "x"
+
+    serve(scenario, server.asgi())
+
+
+def test_late_messages_of_a_handler_reach_no_other_request():
+    server = Server("any")
+    kept = []
+
+    @server.tool
+    async def leave(ctx: Context) -> str:
+        kept.append(ctx)
+        return "left"
+
+    @server.tool
+    async def remind(ctx: Context) -> str:
+        await asyncio.sleep(1)
+        for old in kept:
+            old.warning("late")
+            old.progress(1)
+        await asyncio.sleep(1)
+        return "done"
+
+    async def scenario(client):
+        loud = {**meta(logLevel="debug"), "progressToken": 7}
+        await client.ask(modern("tools/call", 5, name="leave", _meta=loud))
+        response = await client.ask(modern("tools/call", 5, name="remind", _meta=loud))
+        assert text_of(response.json) == "done"
+
+    serve(scenario, server.asgi())
+
+
 def test_a_session_serves_no_request_that_names_its_own_revision():
     async def scenario(client):
         await client.open("2025-11-25")
@@ -265,7 +315,7 @@ def test_an_unknown_revision_is_answered_with_those_that_are_spoken():
         (b'{"jsonrpc":"1.0","method":"x"}', -32600),
     ],
 )
-def test_what_is_no_request_is_refused(body, code):
+def test_a_body_without_a_request_is_refused(body, code):
     async def scenario(client):
         response = await client.post(body, mcp_protocol_version=REVISION)
         assert error_of(response) == (400, None, code)
@@ -456,6 +506,28 @@ def test_an_answer_that_comes_with_the_disconnect_is_sent_or_not():
         await held.done()
         await freed.done()
         assert not client.app.endpoint.standalone.open
+
+    serve(scenario)
+
+
+def test_an_app_in_between_may_return_the_body_again_and_again():
+    async def scenario(client):
+        message = call("wait", name="x")
+        sent = []
+
+        async def receive():
+            return {"type": "http.request", "body": json.dumps(message).encode()}
+
+        async def send(part):
+            sent.append(part)
+
+        scope = client.scope("POST", **headers_of(message))
+        waiting = asyncio.create_task(client.app(scope, receive, send))
+        await asyncio.sleep(1)
+        assert not waiting.done()
+        await client.call("free", name="x")
+        await waiting
+        assert sent[0]["status"] == 200
 
     serve(scenario)
 

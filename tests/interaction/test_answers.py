@@ -91,8 +91,8 @@ def test_every_request_for_a_resource_prompt_or_completion_is_answered(transport
 def test_middleware_that_fails_is_answered(transport: str, way: str) -> None:
     async def main() -> None:
         async with client_of(transport, failing.failing_middleware(way)) as client:
-            assert isinstance(await outcome_of(client.ping()), RequestError)
-            assert not (await client.list_tools()).tools if client.capabilities.tools else True
+            assert isinstance(await outcome_of(client.list_tools()), RequestError)
+            await client.ping()
 
     run(main())
 
@@ -152,10 +152,39 @@ def test_callbacks_of_a_client_that_fail_are_answered(way: str, is_async: bool) 
 
     async def main() -> None:
         options: Any = {"on_sample": callback, "on_elicit": callback, "roots": callback}
+        options["revision"] = "2025-11-25"
         async with connect(server, timeout=LONG, **options) as client:
             result = await client.call_tool("ask")
             expected = 2 if way == "a generator" else 3  # of folders, it is a list of roots
             assert result.content[0].text.count("refused -32603") == expected
+            await client.ping()
+
+    run(main())
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize("way", failing.WAYS)
+def test_in_rounds_a_callback_that_fails_ends_its_call_alone(way: str, is_async: bool) -> None:
+    server: Server[None] = Server("asking")
+
+    @server.tool
+    async def ask(ctx: failing.Context) -> str:
+        """Ask the model."""
+        return (await ctx.sample("hello", max_tokens=5)).text
+
+    def plain(_: Any) -> Any:
+        return failing.fail(way)
+
+    async def later(_: Any) -> Any:
+        return failing.fail(way)
+
+    async def main() -> None:
+        callback = later if is_async else plain
+        async with connect(server, timeout=LONG, on_sample=callback) as client:
+            assert client.revision == "2026-07-28"
+            with pytest.raises(Exception) as caught:  # any, but none that ends tasks
+                await client.call_tool("ask")
+            assert not isinstance(caught.value, TimeoutError)
             await client.ping()
 
     run(main())

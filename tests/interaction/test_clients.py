@@ -231,7 +231,9 @@ with open({str(heard)!r}, "wb") as heard:
     heard.write(b"END OF INPUT")
 """
     )
-    async with connect([sys.executable, str(server)], exit_grace=30) as client:
+    async with connect(
+        [sys.executable, str(server)], revision="2025-06-18", exit_grace=30
+    ) as client:
         await client.call_tool("note", {"text": "grün\nund\u2028blau"})
     *lines, last = heard.read_bytes().split(b"\n")
     assert last == b"END OF INPUT"
@@ -261,7 +263,10 @@ time.sleep(60)
 """
     )
     async with connect(
-        [sys.executable, str(server)], exit_grace=0.1, terminate_grace=0.1
+        [sys.executable, str(server)],
+        revision="2025-06-18",
+        exit_grace=0.1,
+        terminate_grace=0.1,
     ) as client:
         assert client.server_info.name == "stubborn"
     for pid in (tmp_path / "pids").read_text().split():

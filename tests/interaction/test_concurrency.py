@@ -8,7 +8,18 @@ import pytest
 
 from accord.errors import RequestError
 from interaction.servers import working
-from support.links import EVERYWHERE, IN_MEMORY, IN_PROCESS, everywhere, text
+from support.links import (
+    EVERYWHERE,
+    HANDSHAKE,
+    HTTP,
+    IN_MEMORY,
+    IN_PROCESS,
+    STDIO,
+    everywhere,
+    over,
+    text,
+    within,
+)
 
 pytestmark = EVERYWHERE
 
@@ -51,6 +62,9 @@ async def test_answers_in_any_order_reach_their_callers(connect_to: Any) -> None
 
 
 @pytest.mark.requirement("tools.server.rate-limited")
+# Over HTTP a request without a session belongs to no client whose requests could be counted:
+# `connections` of the app limits all of them (tests/http/test_standalone.py).
+@over("memory", *STDIO, *within(HTTP, HANDSHAKE))
 async def test_above_its_limit_a_server_refuses_but_still_answers_pings(connect_to: Any) -> None:
     async with connect_to(working.make_small) as client:
         # Which of them comes last is not certain: over HTTP each has a connection of its own.

@@ -6,13 +6,16 @@ from typing import Any
 
 import pytest
 
+from accord.errors import InvalidParams
 from accord.trace import Record
 from accord.types import CreateMessageResult, TextContent
 from interaction.servers import content, working
-from support.links import HTTP, over
+from support.links import EVERY_HTTP, HANDSHAKE, HTTP, over, within
 from support.waiting import until
 
-pytestmark = over(*(each for each in HTTP if each.startswith("http")))
+pytestmark = over(*(each for each in within(EVERY_HTTP, HANDSHAKE) if each.startswith("http")))
+# In both forms: answers as JSON where nothing else is said, and as streams.
+STANDALONE = over("http:2026-07-28", "http-stream:2026-07-28")
 OLDER = over(*(each for each in HTTP if each.startswith("sse")))
 
 
@@ -205,6 +208,105 @@ async def test_when_the_client_closes_the_session_and_every_stream_end(accord_li
     assert waiting.exception() is not None
     assert [http(each).status for each in records if http(each).method == "DELETE"] == [None, 204]
     assert working.seen[-2:] == ["left close", "lifespan ended"]
+
+
+# -- requests that stand on their own
+
+
+async def talked_alone(link: Any) -> list[Record]:
+    """Send everything that a client of the newest revision sends, and return the records."""
+    async with link.connect(
+        content.make, on_tools_changed=lambda: None, on_elicit=lambda params: {"sure": True}
+    ) as client:
+        await client.ping()
+        await client.list_tools()
+        await client.read_resource("note://today")
+        await client.get_prompt("greet", {"name": "Ann"})
+        await client.call_tool("change", {"uri": "note://today"})
+        with pytest.raises(InvalidParams):
+            await client.call_tool("nowhere")
+    records: list[Record] = link.connections[-1].recording.records
+    return records
+
+
+@STANDALONE
+@pytest.mark.requirement(
+    "http.post.each-message",
+    "http.post.metadata-headers",
+    "http.client.accept-both",
+    "http.version-header.present",
+    "http.version-header.matches-meta",
+    "http.headers.mcp-method",
+    "http.headers.mcp-name",
+    "jsonrpc.client-no-responses",
+)
+async def test_every_request_is_a_post_that_repeats_itself_in_headers(accord_link: Any) -> None:
+    records = await talked_alone(accord_link)
+    assert {http(each).method for each in sent(records)} == {"POST"}
+    for request in sent(records):
+        head, params = http(request), of(request, "params")
+        assert of(request, "id") is not None
+        assert head.header("mcp-protocol-version") == accord_link.revision
+        assert head.header("Mcp-Method") == of(request, "method")
+        named = params.get("name") or params.get("uri")
+        assert head.header("mcp-name") == named
+        assert head.header("mcp-session-id") is None
+        assert head.header("last-event-id") is None
+        assert head.header("accept") == "application/json, text/event-stream"
+        assert head.header("content-type") == "application/json"
+
+
+@STANDALONE
+@pytest.mark.requirement("http.sse.no-requests", "jsonrpc.client-only-initiates")
+async def test_every_response_ends_with_the_answer_to_its_request(accord_link: Any) -> None:
+    records = await talked_alone(accord_link)
+    kinds = {"text/event-stream"}
+    if accord_link.transport == "http":
+        kinds.add("application/json")
+    for request in sent(records):
+        came = responses(records, request)
+        said = [each for each in came if each.message is not None]
+        assert {http(each).header("content-type") for each in came if http(each).status} <= kinds
+        assert {http(each).header("mcp-session-id") for each in came} == {None}
+        # No request of the server is among them: a message with a method has no id.
+        assert [each for each in said if of(each, "method") and of(each, "id") is not None] == []
+        if of(request, "method") == "subscriptions/listen":
+            continue
+        assert [of(each, "id") for each in said if of(each, "method") is None] == [
+            of(request, "id")
+        ]
+        assert of(said[-1], "id") == of(request, "id")
+
+
+@STANDALONE
+@pytest.mark.requirement("http.sse.notifications-related", "http.streams.multiple")
+async def test_progress_arrives_on_the_stream_of_its_request_only(accord_link: Any) -> None:
+    async with accord_link.connect(working.make) as client:
+        await asyncio.gather(
+            client.call_tool("steps", {"values": [1, 2]}, on_progress=lambda _: None),
+            client.call_tool("steps", {"values": [3, 4]}, on_progress=lambda _: None),
+        )
+    records = accord_link.connections[0].recording.records
+    calls = [each for each in sent(records) if of(each, "method") == "tools/call"]
+    for call in calls:
+        *others, answer = [each for each in responses(records, call) if each.message is not None]
+        token = of(call, "params")["_meta"]["progressToken"]
+        assert [of(each, "params")["progressToken"] for each in others] == [token] * 2
+        assert of(answer, "id") == of(call, "id")
+
+
+@STANDALONE
+@pytest.mark.requirement("http.cancel.disconnect-is-cancel", "http.cancel.stop-work")
+async def test_when_the_client_closes_its_requests_are_cancelled(accord_link: Any) -> None:
+    async with accord_link.connect(working.make) as client:
+        records = accord_link.connections[0].recording.records
+        waiting = asyncio.ensure_future(client.call_tool("wait", {"name": "close"}))
+        await until(lambda: "waiting close" in working.seen)
+    await asyncio.wait([waiting])
+    assert waiting.exception() is not None
+    await until(lambda: working.seen[-2:] == ["left close", "lifespan ended"])
+    assert {http(each).method for each in sent(records)} == {"POST"}
+    assert "notifications/cancelled" not in [of(each, "method") for each in sent(records)]
 
 
 @OLDER

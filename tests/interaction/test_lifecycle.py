@@ -1,5 +1,6 @@
 """Opening, negotiating and closing, and messages that are refused before, during and after."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ from accord import connect
 from accord.errors import ConnectFailed, ConnectionClosed, LocalProtocolError
 from accord.types import Implementation
 from interaction.servers import tools, working
-from support.links import EVERYWHERE, MISSION, over
+from support.links import EVERYWHERE, HANDSHAKE, MISSION, everywhere, over
+from support.modern import PREFIX
 from support.raw import RawClient, RawServer
 from support.waiting import until
 
@@ -36,6 +38,7 @@ EACH = pytest.mark.parametrize("revision", MISSION)
     "lifecycle.version.identifier",
     "lifecycle.capabilities.declared",
 )
+@everywhere(*HANDSHAKE)
 async def test_a_connection_opens_with_the_handshake(accord_link: Any, connect_to: Any) -> None:
     info = Implementation("desk", "3.1")
     async with connect_to(working.make, client_info=info, roots=["/"]) as client:
@@ -52,13 +55,65 @@ async def test_a_connection_opens_with_the_handshake(accord_link: Any, connect_t
     )
 
 
+@pytest.mark.requirement(
+    "discover.result.required-fields",
+    "discover.result.lists-request-version",
+    "discover.result.server-info",
+    "discover.stdio-probe",
+    "versioning.modern-client.stdio-discover-first",
+    "meta.request.protocol-version",
+    "meta.request.client-capabilities",
+    "meta.request.client-info",
+    "roots.capability-per-request",
+    "sampling.capability-per-request",
+    "elicitation.capability-per-request",
+    "jsonrpc.id.distinct-among-pending",
+)
+@everywhere("2026-07-28")
+async def test_without_a_handshake_the_server_is_asked_and_every_request_introduces_the_client(
+    accord_link: Any, connect_to: Any
+) -> None:
+    info = Implementation("desk", "3.1")
+    async with connect_to(
+        working.make,
+        client_info=info,
+        roots=["/"],
+        on_sample=lambda params: None,
+        on_elicit=lambda params: None,
+    ) as client:
+        assert client.revision == accord_link.revision
+        assert client.server_info.name == "working"
+        await asyncio.gather(client.list_tools(), client.call_tool("events"), client.ping())
+    messages = accord_link.connections[0].recording.messages
+    asked = messages("client")
+    assert asked[0]["method"] == "server/discover"
+    result = messages("server")[0]["result"]
+    assert result["resultType"] == "complete"
+    assert accord_link.revision in result["supportedVersions"]
+    assert set(result["capabilities"]) >= {"tools", "logging"}
+    assert isinstance(result["ttlMs"], int)
+    assert result["cacheScope"] in ("public", "private")
+    assert result["_meta"][f"{PREFIX}serverInfo"]["name"] == "working"
+    assert len({each["id"] for each in asked}) == len(asked) == 4
+    for message in asked:
+        meta = message["params"]["_meta"]
+        assert meta[f"{PREFIX}protocolVersion"] == accord_link.revision
+        assert meta[f"{PREFIX}clientInfo"] == {"name": "desk", "version": "3.1"}
+        declared = meta[f"{PREFIX}clientCapabilities"]
+        assert (declared["roots"], declared["sampling"]) == ({}, {})
+        assert declared["elicitation"] == {"form": {}}
+
+
 @pytest.mark.requirement("lifecycle.version.client-prefers-latest")
 @ONCE
 async def test_without_a_choice_the_newest_revision_is_asked_for(accord_link: Any) -> None:
     server = RawServer()
     async with connect(server) as client:
         assert client.revision == "2025-11-25"
-    assert server.heard[0]["params"]["protocolVersion"] == "2025-11-25"
+    probe, opening, *_ = server.heard
+    assert probe["method"] == "server/discover"
+    assert probe["params"]["_meta"][f"{PREFIX}protocolVersion"] == "2026-07-28"
+    assert opening["params"]["protocolVersion"] == "2025-11-25"
     server.check()
 
 
@@ -226,8 +281,10 @@ async def test_closing_needs_no_message(accord_link: Any, connect_to: Any) -> No
     async with connect_to(tools.make) as client:
         await client.ping()
     *_, asked, answered = accord_link.connections[0].recording.messages()
-    assert asked["method"] == "ping"
-    assert answered == {"jsonrpc": "2.0", "id": asked["id"], "result": {}}
+    has_handshake = accord_link.revision in HANDSHAKE
+    assert asked["method"] == ("ping" if has_handshake else "server/discover")
+    assert answered["id"] == asked["id"]
+    assert (answered["result"] == {}) is has_handshake
     with pytest.raises(ConnectionClosed):
         await client.ping()
 

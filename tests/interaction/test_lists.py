@@ -6,10 +6,10 @@ import pytest
 
 from accord.errors import InvalidParams
 from interaction.servers import content
-from support.links import IN_BOTH_ERAS
+from support.links import EVERYWHERE
 from support.waiting import until
 
-pytestmark = IN_BOTH_ERAS
+pytestmark = EVERYWHERE
 
 
 @pytest.mark.requirement(

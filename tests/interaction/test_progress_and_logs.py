@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from interaction.servers import working
-from support.links import BOTH_ERAS, HTTP, IN_MEMORY, STDIO, over, text
+from support.links import HTTP, IN_MEMORY, REVISIONS, STDIO, over, text
 from support.raw import RawClient
 from support.waiting import until
 
 # The newest revision in memory alone: tests of its transports have logs, too.
-pytestmark = over("memory", *STDIO, *HTTP, revisions=BOTH_ERAS)
+pytestmark = over("memory", *STDIO, *HTTP, revisions=REVISIONS)
 
 
 @pytest.mark.requirement(

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from accord.errors import RequestError
+from accord.errors import MissingCapability, RequestError
 from accord.types import CreateMessageResult, ElicitResult, Root, TextContent
 from interaction.servers import working
-from support.links import EVERYWHERE, IN_PROCESS, everywhere, over, text
+from support.links import EVERYWHERE, HANDSHAKE, IN_PROCESS, everywhere, over, text
 from support.waiting import until
 
 pytestmark = EVERYWHERE
@@ -46,6 +46,7 @@ async def test_a_tool_asks_the_model(connect_to: Any) -> None:
 
 
 @pytest.mark.requirement("sampling.errors")
+@everywhere(*HANDSHAKE)
 async def test_a_refusal_of_the_model_reaches_the_tool(connect_to: Any) -> None:
     def refuse(params: Any) -> CreateMessageResult:
         raise RequestError("the user says no", code=-1)
@@ -58,6 +59,7 @@ async def test_a_refusal_of_the_model_reaches_the_tool(connect_to: Any) -> None:
 
 @pytest.mark.requirement("sampling.errors")
 @pytest.mark.parametrize("nothing", [None, False])
+@everywhere(*HANDSHAKE)
 async def test_a_callback_that_returns_nothing_refuses_to_sample(
     connect_to: Any, nothing: Any
 ) -> None:
@@ -65,6 +67,32 @@ async def test_a_callback_that_returns_nothing_refuses_to_sample(
         result = await client.call_tool("think", {"question": "rain"})
     assert result.is_error
     assert text(result) == "tool think failed: the user refused the sampling request"
+
+
+def refuse_to_sample(params: Any) -> Any:
+    raise RequestError("the user says no", code=-1)
+
+
+@pytest.mark.parametrize(
+    ("callback", "reported"),
+    [
+        (refuse_to_sample, "the user says no"),
+        (lambda params: None, "the user refused the sampling request"),
+    ],
+)
+@everywhere("2026-07-28")
+async def test_in_rounds_a_refusal_of_the_model_ends_the_call(
+    accord_link: Any, connect_to: Any, callback: Any, reported: str
+) -> None:
+    async with connect_to(working.make, on_sample=callback) as client:
+        with pytest.raises(RequestError, match=reported) as caught:
+            await client.call_tool("think", {"question": "rain"})
+        assert caught.value.code == -1
+        assert not caught.value.is_received
+        # Nothing waits for the answer: the server has forgotten its question.
+        assert text(await client.call_tool("open_gate", {"name": "x"})) == "open"
+    calls = accord_link.connections[0].recording.messages("client", "tools/call")
+    assert [each["params"]["name"] for each in calls] == ["think", "open_gate"]
 
 
 @pytest.mark.requirement(
@@ -113,7 +141,7 @@ async def test_the_user_fills_in_a_form(accord_link: Any, connect_to: Any, tool:
     ("answer", "action"),
     [(False, "decline"), (None, "cancel"), (ElicitResult("decline"), "decline")],
 )
-@everywhere("2025-06-18", "2025-11-25")
+@everywhere("2025-06-18", "2025-11-25", "2026-07-28")
 async def test_the_user_may_refuse(connect_to: Any, answer: Any, action: str) -> None:
     async with connect_to(working.make, on_elicit=lambda params: answer) as client:
         assert text(await client.call_tool("order")) == f"refused: {action}"
@@ -147,6 +175,7 @@ async def test_a_tool_learns_the_roots(connect_to: Any) -> None:
 
 
 @pytest.mark.requirement("roots.list-changed.sent", "roots.list-changed.capability-required")
+@everywhere(*HANDSHAKE)
 async def test_changed_roots_are_announced_and_asked_for_again(connect_to: Any) -> None:
     async with connect_to(working.make, roots=["/a"]) as client:
         assert await client.call_tool("places", result_type=list[str]) == ["file:///a"]
@@ -157,7 +186,24 @@ async def test_changed_roots_are_announced_and_asked_for_again(connect_to: Any) 
             pass
 
 
+@pytest.mark.requirement("roots.asked-by-mrtr", "progress.server-only")
+@everywhere("2026-07-28")
+async def test_in_rounds_changed_roots_are_found_at_the_next_question(
+    accord_link: Any, connect_to: Any
+) -> None:
+    async with connect_to(working.make, roots=["/a"]) as client:
+        assert await client.call_tool("places", result_type=list[str]) == ["file:///a"]
+        await client.roots_changed(["/b"])
+        assert await client.call_tool("places", result_type=list[str]) == ["file:///b"]
+    messages = accord_link.connections[0].recording.messages
+    # A call, its repeat with the answer, and the same again; the change itself sends nothing.
+    assert [each["method"] for each in messages("client")][1:] == ["tools/call"] * 4
+    first = messages("server")[1]["result"]
+    assert [each["method"] for each in first["inputRequests"].values()] == ["roots/list"]
+
+
 @pytest.mark.requirement("lifecycle.capabilities.respected", "lifecycle.capabilities.only-declared")
+@everywhere(*HANDSHAKE)
 async def test_undeclared_client_capabilities_are_not_used(
     accord_link: Any, connect_to: Any
 ) -> None:
@@ -178,6 +224,27 @@ async def test_undeclared_client_capabilities_are_not_used(
     assert text(failed) == "the client did not declare sampling"
     asked = accord_link.connections[0].recording.messages("server")
     assert [each for each in asked if "method" in each] == []
+
+
+@pytest.mark.requirement(
+    "capability.missing-error-code",
+    "capability.undeclared-not-used",
+    "capability.missing-error-data",
+)
+@everywhere("2026-07-28")
+async def test_a_question_that_the_request_does_not_allow_is_an_error_that_says_what_it_needs(
+    accord_link: Any, connect_to: Any
+) -> None:
+    async with connect_to(working.make) as client:
+        missing = await client.call_tool("try_to_ask", result_type=list[str])
+        with pytest.raises(MissingCapability, match="did not declare sampling") as caught:
+            await client.call_tool("think", {"question": "rain"})
+    assert missing == [
+        f"the client did not declare {each}" for each in ("sampling", "elicitation", "roots")
+    ]
+    assert caught.value.data == {"requiredCapabilities": {"sampling": {}}}
+    answered = accord_link.connections[0].recording.messages("server")
+    assert not any("inputRequests" in each.get("result", {}) for each in answered)
 
 
 @IN_PROCESS

@@ -10,12 +10,10 @@ from accord import Server
 from accord.errors import InvalidParams, RequestError, ResourceNotFound
 from accord.protocol.revisions import REVISIONS
 from interaction.servers import content
-from support.links import BOTH_ERAS, IN_BOTH_ERAS, in_this_process, over
+from support.links import EVERYWHERE, IN_MEMORY, IN_PROCESS
 from support.waiting import until
 
-pytestmark = IN_BOTH_ERAS
-IN_MEMORY = over("memory", revisions=BOTH_ERAS)
-IN_PROCESS = in_this_process(*BOTH_ERAS)
+pytestmark = EVERYWHERE
 
 
 @pytest.mark.requirement(

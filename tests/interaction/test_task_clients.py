@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from accord import Server, connect
+from accord import Principal, Server, connect
+from accord.client import blocking
 from accord.errors import InvalidParams, LocalProtocolError, RemoteProtocolError, RequestError
 from accord.testing import connected
 from accord.types import CreateMessageResult, TextContent
 from interaction import test_task_extension, test_task_questions
 from support.raw import RawServer
-from support.running import in_virtual_time, on_a_loop
+from support.running import answer_with, in_virtual_time, on_a_loop
 
 ID = "io.modelcontextprotocol/tasks"
 
@@ -116,17 +117,17 @@ async def test_questions_of_a_task_reach_the_callbacks_once() -> None:
 
 @in_virtual_time
 async def test_every_kind_of_question_is_answered_in_a_task() -> None:
-    def sample(params: Any) -> CreateMessageResult:
+    async def sample(params: Any) -> CreateMessageResult:
         return CreateMessageResult("assistant", TextContent("hello"), "tiny")
 
-    options: Any = {"on_elicit": lambda params: {"value": "Ann"}, "roots": ["file:///w"]}
+    options: Any = {"on_elicit": answer_with("Ann"), "roots": ["file:///w"]}
     async with link(test_task_questions.make(), on_sample=sample, **options) as client:
         assert (await client.call_tool("survey")).text == "Ann hello 1"
 
 
 @in_virtual_time
 async def test_a_tool_that_asks_first_is_called_as_any_other() -> None:
-    def answer(params: Any) -> dict[str, Any]:
+    async def answer(params: Any) -> dict[str, Any]:
         return {"value": "Ann" if params.message == "Name?" else True}
 
     async with link(make(), on_elicit=answer) as client:
@@ -139,10 +140,10 @@ async def test_a_tool_that_asks_first_is_called_as_any_other() -> None:
 async def test_a_question_that_the_user_cannot_answer_ends_the_call() -> None:
     server = test_task_questions.make()
 
-    def refuse(params: Any) -> None:
+    async def refuse(params: Any) -> None:
         return None
 
-    options: Any = {"on_elicit": lambda params: {"value": "Ann"}, "roots": ["file:///w"]}
+    options: Any = {"on_elicit": answer_with("Ann"), "roots": ["file:///w"]}
     async with link(server, on_sample=refuse, **options) as client:
         with pytest.raises(RequestError, match="the user refused"):
             await client.call_tool("survey")
@@ -156,7 +157,7 @@ async def test_a_question_that_the_user_cannot_answer_ends_the_call() -> None:
 async def test_a_task_over_http(revision: str) -> None:
     server = make(poll_interval=0.05)
 
-    def answer(params: Any) -> dict[str, Any]:
+    async def answer(params: Any) -> dict[str, Any]:
         return {"value": True}
 
     async with connected(server, transport="http", revision=revision, on_elicit=answer) as client:
@@ -229,3 +230,25 @@ async def test_a_server_that_is_asked_to_poll_at_once_is_not_flooded() -> None:
         await client.call_tool("x")
     pauses = [later - before for before, later in itertools.pairwise(asked)]
     assert min(pauses) >= 0.05
+
+
+# -- without asyncio
+
+
+def test_the_blocking_client_follows_tasks() -> None:
+    server = make(poll_interval=0.05)
+    acting: Any = server.acting_as(Principal("ann"))
+    with blocking.connect(acting, revision="2025-11-25") as client:
+        task = client.start_tool("compute", {"seconds": 0.1}, ttl=50)
+        assert (task.tool, task.ttl, task.is_finished) == ("compute", 50, False)
+        assert repr(task).endswith("of compute: working>")
+        again = client.task(task.id)
+        assert again.refresh().status == again.status == "working"
+        assert [update.status for update in task][-1] == "completed"
+        assert task.message is None
+        assert task.result().text == "42"
+        assert again.result(result_type=str) == "42"
+        assert [each.id for each in client.tasks()] == [task.id]
+        long = client.start_tool("compute")
+        long.cancel()
+        assert long.status == "cancelled"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from accord import Context, Principal, Server
-from accord.errors import RequestError, ToolError
+from accord.errors import RequestError, RequestTimeout, ToolError
 from accord.server.tasks import TaskSettings
 from accord.stores import MemoryTaskStore, SqliteTaskStore
 from support.asgi import Asgi
@@ -26,7 +26,7 @@ def make(**settings: Any) -> Server[Any]:
     server: Server[Any] = Server("jobs", tasks=TaskSettings(**settings))
 
     @server.tool
-    def greet(name: str) -> str:
+    async def greet(name: str) -> str:
         """Greet."""
         return f"Hello, {name}!"
 
@@ -78,6 +78,44 @@ def make(**settings: Any) -> Server[Any]:
         return f"later {ctx.task is not None}"
 
     @server.tool(task="optional")
+    async def ask_in_vain(ctx: Context, how: str) -> str:
+        """Give up a question."""
+        try:
+            if how == "timeout":
+                await ctx.elicit("Quick?", bool, timeout=5)
+            else:
+                await asyncio.wait_for(ctx.elicit("Quick?", bool), 5)
+        except (RequestTimeout, TimeoutError) as error:
+            await asyncio.sleep(10)
+            return type(error).__name__
+        return "answered"
+
+    @server.tool(task="optional")
+    async def keep(ctx: Context) -> str:
+        """Keep a value."""
+        kept = [await ctx.once("n", lambda: 5) for _ in range(2)]
+        return f"{kept} {str(ctx.task)[:20]}"
+
+    @server.tool(task="optional")
+    async def be_cancelled() -> str:
+        """Await something that is cancelled."""
+        other = asyncio.ensure_future(asyncio.sleep(100))
+        other.cancel()
+        await other
+        return "never"
+
+    @server.tool(task="optional", ask_first=True)
+    async def linger(ctx: Context, seconds: float) -> str:
+        """Take long before the task begins."""
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            stopped.append(True)
+            raise
+        await ctx.start_task()
+        return "never"
+
+    @server.tool(task="optional")
     async def ask_twice(ctx: Context) -> str:
         """Use a key twice."""
         await ctx.elicit("One?", bool, key="k")
@@ -85,6 +123,9 @@ def make(**settings: Any) -> Server[Any]:
         return "never"
 
     return server
+
+
+stopped: list[bool] = []
 
 
 class Client(ModernClient):
@@ -335,6 +376,51 @@ async def test_a_key_is_used_once_in_a_task() -> None:
         id = (await raw.begin("ask_twice"))["taskId"]
         await raw.answer(id, await raw.settle(id, "input_required"), True)
         assert (await raw.settle(id))["result"]["isError"]
+
+
+@pytest.mark.parametrize(
+    ("how", "raised"), [("timeout", "RequestTimeout"), ("wait_for", "TimeoutError")]
+)
+@in_virtual_time
+async def test_a_question_that_the_handler_gives_up_is_gone(how: str, raised: str) -> None:
+    async with Client(make()) as raw:
+        id = (await raw.begin("ask_in_vain", how=how))["taskId"]
+        task = await raw.settle(id, "input_required")
+        await asyncio.sleep(6)
+        later = await raw.get(id)
+        assert later["status"] == "working"
+        assert "inputRequests" not in later
+        await raw.answer(id, task, True)  # too late
+        assert (await raw.settle(id))["result"]["content"][0]["text"] == raised
+
+
+@in_virtual_time
+async def test_a_task_keeps_the_value_of_once() -> None:
+    async with Client(make()) as raw:
+        done = await raw.settle((await raw.begin("keep"))["taskId"])
+        assert done["result"]["content"][0]["text"].startswith("[5, 5] <RunningTask ")
+
+
+@in_virtual_time
+async def test_a_handler_that_awaits_what_is_cancelled_fails_its_task() -> None:
+    async with Client(make()) as raw:
+        done = await raw.settle((await raw.begin("be_cancelled"))["taskId"])
+        assert done["error"] == {"code": -32603, "message": "the work was cancelled"}
+
+
+@in_virtual_time
+async def test_a_call_that_is_cancelled_before_its_task_begins_is_stopped() -> None:
+    async with Client(make()) as raw:
+        arguments: Any = {"seconds": 100}
+        params = {"_meta": meta(CAPABLE), "name": "linger", "arguments": arguments}
+        raw.request("c", "tools/call", params)
+        await asyncio.sleep(1)
+        raw.notify("notifications/cancelled", {"_meta": meta(CAPABLE), "requestId": "c"})
+        await asyncio.sleep(1)
+        assert stopped == [True]
+        stopped.clear()
+        wrong = await raw.call("linger", capabilities=CAPABLE, arguments={"seconds": "x"})
+        assert wrong["isError"]
 
 
 @pytest.mark.requirement("tasks-ext.create.mrtr-first")

@@ -12,7 +12,7 @@ from accord.server.tasks import TaskSettings
 from accord.stores import SqliteTaskStore, TaskStore
 from accord.testing import Recording, connected
 from accord.types import CreateMessageResult, ElicitParams, TaskResultParams, TextContent
-from support.running import in_virtual_time, on_a_loop
+from support.running import answer_with, in_virtual_time, on_a_loop
 
 RELATED = "io.modelcontextprotocol/related-task"
 
@@ -53,6 +53,7 @@ def link(server: Server[Any], **options: Any) -> Any:
 
 
 @pytest.mark.requirement(
+    "tasks.status.valid-transitions",
     "tasks.input.status-set",
     "tasks.input.related-task",
     "tasks.input.leaves-status",
@@ -78,10 +79,10 @@ async def test_a_task_asks_the_user_and_goes_on() -> None:
 
 @in_virtual_time
 async def test_a_task_asks_several_things_at_once() -> None:
-    def sample(params: Any) -> CreateMessageResult:
+    async def sample(params: Any) -> CreateMessageResult:
         return CreateMessageResult("assistant", TextContent("hello"), "tiny")
 
-    options: Any = {"on_elicit": lambda params: {"value": "Ann"}, "roots": ["file:///w"]}
+    options: Any = {"on_elicit": answer_with("Ann"), "roots": ["file:///w"]}
     async with link(make(), on_sample=sample, **options) as client:
         task = await client.start_tool("survey")
         assert (await task.result()).text == "Ann hello 1"
@@ -111,7 +112,7 @@ async def test_a_question_waits_for_a_client_that_comes_back() -> None:
         async for update in task:
             if update.status == "input_required":
                 break
-    async with link(server, on_elicit=lambda params: {"value": False}) as client:
+    async with link(server, on_elicit=answer_with(False)) as client:
         again = await client.task(task.id)
         assert again.status == "input_required"
         assert (await again.result()).text == "b: False"
@@ -124,7 +125,7 @@ async def test_a_task_asks_over_http(transport: Any) -> None:
     recording = Recording()
     asked: list[Any] = []
 
-    def answer(params: Any) -> Any:
+    async def answer(params: Any) -> Any:
         asked.append(params)
         return {"value": True}
 

@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from accord import Context, Principal, Server, connect
-from accord.errors import InvalidParams, LocalProtocolError, MethodNotFound, RequestError
+from accord import Context, Limits, Principal, Server, connect
+from accord.errors import (
+    InvalidParams,
+    LocalProtocolError,
+    MethodNotFound,
+    RegistrationError,
+    RequestError,
+)
 from accord.server.tasks import TaskSettings
 from accord.stores import MemoryTaskStore
 from accord.testing import connected
@@ -20,7 +26,9 @@ from accord.types import (
     TaskMetadata,
     TaskResultParams,
 )
-from support.running import in_virtual_time
+from support.asgi import Asgi
+from support.http_talk import initialize, notification
+from support.running import in_virtual_time, on_a_loop
 
 REVISION: RevisionId = "2025-11-25"
 RELATED = "io.modelcontextprotocol/related-task"
@@ -85,6 +93,8 @@ async def ask(client: Any, name: str, params: Any = None) -> Any:
     "tasks.create.promptly",
     "tasks.id.string",
     "tasks.id.receiver-generated",
+    "tasks.id.unique",
+    "tasks.related.not-on-task-ops",
     "tasks.status.starts-working",
     "tasks.times.created-at",
     "tasks.times.last-updated-at",
@@ -147,6 +157,26 @@ async def test_a_call_of_a_tool_that_requires_a_task_waits_for_it(is_listed: boo
             assert support["plain"] is None
         assert await client.call_tool("train", result_type=dict[str, int]) == {"epochs": 3}
         assert (await client.call_tool("build")).text == "built all"
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+@in_virtual_time
+async def test_a_tool_that_says_method_not_found_is_not_called_again(is_listed: bool) -> None:
+    server: Server[Any] = Server("x")
+    calls: list[bool] = []
+
+    @server.tool(task="optional")
+    async def look() -> str:
+        """Do something, and fail."""
+        calls.append(True)
+        raise MethodNotFound("nothing there")
+
+    async with link(server) as client:
+        if is_listed:
+            await client.list_tools()
+        with pytest.raises(MethodNotFound, match="nothing there"):
+            await client.call_tool("look")
+    assert calls == [True]
 
 
 @in_virtual_time
@@ -212,13 +242,17 @@ async def test_an_error_of_the_call_is_the_error_of_its_result() -> None:
         assert task.message == "the disk is full"
 
 
-@pytest.mark.requirement("tasks.tool.forbidden-error")
+@pytest.mark.requirement("tasks.tool.forbidden-error", "tasks.tool.forbidden-not-tasked")
 @in_virtual_time
 async def test_a_plain_tool_is_not_called_as_a_task() -> None:
     async with link(make(), allow=("tasks.tool.*",)) as client:
         with pytest.raises(MethodNotFound, match="does not run as a task"):
             await client.start_tool("plain")
         assert (await client.call_tool("plain")).text == "None"
+    async with link(make()) as client:
+        await client.list_tools()
+        with pytest.raises(LocalProtocolError, match="'plain' does not run as a task"):
+            await client.start_tool("plain")
 
 
 @pytest.mark.requirement(
@@ -232,7 +266,7 @@ async def test_a_server_without_tasks_ignores_the_wish_for_one() -> None:
     server: Server[Any] = Server("plain")
 
     @server.tool
-    def greet() -> str:
+    async def greet() -> str:
         """Greet."""
         return "hello"
 
@@ -425,11 +459,12 @@ async def test_a_caller_has_so_many_tasks_and_not_more() -> None:
         assert await seen_by(server, first.id) == "unknown"
 
 
+@pytest.mark.parametrize("state", ["database", None])
 @in_virtual_time
-async def test_tasks_end_with_the_lifespan_whose_state_they_use() -> None:
+async def test_tasks_end_with_the_lifespan_whose_state_they_use(state: Any) -> None:
     @asynccontextmanager
     async def lifespan(server: Any) -> Any:
-        yield "database"
+        yield state
 
     server: Server[Any] = Server("jobs", lifespan=lifespan)
 
@@ -475,3 +510,217 @@ async def test_a_result_asked_for_early_comes_when_it_is_there() -> None:
         answer = await client._link.dispatcher.request("tasks/result", params)
         assert asyncio.get_running_loop().time() >= 10
         assert answer["_meta"] == {RELATED: {"taskId": task.id}}
+
+
+# -- settings and details
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"ttl": 0}, "ttl is 0, expected > 0"),
+        ({"poll_interval": -1.0}, "poll_interval is -1.0"),
+        ({"unfinished": 0}, "unfinished is 0"),
+        ({"kept": 0}, "kept is 0"),
+        ({"longest_ttl": 60}, r"longest_ttl is 60, less than ttl \(3600\)"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(settings: Any, why: str) -> None:
+    with pytest.raises(RegistrationError, match=why):
+        TaskSettings(**settings)
+
+
+def test_a_ttl_may_be_without_limit() -> None:
+    assert TaskSettings(longest_ttl=None).clamp(10**12) == 10**12
+    assert TaskSettings().clamp(-5) == 1
+
+
+@pytest.mark.parametrize(
+    ("details", "why"),
+    [
+        ({"ask_first": True}, "ask_first is for tools with task"),
+        ({"task": "optional", "inline": True}, "inline is for short work"),
+        ({"task": "forbidden"}, "task: invalid enum value"),
+    ],
+)
+def test_details_that_contradict_each_other_are_refused(details: Any, why: str) -> None:
+    server: Server[Any] = Server("x")
+    with pytest.raises(RegistrationError, match=why):
+        server.add_tool(lambda: "x", name="x", description="X.", **details)
+
+
+@in_virtual_time
+async def test_tools_with_tasks_may_come_and_go() -> None:
+    server: Server[Any] = Server("x")
+    assert not server.has_task_tools
+    server.add_tool(lambda: "x", name="x", description="X.", task="optional")
+    assert server.has_task_tools
+    assert server.capabilities().tasks is not None
+    server.tool_entries.remove("x")
+    assert server.capabilities().tasks is None
+
+
+@in_virtual_time
+async def test_a_result_that_no_message_can_carry_fails_its_task() -> None:
+    server: Server[Any] = Server("x", limits=Limits(message_bytes=20_000))
+
+    @server.tool(task="optional")
+    async def fill(size: int) -> str:
+        """Return much."""
+        return "x" * size
+
+    async with link(server) as client:
+        task = await client.start_tool("fill", {"size": 30_000})
+        with pytest.raises(RequestError, match=r"tool fill: the result has \d+ bytes, too many"):
+            await task.result()
+        assert task.status == "failed"
+
+
+@in_virtual_time
+async def test_a_task_keeps_the_values_that_middleware_put() -> None:
+    async def name_caller(ctx: Context, proceed: Any) -> Any:
+        ctx.put("ann")
+        await asyncio.sleep(1)
+        result = await proceed()
+        await asyncio.sleep(1)
+        return result
+
+    server: Server[Any] = Server("x", middleware=[name_caller])
+
+    @server.tool(task="optional")
+    async def greet(ctx: Context) -> str:
+        """Greet."""
+        await ctx.progress(1)
+        return f"hello {ctx.get(str)}"
+
+    async with link(server) as client:
+        task = await client.start_tool("greet")
+        assert (await task.result()).text == "hello ann"
+
+
+class SlowStore(MemoryTaskStore):
+    """A store that takes its time."""
+
+    async def add(self, record: Any, **limits: Any) -> bool:
+        is_added = await super().add(record, **limits)
+        await asyncio.sleep(5)
+        return is_added
+
+
+@in_virtual_time
+async def test_a_call_that_is_given_up_before_its_task_began_leaves_none_behind() -> None:
+    server = make(store=SlowStore())
+    async with link(server, allow=("cancellation.not-for-tasks-2025",)) as client:
+        start = asyncio.ensure_future(client.start_tool("build"))
+        await asyncio.sleep(1)
+        start.cancel()
+        await asyncio.sleep(10)
+    store = server.tasks.store
+    assert [each.status for _, each in await store.page("", REVISION, after=0, count=9)] == [
+        "cancelled"
+    ]
+    assert not server.tasks.running
+
+
+# -- over HTTP, where each request has its own principal
+
+
+@on_a_loop
+async def test_a_task_belongs_to_the_sender_of_its_request_over_http() -> None:
+    app = make().asgi(principal=lambda scope: dict(scope["headers"]).get(b"x-user", b"").decode())
+
+    async def speak(user: str, method: str, **params: Any) -> Any:
+        talk = Asgi(app)
+        opened = await talk.post(initialize(REVISION), x_user=user)
+        talk.session = opened.headers["mcp-session-id"]
+        await talk.post(notification("notifications/initialized"), x_user=user)
+        request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+        return (await talk.post(request, x_user=user)).json
+
+    begun = await speak("ann", "tools/call", name="build", arguments={"seconds": 0}, task={})
+    id = begun["result"]["task"]["taskId"]
+    result = await speak("ann", "tasks/result", taskId=id)
+    assert result["result"]["content"][0]["text"] == "built all"
+    listed = await speak("ann", "tasks/list")
+    assert [each["taskId"] for each in listed["result"]["tasks"]] == [id]
+    assert (await speak("ben", "tasks/list"))["result"]["tasks"] == []
+    assert (await speak("ben", "tasks/result", taskId=id))["error"]["code"] == -32602
+
+
+# -- stores that fail
+
+
+class BrokenStore(MemoryTaskStore):
+    """A store that loses its disk."""
+
+    is_shared = True
+    lease = 1.5
+    is_broken = False
+
+    async def change(self, id: str, change: Any) -> Any:
+        if self.is_broken:
+            raise OSError("the disk is gone")
+        return await super().change(id, change)
+
+    async def get(self, id: str) -> Any:
+        if self.is_broken:
+            raise OSError("the disk is gone")
+        return await super().get(id)
+
+
+@in_virtual_time
+async def test_a_store_that_fails_is_reported_and_ends_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = BrokenStore()
+    server = make(store=store)
+    async with link(server) as client:
+        task = await client.start_tool("build", {"seconds": 5})
+        await asyncio.sleep(1)
+        store.is_broken = True
+        await asyncio.sleep(10)
+        assert "the store of tasks failed" in caplog.text
+        assert "was lost" in caplog.text
+        assert not server.tasks.running
+        with pytest.raises(RequestError, match="internal error"):
+            await task.refresh()
+        store.is_broken = False
+        assert (await client.start_tool("build", {"seconds": 0})).status == "working"
+
+
+@in_virtual_time
+async def test_a_task_that_another_process_dropped_is_stopped() -> None:
+    store = BrokenStore()
+    server = make(store=store)
+    async with link(server) as client:
+        task = await client.start_tool("build")
+        store._records.clear()
+        await asyncio.sleep(2)
+        assert not server.tasks.running
+        with pytest.raises(InvalidParams, match="there is no task"):
+            await task.cancel()
+
+
+@in_virtual_time
+async def test_the_result_of_a_task_fits_the_schema_of_its_tool() -> None:
+    async with link(make()) as client:
+        await client.list_tools()
+        task = await client.start_tool("train")
+        assert await task.result(result_type=dict[str, int]) == {"epochs": 3}
+
+
+@pytest.mark.parametrize("data", [object(), b"\xff", {1: object()}])
+@in_virtual_time
+async def test_an_error_whose_data_is_not_json_loses_it(data: Any) -> None:
+    server: Server[Any] = Server("x")
+
+    @server.tool(task="optional")
+    async def fail() -> str:
+        """Fail with data of any kind."""
+        raise RequestError("no", code=-32050, data=data)
+
+    async with link(server) as client:
+        task = await client.start_tool("fail")
+        with pytest.raises(RequestError, match="no") as caught:
+            await task.result()
+        assert caught.value.code == -32050

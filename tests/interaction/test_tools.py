@@ -9,7 +9,7 @@ import pytest
 from accord.errors import InvalidParams, RemoteProtocolError, RequestError, ToolError
 from accord.types import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 from interaction.servers import tools
-from support.links import EVERYWHERE, IN_MEMORY, text
+from support.links import EVERYWHERE, HANDSHAKE, IN_MEMORY, text
 
 pytestmark = EVERYWHERE
 
@@ -263,7 +263,7 @@ async def test_a_result_that_breaks_its_own_schema_is_not_sent(connect_to: Any) 
 async def test_a_ready_result_passes_through_narrowed(accord_link: Any, connect_to: Any) -> None:
     async with connect_to(tools.make) as client:
         result = await client.call_tool("whole")
-    assert result.meta == {"org.example/trace": "t1"}
+    assert result.meta["org.example/trace"] == "t1"
     assert result.content[0].annotations.priority == 0.5
 
 
@@ -340,7 +340,20 @@ async def test_a_tool_may_answer_with_a_protocol_error(connect_to: Any) -> None:
         assert caught.value.data == {"phase": "new"}
         with pytest.raises(RequestError, match="teapot") as caught:
             await client.call_tool("own_code")
-        assert caught.value.code == -32050
+        assert caught.value.code == 418
+
+
+@pytest.mark.requirement(
+    "errors.reserved-range.only-defined-codes", "errors.application-codes.outside-reserved"
+)
+@IN_MEMORY
+async def test_a_code_that_the_specification_reserves_does_not_leave(
+    accord_link: Any, connect_to: Any
+) -> None:
+    async with connect_to(tools.make) as client:
+        with pytest.raises(RequestError, match="kettle") as caught:
+            await client.call_tool("reserved_code")
+    assert caught.value.code == (-32050 if accord_link.revision in HANDSHAKE else -32603)
 
 
 # -- how long it takes

@@ -1260,6 +1260,18 @@ def test_the_revision_decides_the_code_of_a_missing_resource(revision):
     assert code == (-32002 if REVISIONS[revision].handshake else -32602)
 
 
+@pytest.mark.requirement("errors.reserved-range.only-defined-codes")
+@pytest.mark.parametrize(
+    ("raised", "sent"),
+    [(-32019, -32019), (-32020, -32020), (-32023, -32603), (-32099, -32603), (-32100, -32100)],
+)
+def test_a_reserved_code_without_meaning_becomes_an_internal_error(raised, sent):
+    server = Endpoint("server")
+    exchange = only(server.receive(request(5, "tools/list", {"_meta": MODERN}))).exchange
+    error = plain(server.fail(exchange, RequestError("why", code=raised, data=1)))["error"]
+    assert error == {"code": sent, "message": "why", "data": 1}
+
+
 # Revisions without handshake
 
 
@@ -1294,6 +1306,22 @@ def test_both_ways_live_side_by_side_on_one_endpoint(revision):
     assert "resultType" not in plain(pair.server.respond(with_handshake.exchange, answer))["result"]
     assert isinstance(only(pair.server.receive(request(52, "ping"))), RequestReceived)
     assert error_of(only(pair.server.receive(request(53, "ping", modern())))) == (53, -32601)
+
+
+def test_an_endpoint_may_serve_its_session_alone():
+    server = opened(LATEST).server
+    server.serve_session_only()
+    event = only(server.receive(request(1, "tools/list", modern())))
+    assert isinstance(event, RequestReceived)
+    assert event.exchange.revision.id == LATEST
+
+
+def test_an_exchange_knows_the_error_that_answered_it():
+    server = opened(LATEST).server
+    event = only(server.receive(request(1, "tools/list", {})))
+    assert event.exchange.fault is None
+    server.fail(event.exchange, InvalidParams("no"))
+    assert event.exchange.fault == -32602
 
 
 def test_an_opening_may_follow_requests_without_one():

@@ -85,10 +85,12 @@ FEATURES = {
     "rounds":            (False, False, False, False, True),
     "result_type":       (False, False, False, False, True),
     "cache_hints":       (False, False, False, False, True),
+    "tasks":             (False, False, False, True,  False),
     "priming_event":     (False, False, False, True,  False),
     "streamable_http":   (False, True,  True,  True,  True),
     "version_header":    (False, False, True,  True,  True),
     "not_found_code":    (-32002, -32002, -32002, -32002, -32602),
+    "reserved_codes":    (False, False, False, False, True),
 }  # fmt: skip
 
 

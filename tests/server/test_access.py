@@ -53,7 +53,7 @@ def desk(**settings):
 def talk(scenario, server, principal=None):
     async def connected():
         target = server if principal is None else server.acting_as(principal)
-        async with connect(target) as client:
+        async with connect(target, revision="2025-11-25") as client:
             return await scenario(client)
 
     return asyncio.run(connected())

@@ -166,8 +166,8 @@ def test_a_revision_without_url_mode_is_not_asked_by_url() -> None:
 @pytest.mark.parametrize(
     ("url", "reported"),
     [
-        ("http://desk.example/", "has to begin with https"),
-        ("javascript:alert(1)", "has to begin with https"),
+        ("http://desk.example/", "the URL 'http://desk.example' has to begin with https"),
+        ("javascript:alert(1)", "the URL 'javascript:' has to begin with https"),
         ("file:///etc/passwd", "has to begin with https"),
         ("https://ann:secret@desk.example/", "user name or password"),
         ("https://ann@desk.example/", "user name or password"),
@@ -301,7 +301,9 @@ async def test_a_page_of_another_server_is_passed_to_the_client(connect_to: Any)
 
     async def forward() -> str:
         """Call the other server."""
-        async with connect(other, on_elicit_url=lambda params: False) as client:
+        async with connect(
+            other, revision="2025-11-25", on_elicit_url=lambda params: False
+        ) as client:
             return str(await client.call_tool("balance"))
 
     server = Server("hub")

@@ -1,7 +1,7 @@
 """What interaction tests run over: in memory in every revision, over the others where it differs.
 
-A process in one revision; Streamable HTTP, answering as JSON and as event streams, in those that
-have it; the older form of HTTP in the one that knew no other.
+A process in one revision of each era; over HTTP each revision once, answering as JSON or as event
+streams; the older form of HTTP in the one that knew no other.
 """
 
 from typing import Any
@@ -9,20 +9,19 @@ from typing import Any
 import pytest
 
 MISSION = ("2024-11-05", "2025-03-26", "2025-06-18")
-REVISIONS = (*MISSION, "2025-11-25")
-BOTH_ERAS = (*REVISIONS, "2026-07-28")
-STDIO = ("stdio:2025-06-18",)
+HANDSHAKE = (*MISSION, "2025-11-25")
+REVISIONS = (*HANDSHAKE, "2026-07-28")
+STDIO = ("stdio:2025-06-18", "stdio:2026-07-28")
+# Each revision over one form of HTTP, and each form in the revision where it differs most.
 HTTP = (
     "http:2025-03-26",
-    "http:2025-06-18",
     "http:2025-11-25",
-    "http-stream:2025-03-26",
+    "http:2026-07-28",
     "http-stream:2025-06-18",
     "sse:2024-11-05",
 )
-
-STANDALONE = ("stdio:2026-07-28", "http:2026-07-28")
-"""Without a session; messages there are answered as they are best, so that one form is enough."""
+# For what is about HTTP itself: both forms of answers in every revision.
+EVERY_HTTP = (*HTTP, "http:2025-06-18", "http-stream:2025-03-26", "http-stream:2026-07-28")
 
 
 def over(
@@ -34,13 +33,12 @@ def over(
 
 def everywhere(*revisions: str) -> pytest.MarkDecorator:
     """Run a test over everything there is, in these revisions."""
-    return over("memory", *within(STDIO + HTTP + STANDALONE, revisions), revisions=revisions)
+    return over("memory", *within(STDIO + HTTP, revisions), revisions=revisions)
 
 
 def in_this_process(*revisions: str) -> pytest.MarkDecorator:
     """Run a test that sees what its server does over all that has the server in this process."""
-    links = [each for each in HTTP + STANDALONE if not each.startswith("stdio")]
-    return over("memory", *within(tuple(links), revisions), revisions=revisions)
+    return over("memory", *within(HTTP, revisions), revisions=revisions)
 
 
 def within(links: tuple[str, ...], revisions: tuple[str, ...]) -> list[str]:
@@ -48,9 +46,13 @@ def within(links: tuple[str, ...], revisions: tuple[str, ...]) -> list[str]:
 
 
 EVERYWHERE = everywhere(*REVISIONS)
-IN_BOTH_ERAS = everywhere(*BOTH_ERAS)
 IN_PROCESS = in_this_process(*REVISIONS)
 IN_MEMORY = over("memory")
+
+
+def is_standalone_http(link: Any) -> bool:
+    """Whether each request of a link is a POST that stands on its own."""
+    return link.revision not in HANDSHAKE and link.transport.startswith("http")
 
 
 def text(result: Any) -> str:

@@ -129,6 +129,10 @@ class RawServer:
             self.put(id=message["id"], result=answer)
         elif message["method"] == "initialize":
             self.open_with(message)
+        elif message["method"] == "server/discover":
+            # As servers answer that know nothing but the handshake.
+            error = {"code": -32601, "message": "there is no such method"}
+            self.put(id=message["id"], error=error)
 
     async def writable(self) -> None:
         pass

@@ -28,3 +28,12 @@ def in_virtual_time(test: AsyncTest) -> Callable[..., None]:
         run_in_virtual_time(test(*args, **keywords))
 
     return run
+
+
+def answer_with(value: object) -> Callable[[Any], Coroutine[Any, Any, dict[str, object]]]:
+    """Return a callback that fills in a form, without a thread: those take real time."""
+
+    async def answer(params: Any) -> dict[str, object]:
+        return {"value": value}
+
+    return answer

@@ -109,7 +109,7 @@ def test_a_given_recording_is_filled() -> None:
     recording = Recording()
 
     async def main() -> None:
-        async with connected(servers.good, recording=recording) as client:
+        async with connected(servers.good, recording=recording, revision="2025-11-25") as client:
             await client.ping()
 
     run(main())

@@ -25,7 +25,8 @@ def test_every_request_and_every_response_is_recorded_with_method_and_status() -
     recording = Recording()
 
     async def main() -> None:
-        async with RawServer() as server, connected(server.url, recording=recording) as client:
+        options = {"recording": recording, "revision": "2025-11-25"}
+        async with RawServer() as server, connected(server.url, **options) as client:
             await client.ping()
 
     run(main())

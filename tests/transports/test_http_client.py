@@ -132,7 +132,7 @@ def test_nothing_is_said_before_the_server_has_taken_the_end_of_the_opening():
     server = RawServer(**{"notifications/initialized": initialized})
 
     async def main():
-        async with server, connect(server.url) as client:
+        async with server, connect(server.url, revision="2025-11-25") as client:
             await asyncio.gather(client.ping(), client.ping())
             assert taken == [2]
 
@@ -593,7 +593,7 @@ def test_a_redirect_on_the_same_host_is_followed_and_remembered(status):
 
     async def main():
         async with server:
-            async with connect(server.url) as client:
+            async with connect(server.url, revision="2025-11-25") as client:
                 await client.ping()
             assert [request.path for request in server.requests][:1] == ["/mcp"]
             assert {request.path for request in server.requests[1:]} == {"/mcp/"}
@@ -650,7 +650,7 @@ def test_a_redirect_in_a_circle_ends():
 def test_a_server_of_the_older_form_is_spoken_to_in_that_form(transport):
     async def main():
         async with OlderServer() as server:
-            async with connect(server.url, transport=transport) as client:
+            async with connect(server.url, revision="2025-11-25", transport=transport) as client:
                 assert said(await client.call_tool("echo", {"a": 1})) == {"a": 1}
             posts = [each.path for each in server.requests if each.method == "POST"]
             assert set(posts[1 if transport is None else 0 :]) == {"/messages?id=1"}

@@ -111,7 +111,7 @@ def test_nonsense_in_answer_to_the_opening_is_one_clear_error(behave, words):
     async def main():
         async with RawServer(initialize=behave) as server:
             with pytest.raises(ConnectFailed, match=words) as caught:
-                await connect(server.url, http=QUICK)
+                await connect(server.url, revision="2025-11-25", http=QUICK)
             assert len(str(caught.value)) <= 320
             assert len(server.seen("initialize")) == 1
             assert len(server.requests) <= 2

@@ -262,6 +262,18 @@ def test_a_redirect_of_the_probe_holds_for_what_follows():
     assert [request.path for request in server.requests] == ["/mcp", "/moved", "/moved"]
 
 
+def test_a_redirect_of_the_probe_holds_for_the_handshake():
+    def discover(request, reply):
+        if request.path == "/mcp":
+            reply.empty(307, Location="/moved")
+        else:
+            reply.empty(400)
+
+    server = RawServer(server__discover=discover)
+    speak(server, lambda client: client.ping())
+    assert [request.path for request in server.requests][:3] == ["/mcp", "/moved", "/moved"]
+
+
 # -- arguments in headers
 
 

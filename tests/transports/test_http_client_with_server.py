@@ -170,7 +170,9 @@ def test_a_restart_costs_no_call_that_comes_after_it(path, answers):
         renewed = []
         async with (
             Running(answers=answers) as server,
-            connect(server.url(path), on_renewed=lambda: renewed.append(1)) as client,
+            connect(
+                server.url(path), revision="2025-11-25", on_renewed=lambda: renewed.append(1)
+            ) as client,
         ):
             await client.call_tool("add", {"a": 1, "b": 1})
             await server.stop()
@@ -193,7 +195,9 @@ def test_a_restart_in_the_middle_of_calls_costs_none():
         renewed, done = [], []
         async with (
             Running() as server,
-            connect(server.url(), on_renewed=lambda: renewed.append(1)) as client,
+            connect(
+                server.url(), revision="2025-11-25", on_renewed=lambda: renewed.append(1)
+            ) as client,
         ):
 
             async def call(number):
@@ -239,7 +243,7 @@ def test_calls_under_way_when_the_server_stops_are_finished_by_it():
 def test_closing_the_client_ends_its_session_on_the_server():
     async def main():
         async with Running() as server:
-            async with connect(server.url()) as client:
+            async with connect(server.url(), revision="2025-11-25") as client:
                 await client.ping()
                 assert len(server.app.sessions) == 1
             await until(lambda: not server.app.sessions)

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from support.modern import meta
 from support.processes import OPENING, Child, accord_run, python
 from support.waiting import LONG, until_sync
 
@@ -604,3 +605,35 @@ def test_a_server_without_stdin_says_so() -> None:
     )
     assert done.returncode == 1
     assert b"stdin" in done.stderr
+
+
+# -- rounds of questions
+
+
+def ask_again(child: Child, id: int, round: Any = None, **answers: Any) -> Any:
+    """Call the tool that asks, with the answers to its last questions."""
+    params: dict[str, Any] = {"_meta": meta(), "name": "book"}
+    if round is not None:
+        params["requestState"] = round["result"]["requestState"]
+        params["inputResponses"] = {
+            key: {"action": "accept", "content": {"value": value}} for key, value in answers.items()
+        }
+    child.request(id, "tools/call", params)
+    return child.answer_to(id)
+
+
+@pytest.mark.requirement("stateless.no-connection-affinity", "mrtr.server.no-assumed-retry")
+def test_a_server_that_restarts_between_rounds_goes_on_with_the_same_keys() -> None:
+    command = python(SERVERS / "rounds.py", "k" * 32)
+    with Child(*command) as first:
+        asked = ask_again(first, 1)
+    with Child(*command) as second:
+        asked = ask_again(second, 2, asked, nights=3)
+        assert set(asked["result"]["inputRequests"]) == {"sure"}
+    with Child(*command) as third:
+        done = ask_again(third, 3, asked, sure=True)
+        assert text_of(done) == "3 True False"
+    with Child(*python(SERVERS / "rounds.py", "o" * 32)) as other:
+        refused = ask_again(other, 4, asked, sure=True)
+        assert refused["error"]["code"] == -32602
+        assert "a key that is not known here" in refused["error"]["message"]

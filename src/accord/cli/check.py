@@ -20,9 +20,9 @@ from accord.cli.options import (
     Commands,
     UsageError,
     add_command,
+    checked_revision,
     headers_of,
     one_of,
-    spoken_revision,
     without_secrets,
 )
 from accord.cli.reporting import announce_plan, plan_form, show_plan
@@ -194,7 +194,7 @@ def register(commands: Commands) -> None:
 
 
 def _revisions(options: argparse.Namespace) -> "list[RevisionId]":
-    return [spoken_revision(each, done="checked") for each in options.revision]
+    return [checked_revision(each) for each in options.revision]
 
 
 # -- servers

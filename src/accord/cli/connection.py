@@ -12,8 +12,6 @@ from accord.cli.options import (
     UsageError,
     bearer_token,
     one_of,
-    spoken_revision,
-    spoken_revisions,
 )
 from accord.cli.target import command_of
 from accord.cli.terminal import complain, note
@@ -27,6 +25,7 @@ from accord.errors import (
     RequestError,
     Unauthorized,
 )
+from accord.types import REVISION_IDS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -67,7 +66,7 @@ CONNECTION: Final = f"""\
 {ENV}
 --cwd DIR     the folder the server runs in
 --timeout S   seconds to wait for the server to start, and for each answer (default: 30 and 60)
---revision R  the revision to speak: {", ".join(spoken_revisions())}
+--revision R  the revision to speak: {", ".join(REVISION_IDS)}
 {auth_options()}"""
 """The options of every command that connects to a server."""
 
@@ -216,7 +215,7 @@ def _settings(
         **callbacks,  # type: ignore[typeddict-item]  # by their names in ConnectOptions
     }
     if options.revision is not None:
-        settings["revision"] = spoken_revision(options.revision)
+        settings["revision"] = one_of(options.revision, REVISION_IDS, "revision")
     auth = auth_of(options)
     if auth is not None:
         settings["auth"] = auth

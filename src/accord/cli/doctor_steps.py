@@ -27,10 +27,9 @@ from accord.auth.urls import canonical_resource, is_same_issuer
 from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type
 from accord.bindings.http_responses import AuthChallenge, bearer_challenge, explain, quote_url
 from accord.cli.connection import advise_in_options
-from accord.cli.options import spoken_revisions
 from accord.client import connect
 from accord.errors import AccordError, FlowFailed
-from accord.protocol.revisions import in_order
+from accord.protocol.revisions import HANDSHAKE, REVISIONS, in_order
 from accord.transports.http.client.auth import Auth, Bearer
 from accord.transports.http.client.guarded import AddressPolicy, GuardedSender, NoResponse
 from accord.transports.http.client.sender import ConnectionCut, HttpClientOptions, NotSent
@@ -206,6 +205,9 @@ class Diagnosis:
             self._is_protected = True
             self._add("http", "ok", asked=asked, came=f"HTTP {status}: protected")
             self._read_challenge(headers.getall("WWW-Authenticate", []))
+        elif newer := {*_named_revisions(body)} & ({*REVISIONS} - {*HANDSHAKE}):
+            came = f"HTTP {status}: no handshake, the server speaks {', '.join(newer)}"
+            self._add("http", "ok", asked=asked, came=came)
         elif status in (404, 405):
             # It may be a server of the older form; a later step finds out.
             change = "check the path; servers often use /mcp"
@@ -222,7 +224,7 @@ class Diagnosis:
         from accord.transports.http.client.aiohttp_sender import AiohttpSender
 
         params = {
-            "protocolVersion": spoken_revisions()[-1],
+            "protocolVersion": [*HANDSHAKE][-1],
             "capabilities": {},
             "clientInfo": {"name": "accord doctor", "version": "1"},
         }
@@ -426,17 +428,21 @@ class _ShowingAuth:
 
 def _advice(body: bytes) -> str:
     """Return what to change after a refused initialize, from the error in its body."""
-    offered = spoken_revisions()
-    named: set[str] = set()
-    with contextlib.suppress(ValueError, RecursionError):
-        named = {*_REVISION.findall(str(msgspec.json.decode(body, type=_ErrorResponse).error))}
-    spoken = in_order(named - {offered[-1]})
+    spoken = _named_revisions(body)
     if not spoken:
         return "see the log of the server"
     return (
-        f"the server names {', '.join(spoken)}; accord speaks {', '.join(offered)}: let the server "
-        "speak one of these, or use a client for the revision that it names"
+        f"the server names {', '.join(spoken)}; accord speaks {', '.join(REVISIONS)}: let the "
+        "server speak one of these, or use a client for the revision that it names"
     )
+
+
+def _named_revisions(body: bytes) -> list[str]:
+    """Return the revisions that the error in a body names, besides the one asked for."""
+    named: set[str] = set()
+    with contextlib.suppress(ValueError, RecursionError):
+        named = {*_REVISION.findall(str(msgspec.json.decode(body, type=_ErrorResponse).error))}
+    return in_order(named - {[*HANDSHAKE][-1]})
 
 
 def _reason(error: BaseException) -> str:

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
@@ -24,8 +24,10 @@ from accord.types import Prompt, Resource, ResourceTemplate, Tool
 from accord.types._base import PageResult
 
 if TYPE_CHECKING:
+    from accord.client.blocking_tasks import BlockingTask
     from accord.client.changes import Change
     from accord.client.listening import Listening
+    from accord.client.tasks import ToolTask
 
 __all__ = ["Client", "connect"]
 
@@ -274,6 +276,34 @@ class BlockingClient(ConnectionFacts):
     def rounds(self) -> BlockingRounds:
         """The same requests one round at a time: questions of the server are returned."""
         return BlockingRounds(self)
+
+    # -- tasks
+
+    def start_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        ttl: float | None = None,
+        **how: Unpack[CallOptions],
+    ) -> "BlockingTask":
+        """Call a tool as a task; arguments and errors as for the async client."""
+        return self._wrap(self._run(self._client.start_tool(name, arguments, ttl=ttl, **how)))
+
+    def task(self, id: str, **how: Unpack[CallOptions]) -> "BlockingTask":
+        """Come back to a task by its id, also on another connection."""
+        return self._wrap(self._run(self._client.task(id, **how)))
+
+    def tasks(self, **how: Unpack[CallOptions]) -> "Iterator[BlockingTask]":
+        """Iterate over our tasks, of servers that list them (only those of 2025-11-25 do)."""
+        from accord.client.blocking_tasks import wait_for_each
+
+        return map(self._wrap, wait_for_each(self._client.tasks(**how), self._run))
+
+    def _wrap(self, task: "ToolTask") -> "BlockingTask":
+        from accord.client.blocking_tasks import BlockingTask
+
+        return BlockingTask(task, self._run)
 
     # -- the rest
 

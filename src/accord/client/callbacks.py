@@ -10,7 +10,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from weakref import WeakValueDictionary
@@ -41,9 +41,12 @@ from accord.runtime.dispatcher import Dispatcher
 from accord.runtime.tasks import is_pressed, run_in_thread
 from accord.types import (
     ClientCapabilities,
+    ClientTaskRequests,
+    ClientTasksCapability,
     CreateMessageParams,
     CreateMessageResult,
     ElicitationCapability,
+    ElicitationTasks,
     ElicitParams,
     ElicitResult,
     EmptyResult,
@@ -52,9 +55,11 @@ from accord.types import (
     Root,
     RootsCapability,
     SamplingCapability,
+    SamplingTasks,
 )
 
 if TYPE_CHECKING:
+    from accord.client.hosted_tasks import HostedTasks
     from accord.client.tasks import ToolTask
 
 log = logging.getLogger("accord.client")
@@ -171,7 +176,19 @@ class Callbacks:
             sampling=self._sampling if self._on_sample else None,
             elicitation=elicitation if can_elicit else None,
             roots=None if self.roots is None else RootsCapability(list_changed=True),
+            tasks=self._tasks_capability(),
         )
+
+    def _tasks_capability(self) -> ClientTasksCapability | None:
+        """What may be a task: every question for which there is a callback."""
+        can_elicit = self._on_elicit or self._on_elicit_url
+        if not (can_elicit or self._on_sample):
+            return None
+        requests = ClientTaskRequests(
+            sampling=SamplingTasks(create_message={}) if self._on_sample else None,
+            elicitation=ElicitationTasks(create={}) if can_elicit else None,
+        )
+        return ClientTasksCapability(list={}, cancel={}, requests=requests)
 
     def progress_feed(self, callback: Callable[..., object]) -> Feed:
         """Return a feed for the progress of one call; `finish` lets go of it."""
@@ -194,16 +211,30 @@ class Callbacks:
 
     def tasks(self) -> Sequence[asyncio.Future[object]]:
         """Return the callbacks at work."""
-        return [f.task for f in (*self._feeds.values(), *self._progress) if f.task is not None]
+        feeds = [f.task for f in (*self._feeds.values(), *self._progress) if f.task is not None]
+        return [*feeds, *self._host.open_work] if "_host" in vars(self) else feeds
 
     # -- called by the dispatcher
 
     def request(self, exchange: Exchange, params: Any, dispatcher: Dispatcher) -> Any:
         """Answer a question of the server."""
         params.meta = exchange.meta or None
+        if not exchange.revision.tasks:
+            return self._answer(exchange, params)
+        if exchange.name.startswith("tasks/"):
+            return self._host.serve(exchange.name, params)
         answer = self._answer(exchange, params)
-        related = exchange.meta.get(_RELATED)
+        task = getattr(params, "task", None)
+        if task is not None and asyncio.iscoroutine(answer):
+            answer = self._host.start(exchange, task.ttl, answer, dispatcher)
+        related = None if params.meta is None else params.meta.get(_RELATED)
         return answer if related is None else _name_task(answer, related)
+
+    @cached_property
+    def _host(self) -> "HostedTasks":
+        from accord.client.hosted_tasks import HostedTasks
+
+        return HostedTasks()
 
     def _answer(self, exchange: Exchange, params: Any) -> Any:
         if exchange.name == "ping":
@@ -359,7 +390,9 @@ async def _fill_in(callback: OnElicit, params: ElicitParams) -> ElicitResult:
         wrong = _misfit(answer.content or {}, params.requested_schema)
         if wrong is not None:
             log.error("the answer of on_elicit does not fit the requested schema: %s", wrong)
-            raise InternalError("the user's answer does not fit the requested schema")
+            error = InternalError("the user's answer does not fit the requested schema")
+            error.add_note(f"on_elicit: {wrong}")  # for the program; the server does not get it
+            raise error
     return answer
 
 

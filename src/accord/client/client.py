@@ -11,7 +11,12 @@ from accord.client.link import Link
 from accord.client.negotiation import Opening
 from accord.client.options import CallOptions, Roots
 from accord.client.results import OutputSchema, PageGuard, decode_output
-from accord.client.task_calls import TaskCalls, encode_arguments
+from accord.client.task_calls import (
+    TaskCalls,
+    encode_arguments,
+    link_has_tasks,
+    task_support,
+)
 from accord.errors import (
     HeaderMismatch,
     LocalProtocolError,
@@ -121,9 +126,9 @@ class Client(ConnectionFacts, ChangeCalls, TaskCalls):
         self._link = link
         self._opening = opening
         self._outputs: dict[str, OutputSchema] = {}
-        self._task_tools: set[str] = set()
+        self._task_support: dict[str, str] = {}
         # Bound to what is forgotten, not to the client, which only its users may keep alive.
-        link.callbacks.on_tools_changed = partial(_forget, self._outputs, self._task_tools)
+        link.callbacks.on_tools_changed = partial(_forget, self._outputs, self._task_support)
         self._forgotten = weakref.finalize(self, link.abandon)
         self._forgotten.atexit = False
         if not link.revision.handshake and link.settings.hears_of_changes:
@@ -194,8 +199,8 @@ class Client(ConnectionFacts, ChangeCalls, TaskCalls):
                 self._outputs[tool.name] = OutputSchema(tool.name, schema.output_schema)
             else:
                 self._outputs.pop(tool.name, None)
-            if tool.execution is not None and tool.execution.task_support == "required":
-                self._task_tools.add(tool.name)
+        if link_has_tasks(self._link):
+            self._task_support.update((tool.name, task_support(tool)) for tool in page.tools)
         return page
 
     def tools(self, **how: Unpack[CallOptions]) -> AsyncIterator[Tool]:
@@ -248,7 +253,7 @@ class Client(ConnectionFacts, ChangeCalls, TaskCalls):
         params = CallToolParams(name, encode_arguments(arguments))
         result: Any
         try:
-            if name in self._task_tools:  # tasks.tool.required-tasked
+            if self._task_support.get(name) == "required":  # tasks.tool.required-tasked
                 result = await self._call_as_task(params, how)
             else:
                 result = await self._link.ask("tools/call", params, how)
@@ -262,9 +267,9 @@ class Client(ConnectionFacts, ChangeCalls, TaskCalls):
                 raise
             result = await self._link.ask("tools/call", params, how)
         except MethodNotFound:
-            if not self._can_ask_for_tasks:
-                raise
             # Perhaps the tool requires a task, and was not listed yet.
+            if not await self._requires_task(name):
+                raise
             result = await self._call_as_task(params, how)
         if result.__class__ is TaskHandle:  # the server decided so
             result = await self._wait_for_task(params, result, how)
@@ -284,6 +289,17 @@ class Client(ConnectionFacts, ChangeCalls, TaskCalls):
         from accord.client.single_rounds import SingleRounds
 
         return SingleRounds(self)
+
+    async def _requires_task(self, name: str) -> bool:
+        """Whether a tool runs as a task alone; the tools are listed where that is not known.
+
+        Only the list can say so: a tool may answer with the same error after it has done its work.
+        """
+        if link_has_tasks(self._link) and name not in self._task_support:
+            async for tool in self.tools():
+                if tool.name == name:
+                    break
+        return self._task_support.get(name) == "required"
 
     # -- resources
 
@@ -457,9 +473,9 @@ def _reference(given: object) -> PromptReference | ResourceTemplateReference:
     )
 
 
-def _forget(outputs: dict[str, OutputSchema], task_tools: set[str]) -> None:
+def _forget(outputs: dict[str, OutputSchema], task_support: dict[str, str]) -> None:
     outputs.clear()
-    task_tools.clear()
+    task_support.clear()
 
 
 def _abbreviate(target: object) -> str:

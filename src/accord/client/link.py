@@ -19,7 +19,9 @@ from accord import errors
 from accord.bindings.headers import check_headers
 from accord.bindings.lines import LineTooLong
 from accord.client.callbacks import Callbacks
+from accord.client.introduction import describe_lack, lacking_capabilities, request_meta
 from accord.client.options import CallOptions, ClientSettings, OnProgress, check_seconds
+from accord.client.results import add_advice, read_pages
 from accord.client.side_work import SideWork
 from accord.errors import (
     AccordError,
@@ -34,28 +36,22 @@ from accord.errors import (
     UrlElicitationRequired,
 )
 from accord.keywords import refuse_unknown
-from accord.protocol import shape
 from accord.protocol.endpoint import Endpoint
-from accord.protocol.exchange import META_CAPABILITIES, META_VERSION
 from accord.protocol.jsonrpc import FAULT, RESULT
-from accord.protocol.party import META_CLIENT, META_LOG_LEVEL
 from accord.protocol.revisions import REVISIONS, Revision
 from accord.protocol.violation import CLIENT, SERVER
 from accord.runtime.dispatcher import Dispatcher
 from accord.transports.http.client.auth import pause_deadline
 from accord.transports.wire import CALL_HEADERS, Wire
 from accord.types import (
-    ElicitParams,
     Implementation,
     InputRequiredResult,
-    JsonObject,
     LoggingLevel,
     ProgressParams,
     RevisionId,
     ServerCapabilities,
     SetLevelParams,
     SubscribeParams,
-    UrlElicitationData,
 )
 from accord.version import __version__
 
@@ -104,6 +100,8 @@ class Link:
             wire.report_to(self)
         # "http" or "sse", if each message travels by itself.
         self.transport: str | None = getattr(wire, "transport", None)
+        # Methods of a server without handshake that need a capability it did not declare.
+        self._lacking: dict[str, str] = {}
         self.mirrored: dict[str, tuple[MirroredArgument, ...]] = {}
         self.loop = asyncio.get_running_loop()
         self._ending: asyncio.Future[None] = self.loop.create_future()
@@ -300,15 +298,7 @@ class Link:
         """Put our name and capabilities into the requests of a revision without handshake."""
         # `call_tool` waits for a task by itself, so servers may always answer with one.
         able = msgspec.structs.replace(self.callbacks.capabilities, extensions={_TASKS: {}})
-        declared = shape.narrow(able, revision)
-        meta: JsonObject = {
-            META_VERSION: revision,
-            META_CAPABILITIES: _encode(declared),
-            META_CLIENT: _encode(shape.narrow(self.client_info, revision)),
-        }
-        if self.log_level is not None:
-            meta[META_LOG_LEVEL] = self.log_level
-        self.endpoint.request_meta = meta
+        self.endpoint.request_meta = request_meta(revision, able, self.client_info, self.log_level)
 
     def begin(self, revision: RevisionId, capabilities: ServerCapabilities) -> None:
         """Speak a revision without handshake from now on."""
@@ -316,6 +306,7 @@ class Link:
             # As servers do after a handshake, until they are asked for another level.
             self.log_level = "info"
         self.introduce(revision)
+        self._lacking = lacking_capabilities(revision, capabilities)
         self.endpoint.conversation.begin(
             REVISIONS[revision], server=capabilities, client=self.callbacks.capabilities
         )
@@ -348,6 +339,8 @@ class Link:
         dispatcher = self.dispatcher
         if dispatcher.closed is not None:
             raise type(dispatcher.closed)(str(dispatcher.closed))
+        if name in self._lacking:
+            raise LocalProtocolError(describe_lack(name, self._lacking[name]))
         if "headers" in how:
             return await self._ask_with_headers(name, params, how, answers=answers)
         timeout, cap = self.deadlines(how) if how else self._usual
@@ -454,9 +447,9 @@ class Link:
                 kind = ResourceNotFound
             typed = kind(error.message, code=error.code, data=error.data)
             if isinstance(typed, UrlElicitationRequired):
-                typed.elicitations = _read_pages(error.data)
+                typed.elicitations = read_pages(error.data)
             typed.is_received = error.is_received
-            return typed
+            return add_advice(typed)
         if isinstance(error, ConnectionClosed):
             return ConnectionClosed(str(error))
         return error
@@ -473,19 +466,5 @@ class Link:
             return f"{name} is not part of revision {revision.id}, which was negotiated"
         needed = revision.needed_for(CLIENT, name)
         if needed is not None and needed not in (state.capabilities or ()):
-            return f"{name} needs the capability {needed}, which the server did not declare"
+            return describe_lack(name, needed)
         return f"{name}: {error}"
-
-
-def _encode(value: object) -> msgspec.Raw:
-    """Encode once what each request repeats."""
-    return msgspec.Raw(msgspec.json.encode(value))
-
-
-def _read_pages(data: object) -> tuple[ElicitParams, ...]:
-    """Return the pages in the data of error -32042; none if they cannot be read."""
-    try:
-        pages = msgspec.convert(data, UrlElicitationData).elicitations
-    except msgspec.ValidationError:
-        return ()
-    return tuple(page for page in pages if page.mode == "url" and page.url is not None)

@@ -164,8 +164,8 @@ class Negotiation:
                 raise
             supported = supported_revisions(error)
             if error.code == UnsupportedRevision.default_code and supported is not None:
-                others = [each for each in self._stateless if each != asked]
-                other = _first_common(others, supported)
+                # Once more, also with the same: behind one URL servers may differ.
+                other = _first_common(self._stateless, supported)
                 if other is None:
                     self._require_handshake(supported)
                     return None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias, TypedDict
 
 from accord.protocol.codec import Limits
-from accord.protocol.revisions import HANDSHAKE, REVISIONS, in_order
+from accord.protocol.revisions import REVISIONS, in_order
 from accord.transports.child import StderrSink
 from accord.transports.http.client.auth import Auth
 from accord.transports.http.client.sender import HttpClientOptions, HttpHeaders
@@ -197,9 +197,10 @@ class ClientSettings:
         if self.revision is not None:
             named: list[RevisionId] = [self.revision]
         elif self.revisions is not None:
-            named = list(self.revisions)
+            given: Sequence[RevisionId] | RevisionId = self.revisions
+            named = [given] if isinstance(given, str) else list(given)  # as servers do
         else:
-            named = list(HANDSHAKE)
+            named = [row.id for row in REVISIONS.values()]
         unknown = [name for name in named if name not in REVISIONS]
         if unknown:
             known = ", ".join(REVISIONS)

@@ -17,6 +17,7 @@ from accord.protocol import shape
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import capability_paths, undeclared_mode, undeclared_tools
 from accord.protocol.violation import SERVER, Violation
+from accord.runtime.tasks import is_pressed
 from accord.transports.wire import CALL_HEADERS
 from accord.types import (
     CreateMessageRequest,
@@ -165,10 +166,19 @@ async def _answer(link: "Link", question: InputRequest) -> msgspec.Raw:
     exchange = Exchange(0, str(method), SERVER, revision, None)
     # Callbacks bound the bytes of all questions that wait; a question counts as a message.
     link.callbacks.latest = _encode(question)
-    answer = link.callbacks.request(exchange, params, link.dispatcher)
-    if asyncio.iscoroutine(answer):
-        answer = await answer
-    return msgspec.Raw(_encode(shape.narrow(answer, revision.id)))
+    try:
+        answer = link.callbacks.request(exchange, params, link.dispatcher)
+        if asyncio.iscoroutine(answer):
+            answer = await answer
+        return msgspec.Raw(_encode(shape.narrow(answer, revision.id)))
+    except (Exception, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        # Such an exception of a task ends the loop, and with it every other call.
+        if isinstance(error, KeyboardInterrupt) and is_pressed():
+            raise
+        why = f"the callback for {method} raised {type(error).__name__}"
+        raise InternalError(why) from error
 
 
 # -- what a server may ask

@@ -8,11 +8,14 @@ import msgspec
 from accord.client.link import Link
 from accord.client.options import CallOptions
 from accord.client.results import OutputSchema
-from accord.types import CallToolParams, CallToolResult, TaskHandle
+from accord.errors import LocalProtocolError
+from accord.protocol.violation import SERVER
+from accord.types import CallToolParams, CallToolResult, TaskHandle, Tool
 
 if TYPE_CHECKING:
     from accord.client.tasks import ToolTask
 
+TOOL_TASKS: Final = "tasks.requests.tools.call"
 _NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
 _encode: Final = msgspec.json.Encoder().encode
 
@@ -27,11 +30,25 @@ def encode_arguments(arguments: Mapping[str, object] | None) -> msgspec.Raw:
     return msgspec.Raw(_encode(arguments))
 
 
+def link_has_tasks(link: Link) -> bool:
+    """Whether tools may be called as tasks by the client's wish."""
+    if not link.endpoint.revision.tasks:
+        return False
+    declared = link.endpoint.conversation.parties[SERVER].capabilities
+    return TOOL_TASKS in (declared or ())
+
+
+def task_support(tool: Tool) -> str:
+    """Return whether a tool may be called as a task."""
+    return (tool.execution and tool.execution.task_support) or "forbidden"
+
+
 class TaskCalls:
     """Calls of tools as tasks."""
 
     _link: Link
     _outputs: dict[str, OutputSchema]
+    _task_support: dict[str, str]
 
     async def start_tool(
         self,
@@ -49,10 +66,12 @@ class TaskCalls:
             ttl: seconds for which the server should keep the task; it may decide otherwise.
 
         Raises:
-            LocalProtocolError: the negotiated revision or the server has no tasks.
+            LocalProtocolError: the negotiated revision, the server or the tool has no tasks.
         """
         from accord.client.tasks import start
 
+        if self._task_support.get(name) == "forbidden":  # tasks.tool.forbidden-not-tasked
+            raise LocalProtocolError(f"tool {name!r} does not run as a task, says the server")
         params = CallToolParams(name, encode_arguments(arguments))
         return await start(self._link, params, how, ttl=ttl, schema=self._outputs.get(name))
 
@@ -73,12 +92,6 @@ class TaskCalls:
         return find_all(self._link, how)
 
     # -- for `call_tool`
-
-    @property
-    def _can_ask_for_tasks(self) -> bool:
-        from accord.client.tasks import can_ask_for_tasks
-
-        return can_ask_for_tasks(self._link)
 
     async def _call_as_task(self, params: CallToolParams, how: CallOptions) -> CallToolResult:
         from accord.client.tasks import start, wait_for

@@ -17,7 +17,9 @@ import msgspec
 from accord.client.link import ERRORS, Link
 from accord.client.options import CallOptions
 from accord.client.results import OutputSchema, PageGuard, decode_output
+from accord.client.task_calls import TOOL_TASKS, link_has_tasks
 from accord.errors import (
+    AccordError,
     InvalidParams,
     LocalProtocolError,
     RemoteProtocolError,
@@ -27,7 +29,7 @@ from accord.errors import (
 )
 from accord.protocol import shape
 from accord.protocol.jsonrpc import ErrorBody
-from accord.protocol.violation import CLIENT, SERVER
+from accord.protocol.violation import CLIENT
 from accord.types import (
     CallToolParams,
     CallToolResult,
@@ -50,7 +52,6 @@ from accord.types import (
 Output = TypeVar("Output")
 
 _FINISHED: Final = frozenset({"completed", "failed", "cancelled"})
-_TOOL_TASKS: Final = "tasks.requests.tools.call"
 # For servers that name no interval, in seconds; others are believed within these limits.
 _POLL: Final = 1.0
 _POLL_LEAST: Final = 0.05
@@ -361,12 +362,6 @@ def _retrieve(task: asyncio.Future[Any]) -> None:
 # -- beginning
 
 
-def can_ask_for_tasks(link: Link) -> bool:
-    """Whether tools may be called as tasks by the client's wish."""
-    declared = link.endpoint.conversation.parties[SERVER].capabilities or ()
-    return link.endpoint.revision.tasks and _TOOL_TASKS in declared
-
-
 async def start(
     link: Link,
     params: CallToolParams,
@@ -382,8 +377,8 @@ async def start(
     """
     revision = link.endpoint.revision
     if revision.tasks:
-        if not can_ask_for_tasks(link):  # tasks.tool.no-capability-no-task
-            raise LocalProtocolError(f"the server did not declare {_TOOL_TASKS}")
+        if not link_has_tasks(link):  # tasks.tool.no-capability-no-task
+            raise LocalProtocolError(f"the server did not declare {TOOL_TASKS}")
         params.task = TaskMetadata(None if ttl is None else max(1, round(ttl * 1000)))
     elif not revision.result_type:
         raise LocalProtocolError(f"tasks are not part of revision {revision.id}")
@@ -424,8 +419,8 @@ async def wait_for(task: ToolTask, how: CallOptions) -> CallToolResult:
 async def _abandon(task: ToolTask) -> None:
     try:
         await task.cancel()
-    except (RequestError, LocalProtocolError):
-        return  # it is finished, or cannot be cancelled
+    except AccordError:
+        return  # it is finished, cannot be cancelled, or the connection is gone
 
 
 async def find(link: Link, id: str, how: CallOptions) -> ToolTask:

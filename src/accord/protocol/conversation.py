@@ -476,9 +476,8 @@ class Conversation:
 
 def _look_up(exchanges: dict[RequestId, Exchange], key: object) -> Exchange | None:
     # Only strings and integers are ids; true would find what 1 names.
-    if isinstance(key, int | str) and not isinstance(key, bool):
-        return exchanges.get(key)
-    return None
+    is_id = isinstance(key, int | str) and not isinstance(key, bool)
+    return exchanges.get(key) if is_id else None  # type: ignore[call-overload]
 
 
 def _if_lasting(exchange: Exchange | None) -> Exchange | None:

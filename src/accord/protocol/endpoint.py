@@ -48,10 +48,22 @@ from accord.protocol.jsonrpc import (
 )
 from accord.protocol.party import NOBODY, Peer, RawMeta, read_introduction
 from accord.protocol.revisions import REVISIONS, Revision
-from accord.protocol.violation import CLIENT, OTHER, SERVER, Party, Violation
+from accord.protocol.violation import (
+    CLIENT,
+    OTHER,
+    SERVER,
+    Party,
+    Violation,
+    find_refusal,
+    refuse_for_code,
+    refuse_for_reaction,
+)
 from accord.types._base import JsonObject, RequestId, RevisionId
 
 _NOT_FOUND: Final = -32002
+_INTERNAL_ERROR: Final = -32603
+# errors.reserved-range.only-defined-codes: handlers may raise any code; older revisions carry it.
+_UNDEFINED: Final = frozenset(range(-32099, -32019)) - {-32020, -32021, -32022}
 _encode: Final = msgspec.json.Encoder().encode
 
 
@@ -246,7 +258,7 @@ class Endpoint:
         if batch is not None:
             exchange.batch = batch
         if fault is None and method is not None:
-            violations = conversation.request(exchange, params, _refuse_for_code)
+            violations = conversation.request(exchange, params, refuse_for_code)
             if not violations:
                 return RequestReceived(exchange, params)
         else:
@@ -267,7 +279,7 @@ class Endpoint:
             # Params mean nothing where the revision lacks the method.
             why = f"method {name!r:.100} does not exist in {exchange.revision.id}"
             fault = MethodNotFound(why)
-        fault = _find_refusal(name, violations) or fault
+        fault = find_refusal(name, violations) or fault
         if fault is not None:
             return self._refuse(fault, exchange.id, violations, exchange.batch)
         return RequestReceived(exchange, params, violations)
@@ -308,7 +320,7 @@ class Endpoint:
         exchange = step.exchange
         if exchange is None and conversation.find_crossed(self.other, name, params):
             return Refused(f"{name}: the request was cancelled", is_ignored=True)
-        violations = conversation.apply(step, _refuse_for_reaction)
+        violations = conversation.apply(step, refuse_for_reaction)
         for violation in violations:
             if violation.reaction is not None:
                 return Refused(f"{name}: the {violation.party} {violation.why}", None, violations)
@@ -443,7 +455,11 @@ class Endpoint:
         if exchange.cancelled:
             return None
         data = UNSET if error.data is None else error.data
-        code = exchange.revision.not_found_code if error.code == _NOT_FOUND else error.code
+        code, revision = error.code, exchange.revision
+        if code == _NOT_FOUND:
+            code = revision.not_found_code
+        elif revision.reserved_codes and code in _UNDEFINED:
+            code = _INTERNAL_ERROR
         body = ErrorBody(code, error.message, data)
         reply = codec.encode_error(exchange.id, body)
         self._sized(reply, exchange.name)
@@ -475,24 +491,5 @@ class Endpoint:
         return body
 
 
-def _find_refusal(name: str, violations: Sequence[Violation]) -> RequestError | None:
-    """Return the error that the first violation with a code asks for."""
-    for violation in violations:
-        if violation.reaction:
-            why = f"{name}: the {violation.party} {violation.why}"
-            return RequestError(why, code=violation.reaction)
-    return None
-
-
 def _refuse_all(violations: Sequence[Violation]) -> bool:
     return True
-
-
-def _refuse_for_reaction(violations: Sequence[Violation]) -> bool:
-    """Refuse what the rules say to ignore, or to answer with an error."""
-    return any(violation.reaction is not None for violation in violations)
-
-
-def _refuse_for_code(violations: Sequence[Violation]) -> bool:
-    """Refuse what the rules say to answer with an error."""
-    return any(violation.reaction for violation in violations)

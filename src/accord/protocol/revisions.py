@@ -46,6 +46,7 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     streamable_http: bool = False
     version_header: bool = False
     not_found_code: int = -32002
+    reserved_codes: bool = False
 
     def __repr__(self) -> str:
         return f"Revision({self.id!r})"
@@ -107,6 +108,7 @@ R2026_07_28: Final = R2025_11_25.evolve(
     result_type=True,
     cache_hints=True,
     not_found_code=-32602,
+    reserved_codes=True,
 )
 
 REVISIONS: Final[Mapping[str, Revision]] = MappingProxyType(

@@ -52,6 +52,8 @@ Write: TypeAlias = Callable[[bytes, Exchange | None], None]
 IN_FLIGHT: Final = 1_000
 # Loops may wake a little early: by less than their clock can tell.
 _TICK: Final = 0.001
+# Answered above the limit as well: a client asks by them whether its server still lives.
+_SIGNS_OF_LIFE: Final = frozenset({"ping", "server/discover"})
 
 
 class Handlers(Protocol):
@@ -154,7 +156,7 @@ class Dispatcher:
         return events
 
     def _serve(self, exchange: Exchange, params: object) -> None:
-        if len(self.running) >= self.in_flight and exchange.name != "ping":
+        if len(self.running) >= self.in_flight and exchange.name not in _SIGNS_OF_LIFE:
             busy = InternalError(f"busy: {self.in_flight} requests are under way (in_flight)")
             return self._fail(exchange, busy)
         try:

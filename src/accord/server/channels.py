@@ -58,6 +58,10 @@ class Duplex:
         origin = self._exchange.origin
         if origin is not None and not origin.can_ask:
             raise MissingCapability("answers are plain JSON here, so nothing can be asked")
+        if getattr(params, "task", None) is not None:
+            from accord.server.tasks.client_tasks import ask_as_task
+
+            return await ask_as_task(self._session, self._exchange, name, params, timeout)
         return await self._session.dispatcher.request(
             name, params, timeout=timeout, within=self._exchange
         )

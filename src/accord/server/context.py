@@ -10,36 +10,34 @@ from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, Unpack, overload
 import msgspec
 
 from accord.bindings.headers import NO_FACTS, RequestFacts
-from accord.errors import ElicitationRefused, LocalProtocolError, MissingCapability
+from accord.errors import MissingCapability
 from accord.principal import Principal
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import Peer, elicitation_modes
-from accord.protocol.shape import narrow
 from accord.server.channels import Channel, Unwound, missing_capability
 from accord.server.pacing import DONE, TURN, Done
 from accord.server.schema.annotations import Choices
 from accord.types import (
     CreateMessageResult,
     ElicitParams,
-    ElicitResult,
     Implementation,
     LoggingLevel,
     LogMessageParams,
     ProgressParams,
     Root,
+    TaskMetadata,
 )
 from accord.types._base import JsonObject, RequestId, RevisionId
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
     from accord.server.questions import Message, SamplingOptions
     from accord.server.session import Session
     from accord.server.tasks.channel import RunningTask
     from accord.server.url_elicitation import UrlElicitation
-
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar as TypeVarWithDefault
 
     # A default keeps `Context` and `Server` usable without their parameter.
     State = TypeVarWithDefault("State", default=Any)
@@ -48,8 +46,6 @@ else:
 Value = TypeVar("Value")
 
 current: ContextVar["Context[Any]"] = ContextVar("accord_context")
-
-
 # So many messages a handler may send before others get a turn, cancellations among them.
 _AT_ONCE: Final = 16
 
@@ -125,6 +121,7 @@ class Context(Generic[State]):
     @property
     def session(self) -> "Session":
         """The connection to this client."""
+        self._session.is_shown = True
         return self._session
 
     @property
@@ -144,10 +141,9 @@ class Context(Generic[State]):
         return getattr(self._exchange.channel, "task", None)
 
     async def start_task(self) -> None:
-        """Let the request become a task here, in a tool with `ask_first`.
+        """Let the request become a task here, in a tool with `ask_first`; questions come before.
 
-        Questions before this line are asked before the task begins. Where the client does not
-        understand tasks, or the request is one already, nothing happens.
+        Does nothing where the client does not understand tasks, or the request is one already.
         """
         start = getattr(self._exchange.channel, "start_task", None)
         if start is not None:
@@ -301,6 +297,7 @@ class Context(Generic[State]):
         *,
         timeout: float | None = None,
         key: str | None = None,
+        task: bool = False,
     ) -> Value: ...
     @overload
     async def elicit(
@@ -310,9 +307,16 @@ class Context(Generic[State]):
         *,
         timeout: float | None = None,
         key: str | None = None,
+        task: bool = False,
     ) -> Any: ...
     async def elicit(
-        self, message: str, form: Any, *, timeout: float | None = None, key: str | None = None
+        self,
+        message: str,
+        form: Any,
+        *,
+        timeout: float | None = None,
+        key: str | None = None,
+        task: bool = False,
     ) -> Any:
         """Ask the user to fill in a form, and return it.
 
@@ -324,6 +328,8 @@ class Context(Generic[State]):
             timeout: seconds to wait; by default as long as the server waits for anything.
             key: names the question within the request, for clients of 2026-07-28; by default made
                 from what is asked.
+            task: whether the client may answer later, as a task; where it cannot, it answers at
+                once.
 
         Raises:
             ElicitationRefused: the user declined or cancelled; `.action` says which. It is a
@@ -331,13 +337,16 @@ class Context(Generic[State]):
             MissingCapability: the client did not declare elicitation by form, or its revision has
                 no form for a choice of several.
         """
+        from accord.server.questions import check_accepted, refuse_later_mode
         from accord.server.schema.forms import form_of
 
         schema, read = form_of(form)
         params = ElicitParams(message=message, requested_schema=schema)
-        self._refuse_later_mode(params, "form for a choice of several values; ask for one")
+        if task and self._peer.revision.tasks:
+            params.task = TaskMetadata()
+        refuse_later_mode(params, self._peer.revision)
         result = await self._ask("elicitation", "elicitation/create", params, timeout, key)
-        filled = (_refuse_unless_accepted(result).content or {}).items()
+        filled = (check_accepted(result).content or {}).items()
         return read({name: value for name, value in filled if value is not None})
 
     async def elicit_url(
@@ -362,6 +371,7 @@ class Context(Generic[State]):
                 such mode.
             ValueError: the URL is not one that a client may show.
         """
+        from accord.server.questions import check_accepted, refuse_later_mode
         from accord.server.url_elicitation import make_id, page_key
 
         session, id = self._session, None
@@ -373,9 +383,9 @@ class Context(Generic[State]):
         elicitation = elicitations.add(message, url, session, self._exchange, id=id)
         params = elicitation.params()
         try:
-            self._refuse_later_mode(params, "elicitation by URL")
+            refuse_later_mode(params, self._peer.revision, "elicitation by URL")
             result = await self._ask("elicitation.url", "elicitation/create", params, timeout, key)
-            _refuse_unless_accepted(result)
+            check_accepted(result)
         except Unwound:
             raise  # the page stays known while the question is on its way
         except BaseException:
@@ -395,15 +405,6 @@ class Context(Generic[State]):
         """
         session = self._session
         return session.server.elicitations.add(message, url, session, self._exchange)
-
-    def _refuse_later_mode(self, params: ElicitParams, what: str) -> None:
-        revision = self._peer.revision
-        if not revision.rounds and "elicitation/create" not in revision.requests["server"]:
-            return  # _ask says so
-        try:
-            narrow(params, revision.id)
-        except LocalProtocolError:
-            raise MissingCapability(f"revision {revision.id} has no {what}") from None
 
     async def roots(self, *, timeout: float | None = None, key: str | None = None) -> list[Root]:
         """Ask which places of the user's file system matter.
@@ -488,13 +489,6 @@ class Context(Generic[State]):
 
     def __repr__(self) -> str:
         return f"Context({self.method!r}, id={self.request_id!r})"
-
-
-def _refuse_unless_accepted(result: object) -> ElicitResult:
-    assert isinstance(result, ElicitResult)
-    if result.action != "accept":
-        raise ElicitationRefused("cancel" if result.action == "cancel" else "decline")
-    return result
 
 
 def _as_json(data: object) -> msgspec.Raw:

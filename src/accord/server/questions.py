@@ -3,18 +3,22 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, get_args
 
-from accord.errors import MissingCapability
+from accord.errors import ElicitationRefused, LocalProtocolError, MissingCapability
 from accord.keywords import refuse_unknown
 from accord.protocol.party import Peer
+from accord.protocol.revisions import Revision
 from accord.protocol.sampling import find_tool_fault
-from accord.protocol.shape import derive
+from accord.protocol.shape import derive, narrow
 from accord.server.channels import missing_capability
 from accord.types import (
     CreateMessageParams,
     CreateMessageResult,
+    ElicitParams,
+    ElicitResult,
     ModelPreferences,
     SamplingCapability,
     SamplingMessage,
+    TaskMetadata,
     TextContent,
     Tool,
     ToolChoice,
@@ -44,6 +48,7 @@ class SamplingOptions(TypedDict, total=False):
             tool. The model only says what to call, in `tool_uses` of the result.
         tool_choice: whether it may ("auto"), must ("required") or must not ("none") use them.
         include_context: the servers whose context the client adds. Deprecated by the protocol.
+        task: whether the client may answer later, as a task; where it cannot, it answers at once.
     """
 
     temperature: float | None
@@ -52,6 +57,7 @@ class SamplingOptions(TypedDict, total=False):
     tools: Iterable[OfferedTool] | None
     tool_choice: ToolChoiceMode | None
     include_context: IncludedContext | None
+    task: bool
 
 
 # -- sampling
@@ -87,6 +93,7 @@ def build_sampling(
         model_preferences=options.get("preferences"),
         tools=None if tools is None else [_find_tool(server, each) for each in tools],
         tool_choice=None if mode is None else ToolChoice(mode),
+        task=TaskMetadata() if options.get("task") and peer.revision.tasks else None,
     )
     fault = find_tool_fault(params.messages)
     if fault is not None:
@@ -135,3 +142,36 @@ def _refuse_undeclared(params: CreateMessageParams, peer: Peer) -> None:
     asks_for_context = params.include_context not in (None, "none")
     if asks_for_context and "context" in members and "sampling.context" not in peer.capabilities:
         raise missing_capability("sampling.context")
+
+
+# -- elicitation
+
+
+def refuse_later_mode(
+    params: ElicitParams,
+    revision: Revision,
+    what: str = "form for a choice of several values; ask for one",
+) -> None:
+    """Refuse a question that a revision cannot carry.
+
+    Raises:
+        MissingCapability: it cannot; the message names what it lacks.
+    """
+    if not revision.rounds and "elicitation/create" not in revision.requests["server"]:
+        return  # which is refused as such
+    try:
+        narrow(params, revision.id)
+    except LocalProtocolError:
+        raise MissingCapability(f"revision {revision.id} has no {what}") from None
+
+
+def check_accepted(result: object) -> ElicitResult:
+    """Return the answer of a user who agreed.
+
+    Raises:
+        ElicitationRefused: the user did not.
+    """
+    assert isinstance(result, ElicitResult)
+    if result.action != "accept":
+        raise ElicitationRefused("cancel" if result.action == "cancel" else "decline")
+    return result

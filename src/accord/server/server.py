@@ -383,20 +383,27 @@ class Server(Generic[State]):
     async def run_lifespan(self) -> AsyncIterator[State | None]:
         """Run the lifespan; yields its state."""
         if self.lifespan is None:
-            yield None
-        else:
-            manager = self.lifespan(self)
-            if not hasattr(manager, "__aenter__"):
-                raise RegistrationError(
-                    f"the lifespan returned a {type(manager).__name__}, expected an async context "
-                    "manager: put @contextlib.asynccontextmanager on a function that yields"
-                )
-            async with manager as state:
-                try:
-                    yield state
-                finally:
-                    if "tasks" in vars(self):  # they use what ends here
-                        await self.tasks.stop(state)
+            try:
+                yield None
+            finally:
+                await self._release_tasks()
+            return
+        manager = self.lifespan(self)
+        if not hasattr(manager, "__aenter__"):
+            raise RegistrationError(
+                f"the lifespan returned a {type(manager).__name__}, expected an async context "
+                "manager: put @contextlib.asynccontextmanager on a function that yields"
+            )
+        async with manager as state:
+            try:
+                yield state
+            finally:
+                await self._release_tasks(state)
+
+    async def _release_tasks(self, *states: object) -> None:
+        """Stop the tasks that use a state which ends; without one they go on."""
+        if "tasks" in vars(self):
+            await self.tasks.release(*states)
 
     def session(self, write: Write, state: object = None, *, is_lasting: bool = True) -> Session:
         """Open a session with one client on the running loop.

@@ -20,7 +20,7 @@ from accord.principal import Principal
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
 from accord.protocol.party import PartyState, Peer, peer_from_initialize
-from accord.protocol.revisions import REVISIONS, Phase, Revision
+from accord.protocol.revisions import REVISIONS, Phase
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.runtime.origin import ClientFlow
 from accord.server.channels import Channel, Duplex
@@ -61,6 +61,7 @@ class Session:
     Attributes:
         subscriptions: the URIs that the client subscribed to after a handshake; None without any.
         listening: its open `subscriptions/listen` requests, by their ids.
+        is_shown: whether a handler has got hold of it.
     """
 
     flow: ClientFlow | None = None
@@ -68,6 +69,7 @@ class Session:
     subscriptions: set[str] | None = None
     listening: "Mapping[RequestId, Subscription]" = _NO_REQUESTS
     _notices: Notices | None = None
+    is_shown = False
     _contexts: dict[Any, Context[Any]] | None = None
     _in_transit = 0
 
@@ -282,6 +284,17 @@ class Session:
         return self.endpoint.conversation.open_exchange("client", exchange.id) is exchange
 
     @property
+    def is_spare(self) -> bool:
+        """Whether it can serve another request that stands on its own, once one is answered.
+
+        No handler can keep something in it, none still runs, and the server has not changed.
+        """
+        if self.is_shown or self.dispatcher.running or self.dispatcher.closed is not None:
+            return False
+        declared = self.endpoint.conversation.parties["server"].capabilities
+        return declared is self.server.capability_paths()
+
+    @property
     def is_begun(self) -> bool:
         """Whether the client has opened the session."""
         return self.endpoint.conversation.phase is not Phase.OPENING
@@ -406,29 +419,22 @@ class StatelessSessions:
 
     def __init__(self, server: "Server[Any]") -> None:
         self._server = server
-        self._spare: dict[frozenset[str], dict[RevisionId, list[Endpoint]]] = {}
+        self._spare: dict[RevisionId, list[Endpoint]] = {}
 
     def begin(self, write: Write, state: object, revision: RevisionId) -> Session:
         """Open a session for one message of this revision."""
         server, row = self._server, REVISIONS[revision]
-        spare = self._spares(row)
-        if spare:
-            return Session(server, write, state, spare.pop())
-        session = Session(server, write, state)
         paths = server.capability_paths(is_lasting=not row.handshake)
+        spare = self._spare.get(revision)
+        while spare:
+            endpoint = spare.pop()
+            # What the server declares may have changed since.
+            if endpoint.conversation.parties["server"].capabilities is paths:
+                return Session(server, write, state, endpoint)
+        session = Session(server, write, state)
         session.endpoint.conversation.begin(row, server=paths)
         session.peer = Peer(row, log_level=server.log_level)
         return session
-
-    def _spares(self, row: Revision) -> list[Endpoint]:
-        """Return the endpoints to use again; they know what the server declares at present."""
-        paths = self._server.capability_paths(is_lasting=not row.handshake)
-        spare = self._spare.get(paths)
-        if spare is None:
-            if len(self._spare) > 1:  # one for each kind of revision; others are out of date
-                self._spare.clear()
-            spare = self._spare[paths] = {}
-        return spare.setdefault(row.id, [])
 
     def end(self, session: Session) -> None:
         """End a session, unless it still works: then it ends by itself."""
@@ -439,15 +445,11 @@ class StatelessSessions:
             return
         dispatcher.let_go()
         conversation = endpoint.conversation
-        client, server = conversation.parties.values()
         row = conversation.revision
         # An endpoint that knows a client must not serve the next one.
-        if row is None or client.capabilities is not None or not conversation.is_blank:
+        if row is None or conversation.parties["client"].capabilities is not None:
             return
-        is_current = server.capabilities is self._server.capability_paths(
-            is_lasting=not row.handshake
-        )
-        if is_current and session.peer.log_level == self._server.log_level:
-            spare = self._spares(row)
+        if conversation.is_blank and session.peer.log_level == self._server.log_level:
+            spare = self._spare.setdefault(row.id, [])
             if len(spare) < _SPARE_MOST:
                 spare.append(endpoint)

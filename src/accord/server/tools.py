@@ -156,7 +156,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
             return failure(f"tool {self.key} did not finish within {self.timeout:g} s")
         reference = os.urandom(4).hex()
         log.error("tool %s failed (reference %s)", self.key, reference, exc_info=error)
-        if context.session.server.debug:
+        if context._session.server.debug:
             return failure(f"tool {self.key} failed: {type(error).__name__}: {error}")
         # The text of an unexpected exception may name files, hosts or secrets.
         why = ": its result cannot be sent" if isinstance(error, ResultError) else ""

@@ -73,6 +73,8 @@ class UrlElicitation:
         self._session = weakref.ref(session)
         # Not the request itself, which holds the stream of its answer.
         self._request_id = exchange.id
+        # Not what the session says: a request may stand on its own beside it.
+        self._is_announced = _COMPLETE in exchange.revision.notifications["server"]
 
     def params(self) -> ElicitParams:
         """Return the page as the params of a question."""
@@ -98,10 +100,10 @@ class UrlElicitation:
         for future in self._waiting:
             if not future.done():
                 future.set_result(None)
-        if self._is_repeated:
-            return  # the repeated request shows whether the page is done
+        if not self._is_announced:
+            return  # elicitation.url.no-elicitation-id: the repeated request shows the outcome
         within = session.endpoint.conversation.open_exchange("client", self._request_id)
-        # elicitation.complete.same-client; revisions without the notification leave it out.
+        # elicitation.complete.same-client
         session.notify(_COMPLETE, ElicitationCompleteParams(elicitation_id=self.id), within)
 
     async def wait(self) -> None:
@@ -204,7 +206,10 @@ def check_url(url: str) -> str:
     host = parts.hostname or ""
     # elicitation.url.https
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(host)):
-        raise ValueError("the URL has to begin with https://, or http:// and a loopback address")
+        found = f"{parts.scheme}://{host}" if host else f"{parts.scheme or url}:"
+        raise ValueError(
+            f"the URL {found!r:.80} has to begin with https://, or http:// and a loopback address"
+        )
     if not host or (fault := host_fault(host)) is not None:
         raise ValueError(f"the host of the URL {fault if host else 'is missing'}")
     # elicitation.url.no-personal-data

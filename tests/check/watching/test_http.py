@@ -400,7 +400,7 @@ def verdicts(report):
 
 
 def use(url, **options):
-    with blocking.connect(url, **options) as client:
+    with blocking.connect(url, **{"revision": "2025-11-25", **options}) as client:
         assert [each.name for each in client.tools()] == ["add"]
         assert client.call_tool("add", {"a": 1, "b": 2}, result_type=int) == 3
         return client.revision

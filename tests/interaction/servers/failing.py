@@ -58,12 +58,14 @@ WAYS = [*FAILURES, *VALUES]
 
 
 def failing_middleware(how: str) -> Server[None]:
-    """Make a server whose middleware fails at every ping."""
+    """Make a server whose middleware fails when tools are listed."""
 
-    async def fail_at_ping(ctx: Context, proceed: Callable[[], Awaitable[Any]]) -> Any:
-        return fail(how) if ctx.method == "ping" else await proceed()
+    async def fail_at_list(ctx: Context, proceed: Callable[[], Awaitable[Any]]) -> Any:
+        return fail(how) if ctx.method == "tools/list" else await proceed()
 
-    return Server("failing", middleware=[fail_at_ping])
+    made: Server[None] = Server("failing", middleware=[fail_at_list])
+    made.add_tool(lambda: "x", name="x", description="The only one.")
+    return made
 
 
 def fail(how: str) -> Any:

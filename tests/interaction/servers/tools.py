@@ -215,7 +215,12 @@ def make() -> Server[Any]:
     @server.tool
     def own_code() -> str:
         """Answer with a code of its own."""
-        raise RequestError("teapot", code=-32050)
+        raise RequestError("teapot", code=418)
+
+    @server.tool
+    def reserved_code() -> str:
+        """Answer with a code that later revisions reserve."""
+        raise RequestError("kettle", code=-32050)
 
     # -- how long it takes
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from accord.errors import MethodNotFound
 from accord.protocol.exchange import Exchange
+from accord.server.context import Context
 from accord.server.extension import TASKS
 from accord.server.rounds import Rounds
 from accord.server.tasks.channel import RunningTask
@@ -63,8 +64,11 @@ def _is_wanted(session: "Session", entry: "ToolEntry", params: CallToolParams) -
 async def _begin(
     session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
 ) -> CreateTaskResult | TaskHandle:
+    values = session.context(exchange)._values  # those that middleware put
+
     async def work(task: RunningTask) -> CallToolResult:
-        context = task.context = session.context(task.exchange)
+        context = task.context = Context(session, task.exchange)
+        context._values = values
         outcome = entry.call(session, task.exchange, params.arguments, context)
         result = await outcome if isinstance(outcome, Awaitable) else outcome
         assert isinstance(result, CallToolResult)  # a task never asks by rounds

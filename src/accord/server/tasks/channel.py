@@ -238,7 +238,7 @@ class CoreChannel(TaskChannel):
             await self._runner.report(self.task, status="input_required")
         try:
             async with asyncio.timeout(timeout) as limit:
-                return await self._send(name, params)
+                return await self._send(name, params, timeout)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -248,12 +248,16 @@ class CoreChannel(TaskChannel):
             if not self._open and not self.task.is_stopped:
                 await self._runner.report(self.task, status="working")
 
-    async def _send(self, name: str, params: Any) -> Any:
+    async def _send(self, name: str, params: Any, timeout: float) -> Any:
         while True:
             session, within = await self.task.place()
             if within is not None and within.origin is not None and not within.origin.can_ask:
                 raise MissingCapability("answers are plain JSON here, so nothing can be asked")
             try:
+                if getattr(params, "task", None) is not None:
+                    from accord.server.tasks.client_tasks import ask_as_task
+
+                    return await ask_as_task(session, within, name, params, timeout)
                 return await session.dispatcher.request(name, params, within=within)
             except ConnectionClosed:
                 continue  # the client may come back
@@ -278,15 +282,14 @@ class ExtensionChannel(TaskChannel):
         future = task.pending[key] = asyncio.get_running_loop().create_future()
         await self._runner.change(task, lambda record: _with_question(record, key, question))
         try:
-            async with asyncio.timeout(timeout) as limit:
+            async with asyncio.timeout(timeout):
                 answer = await future
         except TimeoutError:
-            if not limit.expired():
-                raise
-            await self._runner.change(task, lambda record: _without_question(record, key))
             raise RequestTimeout(f"{name}: no answer within {timeout:g} s (timeout)") from None
         finally:
-            task.pending.pop(key, None)
+            if task.pending.pop(key, None) is not None and not task.is_stopped:
+                # The handler waits no longer, so the client need not answer.
+                await self._runner.change(task, lambda record: _without_question(record, key))
         return msgspec.json.decode(answer, type=result)
 
     def _derive_key(self, prefix: str, params: Any) -> str:

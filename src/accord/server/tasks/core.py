@@ -69,7 +69,7 @@ def _outcome(record: TaskRecord) -> bytes:
 
 async def list_tasks(session: "Session", exchange: Exchange, params: PageParams) -> ListTasksResult:
     principal = session.principal_of(exchange)
-    if principal is None:  # tasks.security.no-list-unidentified
+    if principal is None:  # tasks.security.no-list-unidentified: it was not declared
         return ListTasksResult([])
     after = 0 if params.cursor is None else _number(params.cursor)
     found = await session.server.tasks.store.page(

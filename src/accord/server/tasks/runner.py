@@ -34,6 +34,10 @@ log = logging.getLogger("accord.server")
 _ID_BYTES: Final = 24
 # How soon a change that another process made is noticed.
 _LOOK: Final = 0.5
+# What stands around a result in the largest message about it.
+_ENVELOPE: Final = 4096
+# How long work may take to notice that it is stopped.
+_GRACE: Final = 5.0
 _STOPPED: Final = "the server stopped before the task was finished"
 _encode: Final = msgspec.json.Encoder().encode
 _replace: Final = msgspec.structs.replace
@@ -162,8 +166,11 @@ class TaskRunner:
                 outcome = self._outcome_of(task, await task.work())
         except asyncio.CancelledError:
             if not task.is_stopped:
-                outcome = self._failure(InternalError(_STOPPED))
-                raise
+                is_own = _is_raised_by_handler()
+                why = "the work was cancelled" if is_own else _STOPPED
+                outcome = self._failure(InternalError(why))
+                if not is_own:
+                    raise
         except TimeoutError:
             log.info("task %s of %s expired before it was finished", task.id[:8], task.label)
         except BaseException as error:
@@ -191,11 +198,18 @@ class TaskRunner:
     def _outcome_of(self, task: RunningTask, result: CallToolResult) -> Change:
         revision = task.exchange.revision
         encoded = _encode(shape.narrow(result, revision.id))
+        limit = self.server.limits.message_bytes
+        if len(encoded) > limit - _ENVELOPE:
+            # It could never be sent, and the client would ask for it again and again.
+            why = f"{task.label}: the result has {len(encoded)} bytes, too many for one message"
+            return self._failure(InternalError(f"{why} of {limit} (message_bytes)"))
         # tasks.errors.tool-error-is-failed; tasks-ext.status.tool-error-is-completed
         is_failed = result.is_error and revision.tasks
         message = result.text[:500] or "the tool failed" if is_failed else None
         status = "failed" if is_failed else "completed"
-        return self._change(status=status, message=message, result=encoded, questions={})
+        return self._change(
+            status=status, message=message, result=encoded, questions={}, answers={}
+        )
 
     def _failure(self, error: BaseException) -> Change:
         if not isinstance(error, RequestError) or not is_writable(error):
@@ -206,7 +220,9 @@ class TaskRunner:
             body = _encode(ErrorBody(error.code, error.message, data))
         except (TypeError, ValueError):
             body = _encode(ErrorBody(error.code, error.message))
-        return self._change(status="failed", message=error.message[:500], error=body, questions={})
+        return self._change(
+            status="failed", message=error.message[:500], error=body, questions={}, answers={}
+        )
 
     def _change(self, **fields: Any) -> Change:
         return lambda record: _replace(record, updated_at=self.store.now(), **fields)
@@ -255,7 +271,9 @@ class TaskRunner:
 
     async def cancel(self, id: str) -> TaskRecord | None:
         """Cancel a task; None if it is finished."""
-        change = self._change(status="cancelled", message="cancelled by the client", questions={})
+        change = self._change(
+            status="cancelled", message="cancelled by the client", questions={}, answers={}
+        )
         record = await self.store.change(id, change)
         if record is not None:
             log.info("task %s was cancelled", id[:8])
@@ -300,17 +318,25 @@ class TaskRunner:
             else:
                 task.deliver(record.answers)
 
-    async def stop(self, state: object) -> None:
-        """Stop the tasks that use a lifespan which ends."""
+    async def release(self, *states: object) -> None:
+        """Stop the tasks that use the state of a lifespan, and close the store if it is idle."""
         ending = [
             task.supervisor
             for task in list(self.running.values())
-            if task.session.state is state and task.supervisor is not None
+            if any(task.session.state is each for each in states) and task.supervisor is not None
         ]
         for supervisor in ending:
             asyncio.get_running_loop().call_soon(supervisor.cancel)  # not before its first step
         if ending:
-            await asyncio.wait(ending, timeout=5)
+            await asyncio.wait(ending, timeout=_GRACE)
+        if not self.running:
+            await self.store.close()
+
+
+def _is_raised_by_handler() -> bool:
+    """Whether something that the handler awaited was cancelled, rather than its task."""
+    current = asyncio.current_task()
+    return current is not None and current.cancelling() == 0
 
 
 def new_task(

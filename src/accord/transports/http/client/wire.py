@@ -227,7 +227,7 @@ class HttpWire:
             if head.method == "notifications/cancelled":
                 return self._hang_up(message)
             message.is_probe = self._listener.revision.handshake
-            work = self._standalone.post(message)
+            work = self._post_standalone(message)
         elif head.method == "initialize":
             self._initialize = message
             work = self._open_session(message)
@@ -288,6 +288,11 @@ class HttpWire:
                 return self._carrier.fail(message, ConnectionClosed(f"{message.name}: {error}"))
         await self._form.post(message)
         return None
+
+    async def _post_standalone(self, message: Message) -> None:
+        await self._standalone.post(message)
+        if message.is_probe:
+            self._form.session.url = self._standalone.session.url  # where a redirect led
 
     def _hang_up(self, message: Message) -> None:
         """End the connection of a request that is cancelled; the server notices that."""

@@ -98,7 +98,7 @@ class HttpEndpoint:
         has_sessions = not self._is_stateless and any(id in HANDSHAKE for id in revisions)
         self._allowed = http.ALLOWED if has_sessions else _STATELESS
         self.waiting: dict[PostResponse, float | None] = {}
-        self.standalone = StandaloneRequests(state, self.waiting)
+        self.standalone = StandaloneRequests(state, bodies, self.waiting)
         self._has_standalone = has_standalone(revisions)
         self._has_handshake = any(id in HANDSHAKE for id in revisions)
 
@@ -108,6 +108,8 @@ class HttpEndpoint:
         if method == "POST":
             if verdict.refusal is not None:
                 return exchange.refuse(verdict.refusal)
+            if verdict.standalone is not None:
+                return self.standalone.serve(exchange, verdict)
             return self._post(exchange, verdict)
         if method == "OPTIONS":
             return exchange.preflight(self._allowed)
@@ -140,8 +142,6 @@ class HttpEndpoint:
         body = read if isinstance(read, bytes) else await read
         if body is None:
             return None
-        if verdict.standalone is not None:
-            return await self.standalone.serve(exchange, verdict, body)
         if self._has_standalone and (
             VERSION_KEY in body
             or type(verdict.revision) is http.HttpRefusal

@@ -1,5 +1,6 @@
 """One HTTP request and its response, on the ASGI interface."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Hashable, MutableMapping
 from math import inf
@@ -32,6 +33,8 @@ _PREFLIGHT_AGE: Final = b"600"
 # Far more than browsers and proxies send; nginx and Apache take 32 KiB and 100 headers or less.
 HEADERS_MOST: Final = 200
 HEADER_BYTES_MOST: Final = 64 * 1024
+# How many messages of a body may follow, before the first that says that the client is gone.
+_LEFTOVERS: Final = 8
 # Verifiers accept tokens for about this long after they expire; streams last as long then.
 _LEEWAY: Final = 60.0
 
@@ -188,6 +191,17 @@ class HttpExchange:
         head["headers"].append((LENGTH, b"%d" % len(events)))
         await self.send(head)
         await self.send({"type": "http.response.body", "body": events, "more_body": False})
+
+
+async def wait_for_disconnect(receive: Receive) -> None:
+    """Wait until the client is gone; for ever if the ASGI server cannot tell.
+
+    Apps in between that have read the body may return it again and again.
+    """
+    for _ in range(_LEFTOVERS):
+        if (await receive())["type"] == "http.disconnect":
+            return
+    await asyncio.get_running_loop().create_future()
 
 
 def cors_headers(origin: bytes) -> Headers:

@@ -5,30 +5,64 @@ since it cannot come back for the answer.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Hashable, MutableMapping
 from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from accord.bindings import http, sse, standalone
+from accord.bindings import sse, standalone
 from accord.bindings.http import HeadVerdict
 from accord.errors import HeaderMismatch, InternalError, InvalidRequest, RequestError
 from accord.protocol import codec
 from accord.protocol.exchange import Exchange, RequestReceived
 from accord.protocol.jsonrpc import Batch, ErrorBody, Frame, MalformedMessage
 from accord.protocol.mirroring import NAME_MEMBERS, MirroredArgument
-from accord.transports.http.server.exchange import VERSION, HttpExchange, Receive
+from accord.protocol.revisions import Revision
+from accord.transports.http.server.exchange import VERSION, HttpExchange, wait_for_disconnect
 from accord.transports.http.server.session import HttpSession, PostResponse
 from accord.transports.http.server.sessions import caller_key
-from accord.transports.http.server.state import DRAINING, AppState
+from accord.transports.http.server.state import DRAINING, AppState, Bodies
 from accord.transports.http.server.stream import Reader, Stream
+from accord.types import RevisionId
+
+log = logging.getLogger("accord.http")
 
 # The attribute of the params that `Mcp-Name` repeats.
 _NAMED: Final = {
     method: {"taskId": "task_id"}.get(member, member) for method, member in NAME_MEMBERS.items()
 }
+# As many sessions as are in use at one time under high load.
+_SPARE_MOST: Final = 64
+# Seconds after which the client of a request that is not answered is watched.
+_SOON: Final = 0.1
 _ONE_MESSAGE: Final = "a POST of this revision has one request or one notification"
+
+
+class StandaloneSession(HttpSession):
+    """The session of one request that stands on its own."""
+
+    __slots__ = ()
+
+    def __init__(self, state: AppState, revision: RevisionId) -> None:
+        # Of what sessions have, it needs nothing else.
+        self._state = state
+        self.id = ""
+        self.only_stream = None
+        begin = state.server.stateless_sessions.begin
+        self.session = begin(self.write, state.lifespan, revision)
+        self._open = self.session.endpoint.conversation.parties["client"].open
+
+    def write(self, data: bytes, exchange: Exchange | None) -> None:
+        """Put a message on the response to the request that it belongs to."""
+        if exchange is None or exchange.cancelled or exchange.origin.is_over:
+            return
+        # An exchange is closed before its answer is written, and no sooner.
+        if self._open.get(exchange.id) is exchange:
+            exchange.origin.say(data)
+        else:
+            exchange.origin.answer(data)
 
 
 class StandaloneResponse(PostResponse):
@@ -37,31 +71,34 @@ class StandaloneResponse(PostResponse):
     Args:
         exchange: the HTTP request.
         owner: the session of one message that serves it.
-        form: how the client accepts the response.
+        verdict: what its head says: the revision, and how the client accepts the response.
         requests: those under way.
 
     Attributes:
         is_listener: whether it is open for a request that only listens.
-        is_woken: whether it need not wait any more.
+        is_left: whether its client is gone.
         status: that of an error, where its code alone does not say.
         end: answers a request that only listens.
+        watcher: waits for the client to leave.
     """
 
     is_listener = False
-    is_woken = False
+    is_left = False
     status: int | None = None
     end: Callable[[], None] | None = None
+    watcher: asyncio.Task[None] | None = None
 
     def __init__(
         self,
         exchange: HttpExchange,
         owner: HttpSession,
-        form: http.Form,
+        verdict: HeadVerdict,
         requests: "StandaloneRequests",
     ) -> None:
         self.exchange = exchange
         self.owner = owner
-        self.form = form
+        self.form = verdict.form
+        self._revision = verdict.standalone
         self._requests = requests
 
     # -- what the server asks of it
@@ -72,15 +109,20 @@ class StandaloneResponse(PostResponse):
         Raises:
             HeaderMismatch: they differ.
         """
-        given, version, method = self.exchange, exchange.revision.id, exchange.name
+        given, method = self.exchange, exchange.name
         attribute = _NAMED.get(method)
         name = None if attribute is None else getattr(params, attribute)
-        if given.repeated or not standalone.repeats(given.headers, version, method, name):
-            why = standalone.find_header_mismatch(
-                given.headers, version, method, name, given.repeated
-            )
-            if why is not None:
-                raise HeaderMismatch(why)
+        if (
+            exchange.revision is self._revision
+            and not given.repeated
+            and standalone.repeats(given.headers, method, name)
+        ):
+            return
+        why = standalone.find_header_mismatch(
+            given.headers, exchange.revision.id, method, name, given.repeated
+        )
+        if why is not None:
+            raise HeaderMismatch(why)
 
     def check_arguments(
         self, mirrored: tuple[MirroredArgument, ...], arguments: Raw | UnsetType
@@ -128,27 +170,26 @@ class StandaloneResponse(PostResponse):
 
     # -- waiting
 
-    def _wake(self, waiter: asyncio.Future[Any]) -> None:
-        if not self.is_woken:
-            self.is_woken = True
-            waiter.cancel()
+    def watch(self) -> None:
+        """Wake once the client is gone."""
+        if self.watcher is None:
+            self.watcher = self.owner.session.loop.create_task(self._watch())
 
-    async def wait_or_leave(self, receive: Receive) -> None:
-        """Wait as `wait` does, or until the client is gone.
-
-        The task of the request itself waits for a disconnect, and is freed by cancelling it: so
-        that costs no other task.
-        """
-        task = self._waiter = asyncio.current_task()
-        assert task is not None
+    async def _watch(self) -> None:
         try:
-            while (await receive())["type"] != "http.disconnect":
-                pass
-        except asyncio.CancelledError:
-            if not self.is_woken or task.uncancel():
-                raise
-        finally:
-            self._waiter = None
+            await wait_for_disconnect(self.exchange.receive)
+        except Exception as error:  # an app in between may raise anything
+            log.debug("a client is gone: %r", error)
+        self.is_left = True
+        if self._waiter is not None:
+            self._wake(self._waiter)
+
+    async def stop_watching(self) -> None:
+        """Let others wait for the disconnect."""
+        watcher, self.watcher = self.watcher, None
+        if watcher is not None and not watcher.done():
+            watcher.cancel()
+            await asyncio.wait((watcher,))
 
     def abandon(self, request: Exchange) -> None:
         """Cancel a request whose client is gone."""
@@ -164,28 +205,38 @@ class StandaloneRequests:
 
     Args:
         state: of the app.
+        bodies: reads the bodies of its requests.
         waiting: the responses that wait for their answer, of all POSTs.
 
     Attributes:
         open: those that were not answered at once.
     """
 
-    def __init__(self, state: AppState, waiting: MutableMapping[PostResponse, Any]) -> None:
+    def __init__(
+        self, state: AppState, bodies: Bodies, waiting: MutableMapping[PostResponse, Any]
+    ) -> None:
         self._state = state
+        self._bodies = bodies
         self._waiting = waiting
         self._decode = codec.codec_for(state.server.limits).decode
         self._listeners: dict[Hashable, int] = {}
+        self._spare: list[StandaloneSession] = []
+        self._watch_timer: asyncio.TimerHandle | None = None
         self.open: set[StandaloneResponse] = set()
 
     # -- one request
 
-    async def serve(self, exchange: HttpExchange, verdict: HeadVerdict, body: bytes) -> None:
+    async def serve(self, exchange: HttpExchange, verdict: HeadVerdict) -> None:
         """Serve a POST whose header names a revision without sessions."""
+        read = self._bodies.read(exchange)
+        body = read if isinstance(read, bytes) else await read
+        if body is None:
+            return None
         if self._state.is_draining:
             return await exchange.refuse(DRAINING)
         assert verdict.standalone is not None
-        session = HttpSession(self._state, revision=verdict.standalone.id)
-        post = StandaloneResponse(exchange, session, verdict.form, self)
+        session = self._session_for(verdict.standalone)
+        post = StandaloneResponse(exchange, session, verdict, self)
         events = session.session.dispatcher.receive(body, post)
         event = events[0]
         if event.__class__ is not RequestReceived or len(events) > 1:
@@ -194,29 +245,63 @@ class StandaloneRequests:
         post.is_received = True
         request: Exchange = event.exchange
         if post.is_over:
-            session.let_go()
+            self._put_back(session)
             return await self._answer(post, request)
         self.open.add(post)
         try:
-            if post.stream is not None or await self._wait(post):
+            if post.stream is None:
+                self._waiting[post] = None
+                if self._watch_timer is None:
+                    self._watch_timer = session.session.loop.call_later(_SOON, self._watch)
+                try:
+                    await post.wait()
+                finally:
+                    del self._waiting[post]
+                    if post.watcher is not None:
+                        await post.stop_watching()
+            if not post.is_left:
                 await self._answer(post, request)
         finally:
-            self.open.discard(post)
-            if post.is_listener:
-                self._remove_listener(post)
-            if not post.is_over:
-                post.abandon(request)
-            session.let_go()
+            self._leave(post, request, session)
         return None
 
-    async def _wait(self, post: StandaloneResponse) -> bool:
-        """Wait for something to send; returns whether the client is still there."""
-        self._waiting[post] = None
-        try:
-            await post.wait_or_leave(post.exchange.receive)
-        finally:
-            del self._waiting[post]
-        return post.is_woken
+    def _leave(
+        self, post: StandaloneResponse, request: Exchange, session: StandaloneSession
+    ) -> None:
+        """End a request that was not answered at once, with its answer or without."""
+        self.open.discard(post)
+        if post.is_listener:
+            self._remove_listener(post)
+        if post.is_over:
+            self._put_back(session)
+        else:
+            post.abandon(request)
+            session.let_go()
+
+    def _session_for(self, revision: Revision) -> StandaloneSession:
+        """Return a session that no other request uses, and of which no handler knows."""
+        while self._spare:
+            session = self._spare.pop()
+            if session.session.is_spare and session.session.endpoint.revision is revision:
+                return session
+            session.let_go()
+        return StandaloneSession(self._state, revision.id)
+
+    def _put_back(self, session: StandaloneSession) -> None:
+        if len(self._spare) < _SPARE_MOST:
+            self._spare.append(session)
+        else:
+            session.let_go()
+
+    def _watch(self) -> None:
+        """Watch the clients of requests that are not answered at once.
+
+        One timer serves all: most requests are answered before it goes off, and cost nothing.
+        """
+        self._watch_timer = None
+        for post in self._waiting:
+            if isinstance(post, StandaloneResponse):
+                post.watch()
 
     def _answer(self, post: StandaloneResponse, request: Exchange) -> Awaitable[None]:
         stream, reply, exchange = post.stream, post.reply, post.exchange
@@ -355,3 +440,5 @@ class StandaloneRequests:
         """Cancel the requests that are under way."""
         for post in list(self.open):
             post.owner.session.close()
+        while self._spare:
+            self._spare.pop().let_go()

@@ -55,7 +55,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         retry: milliseconds after which clients should reconnect when a stream is closed.
         sessions: how many may be open; beyond that the longest idle one ends, a caller's own first.
         sessions_per_caller: how many of them one caller may have: one principal, or one address for
-            requests without a principal.
+            requests without a principal. As many requests of one caller may only listen.
         session_idle: seconds after which an unused session ends.
         connections: how many requests and streams may be open.
         listeners: how many streams opened with GET one session may have.
@@ -134,6 +134,10 @@ class ServedSession(Protocol):
     @property
     def client(self) -> PartyState:
         """The client's part of the conversation."""
+
+    @property
+    def is_spare(self) -> bool:
+        """Whether it can serve another request that stands on its own."""
 
     @property
     def is_begun(self) -> bool:

@@ -18,7 +18,7 @@ from typing import Final
 
 from accord.bindings import sse
 from accord.stores import EventStore
-from accord.transports.http.server.exchange import Message, Receive, Send
+from accord.transports.http.server.exchange import Message, Receive, Send, wait_for_disconnect
 
 log = logging.getLogger("accord.http")
 
@@ -443,8 +443,8 @@ class Reader:
         owner = self._owner = asyncio.current_task()
         assert owner is not None
         try:
-            while not self.is_done and (await receive())["type"] != "http.disconnect":
-                pass
+            if not self.is_done:
+                await wait_for_disconnect(receive)
         except asyncio.CancelledError:
             if not self.is_done:
                 raise
