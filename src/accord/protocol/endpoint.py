@@ -106,6 +106,7 @@ class Endpoint:
             row.id: row for row in rows if not row.handshake
         }
         self._codec = codec.codec_for(limits or codec.Limits())
+        self._message_bytes = self._codec.limits.message_bytes
         self._sized = self._codec.check_size if enforce else codec.skip_size_check
         self._next_id = 0
         # The client of the last request that stood on its own: nearly always that of the next.
@@ -444,11 +445,13 @@ class Endpoint:
                 shaped.meta = {**self.result_meta, **own} if own else self._result_meta
         # Before anything changes: a handler whose result cannot be encoded still has to fail.
         reply = codec.encode_result(exchange.id, shaped)
-        self._sized(reply, exchange.name, exchange.batch.size if exchange.batch else 0)
+        batch = exchange.batch
+        if batch is not None or len(reply) > self._message_bytes:
+            self._sized(reply, exchange.name, 0 if batch is None else batch.size)
         violations = conversation.reply(exchange, shaped, self._refuse_own)
         if violations:
             self._raise(violations)
-        return reply if exchange.batch is None else exchange.batch.add(reply)
+        return reply if batch is None else batch.add(reply)
 
     def fail(self, exchange: Exchange, error: RequestError) -> bytes | None:
         """Answer a request with an error; returns and raises as `respond` does."""
