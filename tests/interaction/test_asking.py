@@ -41,7 +41,6 @@ def asked_in(recording: Any) -> list[tuple[str, Any]]:
 @pytest.mark.requirement(
     "elicitation.asked-by-mrtr",
     "mrtr.result.only-on-supported-methods",
-    "mrtr.result.type-value",
     "elicitation.create.method",
 )
 async def test_tools_prompts_and_resources_ask_the_user(accord_link: Any, connect_to: Any) -> None:
@@ -65,7 +64,7 @@ async def test_what_a_handler_does_once_happens_once(connect_to: Any) -> None:
     assert asking.ordered == ["order", "order"]
 
 
-@pytest.mark.requirement("sampling.asked-by-mrtr", "roots.asked-by-mrtr", "mrtr.client.new-id")
+@pytest.mark.requirement("roots.asked-by-mrtr", "mrtr.client.new-id")
 async def test_questions_to_user_model_and_client_are_asked_at_once(
     accord_link: Any, connect_to: Any
 ) -> None:
@@ -130,7 +129,7 @@ async def test_questions_of_calls_at_the_same_time_do_not_mix(connect_to: Any) -
     assert found[2] == [f"city Stop {n}?" for n in range(3)]
 
 
-@pytest.mark.requirement("elicitation.form.enum-forms", "elicitation.form.defaults")
+@pytest.mark.requirement("elicitation.form.enum-forms")
 async def test_choices_have_titles_where_the_revision_knows_them(
     accord_link: Any, connect_to: Any
 ) -> None:
@@ -242,6 +241,7 @@ async def test_a_client_that_shows_no_pages_gets_their_address_as_text(
     "sampling.tools.capability",
     "sampling.tool-use.server-answers-all",
     "sampling.tool-choice.values",
+    "deprecated.include-context.not-used",
 )
 @everywhere(*WITH_PAGES)
 async def test_the_model_uses_tools_of_the_server(connect_to: Any) -> None:
@@ -261,6 +261,7 @@ async def test_the_model_uses_tools_of_the_server(connect_to: Any) -> None:
     assert [tool.name for tool in first.tools] == ["weather"]
     assert first.tool_choice.mode == "required"
     assert [each.role for each in second.messages] == ["user", "assistant", "user"]
+    assert (first.include_context, second.include_context) == (None, None)
 
 
 @pytest.mark.requirement("sampling.tools.not-without-capability")

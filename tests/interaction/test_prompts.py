@@ -19,6 +19,7 @@ from support.links import EVERYWHERE, IN_MEMORY
 pytestmark = EVERYWHERE
 
 
+@pytest.mark.requirement("prompts.list.answers-when-declared", "prompts.declared-in-discover")
 @pytest.mark.requirement(
     "prompts.capability.declared",
     "prompts.capability.list-changed",

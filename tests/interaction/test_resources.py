@@ -16,6 +16,7 @@ from support.waiting import until
 pytestmark = EVERYWHERE
 
 
+@pytest.mark.requirement("resources.list.answers-when-declared")
 @pytest.mark.requirement(
     "resources.capability.declared",
     "resources.capability.subscribe",
@@ -145,6 +146,7 @@ async def test_a_variable_that_does_not_fit_is_reported(connect_to: Any) -> None
             await client.read_resource("page://seven")
 
 
+@pytest.mark.requirement("resources.read.internal-32603")
 @pytest.mark.requirement("errors.code.internal-error")
 async def test_a_failing_resource_function_reveals_only_what_its_author_wants(
     connect_to: Any,

@@ -324,6 +324,7 @@ async def test_debug_shows_the_text_of_exceptions(connect_to: Any) -> None:
     assert text(result) == "tool crash failed: ValueError: the password is sesame"
 
 
+@pytest.mark.requirement("tools.errors.unknown-tool-32602")
 @pytest.mark.requirement("errors.code.invalid-params", "errors.invalid-params.data-details")
 async def test_an_unknown_tool_is_an_invalid_parameter(connect_to: Any) -> None:
     async with connect_to(tools.make) as client:
