@@ -40,7 +40,6 @@ def asked_in(recording: Any) -> list[tuple[str, Any]]:
 
 @pytest.mark.requirement(
     "elicitation.asked-by-mrtr",
-    "mrtr.result.only-on-supported-methods",
     "elicitation.create.method",
 )
 async def test_tools_prompts_and_resources_ask_the_user(accord_link: Any, connect_to: Any) -> None:
@@ -57,7 +56,7 @@ async def test_tools_prompts_and_resources_ask_the_user(accord_link: Any, connec
 
 
 @IN_PROCESS
-async def test_what_a_handler_does_once_happens_once(connect_to: Any) -> None:
+async def test_a_function_given_to_once_is_called_once_in_every_revision(connect_to: Any) -> None:
     async with connect_to(asking.make, on_elicit=to_oslo) as client:
         assert text(await client.call_tool("book")) == "1: Oslo s 2"
         assert text(await client.call_tool("book")) == "2: Oslo s 2"
@@ -199,7 +198,6 @@ async def test_the_user_is_asked_to_visit_a_page(
     assert len(completed) == (has_handshake and outcome == "accept")
 
 
-@pytest.mark.requirement("elicitation.url.third-party-credentials-stay")
 @everywhere(*WITH_PAGES)
 async def test_a_request_that_needs_a_page_succeeds_after_the_visit(
     accord_link: Any, connect_to: Any
@@ -215,7 +213,7 @@ async def test_a_request_that_needs_a_page_succeeds_after_the_visit(
     async with connect_to(asking.make, on_elicit_url=visit) as client:
         assert text(await client.call_tool("balance")) == "12 EUR"
     assert len(shown) == 1
-    # Nothing that the user types there passes the client: all it sees is the address.
+    # All that the client says is that the user agreed.
     recording = accord_link.connections[0].recording
     answers = recording.messages("client", "tools/call")
     given = [each["params"].get("inputResponses", {}) for each in answers]
@@ -281,10 +279,37 @@ async def test_tools_are_not_offered_to_a_model_that_takes_none(
     assert asked_in(accord_link.connections[0].recording) == []
 
 
+# -- what is not asked
+
+
+@pytest.mark.requirement("mrtr.result.only-on-supported-methods")
+@everywhere("2026-07-28")
+async def test_completion_does_not_ask(accord_link: Any, connect_to: Any) -> None:
+    async with connect_to(asking.make, on_elicit=to_oslo) as client:
+        with pytest.raises(RequestError):
+            await client.complete("plan", "days", "3")
+        assert (await client.get_prompt("plan", {"days": "3"})).messages
+    assert len(asked_in(accord_link.connections[0].recording)) == 1
+
+
+@pytest.mark.requirement("progress.server-only")
+@everywhere("2026-07-28")
+async def test_in_rounds_progress_of_an_answer_is_not_sent(
+    accord_link: Any, connect_to: Any
+) -> None:
+    async def answer(params: ElicitParams) -> dict[str, Any]:
+        await client.report_progress(params, 1, 2)
+        return {"city": "Oslo"}
+
+    async with connect_to(asking.make, on_elicit=answer) as client:
+        assert text(await client.call_tool("book")) == "1: Oslo s 2"
+    sent = accord_link.connections[0].recording.messages("client")
+    assert [each["method"] for each in sent] == ["server/discover", "tools/call", "tools/call"]
+
+
 # -- endings
 
 
-@pytest.mark.requirement("mrtr.server.no-assumed-retry")
 @IN_PROCESS
 async def test_a_call_cancelled_while_the_user_thinks_leaves_nothing_behind(
     connect_to: Any,

@@ -149,7 +149,7 @@ def make_fresh() -> Server[Any]:
     "caching.client.positive-is-fresh",
     "caching.client.zero-is-stale",
 )
-async def test_what_the_server_lets_be_kept_is_not_fetched_again(
+async def test_a_result_with_a_lifetime_is_not_fetched_again(
     accord_link: Any, connect_to: Any
 ) -> None:
     async with connect_to(make_fresh) as client:
@@ -168,7 +168,7 @@ async def test_what_the_server_lets_be_kept_is_not_fetched_again(
 
 
 @pytest.mark.requirement("caching.client.notification-invalidates")
-async def test_a_change_ends_what_was_kept(connect_to: Any) -> None:
+async def test_a_change_drops_the_kept_result(connect_to: Any) -> None:
     heard: list[str] = []
     async with connect_to(make_fresh, on_resource_updated=heard.append) as client:
         first = (await client.read_resource("count://now")).contents[0].text

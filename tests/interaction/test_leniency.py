@@ -126,7 +126,7 @@ async def test_a_prompt_may_hold_links(accord_link: Any) -> None:
 
 @pytest.mark.requirement("stdio.stderr-not-an-error-signal")
 @over("stdio:2025-11-25", "stdio:2026-07-28")
-async def test_lines_on_stderr_are_no_sign_of_failure(connect_to: Any) -> None:
+async def test_lines_on_stderr_do_not_end_the_connection(connect_to: Any) -> None:
     heard: list[str] = []
     async with connect_to(noisy.make, stderr=heard.append) as client:
         assert text(await client.call_tool("shout")) == "fine"

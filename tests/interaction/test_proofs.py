@@ -62,6 +62,10 @@ UNPROVEN = {
         ("http.headers.intermediary.error-status", "http.param-headers.intermediary-forwards"),
         "binds proxies and gateways, which accord is not",
     ),
+    "elicitation.url.third-party-credentials-stay": (
+        "what a user types at a page reaches the author's web server, of which accord knows the "
+        "address alone; answers to such a question have no content"
+    ),
     "sampling.max-tokens-respected": (
         "the limit reaches on_sample, and the application's model keeps to it"
     ),
