@@ -8,15 +8,13 @@ import pytest
 from accord.errors import MissingCapability, RequestError
 from accord.types import CreateMessageResult, ElicitParams, TextContent, ToolUseContent
 from interaction.servers import asking
-from support.links import HANDSHAKE, everywhere, in_this_process, text
+from support.links import HANDSHAKE, each_once, everywhere, in_this_process, text
 from support.waiting import until
 
 WITH_FORMS = ("2025-06-18", "2025-11-25", "2026-07-28")
 WITH_PAGES = ("2025-11-25", "2026-07-28")
 
-pytestmark = everywhere(*WITH_FORMS)
-# What the server does can be seen where it runs in this process.
-IN_PROCESS = in_this_process(*WITH_FORMS)
+pytestmark = in_this_process(*WITH_FORMS)
 
 
 def to_oslo(params: ElicitParams) -> dict[str, Any]:
@@ -42,6 +40,7 @@ def asked_in(recording: Any) -> list[tuple[str, Any]]:
     "elicitation.asked-by-mrtr",
     "elicitation.create.method",
 )
+@each_once(*WITH_FORMS)
 async def test_tools_prompts_and_resources_ask_the_user(accord_link: Any, connect_to: Any) -> None:
     async with connect_to(asking.make, on_elicit=to_oslo) as client:
         assert text(await client.call_tool("book")) == "1: Oslo s 2"
@@ -55,7 +54,6 @@ async def test_tools_prompts_and_resources_ask_the_user(accord_link: Any, connec
     assert len(requests) == (3 if accord_link.revision in HANDSHAKE else 0)
 
 
-@IN_PROCESS
 async def test_a_function_given_to_once_is_called_once_in_every_revision(connect_to: Any) -> None:
     async with connect_to(asking.make, on_elicit=to_oslo) as client:
         assert text(await client.call_tool("book")) == "1: Oslo s 2"
@@ -64,6 +62,7 @@ async def test_a_function_given_to_once_is_called_once_in_every_revision(connect
 
 
 @pytest.mark.requirement("roots.asked-by-mrtr", "mrtr.client.new-id")
+@each_once(*WITH_FORMS)
 async def test_questions_to_user_model_and_client_are_asked_at_once(
     accord_link: Any, connect_to: Any
 ) -> None:
@@ -112,6 +111,7 @@ async def test_questions_that_follow_each_other_keep_their_order(connect_to: Any
 
 
 @pytest.mark.requirement("mrtr.client.state-not-shared")
+@each_once(*WITH_FORMS)
 async def test_questions_of_calls_at_the_same_time_do_not_mix(connect_to: Any) -> None:
     async def answer(params: ElicitParams) -> dict[str, Any]:
         await asyncio.sleep(0)
@@ -173,7 +173,7 @@ async def test_a_choice_of_several_needs_a_revision_that_has_it(
 @pytest.mark.parametrize(
     ("returned", "outcome"), [(True, "accept"), (False, "decline"), (None, "cancel")]
 )
-@everywhere(*WITH_PAGES)
+@in_this_process(*WITH_PAGES)
 async def test_the_user_is_asked_to_visit_a_page(
     accord_link: Any, connect_to: Any, returned: Any, outcome: str
 ) -> None:
@@ -198,7 +198,7 @@ async def test_the_user_is_asked_to_visit_a_page(
     assert len(completed) == (has_handshake and outcome == "accept")
 
 
-@everywhere(*WITH_PAGES)
+@each_once(*WITH_PAGES)
 async def test_a_request_that_needs_a_page_succeeds_after_the_visit(
     accord_link: Any, connect_to: Any
 ) -> None:
@@ -241,7 +241,7 @@ async def test_a_client_that_shows_no_pages_gets_their_address_as_text(
     "sampling.tool-choice.values",
     "deprecated.include-context.not-used",
 )
-@everywhere(*WITH_PAGES)
+@each_once(*WITH_PAGES)
 async def test_the_model_uses_tools_of_the_server(connect_to: Any) -> None:
     asked: list[Any] = []
 
@@ -310,7 +310,6 @@ async def test_in_rounds_progress_of_an_answer_is_not_sent(
 # -- endings
 
 
-@IN_PROCESS
 async def test_a_call_cancelled_while_the_user_thinks_leaves_nothing_behind(
     connect_to: Any,
 ) -> None:

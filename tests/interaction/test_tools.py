@@ -9,9 +9,9 @@ import pytest
 from accord.errors import InvalidParams, RemoteProtocolError, RequestError, ToolError
 from accord.types import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 from interaction.servers import tools
-from support.links import EVERYWHERE, HANDSHAKE, IN_MEMORY, text
+from support.links import EACH_ONCE, HANDSHAKE, IN_MEMORY, text
 
-pytestmark = EVERYWHERE
+pytestmark = EACH_ONCE
 
 TYPED: dict[str, Any] = {
     "when": "2025-06-18",
