@@ -180,7 +180,7 @@ SCENARIOS: dict[str, Callable[[Client], Awaitable[None]]] = {
     "tools_call": add_numbers,
     "elicitation-sep1034-client-defaults": elicit_defaults,
     "sse-retry": reconnect,
-    "request-metadata": list_tools,
+    "request-metadata": agree,
     "http-standard-headers": use_everything,
     "http-custom-headers": call_as_written,
     "http-invalid-tool-headers": call_every_tool,

@@ -356,7 +356,7 @@ def greet(name: str) -> str:
     """Greet at once.
 
     Args:
-        name: whom
+        name: the name to greet
     """
     return f"Hello, {name}!"
 

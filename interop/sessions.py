@@ -206,8 +206,7 @@ WITH_HTTP_EVERYTHING: Final = [
 
 
 TASKS: Final = [
-    # Over HTTP that client leaves out `Mcp-Name` where it asks for a task, and is refused.
-    Pairing("fastmcp-tasks", "accord-tasks", MODERN),
+    *(Pairing("fastmcp-tasks", "accord-tasks", MODERN, form) for form in (STDIO, "auto")),
     *(Pairing("accord-tasks", "fastmcp-tasks", MODERN, form) for form in (STDIO, "stateful")),
     Pairing("sdk-1-tasks", "accord-tasks", NEWEST_HANDSHAKE),
     Pairing("sdk-1-tasks", "accord-tasks", NEWEST_HANDSHAKE, "auto"),

@@ -100,7 +100,7 @@ def test_values_kept_in_a_session_are_seen_by_no_other_request():
 
     @server.tool
     async def register(ctx: Context) -> str:
-        server.add_tool(lambda: "x", name="other", description="x")
+        server.add_tool(lambda: "x", name="other", description="x", inline=True)
         return "registered"
 
     async def scenario(client):

@@ -90,14 +90,27 @@ async def test_a_resource_that_does_not_exist_cannot_be_listened_to(connect_to: 
                 pass
 
 
-@pytest.mark.requirement("subscriptions.graceful-end-result")
+@pytest.mark.requirement(
+    "subscriptions.graceful-end-result",
+    "subscriptions.graceful-end-carries-id",
+    "cancellation.server-names-listen",
+    "cancellation.server-only-for-listen",
+)
 @over("memory", revisions=("2026-07-28",))
-async def test_a_stream_that_the_server_ends_ends_the_iteration(connect_to: Any) -> None:
+async def test_a_stream_that_the_server_ends_ends_the_iteration(
+    accord_link: Any, connect_to: Any
+) -> None:
     server = content.make()
     async with connect_to(server) as client, client.listen(tools=True) as changes:
         for session in [*server.sessions]:
             session.end_subscriptions()
         assert [each async for each in changes] == []
+    recording = accord_link.connections[0].recording
+    (asked,) = recording.messages("client", "subscriptions/listen")
+    cancelled, ended = recording.messages("server")[-2:]
+    assert cancelled["params"]["requestId"] == ended["id"] == asked["id"]
+    meta = ended["result"]["_meta"]
+    assert meta["io.modelcontextprotocol/subscriptionId"] == asked["id"]
 
 
 # -- freshness

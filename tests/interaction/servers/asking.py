@@ -1,6 +1,7 @@
 """Asks clients everything that servers may ask, from tools, prompts and resources."""
 
 import asyncio
+from datetime import date
 from typing import Annotated, Any
 
 import msgspec
@@ -18,6 +19,7 @@ class Journey(msgspec.Struct):
     city: str
     size: Annotated[str, SIZES] = "s"
     nights: Annotated[int, msgspec.Meta(ge=1, le=30)] = 2
+    leaves: date | None = None
 
 
 class Baggage(msgspec.Struct):
