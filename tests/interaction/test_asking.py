@@ -58,7 +58,7 @@ async def test_tools_prompts_and_resources_ask_the_user(accord_link: Any, connec
 
 
 @IN_PROCESS
-async def test_what_a_handler_does_once_happens_once(connect_to: Any) -> None:
+async def test_a_function_of_once_is_called_once(connect_to: Any) -> None:
     async with connect_to(asking.make, on_elicit=to_oslo) as client:
         assert text(await client.call_tool("book")) == "1: Oslo s 2"
         assert text(await client.call_tool("book")) == "2: Oslo s 2"

@@ -149,7 +149,7 @@ def make_fresh() -> Server[Any]:
     "caching.client.positive-is-fresh",
     "caching.client.zero-is-stale",
 )
-async def test_what_the_server_lets_be_kept_is_not_fetched_again(
+async def test_a_result_that_may_be_kept_is_not_fetched_again(
     accord_link: Any, connect_to: Any
 ) -> None:
     async with connect_to(make_fresh) as client:
