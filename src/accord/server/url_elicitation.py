@@ -183,6 +183,17 @@ class UrlElicitations:
                     del self._of_owner[elicitation.owner]
 
 
+def prepare(context: "Context[Any]", message: str, url: str) -> UrlElicitation:
+    """Make a page to raise `UrlElicitationRequired` with; in every round of a request the same."""
+    session, exchange, id = context._session, context._exchange, None
+    method = exchange.method
+    if exchange.revision.rounds and method is not None and method.may_ask:
+        # A task has no rounds.
+        keep = getattr(context._channel, "keep", None)
+        id = keep and keep(f"page {page_key(message, url)}", make_id)
+    return session.server.elicitations.add(message, url, session, exchange, id=id)
+
+
 def make_id() -> str:
     """Return an id that cannot be guessed."""
     return secrets.token_urlsafe(_ID_BYTES)
