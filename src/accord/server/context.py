@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import TypeVar as TypeVarWithDefault
 
-    from typing_extensions import TypeVar as TypeVarWithDefault
-
     from accord.server.questions import Message, SamplingOptions
     from accord.server.session import Session
     from accord.server.tasks.channel import RunningTask
@@ -405,9 +403,7 @@ class Context(Generic[State]):
         Raises:
             ValueError: the URL is not one that a client may show.
         """
-        from accord.server import url_elicitation
-
-        return url_elicitation.prepare(self, message, url)
+        return self._session.server.elicitations.prepare(self, message, url)
 
     async def roots(self, *, timeout: float | None = None, key: str | None = None) -> list[Root]:
         """Ask which places of the user's file system matter.
