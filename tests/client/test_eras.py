@@ -209,7 +209,7 @@ def test_a_late_answer_to_an_abandoned_probe_is_ignored(caplog):
             assert client.revision == "2025-11-25"
 
     run_in_virtual_time(main())
-    assert not caplog.records
+    assert "skipped a message" not in caplog.text
 
 
 def test_a_server_whose_answer_was_only_late_is_asked_once_more():
