@@ -179,9 +179,11 @@ def test_a_pinned_revision_that_the_server_does_not_know_fails_without_a_handsha
 # -- silence
 
 
-def test_silence_means_a_server_with_a_handshake_on_the_same_connection():
+def test_silence_means_a_server_with_a_handshake_on_the_same_connection(caplog):
     wire = Scripted([None])
     assert talk(wire, probe_timeout=3).revision == "2025-11-25"
+    assert "within 3 s (probe_timeout)" in caplog.text
+    assert "name its revision to skip the question" in caplog.text
     # Nothing but the handshake may follow: such servers may end on anything else.
     assert wire.methods[:3] == ["server/discover", "initialize", "notifications/initialized"]
     assert wire.connections == 1
@@ -207,7 +209,7 @@ def test_a_late_answer_to_an_abandoned_probe_is_ignored(caplog):
             assert client.revision == "2025-11-25"
 
     run_in_virtual_time(main())
-    assert not caplog.records
+    assert "skipped a message" not in caplog.text
 
 
 def test_a_server_whose_answer_was_only_late_is_asked_once_more():
