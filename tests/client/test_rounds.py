@@ -8,8 +8,10 @@ from accord import Context, Server, connect
 from accord.client import blocking
 from accord.errors import (
     ConnectionClosed,
+    InternalError,
     InvalidParams,
     LocalProtocolError,
+    MissingCapability,
     RemoteProtocolError,
     RequestError,
     RequestTimeout,
@@ -643,5 +645,49 @@ def test_older_revisions_have_no_rounds():
                 LocalProtocolError, match="servers ask while a request is under way"
             ):
                 await client.rounds.call_tool("book")
+
+    run(main())
+
+
+@pytest.mark.parametrize(
+    ("question", "given", "advice"),
+    [
+        ("form", {}, "give connect() on_elicit"),
+        ("page", {"on_elicit": bool}, "give connect() on_elicit_url"),
+        ("model", {}, "give connect() on_sample"),
+    ],
+)
+def test_a_missing_capability_says_which_callback_declares_it(question, given, advice):
+    server = Server("desk")
+
+    @server.tool
+    async def ask_user(ctx: Context, kind: str) -> None:
+        if kind == "form":
+            await ctx.elicit("Name?", str)
+        elif kind == "page":
+            await ctx.elicit_url("Sign in", "https://desk.example/")
+        await ctx.sample("Hello?")
+
+    async def main():
+        async with modern(server, **given) as client:
+            with pytest.raises(MissingCapability) as caught:
+                await client.call_tool("ask_user", {"kind": question})
+            assert caught.value.__notes__ == [f"to declare it, {advice}"]
+
+    run(main())
+
+
+def test_an_answer_that_does_not_fit_its_form_says_why():
+    server = Server("desk")
+
+    @server.tool
+    async def ask_user(ctx: Context) -> None:
+        await ctx.elicit("How many?", int)
+
+    async def main():
+        async with modern(server, on_elicit=lambda _: {"value": "many"}) as client:
+            with pytest.raises(InternalError) as caught:
+                await client.call_tool("ask_user")
+            assert "many" in caught.value.__notes__[0]
 
     run(main())

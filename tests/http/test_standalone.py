@@ -100,7 +100,7 @@ def test_values_kept_in_a_session_are_seen_by_no_other_request():
 
     @server.tool
     async def register(ctx: Context) -> str:
-        server.add_tool(lambda: "x", name="other", description="x")
+        server.add_tool(lambda: "x", name="other", description="x", inline=True)
         return "registered"
 
     async def scenario(client):
@@ -238,6 +238,12 @@ def _meta(**changed):
 DISCOVER = modern("server/discover", "d")
 
 
+@pytest.mark.requirement(
+    "errors.reserved-range.specified-meaning",
+    "meta.request.missing-field-rejected",
+    "meta.request.missing-field-http-400",
+    "capability.missing-error-http-400",
+)
 @pytest.mark.requirement(
     "http.version-header.missing-rejected",
     "http.version-header.mismatch-rejected",

@@ -144,9 +144,9 @@ def test_the_log_level_setting_holds_until_the_client_sets_one() -> None:
         return "x"
 
     async def main() -> None:
-        async with connect(
-            served(speak, log_level="error"), on_log=lambda each: heard.append(each.data)
-        ) as client:
+        server = served(speak, log_level="error")
+        options = {"on_log": lambda each: heard.append(each.data)}
+        async with connect(server, revision="2025-11-25", **options) as client:
             await client.call_tool("speak")
             await until(lambda: heard)
 
@@ -170,7 +170,7 @@ def test_an_unanswered_request_to_the_client_times_out() -> None:
             gave_up.set()
 
     async def main() -> None:
-        async with connect(served(ask), on_sample=model) as client:
+        async with connect(served(ask), revision="2025-11-25", on_sample=model) as client:
             assert await client.call_tool("ask", result_type=str) == "nobody"
             await gave_up.wait()
 

@@ -75,11 +75,18 @@ def test_misspelt_keywords_of_prompts_resources_and_servers_are_refused() -> Non
         pytest.param({"middleware": [5]}, "middleware is a list of functions", id="no function"),
         pytest.param({"middleware": add}, "middleware is a list of functions", id="no list"),
         pytest.param({"version": 1.0}, "version: expected text, got 1.0", id="version"),
+        pytest.param({"tasks": {"ttl": 3}}, "expected TaskSettings", id="tasks"),
     ],
 )
 def test_a_wrong_setting_is_refused_and_named(settings: Any, reported: str) -> None:
     with pytest.raises(RegistrationError, match=reported):
         Server("desk", **settings)
+
+
+def test_a_wrong_choice_is_refused_with_the_right_ones() -> None:
+    wrong: Any = {"task": "always"}
+    with pytest.raises(RegistrationError, match="'always', expected 'optional' or 'required'"):
+        Server("desk").tool(**wrong)(add)
 
 
 def test_a_server_has_a_name() -> None:

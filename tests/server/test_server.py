@@ -30,7 +30,7 @@ def test_decorators_leave_functions_as_they_are() -> None:
 
 @pytest.mark.parametrize(
     ("revisions", "reported"),
-    [(["1999-01-01"], "1999-01-01"), (["2025-06-18", "x"], "'x'")],
+    [(["1999-01-01"], "1999-01-01"), (["2025-06-18", "x"], "'x'"), ([], "revisions is empty")],
 )
 def test_unknown_revisions_are_refused(revisions: Any, reported: str) -> None:
     with pytest.raises(ValueError, match=reported):

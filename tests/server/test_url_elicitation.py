@@ -166,8 +166,8 @@ def test_a_revision_without_url_mode_is_not_asked_by_url() -> None:
 @pytest.mark.parametrize(
     ("url", "reported"),
     [
-        ("http://desk.example/", "has to begin with https"),
-        ("javascript:alert(1)", "has to begin with https"),
+        ("http://desk.example/", "the URL 'http://desk.example' has to begin with https"),
+        ("javascript:alert(1)", "the URL 'javascript:' has to begin with https"),
         ("file:///etc/passwd", "has to begin with https"),
         ("https://ann:secret@desk.example/", "user name or password"),
         ("https://ann@desk.example/", "user name or password"),
@@ -301,7 +301,9 @@ async def test_a_page_of_another_server_is_passed_to_the_client(connect_to: Any)
 
     async def forward() -> str:
         """Call the other server."""
-        async with connect(other, on_elicit_url=lambda params: False) as client:
+        async with connect(
+            other, revision="2025-11-25", on_elicit_url=lambda params: False
+        ) as client:
             return str(await client.call_tool("balance"))
 
     server = Server("hub")
@@ -344,6 +346,30 @@ async def test_a_request_is_repeated_no_more_than_once(connect_to: Any) -> None:
             await client.call_tool("balance", timeout=0.5)
     assert shown == [server.linked[0].url]
     assert len(server.linked) == 2
+
+
+@over("memory", "http", revisions=("2026-07-28",))
+async def test_a_page_that_a_request_needs_is_the_same_in_every_round(connect_to: Any) -> None:
+    server, shown = Server("desk"), []
+
+    @server.tool
+    def balance(ctx: Context) -> str:
+        """Read the balance."""
+        page = ctx.prepare_url("Link", PAGE)
+        if not page.is_complete:
+            raise UrlElicitationRequired("no account", elicitations=[page])
+        return "12 EUR"
+
+    def visit(params: ElicitParams) -> bool:
+        shown.append(params.url)
+        if len(shown) == 2:
+            server.elicitation_completed(str(params.url).rpartition("/")[2])
+        return True
+
+    async with connect_to(server, on_elicit_url=visit) as client:
+        assert (await client.call_tool("balance")).text == "12 EUR"
+    assert len(shown) == 2
+    assert len(set(shown)) == 1
 
 
 # -- bounds

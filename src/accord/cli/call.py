@@ -6,11 +6,11 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from accord.cli.arguments import read_tool_arguments, read_value, split_pairs, type_name
+from accord.cli.arguments import read_tool_arguments, split_pairs
 from accord.cli.connection import CONNECTION, run_with_client
 from accord.cli.options import (
     TEXT_OR_JSON,
@@ -20,13 +20,13 @@ from accord.cli.options import (
     did_you_mean,
     is_json,
 )
+from accord.cli.questions import Questions, is_interactive
 from accord.cli.terminal import escape_controls, note, say, say_json
-from accord.errors import RequestError
+from accord.errors import AccordError, RequestError
 from accord.types import (
     AudioContent,
     CallToolResult,
     ContentBlock,
-    ElicitParams,
     EmbeddedResource,
     GetPromptResult,
     ImageContent,
@@ -41,11 +41,11 @@ from accord.types import (
 
 if TYPE_CHECKING:
     from accord.client import Client
+    from accord.client.tasks import TaskUpdate
+    from accord.types import JsonObject
 
 
-_YES: Final = ("y", "yes", "true")
-# The key of `--answer` for a form without fields.
-_AGREEMENT: Final = {"agree": None}
+_TASKS: Final = "io.modelcontextprotocol/tasks"
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^=]")
 _HELP = """\
 usage: accord call [options] TARGET NAME [key=value ...]
@@ -60,7 +60,8 @@ key several times. key:=JSON gives a nested value, --json all arguments at once.
 
 The result goes to stdout; progress, log messages, questions and the server's stderr go to stderr.
 Questions of the server to its user are answered from --answer, else on the terminal; without a
-terminal they are declined. A question without fields takes --answer agree=yes.
+terminal they are declined. If several questions have a field of one name, repeat --answer in the
+order of the questions. Questions without fields and pages to visit take --answer agree=yes.
 
 Exit code: 0 success, 1 the tool failed or the server answered with an error, 2 the call could not
 be made.
@@ -105,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
         locate(options.target)
         raise UsageError(f"call needs the NAME of a tool; accord list {options.target} shows them")
     name, *pairs = words
-    answers = {key: (value, has_json) for key, value, has_json in split_pairs(options.answer)}
+    questions = Questions(split_pairs(options.answer))
 
     async def work(client: "Client") -> int:
         result = await _send_request(client, name, pairs, options)
@@ -113,14 +114,16 @@ def run(options: argparse.Namespace) -> int:
         return 1 if isinstance(result, CallToolResult) and result.is_error else 0
 
     # A user at the terminal may take long to answer, and can interrupt.
-    patience = {"timeout": math.inf} if _is_interactive() else {}
+    patience = {"timeout": math.inf} if is_interactive() else {}
     return run_with_client(
         options,
         work,
         shows_stderr=True,
         on_log=_show_log,
         on_progress=_show_progress,
-        on_elicit=lambda question: _ask_user(question, answers),
+        on_elicit=questions.fill_in,
+        on_elicit_url=questions.visit,
+        on_elicitation_complete=lambda _: note("the server reports that you are done there"),
         **patience,
     )
 
@@ -143,7 +146,23 @@ async def _send_request(
         raise UsageError(await _describe_unknown_tool(client, name, tools))
     schema = {"additionalProperties": True} if options.unchecked else tool.input_schema
     arguments = read_tool_arguments(name, schema, pairs, options.json)
-    return await client.call_tool(name, arguments)
+    return await _call_tool(client, tool, arguments)
+
+
+async def _call_tool(client: "Client", tool: Tool, arguments: "JsonObject") -> CallToolResult:
+    """Call a tool; if the call becomes a task, show what the server says of it."""
+    needs_task = tool.execution is not None and tool.execution.task_support == "required"
+    if not needs_task and _TASKS not in (client.capabilities.extensions or {}):
+        return await client.call_tool(tool.name, arguments)
+    task = await client.start_tool(tool.name, arguments)
+    try:
+        async for update in task:
+            _show_update(update)
+        return await task.result()
+    except BaseException:
+        with suppress(AccordError):
+            await task.cancel()  # its id is not shown, so no one can come back for it
+        raise
 
 
 async def _describe_unknown_tool(client: "Client", name: str, tools: Iterable[Tool]) -> str:
@@ -211,6 +230,11 @@ def _show_progress(progress: ProgressParams) -> None:
     note(f"progress {_format_number(progress.progress)}{total}{said}")
 
 
+def _show_update(update: "TaskUpdate") -> None:
+    if update.message:
+        note(f"{update.status.replace('_', ' ')}: {update.message}")
+
+
 def _format_number(value: float) -> str:
     return f"{value:.0f}" if float(value).is_integer() else f"{value:g}"
 
@@ -268,100 +292,3 @@ def _describe_blob(contents: ResourceContents) -> str:
 
 def _decoded_size(text: str) -> int:
     return len(text) * 3 // 4 - text[-2:].count("=")
-
-
-# -- questions of the server to its user
-
-
-class _NoAnswer(Exception):
-    """A form cannot be filled in: a field has no answer, and there is no terminal to ask on."""
-
-
-def _ask_user(
-    question: ElicitParams, given: Mapping[str, tuple[str, bool]]
-) -> dict[str, Any] | bool:
-    """Fill in a form, or decline: at the end of input (Ctrl-D), or if a field has no answer.
-
-    `given` has the answers on the command line by field: the text, and whether it is JSON.
-    """
-    note(f"the server asks: {question.message}")
-    if question.url is not None:
-        note(f"  {question.url}")
-    schema = question.requested_schema or {}
-    fields: dict[str, Any] = schema.get("properties") or {}
-    required = schema.get("required") or ()
-    if _is_interactive() and not (fields or _AGREEMENT).keys() <= given.keys():
-        note("(Ctrl-D declines)")
-    try:
-        if not fields:
-            return {} if _ask_agreement(given) else False
-        answers = {
-            name: _answer_field(name, field, given.get(name), is_required=name in required)
-            for name, field in fields.items()
-        }
-    except EOFError:
-        note("\ndeclined")
-        return False
-    except _NoAnswer as error:
-        note(f"declined: {error}")
-        return False
-    return {name: value for name, value in answers.items() if value is not None}
-
-
-def _is_interactive() -> bool:
-    """Whether a user can read questions on stderr and answer on stdin."""
-    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
-
-
-def _ask_agreement(given: Mapping[str, tuple[str, bool]]) -> bool:
-    if "agree" in given:
-        return given["agree"][0].lower() in _YES
-    if not _is_interactive():
-        raise _NoAnswer("there is no terminal to answer on; add --answer agree=yes")
-    return _read_line("agree? [y/N] ").lower() in _YES
-
-
-def _read_line(prompt: str) -> str:
-    # Not input(), which writes the prompt to stdout: that is for the result.
-    sys.stderr.write(escape_controls(" ".join(prompt.split("\n"))))
-    sys.stderr.flush()
-    line = sys.stdin.readline()
-    if not line:
-        raise EOFError
-    return line.strip()
-
-
-def _answer_field(
-    name: str, schema: dict[str, Any], given: tuple[str, bool] | None, *, is_required: bool
-) -> Any:
-    default = schema.get("default")
-    if given is not None:
-        return _read_given(name, schema, given)
-    if not _is_interactive():
-        if default is not None or not is_required:
-            return default
-        kind = type_name(schema)
-        raise _NoAnswer(f"there is no terminal to answer on; add --answer {name}=... ({kind})")
-    about = schema.get("description") or schema.get("title")
-    if about:
-        note(f"  {about}")
-    kind = "boolean, y or n" if schema.get("type") == "boolean" else type_name(schema)
-    shown = default if isinstance(default, str) else json.dumps(default)
-    hint = f" [{shown}]" if default is not None else "" if is_required else " [none]"
-    while True:
-        text = _read_line(f"  {name} ({kind}){hint}: ")
-        if not text and (default is not None or not is_required):
-            return default
-        try:
-            if text:
-                return read_value(text, schema)
-        except ValueError as error:
-            note(f"  {error}")
-
-
-def _read_given(name: str, schema: dict[str, Any], given: tuple[str, bool]) -> Any:
-    text, is_json = given
-    try:
-        return json.loads(text) if is_json else read_value(text, schema)
-    except ValueError as error:
-        raise _NoAnswer(f"--answer {name}: {error}") from None

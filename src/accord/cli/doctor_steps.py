@@ -27,14 +27,12 @@ from accord.auth.urls import canonical_resource, is_same_issuer
 from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type
 from accord.bindings.http_responses import AuthChallenge, bearer_challenge, explain, quote_url
 from accord.cli.connection import advise_in_options
-from accord.cli.options import handshake_revisions
 from accord.client import connect
 from accord.errors import AccordError, FlowFailed
 from accord.protocol.revisions import HANDSHAKE, REVISIONS, in_order
 from accord.transports.http.client.auth import Auth, Bearer
 from accord.transports.http.client.guarded import AddressPolicy, GuardedSender, NoResponse
 from accord.transports.http.client.sender import ConnectionCut, HttpClientOptions, NotSent
-from accord.types import REVISION_IDS
 
 if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
@@ -46,7 +44,6 @@ _EXPIRES_SOON: Final = 14 * 86_400
 _BODY_LIMIT: Final = 4_096
 _END_TIMEOUT: Final = 3.0
 _METADATA: Final = frozenset({"resource metadata", "authorization server", "endpoints", "pkce"})
-_WITHOUT_HANDSHAKE: Final = frozenset(REVISIONS) - frozenset(HANDSHAKE)
 _REVISION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
 
 
@@ -208,7 +205,7 @@ class Diagnosis:
             self._is_protected = True
             self._add("http", "ok", asked=asked, came=f"HTTP {status}: protected")
             self._read_challenge(headers.getall("WWW-Authenticate", []))
-        elif newer := [each for each in _named_revisions(body) if each in _WITHOUT_HANDSHAKE]:
+        elif newer := {*_named_revisions(body)} & ({*REVISIONS} - {*HANDSHAKE}):
             came = f"HTTP {status}: no handshake, the server speaks {', '.join(newer)}"
             self._add("http", "ok", asked=asked, came=came)
         elif status in (404, 405):
@@ -227,7 +224,7 @@ class Diagnosis:
         from accord.transports.http.client.aiohttp_sender import AiohttpSender
 
         params = {
-            "protocolVersion": handshake_revisions()[-1],
+            "protocolVersion": [*HANDSHAKE][-1],
             "capabilities": {},
             "clientInfo": {"name": "accord doctor", "version": "1"},
         }
@@ -435,18 +432,17 @@ def _advice(body: bytes) -> str:
     if not spoken:
         return "see the log of the server"
     return (
-        f"the server names {', '.join(spoken)}; accord speaks {', '.join(REVISION_IDS)}: let the "
+        f"the server names {', '.join(spoken)}; accord speaks {', '.join(REVISIONS)}: let the "
         "server speak one of these, or use a client for the revision that it names"
     )
 
 
 def _named_revisions(body: bytes) -> list[str]:
     """Return the revisions that the error in a body names, besides the one asked for."""
-    try:
-        error = msgspec.json.decode(body, type=_ErrorResponse).error
-    except (ValueError, RecursionError):
-        return []
-    return in_order({*_REVISION.findall(str(error))} - {handshake_revisions()[-1]})
+    named: set[str] = set()
+    with contextlib.suppress(ValueError, RecursionError):
+        named = {*_REVISION.findall(str(msgspec.json.decode(body, type=_ErrorResponse).error))}
+    return in_order(named - {[*HANDSHAKE][-1]})
 
 
 def _reason(error: BaseException) -> str:

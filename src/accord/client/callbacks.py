@@ -389,7 +389,9 @@ async def _fill_in(callback: OnElicit, params: ElicitParams) -> ElicitResult:
         wrong = _misfit(answer.content or {}, params.requested_schema)
         if wrong is not None:
             log.error("the answer of on_elicit does not fit the requested schema: %s", wrong)
-            raise InternalError("the user's answer does not fit the requested schema")
+            error = InternalError("the user's answer does not fit the requested schema")
+            error.add_note(f"on_elicit: {wrong}")  # for the program; the server does not get it
+            raise error
     return answer
 
 

@@ -24,10 +24,12 @@ from accord.errors import (
     AuthError,
     ConnectFailed,
     ConnectionClosed,
+    MethodNotFound,
     RequestError,
     RequestTimeout,
 )
 from accord.keywords import refuse_unknown
+from accord.protocol.revisions import HANDSHAKE, newest
 from accord.transports.http.client.auth import Auth, Authorizer, Bearer
 from accord.transports.http.client.sender import HttpClientOptions
 from accord.transports.process import Process
@@ -285,6 +287,10 @@ def _explain(error: AccordError, link: Link, awaited: str) -> AccordError:
     if isinstance(error, RequestError):
         supported = supported_revisions(error)
         offered = ", ".join(link.settings.offered_revisions())
+        if awaited == "server/discover" and error.code == MethodNotFound.default_code:
+            older = f"{newest(HANDSHAKE)} or older"
+            why = f"so it speaks {older}, and we offered {offered} alone: {error}"
+            return _failure(f"refused server/discover, {why}", link)
         more = f"; it supports {str(supported)[:80]}, we offered {offered}" if supported else ""
         return _failure(f"refused {awaited}: {error}{more}", link)
     return _failure(f"answered {awaited} wrongly: {error}", link)

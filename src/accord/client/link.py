@@ -21,6 +21,7 @@ from accord.bindings.lines import LineTooLong
 from accord.client.callbacks import Callbacks
 from accord.client.introduction import describe_lack, lacking_capabilities, request_meta
 from accord.client.options import CallOptions, ClientSettings, OnProgress, check_seconds
+from accord.client.results import add_advice, read_pages
 from accord.client.side_work import SideWork
 from accord.errors import (
     AccordError,
@@ -43,7 +44,6 @@ from accord.runtime.dispatcher import Dispatcher
 from accord.transports.http.client.auth import pause_deadline
 from accord.transports.wire import CALL_HEADERS, Wire
 from accord.types import (
-    ElicitParams,
     Implementation,
     InputRequiredResult,
     LoggingLevel,
@@ -52,7 +52,6 @@ from accord.types import (
     ServerCapabilities,
     SetLevelParams,
     SubscribeParams,
-    UrlElicitationData,
 )
 from accord.version import __version__
 
@@ -448,9 +447,9 @@ class Link:
                 kind = ResourceNotFound
             typed = kind(error.message, code=error.code, data=error.data)
             if isinstance(typed, UrlElicitationRequired):
-                typed.elicitations = _read_pages(error.data)
+                typed.elicitations = read_pages(error.data)
             typed.is_received = error.is_received
-            return typed
+            return add_advice(typed)
         if isinstance(error, ConnectionClosed):
             return ConnectionClosed(str(error))
         return error
@@ -469,12 +468,3 @@ class Link:
         if needed is not None and needed not in (state.capabilities or ()):
             return describe_lack(name, needed)
         return f"{name}: {error}"
-
-
-def _read_pages(data: object) -> tuple[ElicitParams, ...]:
-    """Return the pages in the data of error -32042; none if they cannot be read."""
-    try:
-        pages = msgspec.convert(data, UrlElicitationData).elicitations
-    except msgspec.ValidationError:
-        return ()
-    return tuple(page for page in pages if page.mode == "url" and page.url is not None)

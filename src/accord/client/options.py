@@ -197,7 +197,8 @@ class ClientSettings:
         if self.revision is not None:
             named: list[RevisionId] = [self.revision]
         elif self.revisions is not None:
-            named = list(self.revisions)
+            given: Sequence[RevisionId] | RevisionId = self.revisions
+            named = [given] if isinstance(given, str) else list(given)  # as servers do
         else:
             named = [row.id for row in REVISIONS.values()]
         unknown = [name for name in named if name not in REVISIONS]

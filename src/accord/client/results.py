@@ -1,4 +1,4 @@
-"""What servers return: results of tools, checked and decoded, and lists that may not end."""
+"""What servers return: results of tools, checked and decoded, lists that may not end, errors."""
 
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, TypeVar, get_args
@@ -6,11 +6,20 @@ from typing import Any, Final, TypeAlias, TypeVar, get_args
 import msgspec
 from msgspec import UNSET
 
-from accord.errors import MissingExtra, RemoteProtocolError, ToolError, lower_first
+from accord.errors import (
+    MissingCapability,
+    MissingExtra,
+    RemoteProtocolError,
+    RequestError,
+    ToolError,
+    lower_first,
+)
 from accord.json_schema.validation import UNDECIDED, Validate, compile_schema
+from accord.protocol.party import capability_paths
 from accord.protocol.violation import SERVER, Violation
 from accord.types import (
     CallToolResult,
+    ElicitParams,
     JsonObject,
     Prompt,
     Resource,
@@ -18,6 +27,7 @@ from accord.types import (
     Task,
     TextContent,
     Tool,
+    UrlElicitationData,
 )
 
 Output = TypeVar("Output")
@@ -210,3 +220,37 @@ class PageGuard:
                 f"{self._method}: the server sent {self._empty} pages in a row without a new "
                 "entry, each with a cursor to another one; connect(..., empty_pages=...) reads more"
             )
+
+
+# -- errors
+
+
+def read_pages(data: object) -> tuple[ElicitParams, ...]:
+    """Return the pages in the data of error -32042; none if they cannot be read."""
+    try:
+        pages = msgspec.convert(data, UrlElicitationData).elicitations
+    except msgspec.ValidationError:
+        return ()
+    return tuple(page for page in pages if page.mode == "url" and page.url is not None)
+
+
+# What declares a capability; the more special paths first.
+_DECLARING: Final = {
+    "elicitation.url": "on_elicit_url",
+    "elicitation": "on_elicit",
+    "sampling.tools": "on_sample and sampling_tools=True",
+    "sampling.context": "on_sample and sampling_context=True",
+    "sampling": "on_sample",
+    "roots": "roots",
+}
+
+
+def add_advice(error: RequestError) -> RequestError:
+    """Note on an error about a missing capability how a program declares it."""
+    data = error.data
+    if isinstance(error, MissingCapability) and isinstance(data, dict):
+        missing = capability_paths(data.get("requiredCapabilities"))
+        found = next((_DECLARING[path] for path in _DECLARING if path in missing), None)
+        if found is not None:
+            error.add_note(f"to declare it, give connect() {found}")
+    return error

@@ -63,7 +63,7 @@ def initialize(
     server = session.server
     if all(not REVISIONS[id].handshake for id in server.revisions):
         raise UnsupportedRevision(
-            f"this server speaks {', '.join(server.revisions)}, which have no initialize: name the "
+            f"this server speaks {', '.join(server.revisions)}, without initialize: name the "
             "revision in the _meta of each request",
             data={"supported": list(server.revisions), "requested": params.protocol_version},
         )

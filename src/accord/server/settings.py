@@ -82,7 +82,8 @@ class ToolDetails(EntryDetails, total=False):
         inline: whether a plain function runs on the event loop rather than in a worker thread.
         timeout: seconds after which a call fails.
         task: whether a call may become a task, whose result is fetched later: "optional" where the
-            client wants it, "required" always. Without it, calls are answered directly.
+            client wants it, "required" always. Without it, and for clients of revisions that have
+            no tasks, calls are answered directly.
         ask_first: whether the task begins with `ctx.start_task()` rather than at once, where the
             server decides; questions before it are asked before the task begins.
     """
@@ -185,6 +186,14 @@ def check_settings(settings: ServerSettings, *, lifespan: object = None) -> None
     cache: object = settings.get("cache", CacheHints())
     if not isinstance(cache, CacheHints):
         raise RegistrationError(f"cache is {cache!r}, expected CacheHints, as CacheHints(tools=60)")
+    if "tasks" in settings:
+        from accord.server.tasks.settings import TaskSettings
+
+        tasks: object = settings["tasks"]
+        if not isinstance(tasks, TaskSettings):
+            raise RegistrationError(
+                f"tasks is {tasks!r:.80}, expected TaskSettings, as TaskSettings(store=...)"
+            )
     layers: object = settings.get("middleware", ())
     if not isinstance(layers, Iterable) or not all(map(callable, layers)):
         raise RegistrationError("middleware is a list of functions that take ctx and proceed")
@@ -204,11 +213,11 @@ def _check_state(settings: ServerSettings) -> None:
         return
     keys: object = settings["state_keys"]
     if isinstance(keys, str | bytes) or not isinstance(keys, Sequence) or not keys:
-        raise RegistrationError("state_keys is a list of at least one key")
+        raise RegistrationError("state_keys: expected a list of at least one key")
     for key in keys:
         if not isinstance(key, str | bytes) or len(key) < _KEY_LENGTH:
             raise RegistrationError(
-                f"a key of state_keys is too short, expected text or bytes of length "
+                f"a key of state_keys is too short, expected text or bytes of at least "
                 f"{_KEY_LENGTH}; make one with secrets.token_hex(32)"
             )
 
@@ -233,11 +242,11 @@ def check_revisions(revisions: Iterable[str] | None) -> tuple[RevisionId, ...]:
     Raises:
         ValueError: the list is empty, or a revision unknown.
     """
-    if not revisions:
+    if revisions is None:
         return _SERVED
     asked = (revisions,) if isinstance(revisions, str) else tuple(revisions)
     if not asked:
-        raise ValueError("revisions is empty")
+        raise ValueError("revisions is empty, expected at least one")
     for each in asked:
         if each not in _SERVED:
             raise ValueError(f"revision {each!r} is not served; choose from {', '.join(_SERVED)}")
@@ -308,6 +317,9 @@ def check_details(call: str, given: Details, kind: type[Details]) -> Details:
         text, _, path = str(error).partition(" - at `$.")
         where = path.rstrip("`") or "its keywords"
         text = lower_first(text.replace("`", ""))
+        choices = get_args(kind.__annotations__.get(where))
+        if text.startswith("invalid enum value") and choices:
+            text = f"{text}, expected {' or '.join(map(repr, choices))}"
         raise RegistrationError(f"{call}: {where}: {text}") from None
     check_icons(f"{call}: icons", read.get("icons"))  # type: ignore[arg-type]  # converted above
     for name, value in read.items():

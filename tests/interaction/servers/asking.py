@@ -1,6 +1,7 @@
 """Asks clients everything that servers may ask, from tools, prompts and resources."""
 
 import asyncio
+from datetime import date
 from typing import Annotated, Any
 
 import msgspec
@@ -18,6 +19,7 @@ class Journey(msgspec.Struct):
     city: str
     size: Annotated[str, SIZES] = "s"
     nights: Annotated[int, msgspec.Meta(ge=1, le=30)] = 2
+    leaves: date | None = None
 
 
 class Baggage(msgspec.Struct):
@@ -79,6 +81,11 @@ def add_questions(server: Server[Any]) -> None:
         """
         journey = await ctx.elicit("Where to?", Journey)
         return f"Plan {days} days in {journey.city}."
+
+    @server.completion("plan", "days")
+    async def days(typed: str) -> list[str]:
+        journey = await Context.current().elicit("Where to?", Journey)
+        return [f"{typed} in {journey.city}"]
 
     @server.resource("journey://{name}")
     async def journey(ctx: Context, name: str) -> str:
