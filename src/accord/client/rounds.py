@@ -82,8 +82,7 @@ async def answer_and_repeat(
                 # It waits for something else, such as a page that the user has opened.
                 await asyncio.sleep(_pause(count, ends - link.loop.time()))
             before = asked.input_requests
-            answers = await answer_all(link, repeated, asked.input_requests, ends)
-            params.input_responses = answers
+            params.input_responses = await answer_all(link, repeated, before, ends)
         elif asked.request_state is not None:
             await asyncio.sleep(_pause(count, ends - link.loop.time()))
             params.input_responses = None
