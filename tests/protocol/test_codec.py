@@ -446,8 +446,15 @@ def test_a_message_at_the_limit_of_bytes_passes_and_one_byte_more_is_refused(met
     )
 
 
+def nested_objects(depth: int) -> bytes:
+    """The same without arrays."""
+    inner = b'{"":' * (depth - 2) + b"{}" + b"}" * (depth - 2)
+    return request(b'"id":1,"method":"x","params":%b' % inner)
+
+
+@pytest.mark.parametrize("nested", [nested, nested_objects])
 @pytest.mark.parametrize("depth", [3, 64, 128])
-def test_a_message_at_the_limit_of_depth_passes_and_one_level_more_is_refused(depth):
+def test_a_message_at_the_limit_of_depth_passes_and_one_level_more_is_refused(depth, nested):
     limits = Limits(depth=depth)
     assert Codec(limits).decode(nested(depth))
     error = malformed(nested(depth + 1), limits)

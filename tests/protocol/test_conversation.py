@@ -5,7 +5,7 @@ from msgspec import UNSET
 
 from accord import types as t
 from accord.protocol.conversation import TRANSITIONS, Conversation
-from accord.protocol.exchange import META_VERSION, Exchange, Step
+from accord.protocol.exchange import Exchange, Step
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, ErrorBody, Frame
 from accord.protocol.party import Memory, capability_paths
 from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, Phase
@@ -129,18 +129,18 @@ def test_only_a_known_revision_with_a_handshake_is_agreed_on(named, agreed):
 
 
 @pytest.mark.parametrize(
-    ("meta", "revision"),
+    ("named", "revision"),
     [
-        ({META_VERSION: "2026-07-28"}, NEWEST),
-        ({META_VERSION: "2025-06-18"}, LATEST),
-        ({META_VERSION: "2027-01-01"}, LATEST),
-        ({META_VERSION: 5}, LATEST),
-        ({}, LATEST),
+        ("2026-07-28", NEWEST),
+        ("2025-06-18", LATEST),
+        ("2027-01-01", LATEST),
+        (5, LATEST),
+        (None, LATEST),
     ],
     ids=str,
 )
-def test_a_request_belongs_to_the_revision_that_its_meta_names(meta, revision):
-    assert walk(3).revision_for(meta) is revision
+def test_a_request_belongs_to_the_revision_that_its_meta_names(named, revision):
+    assert walk(3).revision_for(named) is revision
 
 
 # One set of rules for both

@@ -413,14 +413,14 @@ UNFIT = {
         "progressToken is neither a string nor an integer",
     ),
     "5,000 digits": (
-        "tools/call",
-        {"name": "x", "_meta": {"n": msgspec.Raw(b"9" * 5000)}},
+        "tools/list",
+        {"_meta": {"progressToken": msgspec.Raw(b"9" * 5000)}},
         -32602,
         "out of range",
     ),
     "beyond every float": (
-        "tools/call",
-        {"name": "x", "_meta": {"n": msgspec.Raw(b"1e400")}},
+        "tools/list",
+        {"_meta": {"progressToken": msgspec.Raw(b"1e400")}},
         -32602,
         "out of range",
     ),
@@ -444,6 +444,21 @@ def test_arguments_that_only_the_tool_understands_are_left_alone():
         pair.server.receive(request(1, "tools/call", {"name": "a", "arguments": arguments}))
     )
     assert bytes(event.params.arguments) == bytes(arguments)
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"9" * 5000])
+def test_meta_that_the_protocol_does_not_know_is_read_on_demand(number):
+    pair = opened(LATEST)
+    known = {"progressToken": 1, "com.example/trace": {"span": [1]}}
+    event = only(pair.server.receive(request(1, "tools/list", {"_meta": known})))
+    assert (event.exchange.token, event.exchange.meta) == (1, known)
+    event = only(pair.server.receive(request(2, "ping", {"_meta": {"n": msgspec.Raw(number)}})))
+    with pytest.raises(InvalidParams, match=r"ping: .* out of range"):
+        event.exchange.meta  # noqa: B018  # which reads it
+    for params in (None, {}, {"_meta": {}}):
+        event = only(pair.server.receive(request("e", "tools/list", params)))
+        assert event.exchange.meta == {}
+        pair.server.respond(event.exchange, b"{}")
 
 
 @pytest.mark.parametrize("body", [b"5", b"[1]", b"{}", b'{"progressToken":1}', b"null"])
@@ -1424,6 +1439,31 @@ def test_the_meta_of_every_result_is_added():
     answer = t.CallToolResult([], result_type="complete")
     assert plain(server.respond(exchange, answer))["result"]["_meta"] == about
     assert answer.meta is None
+
+
+def test_each_request_that_stands_on_its_own_has_the_client_that_it_names():
+    # stateless.interleaved-conversations
+    server = Endpoint("server")
+    declared = [{}, {"roots": {}}, {"roots": {}}, {}, {"sampling": {}}]
+    for id, capabilities in enumerate(declared):
+        params = {"_meta": MODERN | {f"{META}clientCapabilities": capabilities}}
+        event = only(server.receive(request(id, "tools/list", params)))
+        assert event.exchange.peer.capabilities == set(capabilities)
+    known = request(9, "tools/list", {"_meta": MODERN | {f"{META}clientCapabilities": []}})
+    assert error_of(only(server.receive(known))) == (9, -32602)
+
+
+def test_a_known_client_does_not_get_around_the_rules_for_its_requests():
+    server = Endpoint("server", revisions=["2025-03-26", "2026-07-28"])
+    assert isinstance(only(server.receive(request(1, "ping", modern()))), Refused)
+    event = only(server.receive(request(1, "tools/list", modern())))
+    assert event.exchange.revision is NEWEST
+    server.conversation.begin(REVISIONS["2025-03-26"], server={"tools": {}})
+    refused = only(server.receive(b"[%b]" % request(2, "tools/list", modern())))
+    assert plain(refused.reply)[0]["error"]["code"] == -32600
+    server.serve_session_only()
+    event = only(server.receive(request(3, "tools/list", modern())))
+    assert event.exchange.revision is REVISIONS["2025-03-26"]
 
 
 def test_a_request_without_a_revision_is_refused_where_each_has_to_name_one():

@@ -1,6 +1,8 @@
 import re
+import sys
 import tracemalloc
 
+import msgspec
 import pytest
 
 from accord import types as t
@@ -8,15 +10,16 @@ from accord.protocol.party import (
     Bounded,
     Memory,
     Peer,
+    RawMeta,
     UsedIds,
     capability_paths,
     elicitation_modes,
     peer_from_initialize,
-    peer_from_meta,
+    read_introduction,
     undeclared_mode,
     undeclared_tools,
 )
-from accord.protocol.revisions import REVISIONS
+from accord.protocol.revisions import REVISIONS, Revision
 from accord.types import Implementation
 from support.endpoints import HANDSHAKE, opened
 
@@ -177,6 +180,11 @@ STATELESS = REVISIONS["2026-07-28"]
 P = "io.modelcontextprotocol/"
 
 
+def peer_from_meta(meta: t.JsonObject, revision: Revision) -> Peer | None:
+    words = msgspec.json.decode(msgspec.json.encode(meta), type=RawMeta)
+    return read_introduction(words, revision).peer
+
+
 def test_a_request_introduces_its_client_in_meta():
     meta = {
         f"{P}clientCapabilities": {"elicitation": {"url": {}}},
@@ -222,3 +230,12 @@ def test_the_peers_that_are_remembered_are_bounded():
     assert peer_from_meta(first, STATELESS) is not peer
     long = {f"{P}clientCapabilities": {"experimental": {"x" * 5000: {}}}}
     assert peer_from_meta(long, STATELESS) is not peer_from_meta(long, STATELESS)
+
+
+def test_the_words_that_are_remembered_do_not_keep_their_message():
+    long = b'{"x":"%b","io.modelcontextprotocol/clientCapabilities":{"roots":{}}}' % (b"y" * 5000)
+    references = sys.getrefcount(long)
+    words = read_introduction(msgspec.json.decode(long, type=RawMeta), STATELESS).words
+    assert words is not None
+    assert bytes(words.capabilities) == b'{"roots":{}}'
+    assert sys.getrefcount(long) == references

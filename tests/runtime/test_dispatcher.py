@@ -3,6 +3,7 @@ import logging
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from accord import types as t
 from accord.errors import (
@@ -301,6 +302,33 @@ def test_a_cancelled_handler_that_answers_anyway_is_not_heard(party, join, caplo
 
     run(main())
     assert "a callback failed" not in caplog.text
+
+
+def test_a_cancelled_request_that_is_remembered_does_not_keep_its_params(party, join) -> None:
+    seen: list[bool] = []
+
+    async def main() -> None:
+        started = asyncio.Event()
+
+        async def work(params: Any) -> Any:
+            started.set()
+            try:
+                await asyncio.sleep(LONG)
+            finally:
+                (exchange,) = state.cancelled.values()
+                seen.append(exchange.raw is not UNSET)  # a handler may still read them
+
+        client, server = await join(server=party("server", tools_call=work))
+        state = server.endpoint.conversation.parties["client"]
+        waiting = asyncio.create_task(client.request("tools/call", call()))
+        await started.wait()
+        waiting.cancel()
+        await until(lambda: seen and not server._background)
+        (exchange,) = state.cancelled.values()
+        assert (exchange.raw, exchange.params) == (UNSET, None)
+
+    run(main())
+    assert seen == [True]
 
 
 def test_cancelled_handlers_are_waited_for_while_they_clean_up(party, join) -> None:

@@ -218,6 +218,7 @@ class Callbacks:
 
     def request(self, exchange: Exchange, params: Any, dispatcher: Dispatcher) -> Any:
         """Answer a question of the server."""
+        params.meta = exchange.meta or None
         if not exchange.revision.tasks:
             return self._answer(exchange, params)
         if exchange.name.startswith("tasks/"):

@@ -26,12 +26,17 @@ def request_meta(
     """Return the `_meta` of each request."""
     meta: JsonObject = {
         META_VERSION: revision,
-        META_CAPABILITIES: msgspec.to_builtins(shape.narrow(capabilities, revision)),
-        META_CLIENT: msgspec.to_builtins(shape.narrow(info, revision)),
+        META_CAPABILITIES: _encode(shape.narrow(capabilities, revision)),
+        META_CLIENT: _encode(shape.narrow(info, revision)),
     }
     if level is not None:
         meta[META_LOG_LEVEL] = level
     return meta
+
+
+def _encode(value: object) -> msgspec.Raw:
+    """Encode once what each request repeats."""
+    return msgspec.Raw(msgspec.json.encode(value))
 
 
 def lacking_capabilities(revision: RevisionId, server: ServerCapabilities) -> dict[str, str]:

@@ -13,6 +13,7 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange
 from accord.protocol.jsonrpc import Frame
 from accord.protocol.methods import METHODS, Method
+from accord.protocol.party import RawMeta
 from accord.protocol.revisions import Revision
 from accord.types import CreateTaskResult, InputRequiredResult, TaskHandle
 from accord.types._base import JsonObject
@@ -23,10 +24,17 @@ BY_NAME: Final = {method.name: method for method in METHODS}
 
 
 class _Readers(dict[str, Callable[[msgspec.Raw], Any]]):
-    """Decoders by method, each made when it is first needed."""
+    """Decoders by method, each made when it is first needed.
+
+    Their `_meta` is a `RawMeta`: a dictionary of it, with its long keys, takes longer to make
+    than the rest of the params.
+    """
 
     def __missing__(self, name: str) -> Callable[[msgspec.Raw], Any]:
-        self[name] = reader = msgspec.json.Decoder(BY_NAME[name].params).decode
+        params = BY_NAME[name].params
+        meta = ("meta", RawMeta | None, msgspec.field(name="_meta", default=None))
+        type_ = msgspec.defstruct(params.__name__, [meta], bases=(params,), kw_only=True)
+        self[name] = reader = msgspec.json.Decoder(type_).decode
         return reader
 
 
@@ -34,26 +42,28 @@ READERS: Final = _Readers()
 """The first reading of params: as the newest superset of their type."""
 
 
-class _Envelope(msgspec.Struct):
-    meta: JsonObject | None = msgspec.field(name="_meta", default=None)
+class _Params(msgspec.Struct):
+    meta: RawMeta | None = msgspec.field(name="_meta", default=None)
 
 
 def second_reading(
     frame: Frame, name: str, conversation: Conversation
-) -> tuple[Any, JsonObject | None, RequestError | None]:
+) -> tuple[Any, RawMeta | None, RequestError | None]:
     """Read params that are missing or not of the newest shape, or return the fault."""
-    meta: JsonObject | None = None
+    meta: RawMeta | None = None
     if frame.params is not UNSET:
         with suppress(ValueError, RecursionError):
-            meta = msgspec.json.decode(frame.params, type=_Envelope).meta
+            meta = msgspec.json.decode(frame.params, type=_Params).meta
     method = BY_NAME.get(name)
     if method is None:
         return None, meta, MethodNotFound(f"method {name!r:.100} does not exist")
     try:
-        params = decode_params(frame, method, conversation.revision_for(meta or {}))
+        revision = conversation.revision_for(None if meta is None else meta.version)
+        params = decode_params(frame, method, revision)
     except RequestError as error:
         return None, meta, error
-    return params, params.meta, None
+    params.meta = None
+    return params, meta, None
 
 
 def decode_params(frame: Frame, method: Method, revision: Revision) -> Any:

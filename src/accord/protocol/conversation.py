@@ -40,6 +40,7 @@ from accord.protocol.exchange import (
     Step,
     member,
     meta_of,
+    step_of,
 )
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT, ErrorBody, Frame, Kind
 from accord.protocol.methods import METHODS
@@ -47,7 +48,7 @@ from accord.protocol.party import Bounded, Memory, PartyState, UsedIds, capabili
 from accord.protocol.revisions import BEFORE_HANDSHAKE, Phase, Revision, find_revision
 from accord.protocol.rules._rule import Index, Rule, breaches, enforced_rules
 from accord.protocol.violation import CLIENT, OTHER, SERVER, Party, Violation
-from accord.types._base import JsonObject, RequestId
+from accord.types._base import RequestId
 
 if TYPE_CHECKING:
     from accord.trace import Record
@@ -85,7 +86,7 @@ class Conversation:
     _replaced: tuple[frozenset[str] | None, Any] = (None, None)
     # For messages that stand on their own.
     _elsewhere: Revision | None = None
-    _elsewhere_free = _NONE_FREE, _NONE_FREE
+    _elsewhere_requests = _elsewhere_results = _NONE_FREE
 
     def __init__(self, *, revision: Revision | None = None, memory: Memory | None = None) -> None:
         self.phase = Phase.OPENING
@@ -110,9 +111,9 @@ class Conversation:
         self.revision = revision  # None until one is agreed on
         self.current = revision or BEFORE_HANDSHAKE
 
-    def revision_for(self, meta: JsonObject) -> Revision:
+    def revision_for(self, named: object) -> Revision:
         """Return the revision that a request names in `_meta`; without one, the current."""
-        row = None if self._is_fixed else find_revision(meta.get(META_VERSION))
+        row = None if self._is_fixed else find_revision(named)
         return self.current if row is None or row.handshake else row
 
     # -- finding what a message is about
@@ -209,7 +210,7 @@ class Conversation:
         assert frame.id is not UNSET
         assert frame.id is not None
         meta = meta_of(body)
-        revision = self.revision_for(meta)
+        revision = self.revision_for(meta.get(META_VERSION))
         if name == "initialize" and self.phase is not Phase.OPENING and not self._is_fixed:
             # A further opening is judged by the revision it asks for, before it is answered.
             asked = find_revision(member(body, "protocolVersion"))
@@ -272,7 +273,9 @@ class Conversation:
         waiting = party.open
         free = self._free_requests
         if exchange.revision is not self._indexed:
-            free = self._free_elsewhere(exchange.revision)[0]
+            free = self._elsewhere_requests
+            if exchange.revision is not self._elsewhere:
+                free = self._free_elsewhere(exchange.revision)[0]
         if (
             exchange.name in free[sender]
             and id not in waiting
@@ -282,7 +285,7 @@ class Conversation:
             if token is not None:
                 party.keep_token(exchange, token)
             return _NOTHING
-        return self.apply(_step_of(sender, REQUEST, exchange, params), refuse)
+        return self.apply(step_of(sender, REQUEST, exchange, params), refuse)
 
     def reply(
         self,
@@ -299,7 +302,9 @@ class Conversation:
         is_open = waiting.get(id) is exchange
         free = self._free_results
         if exchange.revision is not self._indexed:
-            free = self._free_elsewhere(exchange.revision)[1]
+            free = self._elsewhere_results
+            if exchange.revision is not self._elsewhere:
+                free = self._free_elsewhere(exchange.revision)[1]
         if is_open and error is None and exchange.name in free[asker]:
             del waiting[id]
             if exchange.token is not None and not exchange.is_task:
@@ -312,21 +317,20 @@ class Conversation:
             if refuse(violations):
                 return violations
         kind: Kind = RESULT if error is None else FAULT
-        return self.apply(_step_of(sender, kind, exchange, result, error), refuse)
+        return self.apply(step_of(sender, kind, exchange, result, error), refuse)
 
     def _free_elsewhere(self, revision: Revision) -> "tuple[_Free, _Free]":
         """Return the methods that no rule can object to, for messages that stand on their own."""
-        if revision is self._elsewhere:
-            return self._elsewhere_free
         if revision.handshake or self.memory is not None:
             return _NONE_FREE, _NONE_FREE
         index = enforced_rules(revision.id, ready=True)
-        self._elsewhere, self._elsewhere_free = revision, (index.free_requests, index.free_results)
-        return self._elsewhere_free
+        self._elsewhere = revision
+        self._elsewhere_requests, self._elsewhere_results = index.free_requests, index.free_results
+        return index.free_requests, index.free_results
 
     def lose(self, exchange: Exchange) -> None:
         """Close a request whose answer is lost, as an error would; no rule is asked."""
-        self._advance(_step_of(OTHER[exchange.sender], FAULT, exchange, None))
+        self._advance(step_of(OTHER[exchange.sender], FAULT, exchange, None))
 
     # -- taking a step
 
@@ -479,13 +483,6 @@ def _look_up(exchanges: dict[RequestId, Exchange], key: object) -> Exchange | No
 def _if_lasting(exchange: Exchange | None) -> Exchange | None:
     """Return an exchange if it is a subscription: the server names these, too."""
     return exchange if exchange is not None and exchange.is_lasting else None
-
-
-def _step_of(
-    sender: Party, kind: Kind, exchange: Exchange, body: object, error: ErrorBody | None = None
-) -> Step:
-    """Describe a request, or the reply to it, where its exchange is at hand."""
-    return Step(sender, kind, exchange.name, exchange.revision, exchange.id, body, error, exchange)
 
 
 def _answered_method(exchange: Exchange | None, body: object) -> str:

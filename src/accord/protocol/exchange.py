@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from accord.errors import RemoteProtocolError, RequestError
+from accord.errors import InvalidParams, RemoteProtocolError, RequestError, lower_first
 from accord.protocol.jsonrpc import ErrorBody, Kind
 from accord.protocol.methods import Method
 from accord.protocol.revisions import Revision
@@ -54,13 +54,13 @@ class BatchReply(msgspec.Struct):
 class Exchange(msgspec.Struct):
     """One request until its reply.
 
-    `peer` are the facts about the party that sent it, where that is known. `params` are kept by
-    monitors alone. `progress` is the last value reported. `duplicates` counts further requests
-    received under the same id while this one was open. `batch` collects the answers of the batch it
-    is part of. `fault` is the code of the error that answered it. `is_task` says that its answer is
-    a task, which keeps its progress token in use. `origin` is where it was received, for transports
-    with several streams; `state` is free for the driver of the endpoint, and `channel` for how its
-    handler asks the sender.
+    `peer` are the facts about the party that sent it, where that is known. `raw` are the params as
+    they were received. `params` are kept by monitors, and for handlers that ask. `progress` is the
+    last value reported. `duplicates` counts further requests received under the same id while this
+    one was open. `batch` collects the answers of the batch it is part of. `fault` is the code of
+    the error that answered it. `is_task` says that its answer is a task, which keeps its progress
+    token in use. `origin` is where it was received, for transports with several streams; `state` is
+    free for the driver of the endpoint, and `channel` for how its handler asks the sender.
     """
 
     id: RequestId
@@ -70,6 +70,7 @@ class Exchange(msgspec.Struct):
     method: Method | None
     token: ProgressToken | None = None
     peer: "Peer | None" = None
+    raw: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     progress: float | None = None
     params: Any = None
     cancelled: bool = False
@@ -84,9 +85,30 @@ class Exchange(msgspec.Struct):
     channel: Any = None
 
     @property
+    def meta(self) -> JsonObject:
+        """All of the `_meta` that it was received with; empty without one.
+
+        Raises:
+            InvalidParams: a value in it that the protocol does not know cannot be read.
+        """
+        if self.raw is msgspec.UNSET:
+            return {}
+        try:
+            return _decode_meta(self.raw).meta or {}
+        except ValueError as error:
+            raise InvalidParams(f"{self.name}: {lower_first(error)}") from None
+
+    @property
     def is_lasting(self) -> bool:
         """Whether this request stays open by design."""
         return self.name == "subscriptions/listen"
+
+
+class _Params(msgspec.Struct):
+    meta: JsonObject | None = msgspec.field(name="_meta", default=None)
+
+
+_decode_meta: Final = msgspec.json.Decoder(_Params).decode
 
 
 class Step(msgspec.Struct, gc=False):
@@ -110,6 +132,13 @@ class Step(msgspec.Struct, gc=False):
     record: "Record | None" = None
     in_batch: bool = False
     parts: Any = None
+
+
+def step_of(
+    sender: Party, kind: Kind, exchange: Exchange, body: object, error: ErrorBody | None = None
+) -> Step:
+    """Describe a request, or the reply to it, where its exchange is at hand."""
+    return Step(sender, kind, exchange.name, exchange.revision, exchange.id, body, error, exchange)
 
 
 def member(body: object, name: str) -> Any:

@@ -7,14 +7,15 @@ bounded.
 from collections import OrderedDict
 from contextlib import suppress
 from functools import lru_cache
-from typing import Any, Final, Generic, TypeVar, get_args
+from typing import Any, Final, Generic, NamedTuple, TypeVar, get_args
 
 import msgspec
+from msgspec import UNSET, Raw
 
-from accord.protocol.exchange import META_CAPABILITIES, Exchange, member
+from accord.protocol.exchange import META_CAPABILITIES, META_VERSION, Exchange, member
 from accord.protocol.revisions import Revision
 from accord.protocol.violation import Party
-from accord.types._base import JsonObject, ProgressToken, RequestId, RevisionId
+from accord.types._base import ProgressToken, RequestId
 from accord.types.lifecycle import Implementation, InitializeParams
 from accord.types.server_features import LoggingLevel
 
@@ -190,7 +191,31 @@ class Peer(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, log_level=level)
 
 
-_known_peers: Final[dict[tuple[RevisionId, bytes], Peer]] = {}
+class RawMeta(msgspec.Struct, gc=False, omit_defaults=True):
+    """What the protocol itself reads of the `_meta` of a request; the rest is skipped.
+
+    Nothing is checked yet, and what introduces the client stays raw: it is the same in most
+    requests, so that comparing the text is enough.
+    """
+
+    version: Any = msgspec.field(name=META_VERSION, default=UNSET)
+    capabilities: Raw = msgspec.field(name=META_CAPABILITIES, default=Raw())
+    client: Raw = msgspec.field(name=META_CLIENT, default=Raw())
+    log_level: Raw = msgspec.field(name=META_LOG_LEVEL, default=Raw())
+    token: Any = msgspec.field(name="progressToken", default=None)
+
+
+class Introduction(NamedTuple):
+    """A client that introduces itself with each request, and its words unless they are long."""
+
+    words: RawMeta | None
+    peer: Peer | None
+
+
+NOBODY: Final = Introduction(None, None)
+
+_known: Final[dict[bytes, Introduction]] = {}
+_decode_words: Final = msgspec.json.Decoder(RawMeta).decode
 
 
 def peer_from_initialize(
@@ -206,28 +231,34 @@ def peer_from_initialize(
     return Peer(revision, params.client_info, capability_paths(params.capabilities), log_level)
 
 
-def peer_from_meta(meta: JsonObject, revision: Revision) -> Peer:
+def read_introduction(meta: RawMeta, revision: Revision) -> Introduction:
     """Make the peer that a request without a handshake introduces in its `_meta`.
 
-    Requests of one client repeat the same words, so the peers are remembered.
+    Requests of one client repeat the same words, so introductions are remembered.
+
+    Args:
+        meta: what the request says, without its token.
+        revision: the one that it names.
 
     Raises:
         ValueError: the capabilities or the log level are malformed; the message names them.
     """
-    get = meta.get
-    said = (get(META_CAPABILITIES), get(META_CLIENT), get(META_LOG_LEVEL))
-    text = _encode(said)
-    peer = _known_peers.get((revision.id, text))
-    if peer is None:
-        peer = _read_peer(*said, revision)
-        if len(_known_peers) >= _PEERS_MOST:
-            _known_peers.clear()
-        if len(text) <= _PEER_BYTES:
-            _known_peers[revision.id, text] = peer
-    return peer
+    text = _encode(meta)
+    found = _known.get(text)
+    if found is None:
+        peer = _read_peer(meta, revision)
+        if len(text) > _PEER_BYTES:
+            return Introduction(None, peer)
+        if len(_known) >= _PEERS_MOST:
+            _known.clear()
+        # Read from the text: what is kept must not keep the whole message.
+        _known[text] = found = Introduction(_decode_words(text), peer)
+    return found
 
 
-def _read_peer(declared: object, client: object, level: object, revision: Revision) -> Peer:
+def _read_peer(meta: RawMeta, revision: Revision) -> Peer:
+    words = (meta.capabilities, meta.client, meta.log_level)
+    declared, client, level = (msgspec.json.decode(raw) if raw else None for raw in words)
     if not isinstance(declared, dict):
         raise ValueError(f"_meta has no object {META_CAPABILITIES}")  # noqa: TRY004  # of a peer
     if level is not None and level not in _LEVELS:
@@ -237,7 +268,7 @@ def _read_peer(declared: object, client: object, level: object, revision: Revisi
         # Only for display: a client that names itself badly is served all the same.
         with suppress(msgspec.ValidationError):
             info = msgspec.convert(client, Implementation)
-    return Peer(revision, info, capability_paths(declared), level)  # type: ignore[arg-type]  # checked
+    return Peer(revision, info, capability_paths(declared), level)
 
 
 class KnownTask(msgspec.Struct, kw_only=True):

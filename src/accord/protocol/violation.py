@@ -1,8 +1,11 @@
 """One breach of one requirement, the two parties, and the reaction of an endpoint to a breach."""
 
+from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias
 
 import msgspec
+
+from accord.errors import RequestError
 
 Party: TypeAlias = Literal["client", "server"]
 CLIENT: Final[Party] = "client"
@@ -36,3 +39,22 @@ class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __str__(self) -> str:
         return f"{self.requirement}: {self.party} {self.why}"
+
+
+def refuse_for_reaction(violations: Sequence[Violation]) -> bool:
+    """Refuse what the rules say to ignore, or to answer with an error."""
+    return any(violation.reaction is not None for violation in violations)
+
+
+def refuse_for_code(violations: Sequence[Violation]) -> bool:
+    """Refuse what the rules say to answer with an error."""
+    return any(violation.reaction for violation in violations)
+
+
+def find_refusal(name: str, violations: Sequence[Violation]) -> RequestError | None:
+    """Return the error that the first violation with a code asks for."""
+    for violation in violations:
+        if violation.reaction:
+            why = f"{name}: the {violation.party} {violation.why}"
+            return RequestError(why, code=violation.reaction)
+    return None

@@ -12,6 +12,8 @@ from math import inf
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeAlias
 
+from msgspec import UNSET
+
 from accord.errors import (
     AccordError,
     ConnectionClosed,
@@ -192,6 +194,9 @@ class Dispatcher:
             self._fail_with(exchange, error)
         finally:
             self.running.pop(exchange.id, None)
+            if exchange.cancelled:
+                # It is remembered for late messages, and must not keep what it carried.
+                exchange.raw, exchange.params = UNSET, None
             if self.watchdog is not None:
                 self.watchdog.leave()
             if exchange.origin is not None and outcome is not LASTING:
