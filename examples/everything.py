@@ -1,4 +1,4 @@
-"""Everything: each feature of the protocol once, in one server, a small travel desk."""
+"""Everything: most features of the protocol once, in one server, a small travel desk."""
 
 import asyncio
 import base64

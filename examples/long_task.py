@@ -5,16 +5,13 @@ accord call examples/long_task.py render scene=sea         waits, and shows the 
 """
 
 import asyncio
-import tempfile
-from pathlib import Path
 
 from accord import Context, Server, connect
 from accord.server.tasks import TaskSettings
 from accord.stores import SqliteTaskStore
 
 # The file outlives the process: results are there after a restart, and for other processes.
-films = Path(tempfile.gettempdir(), "films.db")
-settings = TaskSettings(store=SqliteTaskStore(films), ttl=600, poll_interval=0.1)
+settings = TaskSettings(store=SqliteTaskStore("films.db"), ttl=600, poll_interval=0.1)
 server = Server("films", tasks=settings)
 
 

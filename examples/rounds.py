@@ -20,7 +20,7 @@ server = Server("trip", state_keys=[KEY])  # processes that serve together share
 async def book(ctx: Context, city: str) -> str:
     """Book a room."""
     nights, name = await asyncio.gather(  # two questions, one round
-        ctx.elicit("How many nights?", int), ctx.elicit("For whom?", str)
+        ctx.elicit("How many nights?", int), ctx.elicit("Whose name?", str)
     )
     # The handler runs again in each round; this part of it does not.
     room = await ctx.once("hold", lambda: 100 + secrets.randbelow(100))
@@ -31,7 +31,7 @@ async def book(ctx: Context, city: str) -> str:
 
 def answer(question: ElicitParams) -> dict[str, Any]:
     """Answer as a user would."""
-    return {"value": {"How many nights?": 3, "For whom?": "Ada"}.get(question.message, True)}
+    return {"value": {"How many nights?": 3, "Whose name?": "Ada"}.get(question.message, True)}
 
 
 async def main() -> None:

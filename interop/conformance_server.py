@@ -30,7 +30,7 @@ parser.add_argument("--revision", action="append", help="speak this one only; re
 parser.add_argument("--answers", choices=("auto", "stream"), default="auto")
 chosen = parser.parse_args()
 
-server = Server("conformance", version="1.0.0", revisions=chosen.revision or ())
+server = Server("conformance", version="1.0.0", revisions=chosen.revision)
 
 
 # -- tools: what they return

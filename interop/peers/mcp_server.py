@@ -133,8 +133,8 @@ async def sampled(ctx: Context, question: str) -> Any:
     return await ctx.session.create_message(asked, max_tokens=50, system_prompt="Be brief.")
 
 
-async def elicited(ctx: Context, question: str) -> Any:
-    return Elicit(question, Person) if is_modern(ctx) else await ctx.elicit(question, Person)
+def elicited(question: str) -> Any:
+    return Elicit(question, Person)
 
 
 async def listed(ctx: Context) -> Any:

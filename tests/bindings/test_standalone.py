@@ -277,12 +277,18 @@ def test_most_requests_are_compared_at_once():
     assert standalone.repeats(headers(), "tools/list", None)
 
 
+@pytest.mark.requirement("http.param-headers.value.markers-exact")
 @pytest.mark.requirement("http.param-headers.match-validated")
 def test_arguments_are_compared_with_their_headers():
     mirrored = (MirroredArgument("Mcp-Param-Region", ("region",)),)
     find = standalone.find_argument_mismatch
     assert find(mirrored, {"region": "eu"}, {b"mcp-param-region": b"eu"}) is None
     assert find(mirrored, {"region": "eu"}, {}) is not None
+    assert find(mirrored, {"region": "eu"}, {b"mcp-param-region": b"=?base64?ZXU=?="}) is None
+    for literal in ("=?BASE64?ZXU=?=", "=?base64?ZXU=", "x=?base64?ZXU=?="):
+        given = {b"mcp-param-region": literal.encode()}
+        assert find(mirrored, {"region": "eu"}, given) is not None
+        assert find(mirrored, {"region": literal}, given) is None
 
 
 def test_a_body_of_any_depth_has_no_meta():

@@ -100,8 +100,8 @@ def test_a_server_of_the_newest_revision_is_asked_and_not_initialized():
     assert client.capabilities.prompts is None
 
 
+@pytest.mark.requirement("versioning.modern-client.stdio-discover-first")
 def test_a_pinned_revision_without_handshake_is_asked_for_first():
-    # versioning.modern-client.stdio-discover-first
     wire = Scripted([{"result": DISCOVERED}])
     assert talk(wire, revisions=MODERN).revision == MODERN
     assert wire.methods[0] == "server/discover"
@@ -113,9 +113,9 @@ def test_a_pinned_revision_with_handshake_is_opened_by_it_alone():
     assert wire.methods[:2] == ["initialize", "notifications/initialized"]
 
 
+@pytest.mark.requirement("stdio.fallback.not-one-code")
 @pytest.mark.parametrize("code", [-32601, -32600, -32602, -32000, -32603, 7])
 def test_any_other_error_means_a_server_with_a_handshake(code):
-    # stdio.fallback.not-one-code
     wire = Scripted([{"error": {"code": code, "message": "no"}}])
     assert talk(wire).revision == "2025-11-25"
     assert wire.methods[:3] == ["server/discover", "initialize", "notifications/initialized"]
@@ -133,8 +133,8 @@ def test_a_server_without_our_revision_but_with_a_handshake_is_initialized():
     assert talk(wire).revision == "2025-11-25"
 
 
+@pytest.mark.requirement("versioning.unsupported.client-retries")
 def test_a_refusal_that_names_the_same_revision_is_followed_by_one_more_request():
-    # versioning.unsupported.client-retries
     wire = Scripted([unsupported(MODERN), {"result": DISCOVERED}])
     assert talk(wire).revision == MODERN
     assert wire.methods == ["server/discover", "server/discover", "tools/call"]
@@ -143,6 +143,7 @@ def test_a_refusal_that_names_the_same_revision_is_followed_by_one_more_request(
     assert wire.methods == ["server/discover", "server/discover"]
 
 
+@pytest.mark.requirement("versioning.unsupported.client-retries")
 @pytest.mark.parametrize(
     "answer",
     [
@@ -152,7 +153,6 @@ def test_a_refusal_that_names_the_same_revision_is_followed_by_one_more_request(
     ids=["error", "result"],
 )
 def test_with_nothing_in_common_both_sides_are_listed(answer):
-    # versioning.unsupported.client-retries
     wire = Scripted([answer])
     text = failure(wire)
     assert "2031-01-01" in text
@@ -179,9 +179,11 @@ def test_a_pinned_revision_that_the_server_does_not_know_fails_without_a_handsha
 # -- silence
 
 
-def test_silence_means_a_server_with_a_handshake_on_the_same_connection():
+def test_silence_means_a_server_with_a_handshake_on_the_same_connection(caplog):
     wire = Scripted([None])
     assert talk(wire, probe_timeout=3).revision == "2025-11-25"
+    assert "within 3 s (probe_timeout)" in caplog.text
+    assert "name its revision to skip the question" in caplog.text
     # Nothing but the handshake may follow: such servers may end on anything else.
     assert wire.methods[:3] == ["server/discover", "initialize", "notifications/initialized"]
     assert wire.connections == 1
@@ -207,7 +209,7 @@ def test_a_late_answer_to_an_abandoned_probe_is_ignored(caplog):
             assert client.revision == "2025-11-25"
 
     run_in_virtual_time(main())
-    assert not caplog.records
+    assert "skipped a message" not in caplog.text
 
 
 def test_a_server_whose_answer_was_only_late_is_asked_once_more():
@@ -284,6 +286,7 @@ def test_the_memory_of_servers_is_bounded_and_forgets_on_request():
     assert known.has_handshake(None) is None
 
 
+@pytest.mark.requirement("versioning.era.cached")
 def test_a_server_that_changed_since_it_was_remembered_is_found_out_anew(run, tmp_path):
     program = tmp_path / "server.py"
     older = f"exec(open({str(Path(__file__).parent / 'wayward_server.py')!r}).read())"

@@ -42,6 +42,7 @@ WHY = {
 }
 
 
+@pytest.mark.requirement("schema.bounds")
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_hostile_output_schema_fails_the_call_and_leaves_the_client_alive(name):
     done = subprocess.run(

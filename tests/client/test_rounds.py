@@ -691,3 +691,18 @@ def test_an_answer_that_does_not_fit_its_form_says_why():
             assert "many" in caught.value.__notes__[0]
 
     run(main())
+
+
+def test_a_question_that_is_asked_again_at_once_is_put_after_a_pause():
+    target = StatelessServer(tools_call=Script(ask(a=PAGE), ask(a=PAGE), ask(a=PAGE), text("done")))
+    times = []
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        async with modern(
+            target, on_elicit_url=lambda _: times.append(loop.time()) or True
+        ) as client:
+            assert (await client.call_tool("book")).text == "done"
+
+    run_in_virtual_time(main())
+    assert [round(each - times[0], 1) for each in times] == [0.0, 0.2, 0.6]

@@ -102,6 +102,7 @@ def test_resuming_a_stream_ends_its_earlier_response(port, talk):
     run(scenario())
 
 
+@pytest.mark.requirement("http.sse.event-id-names-stream")
 @pytest.mark.requirement("http.sse.no-foreign-replay", "http.sse.event-id-unique")
 def test_resuming_replays_only_missed_events_of_that_stream(port, talk):
     async def scenario():

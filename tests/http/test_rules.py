@@ -130,6 +130,7 @@ def test_an_unused_session_ends(talk):
         run(scenario(port))
 
 
+@pytest.mark.requirement("http.sse.terminate-after-response")
 @everywhere
 @pytest.mark.requirement(
     "http.server.sse-optional",

@@ -239,6 +239,12 @@ DISCOVER = modern("server/discover", "d")
 
 
 @pytest.mark.requirement(
+    "errors.reserved-range.specified-meaning",
+    "meta.request.missing-field-rejected",
+    "meta.request.missing-field-http-400",
+    "capability.missing-error-http-400",
+)
+@pytest.mark.requirement(
     "http.version-header.missing-rejected",
     "http.version-header.mismatch-rejected",
     "http.version-header.unsupported-400",

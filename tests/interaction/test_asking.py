@@ -8,15 +8,13 @@ import pytest
 from accord.errors import MissingCapability, RequestError
 from accord.types import CreateMessageResult, ElicitParams, TextContent, ToolUseContent
 from interaction.servers import asking
-from support.links import HANDSHAKE, everywhere, in_this_process, text
+from support.links import HANDSHAKE, each_once, everywhere, in_this_process, text
 from support.waiting import until
 
 WITH_FORMS = ("2025-06-18", "2025-11-25", "2026-07-28")
 WITH_PAGES = ("2025-11-25", "2026-07-28")
 
-pytestmark = everywhere(*WITH_FORMS)
-# What the server does can be seen where it runs in this process.
-IN_PROCESS = in_this_process(*WITH_FORMS)
+pytestmark = in_this_process(*WITH_FORMS)
 
 
 def to_oslo(params: ElicitParams) -> dict[str, Any]:
@@ -40,10 +38,9 @@ def asked_in(recording: Any) -> list[tuple[str, Any]]:
 
 @pytest.mark.requirement(
     "elicitation.asked-by-mrtr",
-    "mrtr.result.only-on-supported-methods",
-    "mrtr.result.type-value",
     "elicitation.create.method",
 )
+@each_once(*WITH_FORMS)
 async def test_tools_prompts_and_resources_ask_the_user(accord_link: Any, connect_to: Any) -> None:
     async with connect_to(asking.make, on_elicit=to_oslo) as client:
         assert text(await client.call_tool("book")) == "1: Oslo s 2"
@@ -57,15 +54,15 @@ async def test_tools_prompts_and_resources_ask_the_user(accord_link: Any, connec
     assert len(requests) == (3 if accord_link.revision in HANDSHAKE else 0)
 
 
-@IN_PROCESS
-async def test_what_a_handler_does_once_happens_once(connect_to: Any) -> None:
+async def test_a_function_given_to_once_is_called_once_in_every_revision(connect_to: Any) -> None:
     async with connect_to(asking.make, on_elicit=to_oslo) as client:
         assert text(await client.call_tool("book")) == "1: Oslo s 2"
         assert text(await client.call_tool("book")) == "2: Oslo s 2"
     assert asking.ordered == ["order", "order"]
 
 
-@pytest.mark.requirement("sampling.asked-by-mrtr", "roots.asked-by-mrtr", "mrtr.client.new-id")
+@pytest.mark.requirement("roots.asked-by-mrtr", "mrtr.client.new-id")
+@each_once(*WITH_FORMS)
 async def test_questions_to_user_model_and_client_are_asked_at_once(
     accord_link: Any, connect_to: Any
 ) -> None:
@@ -114,6 +111,7 @@ async def test_questions_that_follow_each_other_keep_their_order(connect_to: Any
 
 
 @pytest.mark.requirement("mrtr.client.state-not-shared")
+@each_once(*WITH_FORMS)
 async def test_questions_of_calls_at_the_same_time_do_not_mix(connect_to: Any) -> None:
     async def answer(params: ElicitParams) -> dict[str, Any]:
         await asyncio.sleep(0)
@@ -130,7 +128,7 @@ async def test_questions_of_calls_at_the_same_time_do_not_mix(connect_to: Any) -
     assert found[2] == [f"city Stop {n}?" for n in range(3)]
 
 
-@pytest.mark.requirement("elicitation.form.enum-forms", "elicitation.form.defaults")
+@pytest.mark.requirement("elicitation.form.enum-forms")
 async def test_choices_have_titles_where_the_revision_knows_them(
     accord_link: Any, connect_to: Any
 ) -> None:
@@ -175,7 +173,7 @@ async def test_a_choice_of_several_needs_a_revision_that_has_it(
 @pytest.mark.parametrize(
     ("returned", "outcome"), [(True, "accept"), (False, "decline"), (None, "cancel")]
 )
-@everywhere(*WITH_PAGES)
+@in_this_process(*WITH_PAGES)
 async def test_the_user_is_asked_to_visit_a_page(
     accord_link: Any, connect_to: Any, returned: Any, outcome: str
 ) -> None:
@@ -200,8 +198,7 @@ async def test_the_user_is_asked_to_visit_a_page(
     assert len(completed) == (has_handshake and outcome == "accept")
 
 
-@pytest.mark.requirement("elicitation.url.third-party-credentials-stay")
-@everywhere(*WITH_PAGES)
+@each_once(*WITH_PAGES)
 async def test_a_request_that_needs_a_page_succeeds_after_the_visit(
     accord_link: Any, connect_to: Any
 ) -> None:
@@ -216,7 +213,7 @@ async def test_a_request_that_needs_a_page_succeeds_after_the_visit(
     async with connect_to(asking.make, on_elicit_url=visit) as client:
         assert text(await client.call_tool("balance")) == "12 EUR"
     assert len(shown) == 1
-    # Nothing that the user types there passes the client: all it sees is the address.
+    # All that the client says is that the user agreed.
     recording = accord_link.connections[0].recording
     answers = recording.messages("client", "tools/call")
     given = [each["params"].get("inputResponses", {}) for each in answers]
@@ -242,8 +239,9 @@ async def test_a_client_that_shows_no_pages_gets_their_address_as_text(
     "sampling.tools.capability",
     "sampling.tool-use.server-answers-all",
     "sampling.tool-choice.values",
+    "deprecated.include-context.not-used",
 )
-@everywhere(*WITH_PAGES)
+@each_once(*WITH_PAGES)
 async def test_the_model_uses_tools_of_the_server(connect_to: Any) -> None:
     asked: list[Any] = []
 
@@ -261,6 +259,7 @@ async def test_the_model_uses_tools_of_the_server(connect_to: Any) -> None:
     assert [tool.name for tool in first.tools] == ["weather"]
     assert first.tool_choice.mode == "required"
     assert [each.role for each in second.messages] == ["user", "assistant", "user"]
+    assert (first.include_context, second.include_context) == (None, None)
 
 
 @pytest.mark.requirement("sampling.tools.not-without-capability")
@@ -280,11 +279,37 @@ async def test_tools_are_not_offered_to_a_model_that_takes_none(
     assert asked_in(accord_link.connections[0].recording) == []
 
 
+# -- what is not asked
+
+
+@pytest.mark.requirement("mrtr.result.only-on-supported-methods")
+@everywhere("2026-07-28")
+async def test_completion_does_not_ask(accord_link: Any, connect_to: Any) -> None:
+    async with connect_to(asking.make, on_elicit=to_oslo) as client:
+        with pytest.raises(RequestError):
+            await client.complete("plan", "days", "3")
+        assert (await client.get_prompt("plan", {"days": "3"})).messages
+    assert len(asked_in(accord_link.connections[0].recording)) == 1
+
+
+@pytest.mark.requirement("progress.server-only")
+@everywhere("2026-07-28")
+async def test_in_rounds_progress_of_an_answer_is_not_sent(
+    accord_link: Any, connect_to: Any
+) -> None:
+    async def answer(params: ElicitParams) -> dict[str, Any]:
+        await client.report_progress(params, 1, 2)
+        return {"city": "Oslo"}
+
+    async with connect_to(asking.make, on_elicit=answer) as client:
+        assert text(await client.call_tool("book")) == "1: Oslo s 2"
+    sent = accord_link.connections[0].recording.messages("client")
+    assert [each["method"] for each in sent] == ["server/discover", "tools/call", "tools/call"]
+
+
 # -- endings
 
 
-@pytest.mark.requirement("mrtr.server.no-assumed-retry")
-@IN_PROCESS
 async def test_a_call_cancelled_while_the_user_thinks_leaves_nothing_behind(
     connect_to: Any,
 ) -> None:

@@ -10,10 +10,10 @@ from accord.client.changes import PromptsChanged, ResourceUpdated, ToolsChanged
 from accord.errors import LocalProtocolError
 from accord.server import CacheHints
 from interaction.servers import content, working
-from support.links import EVERYWHERE, HANDSHAKE, IN_PROCESS, everywhere, over
+from support.links import EACH_ONCE, HANDSHAKE, IN_PROCESS, everywhere, over
 from support.waiting import until
 
-pytestmark = EVERYWHERE
+pytestmark = IN_PROCESS
 STATELESS = everywhere("2026-07-28")
 
 
@@ -31,6 +31,7 @@ def notices(recording: Any) -> list[str]:
     "subscriptions.updated-only-for-watched",
     "subscriptions.tools-list-changed",
 )
+@EACH_ONCE
 async def test_a_listener_hears_of_what_it_asked_for(accord_link: Any, connect_to: Any) -> None:
     async with (
         connect_to(content.make) as client,
@@ -69,7 +70,6 @@ async def test_several_listeners_hear_each_of_its_own(connect_to: Any) -> None:
         assert await anext(prompts) == PromptsChanged()
 
 
-@IN_PROCESS
 async def test_a_listener_that_left_hears_nothing_more(accord_link: Any, connect_to: Any) -> None:
     server = content.make()
     async with connect_to(server) as client:
@@ -149,7 +149,8 @@ def make_fresh() -> Server[Any]:
     "caching.client.positive-is-fresh",
     "caching.client.zero-is-stale",
 )
-async def test_what_the_server_lets_be_kept_is_not_fetched_again(
+@EACH_ONCE
+async def test_a_result_with_a_lifetime_is_not_fetched_again(
     accord_link: Any, connect_to: Any
 ) -> None:
     async with connect_to(make_fresh) as client:
@@ -168,7 +169,7 @@ async def test_what_the_server_lets_be_kept_is_not_fetched_again(
 
 
 @pytest.mark.requirement("caching.client.notification-invalidates")
-async def test_a_change_ends_what_was_kept(connect_to: Any) -> None:
+async def test_a_change_drops_the_kept_result(connect_to: Any) -> None:
     heard: list[str] = []
     async with connect_to(make_fresh, on_resource_updated=heard.append) as client:
         first = (await client.read_resource("count://now")).contents[0].text

@@ -7,9 +7,9 @@ import pytest
 from accord import Context
 from accord.types import Implementation
 from interaction.servers import working
-from support.links import EVERYWHERE, HANDSHAKE, IN_PROCESS, text
+from support.links import EACH_ONCE, HANDSHAKE, IN_PROCESS, text
 
-pytestmark = EVERYWHERE
+pytestmark = EACH_ONCE
 
 
 async def test_a_handler_knows_its_request_and_its_client(

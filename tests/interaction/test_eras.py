@@ -38,9 +38,7 @@ EITHER = pytest.mark.parametrize("transport", ["memory", "http"])
 
 
 @EITHER
-@pytest.mark.requirement(
-    "versioning.dual-era.meta-selects-modern", "stateless.no-connection-affinity"
-)
+@pytest.mark.requirement("versioning.dual-era.meta-selects-modern")
 def test_each_client_is_known_by_its_own_revision_and_capabilities(transport: str) -> None:
     async def scenario() -> None:
         server = working.make()
@@ -178,7 +176,6 @@ def test_cancelling_in_one_era_does_not_touch_calls_of_the_other(transport: str)
     run(scenario())
 
 
-@pytest.mark.requirement("stateless.no-connection-affinity")
 def test_a_client_that_finds_the_era_by_itself_may_meet_any_server() -> None:
     async def scenario() -> None:
         for spoken, expected in [

@@ -59,7 +59,6 @@ async def test_a_connection_opens_with_the_handshake(accord_link: Any, connect_t
     "discover.result.required-fields",
     "discover.result.lists-request-version",
     "discover.result.server-info",
-    "discover.stdio-probe",
     "versioning.modern-client.stdio-discover-first",
     "meta.request.protocol-version",
     "meta.request.client-capabilities",
@@ -104,7 +103,7 @@ async def test_without_a_handshake_the_server_is_asked_and_every_request_introdu
         assert declared["elicitation"] == {"form": {}}
 
 
-@pytest.mark.requirement("lifecycle.version.client-prefers-latest")
+@pytest.mark.requirement("lifecycle.version.client-prefers-latest", "discover.stdio-probe")
 @ONCE
 async def test_without_a_choice_the_newest_revision_is_asked_for(accord_link: Any) -> None:
     server = RawServer()

@@ -14,11 +14,12 @@ from accord.types import (
     TextContent,
 )
 from interaction.servers import content
-from support.links import EVERYWHERE, IN_MEMORY
+from support.links import EACH_ONCE, IN_MEMORY
 
-pytestmark = EVERYWHERE
+pytestmark = EACH_ONCE
 
 
+@pytest.mark.requirement("prompts.list.answers-when-declared", "prompts.declared-in-discover")
 @pytest.mark.requirement(
     "prompts.capability.declared",
     "prompts.capability.list-changed",

@@ -1,4 +1,4 @@
-"""Every requirement of the mission revisions that binds a server or a client, and its proof.
+"""Every requirement that binds a server or a client, and its proof.
 
 A proof is a test that names the requirement with `@pytest.mark.requirement`. What has none stands
 in the table below with the reason.
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from accord.protocol.catalogue import Requirement, catalogue, requirements
-from support.links import MISSION
+from support.links import REVISIONS
 
 TESTS = Path(__file__).parents[1]
 # Tests of the rules themselves show that a breach is seen, not that our parties commit none.
@@ -45,14 +45,52 @@ UNPROVEN = {
     ),
     "completion.client.care": "debouncing and caching belong to the program with the input field",
     "jsonrpc.batch.send-optional": "a permission that neither of our parties makes use of",
+    **dict.fromkeys(
+        (
+            "icons.client.png-jpeg",
+            "icons.client.svg-webp",
+            "icons.consumer.reject-unsafe-scheme",
+            "icons.consumer.no-cross-origin-redirect",
+            "icons.consumer.resource-limits",
+            "icons.consumer.no-credentials",
+            "icons.consumer.same-origin",
+            "icons.consumer.content-sniffed",
+        ),
+        "no part of accord fetches or shows icons: the program that does gets their URIs as sent",
+    ),
+    **dict.fromkeys(
+        ("http.headers.intermediary.error-status", "http.param-headers.intermediary-forwards"),
+        "binds proxies and gateways, which accord is not",
+    ),
+    "elicitation.url.third-party-credentials-stay": (
+        "what a user types at a page reaches the author's web server, of which accord knows the "
+        "address alone; answers to such a question have no content"
+    ),
+    "sampling.max-tokens-respected": (
+        "the limit reaches on_sample, and the application's model keeps to it"
+    ),
+    "caching.client.poll-with-jitter": (
+        "our client never polls: a stale result is fetched when it is asked for"
+    ),
+    "stdio.crash.restart": (
+        "a connection that ended stays closed; the application that wants its server again "
+        "connects again, since it alone knows which calls may be repeated"
+    ),
+    "stdio.crash.relisten": (
+        "a new connection is a new client, whose application listens to what it needs; streams "
+        "over HTTP are opened again (tests/client/test_listening.py)"
+    ),
+    "stateless.client.process-not-conversation": (
+        "a process lives as long as its client, and how long that is decides the application"
+    ),
 }
 
 
 def bound_here() -> dict[str, Requirement]:
-    """The rows of the mission revisions that a test of ours could decide."""
+    """The rows that a test of ours could decide."""
     return {
         row.id: row
-        for revision in MISSION
+        for revision in REVISIONS
         for check in CHECKS
         for row in requirements(revision=revision, check=check)  # type: ignore[arg-type]
     }

@@ -186,7 +186,7 @@ async def test_changed_roots_are_announced_and_asked_for_again(connect_to: Any) 
             pass
 
 
-@pytest.mark.requirement("roots.asked-by-mrtr", "progress.server-only")
+@pytest.mark.requirement("roots.asked-by-mrtr")
 @everywhere("2026-07-28")
 async def test_in_rounds_changed_roots_are_found_at_the_next_question(
     accord_link: Any, connect_to: Any

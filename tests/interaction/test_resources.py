@@ -10,12 +10,13 @@ from accord import Server
 from accord.errors import InvalidParams, RequestError, ResourceNotFound
 from accord.protocol.revisions import REVISIONS
 from interaction.servers import content
-from support.links import EVERYWHERE, IN_MEMORY, IN_PROCESS
+from support.links import EACH_ONCE, EVERYWHERE, IN_MEMORY, IN_PROCESS
 from support.waiting import until
 
-pytestmark = EVERYWHERE
+pytestmark = EACH_ONCE
 
 
+@pytest.mark.requirement("resources.list.answers-when-declared")
 @pytest.mark.requirement(
     "resources.capability.declared",
     "resources.capability.subscribe",
@@ -145,6 +146,7 @@ async def test_a_variable_that_does_not_fit_is_reported(connect_to: Any) -> None
             await client.read_resource("page://seven")
 
 
+@pytest.mark.requirement("resources.read.internal-32603")
 @pytest.mark.requirement("errors.code.internal-error")
 async def test_a_failing_resource_function_reveals_only_what_its_author_wants(
     connect_to: Any,
@@ -168,6 +170,7 @@ async def test_a_failing_resource_function_reveals_only_what_its_author_wants(
     "resources.subscribe.capability-required",
 )
 @pytest.mark.parametrize("tool", ["change", "change_in_thread"])
+@EVERYWHERE
 async def test_only_subscribers_are_notified_of_a_change(connect_to: Any, tool: str) -> None:
     heard: list[str] = []
     async with connect_to(content.make, on_resource_updated=heard.append) as client:

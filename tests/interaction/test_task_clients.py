@@ -235,6 +235,14 @@ async def test_a_server_that_is_asked_to_poll_at_once_is_not_flooded() -> None:
 # -- without asyncio
 
 
+@in_virtual_time
+async def test_nothing_of_finished_tasks_runs_on_after_the_connection() -> None:
+    async with link(make()) as client:
+        await client.call_tool("compute")
+    await asyncio.sleep(0)
+    assert "accord-tasks" not in {task.get_name() for task in asyncio.all_tasks()}
+
+
 def test_the_blocking_client_follows_tasks() -> None:
     server = make(poll_interval=0.05)
     acting: Any = server.acting_as(Principal("ann"))

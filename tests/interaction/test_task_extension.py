@@ -203,6 +203,7 @@ async def test_only_errors_of_the_protocol_fail_a_task() -> None:
         assert "result" not in failed
 
 
+@pytest.mark.requirement("extensions.one-sided-fallback")
 @pytest.mark.requirement(
     "tasks-ext.create.only-to-declaring",
     "tasks-ext.create.needs-task-32021",

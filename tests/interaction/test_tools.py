@@ -9,9 +9,9 @@ import pytest
 from accord.errors import InvalidParams, RemoteProtocolError, RequestError, ToolError
 from accord.types import AudioContent, EmbeddedResource, ImageContent, ResourceLink, TextContent
 from interaction.servers import tools
-from support.links import EVERYWHERE, HANDSHAKE, IN_MEMORY, text
+from support.links import EACH_ONCE, HANDSHAKE, IN_MEMORY, text
 
-pytestmark = EVERYWHERE
+pytestmark = EACH_ONCE
 
 TYPED: dict[str, Any] = {
     "when": "2025-06-18",
@@ -324,6 +324,7 @@ async def test_debug_shows_the_text_of_exceptions(connect_to: Any) -> None:
     assert text(result) == "tool crash failed: ValueError: the password is sesame"
 
 
+@pytest.mark.requirement("tools.errors.unknown-tool-32602")
 @pytest.mark.requirement("errors.code.invalid-params", "errors.invalid-params.data-details")
 async def test_an_unknown_tool_is_an_invalid_parameter(connect_to: Any) -> None:
     async with connect_to(tools.make) as client:

@@ -148,6 +148,22 @@ async def through_questions(client: Any) -> None:
 
 
 @pytest.mark.requirement(
+    "jsonrpc.response.result-member",
+    "jsonrpc.error.id-echoed-or-unreadable",
+    "elicitation.form.no-clickable-urls",
+    "meta.key.reverse-dns-prefix",
+    "meta.key.reserved-by-second-label",
+    "tools.x-mcp-header.unique",
+    "tools.x-mcp-header.primitive-only",
+    "tools.x-mcp-header.safe-integers",
+    "tools.x-mcp-header.statically-reachable",
+    "errors.legacy-range.not-used",
+    "result.type.from-known-set",
+    "otel.value-formats",
+    "extensions.identifier-format",
+    "extensions.settings-object",
+)
+@pytest.mark.requirement(
     "jsonrpc.message.version-2-0",
     "jsonrpc.request.id-present",
     "jsonrpc.request.id-string-or-integer",

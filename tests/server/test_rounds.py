@@ -382,6 +382,21 @@ def test_once_calls_its_function_once_however_often_the_handler_runs() -> None:
     run(main())
 
 
+def test_a_result_of_once_that_is_not_json_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("desk")
+
+    @server.tool
+    async def hold(ctx: Context) -> None:
+        await ctx.once("order", object)
+
+    async def main() -> None:
+        async with connect(server) as client:
+            assert (await client.call_tool("hold")).is_error
+
+    run(main())
+    assert "once('order'): the result has to be JSON" in caplog.text
+
+
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
 def test_once_works_where_servers_ask_by_requests(revision: Any) -> None:
     made: list[int] = []

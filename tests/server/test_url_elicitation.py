@@ -348,6 +348,30 @@ async def test_a_request_is_repeated_no_more_than_once(connect_to: Any) -> None:
     assert len(server.linked) == 2
 
 
+@over("memory", "http", revisions=("2026-07-28",))
+async def test_a_page_that_a_request_needs_is_the_same_in_every_round(connect_to: Any) -> None:
+    server, shown = Server("desk"), []
+
+    @server.tool
+    def balance(ctx: Context) -> str:
+        """Read the balance."""
+        page = ctx.prepare_url("Link", PAGE)
+        if not page.is_complete:
+            raise UrlElicitationRequired("no account", elicitations=[page])
+        return "12 EUR"
+
+    def visit(params: ElicitParams) -> bool:
+        shown.append(params.url)
+        if len(shown) == 2:
+            server.elicitation_completed(str(params.url).rpartition("/")[2])
+        return True
+
+    async with connect_to(server, on_elicit_url=visit) as client:
+        assert (await client.call_tool("balance")).text == "12 EUR"
+    assert len(shown) == 2
+    assert len(set(shown)) == 1
+
+
 # -- bounds
 
 

@@ -36,6 +36,12 @@ def everywhere(*revisions: str) -> pytest.MarkDecorator:
     return over("memory", *within(STDIO + HTTP, revisions), revisions=revisions)
 
 
+def each_once(*revisions: str) -> pytest.MarkDecorator:
+    """Run a test whose content alone can differ, over each transport; a process takes long."""
+    stdio = within(STDIO, revisions)[-1:]
+    return over("memory", *stdio, *within(HTTP, revisions), revisions=revisions)
+
+
 def in_this_process(*revisions: str) -> pytest.MarkDecorator:
     """Run a test that sees what its server does over all that has the server in this process."""
     return over("memory", *within(HTTP, revisions), revisions=revisions)
@@ -46,6 +52,7 @@ def within(links: tuple[str, ...], revisions: tuple[str, ...]) -> list[str]:
 
 
 EVERYWHERE = everywhere(*REVISIONS)
+EACH_ONCE = each_once(*REVISIONS)
 IN_PROCESS = in_this_process(*REVISIONS)
 IN_MEMORY = over("memory")
 

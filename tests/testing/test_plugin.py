@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from accord.types import REVISION_IDS
 from support import testing_servers
 from support.waiting import LONG
 
@@ -46,8 +47,8 @@ def test_an_async_test_runs_in_every_revision_without_any_other_plugin(
             async with connect_to() as client:
                 assert await client.call_tool("add", {"a": 1, "b": 2}, result_type=int) == 3
     """
-    out = ran(project, code, "-v", passed=4)
-    for revision in ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"):
+    out = ran(project, code, "-v", passed=5)
+    for revision in REVISION_IDS:
         assert f"test_add[memory-{revision}] PASSED" in out
 
 
@@ -57,7 +58,7 @@ def test_a_plain_test_gets_a_blocking_client(project: pytest.Pytester) -> None:
             assert accord_client.call_tool("add", {"a": 1, "b": 2}, result_type=int) == 3
             assert accord_client.revision == accord_link.revision
     """
-    ran(project, code, passed=4)
+    ran(project, code, passed=5)
 
 
 def test_the_marker_chooses_transports_and_revisions(project: pytest.Pytester) -> None:
@@ -188,7 +189,7 @@ def test_a_breach_may_be_allowed_by_marker_or_by_connection(project: pytest.Pyte
             async with connect_to(servers.make_bad, allow=["tools.*"]) as client:
                 await client.call_tool("lie")
     """
-    ran(project, code, passed=8)
+    ran(project, code, passed=10)
 
 
 def test_a_test_that_hangs_is_stopped(project: pytest.Pytester) -> None:

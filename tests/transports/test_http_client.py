@@ -658,6 +658,30 @@ def test_a_server_of_the_older_form_is_spoken_to_in_that_form(transport):
     run(main())
 
 
+@pytest.mark.requirement("http.compat.sse-fallback-statuses")
+@pytest.mark.parametrize(
+    ("status", "falls_back"), [(400, True), (404, True), (405, True), (500, False), (503, False)]
+)
+def test_the_status_of_the_first_post_decides_whether_the_older_form_is_tried(status, falls_back):
+    class Refusing(OlderServer):
+        def _behaviour(self, request):
+            if request.method == "POST" and request.path == "/sse":
+                return lambda request, reply: reply.body(status, b"what?", "text/plain")
+            return super()._behaviour(request)
+
+    async def main():
+        async with Refusing() as server:
+            if falls_back:
+                async with connect(server.url, revision="2025-11-25") as client:
+                    assert said(await client.call_tool("echo", {"a": 1})) == {"a": 1}
+            else:
+                with pytest.raises(ConnectFailed, match=f"HTTP {status}"):
+                    await connect(server.url, revision="2025-11-25")
+            assert bool(server.seen("GET")) is falls_back
+
+    run(main())
+
+
 @pytest.mark.parametrize(
     "endpoint",
     ["http://other.example/messages", "https://127.0.0.1/messages", "//other.example/x"],
@@ -708,6 +732,7 @@ def test_a_server_of_neither_form_is_reported_by_its_answer_to_initialize():
     run(main())
 
 
+@pytest.mark.requirement("http.compat.sse-fallback-checks-body")
 def test_a_refusal_in_the_words_of_the_protocol_is_an_answer_and_no_reason_to_fall_back():
     def refuse(request, reply):
         error = {"code": -32602, "message": "no", "data": {"supported": ["1999-01-01"]}}

@@ -151,8 +151,8 @@ def test_an_answer_that_is_not_of_this_era_leads_to_initialize(status, body):
     assert "mcp-protocol-version" not in initialize.headers
 
 
+@pytest.mark.requirement("versioning.era.cached")
 def test_a_server_known_to_open_with_a_handshake_is_not_asked_again():
-    # versioning.era.cached
     async def main():
         async with RawServer() as server:
             for _ in range(2):
@@ -200,9 +200,11 @@ def test_a_connection_that_breaks_during_the_probe_is_an_outage():
     assert not server.seen("initialize")
 
 
+@pytest.mark.requirement(
+    "http.compat.sse-fallback-checks-body", "versioning.modern-error-is-not-legacy"
+)
 @pytest.mark.parametrize("code", [-32020, -32021])
 def test_a_refusal_of_this_era_is_reported_and_not_answered_by_initialize(code):
-    # versioning.modern-error-is-not-legacy
     server = StandaloneServer()
     server.behaviours["server/discover"] = server.refuse(code)
     assert "refused server/discover" in str(failure(server))
@@ -288,11 +290,17 @@ def param(request, name="region"):
     return request.headers.get(f"mcp-param-{name}")
 
 
+@pytest.mark.requirement(
+    "http.param-headers.value.string-forms",
+    "http.param-headers.value.base64-when-unsafe",
+    "http.param-headers.value.sentinel-escaped",
+)
 @pytest.mark.requirement("http.param-headers.client-support", "http.param-headers.exact-path")
 def test_arguments_of_listed_tools_are_repeated_in_headers():
     nested = {"type": "object", "properties": {"on": {"type": "boolean", "x-mcp-header": "On"}}}
     server = StandaloneServer()
-    server.tools = [tool("query", region=REGION, deep=nested), tool("plain")]
+    shard = {"type": "integer", "x-mcp-header": "Shard"}
+    server.tools = [tool("query", region=REGION, deep=nested, shard=shard), tool("plain")]
 
     async def work(client):
         await client.call_tool("query", {"region": "unlisted"})
@@ -301,11 +309,22 @@ def test_arguments_of_listed_tools_are_repeated_in_headers():
         await client.call_tool("query", {"region": " två"})
         await client.call_tool("query", {"region": None})
         await client.call_tool("plain", {"region": "eu-1"})
+        await client.call_tool("query", {"region": "=?base64?x?=", "shard": 42})
+        await client.call_tool("query", {"region": "a\nb", "deep": {"on": False}})
 
     speak(server, work)
     calls = server.seen("tools/call")
-    assert [param(call) for call in calls] == [None, "eu-1", "=?base64?IHR2w6U=?=", None, None]
-    assert [param(call, "on") for call in calls] == [None, "true", None, None, None]
+    assert [param(call) for call in calls] == [
+        None,
+        "eu-1",
+        "=?base64?IHR2w6U=?=",
+        None,
+        None,
+        "=?base64?PT9iYXNlNjQ/eD89?=",
+        "=?base64?YQpi?=",
+    ]
+    assert [param(call, "on") for call in calls] == [None, "true", *[None] * 4, "false"]
+    assert [param(call, "shard") for call in calls] == [*[None] * 5, "42", None]
 
 
 @pytest.mark.requirement("http.param-headers.mismatch-client-relists")

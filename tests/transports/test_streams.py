@@ -418,6 +418,20 @@ def held(stream):
     return sum(map(len, stream._unread))
 
 
+def test_the_response_to_a_listener_is_completed_if_its_session_ends_before_it_reads():
+    async def main():
+        store = MemoryEventStore()
+        stream = kept(store=store, is_lossy=True)
+        stream.prime()
+        client = Client(stream)
+        stream.end()
+        store.forget("s")
+        await client.task
+        assert client.is_complete
+
+    run(main())
+
+
 def test_many_bytes_are_written_in_chunks():
     async def scenario():
         stream = kept()

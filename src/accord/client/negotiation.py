@@ -5,6 +5,7 @@ Servers of revisions with a handshake are opened by `initialize`, the others are
 silence suggests, a server that knows nothing but the handshake.
 """
 
+import logging
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from threading import Lock
@@ -38,6 +39,8 @@ from accord.types import (
     RevisionId,
     ServerCapabilities,
 )
+
+log = logging.getLogger("accord.client")
 
 TargetKey: TypeAlias = tuple[str, ...] | None
 """What a server is remembered by: its command line or its URL; None: it is not remembered."""
@@ -174,9 +177,15 @@ class Negotiation:
                 return None
             else:
                 raise
-        except (RequestTimeout, RemoteProtocolError, ProbeRefused):
+        except (RequestTimeout, RemoteProtocolError, ProbeRefused) as error:
             if not self._handshake:
                 raise
+            if isinstance(error, RequestTimeout):
+                log.warning(
+                    "the server did not answer server/discover within %g s (probe_timeout), so it "
+                    "is opened by initialize; name its revision to skip the question",
+                    self._probe_limit,
+                )
             return None
         chosen = _first_common(self._stateless, result.supported_versions)
         if chosen is None:

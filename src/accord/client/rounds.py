@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 # A server asks a few things at a time; a flood of questions would start a thread for each.
 _QUESTIONS_MOST: Final = 100
-# How long to wait before a request is repeated to which the server has no question.
+# How long to wait before a request is repeated to which the server has no question, or the same.
 _FIRST_PAUSE: Final = 0.1
 _LONGEST_PAUSE: Final = 5.0
 
@@ -75,13 +75,16 @@ async def answer_and_repeat(
     ends = inf if cap is None else started + cap
     again = how.copy()
     repeated = _describe(name, params)
+    before: InputRequests | None = None
     for count in range(link.settings.rounds):
         if asked.input_requests:
-            answers = await answer_all(link, repeated, asked.input_requests, ends)
-            params.input_responses = answers
+            if asked.input_requests == before:
+                # It waits for something else, such as a page that the user has opened.
+                await asyncio.sleep(_pause(count, ends - link.loop.time()))
+            before = asked.input_requests
+            params.input_responses = await answer_all(link, repeated, before, ends)
         elif asked.request_state is not None:
-            pause = min(_FIRST_PAUSE * 2.0**count, _LONGEST_PAUSE, ends - link.loop.time())
-            await asyncio.sleep(pause)
+            await asyncio.sleep(_pause(count, ends - link.loop.time()))
             params.input_responses = None
         else:
             raise _breach(
@@ -102,6 +105,10 @@ async def answer_and_repeat(
         f"{repeated}: the server asked {link.settings.rounds} times and asks again; "
         "connect(..., rounds=...) allows more"
     )
+
+
+def _pause(count: int, left: float) -> float:
+    return min(_FIRST_PAUSE * 2.0**count, _LONGEST_PAUSE, left)
 
 
 def _describe(name: str, params: Any) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from accord.errors import MissingCapability
+from accord.errors import MissingCapability, lower_first
 from accord.protocol.exchange import Exchange
 
 if TYPE_CHECKING:
@@ -87,7 +87,12 @@ async def call_once(
         value = function()
         if inspect.isawaitable(value):
             value = await value
-        kept[key] = msgspec.Raw(msgspec.json.encode(value))
+        try:
+            kept[key] = msgspec.Raw(msgspec.json.encode(value))
+        except (TypeError, ValueError) as error:
+            raise TypeError(
+                f"once({key!r}): the result has to be JSON: {lower_first(error)}"
+            ) from None
     return msgspec.json.decode(kept[key], type=type_)
 
 

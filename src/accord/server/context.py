@@ -403,8 +403,7 @@ class Context(Generic[State]):
         Raises:
             ValueError: the URL is not one that a client may show.
         """
-        session = self._session
-        return session.server.elicitations.add(message, url, session, self._exchange)
+        return self._session.server.elicitations.prepare(self, message, url)
 
     async def roots(self, *, timeout: float | None = None, key: str | None = None) -> list[Root]:
         """Ask which places of the user's file system matter.

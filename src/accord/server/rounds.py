@@ -131,6 +131,11 @@ class Rounds:
     async def once(self, key: str, function: Callable[[], Any], type_: Any) -> Any:
         return await call_once(self._content.kept, key, function, type_)
 
+    def keep(self, key: str, make: Callable[[], str]) -> str:
+        """Return a text that is the same in every round; also from a worker thread."""
+        kept = self._content.kept.setdefault(key, msgspec.Raw(msgspec.json.encode(make())))
+        return msgspec.json.decode(kept, type=str)
+
     # -- called at the end of the handler
 
     def require_pages(self, pages: dict[str, ElicitParams]) -> ElicitationRefused | None:

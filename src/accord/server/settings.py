@@ -82,7 +82,8 @@ class ToolDetails(EntryDetails, total=False):
         inline: whether a plain function runs on the event loop rather than in a worker thread.
         timeout: seconds after which a call fails.
         task: whether a call may become a task, whose result is fetched later: "optional" where the
-            client wants it, "required" always. Without it, calls are answered directly.
+            client wants it, "required" always. Without it, and for clients of revisions that have
+            no tasks, calls are answered directly.
         ask_first: whether the task begins with `ctx.start_task()` rather than at once, where the
             server decides; questions before it are asked before the task begins.
     """

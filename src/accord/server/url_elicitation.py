@@ -168,6 +168,20 @@ class UrlElicitations:
             self._by_id[made.id] = made
         return made
 
+    def prepare(self, context: "Context[Any]", message: str, url: str) -> UrlElicitation:
+        """Make a page to raise `UrlElicitationRequired` with; in every round of a request the same.
+
+        Raises:
+            ValueError: the URL is not one that a client may show.
+        """
+        session, exchange, id = context._session, context._exchange, None
+        method = exchange.method
+        if exchange.revision.rounds and method is not None and method.may_ask:
+            # A task has no rounds.
+            keep = getattr(context._channel, "keep", None)
+            id = keep and keep(f"page {page_key(message, url)}", make_id)
+        return self.add(message, url, session, exchange, id=id)
+
     def find(self, id: str) -> UrlElicitation | None:
         """Return the page with this id, unless it is complete or forgotten."""
         found = self._by_id.get(id)

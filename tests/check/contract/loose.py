@@ -139,7 +139,10 @@ for line in sys.stdin:
         continue
     reply = {"jsonrpc": "2.0", "id": message["id"]}
     try:
-        reply["result"] = ANSWERS[message["method"]](message.get("params") or {})
+        answer = ANSWERS[message["method"]]
+        reply["result"] = answer(message.get("params") or {})
+    except KeyError:
+        reply["error"] = {"code": -32601, "message": "there is no such method"}
     except Refused as error:
         reply["error"] = {"code": -32602, "message": str(error)}
     except Fault as error:

@@ -82,6 +82,11 @@ def add_questions(server: Server[Any]) -> None:
         journey = await ctx.elicit("Where to?", Journey)
         return f"Plan {days} days in {journey.city}."
 
+    @server.completion("plan", "days")
+    async def days(typed: str) -> list[str]:
+        journey = await Context.current().elicit("Where to?", Journey)
+        return [f"{typed} in {journey.city}"]
+
     @server.resource("journey://{name}")
     async def journey(ctx: Context, name: str) -> str:
         """Ask where a journey leads."""

@@ -330,6 +330,10 @@ class TaskRunner:
         if ending:
             await asyncio.wait(ending, timeout=_GRACE)
         if not self.running:
+            keeper, self._keeper = self._keeper, None
+            # It sleeps, and its loop may end sooner than it wakes.
+            if keeper is not None and keeper.get_loop() is asyncio.get_running_loop():
+                keeper.cancel()
             await self.store.close()
 
 

@@ -214,6 +214,9 @@ class Stream:
         missed = () if self._first >= self.count else self._read_store(self._first - 1)
         if missed is not None:
             self._load(missed)
+        elif self.is_ended and self._is_lossy:
+            # It ends with its session, whose events are forgotten.
+            self._first, self._is_behind = self.count, False
         elif self.reader is not None:
             # The client may resume, and is refused then because events are lost.
             self.reader.let_go()
