@@ -1498,6 +1498,28 @@ def test_questions_instead_of_a_result_are_recognized(name, params):
     assert event.result.input_requests == {"r": t.ListRootsRequest()}
 
 
+def test_a_complete_result_that_does_not_fit_its_method_is_lost():
+    client = stateless_client()
+    exchange, _ = client.request("tools/call", t.CallToolParams("x"), revision=NEWEST)
+    body = {"resultType": "complete", "content": 5}
+    event = only(client.receive(result(exchange.id, body)))
+    assert isinstance(event, FaultReceived)
+    assert "result of tools/call does not fit 2026-07-28" in str(event.error)
+
+
+def test_a_token_stays_in_use_when_its_request_becomes_a_task():
+    # progress.task.same-token
+    client = Endpoint("client", enforce=False)
+    params = t.CallToolParams("x", task=t.TaskMetadata(), meta={"progressToken": 7})
+    exchange, _ = client.request("tools/call", params, revision=REVISIONS["2025-11-25"])
+    moment = "2025-11-25T00:00:00Z"
+    task = {"taskId": "1", "status": "working", "ttl": None}
+    task |= {"createdAt": moment, "lastUpdatedAt": moment}
+    event = only(client.receive(result(exchange.id, {"task": task})))
+    assert isinstance(event.result, t.CreateTaskResult)
+    assert client.conversation.parties["client"].tokens == {7: exchange}
+
+
 def test_a_complete_result_is_read_as_that_of_its_method():
     client = stateless_client()
     exchange, _ = client.request("tools/call", t.CallToolParams("x"), revision=NEWEST)
