@@ -1,6 +1,7 @@
 """What holds for all tests."""
 
 import signal
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,14 @@ settings.load_profile("accord")
 # Shells let what they start in the background ignore Ctrl-C, and processes pass that on.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True)
+def _servers_are_met_for_the_first_time() -> None:
+    """Forget how servers were opened: another server may listen at the same port now."""
+    negotiation = sys.modules.get("accord.client.negotiation")
+    if negotiation is not None:
+        negotiation.KNOWN_SERVERS.clear()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -81,6 +81,11 @@ class KnownServers:
             if len(self._found) > _REMEMBERED:
                 self._found.popitem(last=False)
 
+    def clear(self) -> None:
+        """Forget all servers."""
+        with self._lock:
+            self._found.clear()
+
     def forget(self, key: TargetKey) -> None:
         """Forget a server that turned out to open in another way."""
         with self._lock:
