@@ -49,7 +49,7 @@ def test_the_client_asks_for_the_newest_revision_and_says_initialized(wayward, r
 
 def test_without_client_info_the_library_gives_its_own_name(wayward, run):
     async def main():
-        async with connect(wayward()) as client:
+        async with connect(wayward(), revisions=list(HANDSHAKE)) as client:
             info = (await opening(client))[0]["params"]["clientInfo"]
             assert info["name"] == "accord"
             assert info["version"]
