@@ -34,7 +34,7 @@ from accord import connect
 from accord.errors import AccordError
 
 async def main():
-    async with connect(sys.argv[1], timeout=120) as client:
+    async with connect(sys.argv[1], revision="2025-11-25", timeout=120) as client:
         await client.ping()
         print("ready", flush=True)
         sys.stdin.readline()
