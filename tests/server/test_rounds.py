@@ -397,6 +397,27 @@ def test_a_result_of_once_that_is_not_json_is_named(caplog: pytest.LogCaptureFix
     assert "once('order'): the result has to be JSON" in caplog.text
 
 
+@pytest.mark.parametrize("revision", ["2025-06-18", "2026-07-28"])
+def test_once_calls_its_function_once_for_tasks_at_the_same_time(revision: Any) -> None:
+    made: list[int] = []
+
+    async def order(ctx: Context) -> int:
+        async def create() -> int:
+            made.append(1)
+            await asyncio.sleep(0)
+            return len(made)
+
+        first, second = await asyncio.gather(ctx.once("order", create), ctx.once("order", create))
+        assert first == second == 1
+        return len(made)
+
+    async def main() -> None:
+        async with connect(server_with(order), revision=revision) as client:
+            assert await client.call_tool("order", result_type=int) == 1
+
+    run(main())
+
+
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
 def test_once_works_where_servers_ask_by_requests(revision: Any) -> None:
     made: list[int] = []

@@ -5,6 +5,7 @@ it serves every revision in which servers may send requests. `Rounds` (in `accor
 answers the request with questions, and serves the others.
 """
 
+import asyncio
 import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
@@ -52,7 +53,7 @@ class Duplex:
     def __init__(self, session: "Session", exchange: Exchange) -> None:
         self._session = session
         self._exchange = exchange
-        self._kept: dict[str, msgspec.Raw] = {}
+        self._kept = KeptResults()
 
     async def ask(self, name: str, params: Any, *, key: str | None, timeout: float) -> Any:
         origin = self._exchange.origin
@@ -67,7 +68,7 @@ class Duplex:
         )
 
     async def once(self, key: str, function: Callable[[], Any], type_: Any) -> Any:
-        return await call_once(self._kept, key, function, type_)
+        return await self._kept.call(key, function, type_)
 
     def finish(self, result: Any) -> Any:
         return result
@@ -76,24 +77,35 @@ class Duplex:
         return None
 
 
-async def call_once(
-    kept: dict[str, msgspec.Raw], key: str, function: Callable[[], Any], type_: Any
-) -> Any:
-    """Call a function and keep its result as JSON; return what is kept under the key.
+class KeptResults:
+    """What functions returned that are called once for a request.
 
-    The value is always read from JSON, so that it is the same in the first round and in later ones.
+    Args:
+        results: by key, as JSON; those of earlier rounds.
     """
-    if key not in kept:
-        value = function()
-        if inspect.isawaitable(value):
-            value = await value
-        try:
-            kept[key] = msgspec.Raw(msgspec.json.encode(value))
-        except (TypeError, ValueError) as error:
-            raise TypeError(
-                f"once({key!r}): the result has to be JSON: {lower_first(error)}"
-            ) from None
-    return msgspec.json.decode(kept[key], type=type_)
+
+    def __init__(self, results: dict[str, msgspec.Raw] | None = None) -> None:
+        self._results = {} if results is None else results
+        self._locks: dict[str, asyncio.Lock] = {}
+
+    async def call(self, key: str, function: Callable[[], Any], type_: Any) -> Any:
+        """Call a function and keep its result; return what is kept under the key.
+
+        The value is always read from JSON, so that it is the same in the first round and in later
+        ones. Tasks that call it at the same time wait for the first.
+        """
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            if key not in self._results:
+                value = function()
+                if inspect.isawaitable(value):
+                    value = await value
+                try:
+                    self._results[key] = msgspec.Raw(msgspec.json.encode(value))
+                except (TypeError, ValueError) as error:
+                    raise TypeError(
+                        f"once({key!r}): the result has to be JSON: {lower_first(error)}"
+                    ) from None
+        return msgspec.json.decode(self._results[key], type=type_)
 
 
 class Unwound(BaseException):

@@ -16,7 +16,7 @@ import msgspec
 
 from accord.errors import ElicitationRefused, InvalidParams, lower_first
 from accord.protocol.exchange import Exchange
-from accord.server.channels import Unwound, call_once
+from accord.server.channels import KeptResults, Unwound
 from accord.server.sealing import StateContent
 from accord.types import (
     CallToolParams,
@@ -85,6 +85,7 @@ class Rounds:
             self._answers.update(self._opened.answers)
             self._content.kept.update(self._opened.kept)
         self._answers.update(params.input_responses or {})
+        self._kept = KeptResults(self._content.kept)
         self._used_keys: set[str] = set()
         self._counts: Counter[str] = Counter()
         self._asked: InputRequests = {}
@@ -129,7 +130,7 @@ class Rounds:
                 future.set_exception(Unwound())
 
     async def once(self, key: str, function: Callable[[], Any], type_: Any) -> Any:
-        return await call_once(self._content.kept, key, function, type_)
+        return await self._kept.call(key, function, type_)
 
     def keep(self, key: str, make: Callable[[], str]) -> str:
         """Return a text that is the same in every round; also from a worker thread."""

@@ -18,7 +18,7 @@ from accord.errors import ConnectionClosed, MissingCapability, RequestTimeout
 from accord.principal import Principal
 from accord.protocol import shape
 from accord.protocol.exchange import Exchange
-from accord.server.channels import call_once
+from accord.server.channels import KeptResults
 from accord.server.hub import ServerChange
 from accord.server.tasks.fields import core_fields, outcome_fields
 from accord.stores.tasks import TaskRecord
@@ -213,10 +213,10 @@ class TaskChannel:
     def __init__(self, task: RunningTask, runner: "TaskRunner") -> None:
         self.task = task
         self._runner = runner
-        self._kept: dict[str, msgspec.Raw] = {}
+        self._kept = KeptResults()
 
     async def once(self, key: str, function: Callable[[], Any], type_: Any) -> Any:
-        return await call_once(self._kept, key, function, type_)
+        return await self._kept.call(key, function, type_)
 
     def finish(self, result: Any) -> Any:
         return result
