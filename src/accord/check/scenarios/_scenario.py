@@ -19,7 +19,7 @@ from accord.check.probing.messages import (
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord.check.probing.server_facts import ServerFacts
-from accord.check.probing.standalone import is_question
+from accord.check.probing.standalone import is_question, stamp
 from accord.check.probing.tool_calls import ToolCall
 from accord.errors import AccordError
 from accord.protocol.catalogue import catalogue
@@ -357,11 +357,21 @@ async def open_unjudged(
 
 
 def calls(probe: Probe) -> list[JsonObject]:
-    """Return calls of tools that may be called, each with a token for progress."""
+    """Return calls of tools that may be called, each with a token for progress.
+
+    The client declares no capabilities, so that no tool asks it anything.
+    """
     return [
-        new_request("tools/call", tool.with_progress(f"accord-check-{next_id()}"))
+        complete_request(probe, "tools/call", tool.with_progress(f"accord-check-{next_id()}"))
         for tool in probe.facts.callable_tools()[:_CALLS]
     ]
+
+
+def complete_request(probe: Probe, method: str, params: object = None) -> JsonObject:
+    """Return a request to be sent as it is, with `_meta` where the revision has no handshake."""
+    if not REVISIONS[probe.revision].handshake:
+        params = stamp(probe.revision, params, {})
+    return new_request(method, params)
 
 
 async def end_session(connection: RawConnection, heard: RawResponse) -> None:
