@@ -9,13 +9,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from accord.check.probing.failures import AuthorizationRequired, ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import CAPABILITY_OF
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import (
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-)
 from accord.check.probing.server_facts import (
     CheckRules,
     OnPlan,

@@ -4,9 +4,10 @@ import signal
 from collections.abc import Iterable
 from typing import Final
 
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import are_several, decode_json, is_request
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.target import StdioCarrier
 from accord.check.scenarios._scenario import (
     ANSWERED,
