@@ -70,7 +70,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     check: Check
     revisions: tuple[RevisionId | Literal["practice"], ...]
     source: tuple[str, ...]
-    mend: str | None = None
+    mend: str
     also: tuple[RevisionId, ...] = ()
     levels: dict[RevisionId, Level] = {}
     official_level: Level | dict[RevisionId, Level] | None = None

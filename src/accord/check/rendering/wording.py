@@ -67,7 +67,7 @@ def violation_facts(group: ViolationGroup, report: Report) -> Iterator[tuple[str
             shown = proof[-_PROOF:] or shown
         for message in shown:
             yield "message", excerpt(message)
-    if row is not None and row.mend is not None and _is_first(group, report):
+    if row is not None and _is_first(group, report):
         yield "mend", row.mend
     if result is not None and result.repeat is not None:
         yield "again", result.repeat
