@@ -188,6 +188,52 @@ PAIRS = [
         variant="absent",
     ),
     _pair(
+        "tasks.ttl.in-get",
+        _start(ttl=None),
+        [_TASKED, S.result(1, {"task": _without("ttl")})],
+        variant="new",
+    ),
+    _pair(
+        "tasks.create.returns-task",
+        [*_list(execution={"taskSupport": "optional"}), *_start()],
+        [*_list(execution={"taskSupport": "optional"}), _TASKED, S.result(1, DONE)],
+        party="server",
+    ),
+    _pair(
+        "tasks.create.returns-task",
+        [*_list(execution={"taskSupport": "required"}), *_start()],
+        [
+            *_list(execution={"taskSupport": "required"}),
+            _TASKED,
+            S.result(1, {**DONE, "task": None}),
+        ],
+        variant="null",
+    ),
+    _pair(
+        "tasks.create.returns-task",
+        [
+            S.request(1, "sampling/createMessage", {**_SAMPLE, "task": {}}),
+            C.result(1, {"task": _TASK}),
+        ],
+        [S.request(1, "sampling/createMessage", {**_SAMPLE, "task": {}}), C.result(1, _SAID)],
+        party="client",
+        variant="sampling",
+    ),
+    _pair("tasks.status.starts-working", _start(), _start(status="completed"), party="server"),
+    _pair(
+        "tasks.status.starts-working",
+        [
+            S.request(1, "sampling/createMessage", {**_SAMPLE, "task": {}}),
+            C.result(1, {"task": _TASK}),
+        ],
+        [
+            S.request(1, "sampling/createMessage", {**_SAMPLE, "task": {}}),
+            C.result(1, {"task": {**_TASK, "status": "input_required"}}),
+        ],
+        party="client",
+        variant="sampling",
+    ),
+    _pair(
         "tasks.result.related-task",
         [*_start(), _FETCH, S.result(3, {**DONE, "_meta": _RELATED})],
         [*_start(), _FETCH, S.result(3, DONE)],
