@@ -135,6 +135,26 @@ PAIRS = [
     ),
     _pair("tasks.id.unique", _start(), [*_start(), *_start(2)], party="server"),
     _pair(
+        "tasks.id.unique",
+        [_TASKED, S.notify("tasks/status", _TASK), S.result(1, {"task": _TASK})],
+        [*_start(), S.notify("tasks/status", _TASK), *_start(2)],
+        variant="notified",
+    ),
+    _pair(
+        "tasks.id.string",
+        [
+            C.request(1, "tools/call", {**_TASKED_CALL, "_meta": {"progressToken": "p"}}),
+            S.result(1, {"task": _TASK}),
+            S.notify("progress", {"progressToken": "p", "progress": 1, "_meta": _RELATED}),
+        ],
+        [
+            C.request(1, "tools/call", {**_TASKED_CALL, "_meta": {"progressToken": "p"}}),
+            S.result(1, {"task": _without("taskId")}),
+            S.notify("progress", {"progressToken": "p", "progress": 1}),
+        ],
+        variant="progress",
+    ),
+    _pair(
         "tasks.status.valid-transitions",
         [*_start(), *_get(2, status="input_required"), *_get(3), *_get(4, status="completed")],
         [*_start(), *_get(2, status="paused")],

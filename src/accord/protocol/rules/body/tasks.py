@@ -256,7 +256,9 @@ def task_id_is_new(step: Step, conversation: Conversation) -> Outcome:
     task = _created_task(step)
     if task is None or not isinstance(task.get("taskId"), str):
         return None
-    is_known = (step.sender, task["taskId"]) in memory_of(conversation).tasks
+    known = memory_of(conversation).tasks.get((step.sender, task["taskId"]))
+    # A notification may overtake the answer that creates a task.
+    is_known = known is not None and known.request is not None
     return f"creates a second task {quote(task['taskId'])}" if is_known else True
 
 
@@ -318,7 +320,7 @@ def progress_of_a_task_names_it(step: Step, conversation: Conversation) -> Outco
     if step.exchange is not None or not is_token:
         return None
     id = memory_of(conversation).facts.get(TASK_TOKENS, {}).get((OTHER[step.sender], token))
-    if id is None:
+    if not id:
         return None
     return _related_task(step.body) == id or (
         f"reports progress of the task {quote(id)} without related-task"
