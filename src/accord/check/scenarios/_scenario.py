@@ -108,7 +108,6 @@ SERVER_SCENARIOS: Final[list[Scenario]] = []
 
 def bare_scenario(*ids: str, **settings: Unpack[Settings]) -> Callable[[Body], Body]:
     """Register a scenario that opens its connections itself; it is named after its function."""
-
     settings.setdefault("is_judged", bool(settings.get("sends")))
 
     def register(body: Body) -> Body:
