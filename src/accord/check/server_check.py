@@ -40,7 +40,7 @@ from accord.check.verdicts import (
     make_verdict,
 )
 from accord.errors import AccordError, ConnectFailed
-from accord.protocol.catalogue import Requirement, catalogue
+from accord.protocol.catalogue import Requirement
 from accord.protocol.revisions import in_order
 from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
 from accord.types import RevisionId
@@ -173,7 +173,7 @@ async def _discover_server(probe: Probe, tell_plan: OnPlan | None) -> None:
     try:
         if not line.opening:
             await line.__aenter__()
-            await line.initialize(facts.revision)
+            await line.begin_conversation(facts.revision)
         await discover(facts, line)
         if tell_plan is not None:
             tell_plan(facts.call_plan())
@@ -198,9 +198,7 @@ def _choose_scenarios(plan: ServerPlan, revision: RevisionId) -> list[Scenario]:
     """Return the scenarios that can decide one of the chosen requirements."""
     from accord.check.scenarios.server import SCENARIOS
 
-    held = [
-        each for each in SCENARIOS if any(catalogue()[id].holds_in(revision) for id in each.ids)
-    ]
+    held = [each for each in SCENARIOS if each.runs_in(revision)]
     if plan.scenarios is not None:
         held = [each for each in held if each.name in plan.scenarios]
     if not plan.only:
