@@ -189,7 +189,9 @@ async def reads_stderr(probe: Probe) -> None:
         probe.skip(_LOGS, "the server writes nothing to standard error")
 
 
-@bare_scenario(_ONLY_MESSAGES, _NEWLINE, _NO_NEWLINE, _EXITS, on=("stdio",), is_once=True)
+@bare_scenario(
+    _ONLY_MESSAGES, _NEWLINE, _NO_NEWLINE, _EXITS, on=("stdio",), is_once=True, is_judged=True
+)
 async def closes_the_input_of_an_idle_server(probe: Probe) -> None:
     if not _is_launched(probe, _EXITS):
         return
