@@ -208,7 +208,9 @@ async def serving(app: Any, host: str = "127.0.0.1") -> AsyncIterator[int]:
         await asyncio.sleep(0)
 
 
-def over_http(hook: Hook, *, form: str = "http", host: str = "127.0.0.1") -> Making:
+def over_http(
+    hook: Hook, *, form: str = "http", host: str = "127.0.0.1", patience: float = 10.0
+) -> Making:
     """Return what makes a subject over HTTP, with a hook into all that passes."""
 
     @asynccontextmanager
@@ -222,7 +224,7 @@ def over_http(hook: Hook, *, form: str = "http", host: str = "127.0.0.1") -> Mak
                 url=f"http://127.0.0.1:{port}/{path}",
                 form=form,  # type: ignore[arg-type]
                 is_launched=True,
-                patience=10.0,
+                patience=patience,
                 settling=0.15,
                 at_once=32,
             )
@@ -236,13 +238,14 @@ def web_mutant(
     revision: str = "2025-06-18",
     form: str = "http",
     host: str = "127.0.0.1",
+    patience: float = 10.0,
     also: dict[str, str] | None = None,
     only: Sequence[str] = PROBED,
 ) -> Callable[[Hook], Hook]:
     """Register a server over HTTP with a hook into all that passes."""
 
     def register(hook: Hook) -> Hook:
-        making = over_http(hook, form=form, host=host)
+        making = over_http(hook, form=form, host=host, patience=patience)
         making.__name__ = hook.__name__
         elsewhere(id, revision=revision, also=also, only=only)(making)
         return hook

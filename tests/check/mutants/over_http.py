@@ -391,5 +391,4 @@ unbreakable(
 unbreakable(
     "without it no client can speak to the server at all",
     "session.id.header-name",
-    "sse.endpoint.stream",
 )

@@ -1,23 +1,18 @@
-"""Sessions over HTTP, resumed streams, and the two endpoints of HTTP with SSE."""
+"""Sessions over Streamable HTTP, and streams that break and are resumed."""
 
-import contextlib
 from contextlib import AsyncExitStack
-from functools import partial
 from itertools import combinations
 from typing import Final
-from urllib.parse import urlsplit
 
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import RawResponse, exchange, post_message
-from accord.check.probing.http import SseCarrier
-from accord.check.probing.messages import decode_json, new_request, next_id, params_of
+from accord.check.probing.messages import new_request, next_id, params_of
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import (
     PERMISSION,
     bare_scenario,
     calls,
-    harmless_method,
     open_unjudged,
     scenario,
 )
@@ -204,54 +199,3 @@ async def _judge_disconnect(probe: Probe, connection: RawConnection) -> None:
         probe.holds(_CANCEL, resumed.answers_to(call["id"]), why)
         return
     probe.skip(_CANCEL, "no call takes long enough to disconnect during it")
-
-
-# -- HTTP with SSE
-
-_ENDPOINT: Final = "sse.connect.endpoint-event"
-
-
-@scenario(
-    "sse.endpoint.stream",
-    "sse.endpoint.post",
-    _ENDPOINT,
-    "sse.server.message-event",
-    "sse.server.event-data-json",
-    opens=partial(Probe.open, is_judged=False, capabilities={}),
-    on=("sse",),
-)
-async def speaks_over_two_endpoints(probe: Probe, connection: RawConnection) -> None:
-    carrier: SseCarrier = connection.carrier
-    probe.passes("sse.endpoint.stream")
-    await connection.ask("ping")
-    await connection.ask(harmless_method(probe.facts))
-    for tool in probe.facts.callable_tools()[:3]:
-        await connection.ask("tools/call", tool.params)
-    _judge_endpoint(probe, carrier)
-    odd = [status for status in carrier.statuses if not 200 <= status < 300]
-    probe.holds("sse.endpoint.post", not odd, f"answers a posted message with status {odd[:1]}")
-    unnamed = [each.name for each in carrier.odd if _is_message(each.data)]
-    why = f"sends a message as an event named {unnamed[:1]}, expected 'message'"
-    probe.holds("sse.server.message-event", not unnamed, why)
-    broken = [record.raw for record in connection.log.records if record.raw is not None]
-    why = f"sends a message event with data that is not JSON: {broken[:1]}"
-    probe.holds("sse.server.event-data-json", not broken, why)
-
-
-def _judge_endpoint(probe: Probe, carrier: SseCarrier) -> None:
-    first = carrier.first
-    assert first is not None
-    why = f"sends an event {first.name!r} first, expected 'endpoint'"
-    if not probe.holds(_ENDPOINT, first.name == "endpoint", why):
-        return
-    text = first.data.decode(errors="replace")
-    is_uri = False
-    with contextlib.suppress(ValueError):
-        parts = urlsplit(text)
-        is_uri = bool(parts.path or parts.query) and text == text.strip() and " " not in text
-    probe.holds(_ENDPOINT, is_uri, f"names the endpoint {text[:80]!r}, expected a URI")
-
-
-def _is_message(data: bytes) -> bool:
-    message = decode_json(data)
-    return isinstance(message, dict) and "jsonrpc" in message
