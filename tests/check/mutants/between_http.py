@@ -5,6 +5,7 @@ A fault is a small function that hooks into requests, heads, bodies or whole res
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
@@ -189,6 +190,21 @@ async def respond(send: Send, status: int, headers: Headers, body: bytes) -> Non
     await send({"type": "http.response.body", "body": body})
 
 
+def _dual_stack() -> list[socket.socket]:
+    both = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    return [both]
+
+
+def _each_family() -> list[socket.socket]:
+    near = socket.create_server(("127.0.0.1", 0))
+    port = near.getsockname()[1]
+    return [near, socket.create_server(("::", port), family=socket.AF_INET6)]
+
+
+# Hosts for `serving` that are more than one address.
+SOCKETS = {"dual-stack": _dual_stack, "each-family": _each_family}
+
+
 @asynccontextmanager
 async def serving(app: Any, host: str = "127.0.0.1") -> AsyncIterator[int]:
     """Serve an app in this loop; yields the port."""
@@ -198,7 +214,7 @@ async def serving(app: Any, host: str = "127.0.0.1") -> AsyncIterator[int]:
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    sockets = listen(host, 0)
+    sockets = [*listen(host, 0)] if host not in SOCKETS else SOCKETS[host]()
     await server.startup(sockets)
     try:
         yield sockets[0].getsockname()[1]

@@ -5,6 +5,7 @@ from accord.check.scenarios.server import (  # noqa: F401  # modules register th
     auth,
     features,
     http,
+    http_addresses,
     http_older_form,
     http_sessions,
     lifecycle,

@@ -13,6 +13,7 @@ from accord.check.scenarios._scenario import (
     PERMISSION,
     bare_scenario,
     calls,
+    harmless_method,
     open_unjudged,
     scenario,
 )
@@ -59,17 +60,26 @@ def _differences(one: str, other: str) -> int:
     return sum(a != b for a, b in zip(one, other, strict=False)) + abs(len(one) - len(other))
 
 
-@scenario(_MISSING, opens=open_unjudged, on=("http",))
+@scenario(_MISSING, _TERMINATED, opens=open_unjudged, on=("http",))
 async def omits_the_session_id(probe: Probe, connection: RawConnection) -> None:
     if connection.carrier.session is None:
         probe.not_applicable(_MISSING, _STATELESS)
         return
-    heard = await post_message(connection, new_request("ping"), mcp_session_id=None)
-    if heard.is_ok:
+    served = 0
+    for message in (new_request("ping"), new_request(harmless_method(probe.facts))):
+        heard = await post_message(connection, message, mcp_session_id=None)
+        served += heard.is_ok
+        if not heard.is_ok:
+            why = f"answers {message['method']} without session id with {heard}, expected 400"
+            probe.holds(_MISSING, heard.status == 400, why)
+    if served:
         probe.not_applicable(_MISSING, "the server does not require session ids")
         return
-    why = f"answers a request without session id with {heard}, expected status 400"
-    probe.holds(_MISSING, heard.status == 400, why)
+    # A server that needs the id has to know it as well.
+    given = f"accord-check-{next_id()}"
+    heard = await post_message(connection, new_request("ping"), mcp_session_id=given)
+    why = f"serves a request with a session id that it never gave: {heard}"
+    probe.holds(_TERMINATED, not heard.is_ok, why)
 
 
 @scenario(_TERMINATED, _MAY_TERMINATE, opens=open_unjudged, on=("http",))
@@ -83,9 +93,14 @@ async def uses_a_session_that_was_ended(probe: Probe, connection: RawConnection)
     if not ended.is_ok:
         probe.skip(_TERMINATED, f"the server lets no client end a session: {ended}")
         return
-    heard = await post_message(connection, new_request("ping"))
-    why = f"answers a request in a session that was ended with {heard}, expected status 404"
-    probe.holds(_TERMINATED, heard.status == 404, why)
+    for method in ("ping", harmless_method(probe.facts)):
+        heard = await post_message(connection, new_request(method))
+        why = f"answers {method} in a session that was ended with {heard}, expected status 404"
+        probe.holds(_TERMINATED, heard.status == 404, why)
+    async with exchange(connection, method="GET", accept=CONTENT_TYPE) as heard:
+        pass
+    why = f"answers GET in a session that was ended with a stream: {heard}"
+    probe.holds(_TERMINATED, not heard.is_stream, why)
 
 
 # -- streams that break and are resumed
@@ -116,6 +131,9 @@ async def resumes_streams(probe: Probe, connection: RawConnection) -> None:
     # After the only event, everything that follows belongs to other streams.
     stray = _of(resumed, again)
     probe.holds(_REPLAY, not stray, f"replays messages of another stream: {stray[:1]}")
+    if stray and not resumed.answers_to(call["id"]):
+        probe.fail(_NAMES, "takes the event id of one stream for one of another")
+        return
     if not resumed.answers_to(call["id"]):
         probe.not_applicable((_NAMES, _CANCEL), "the server replays nothing")
         return
