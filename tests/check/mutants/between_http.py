@@ -26,11 +26,7 @@ Hook: TypeAlias = Callable[["Web"], None]
 
 OPENING = ("initialize", "notifications/initialized")
 # All that raw requests decide; a whole check would take ten times as long.
-PROBED = tuple(
-    id
-    for id, row in catalogue().items()
-    if row.check == "http-probe" and row.area in ("http", "session", "sse", "lifecycle")
-)
+PROBED = tuple(id for id, row in catalogue().items() if row.check == "http-probe")
 
 
 class Asked:
@@ -225,13 +221,18 @@ async def serving(app: Any, host: str = "127.0.0.1") -> AsyncIterator[int]:
 
 
 def over_http(
-    hook: Hook, *, form: str = "http", host: str = "127.0.0.1", patience: float = 10.0
+    hook: Hook,
+    *,
+    form: str = "http",
+    host: str = "127.0.0.1",
+    patience: float = 10.0,
+    server: Any = everything,
 ) -> Making:
     """Return what makes a subject over HTTP, with a hook into all that passes."""
 
     @asynccontextmanager
     async def making() -> AsyncIterator[ServerTarget]:
-        web = Web(everything.asgi(sse=True))
+        web = Web(server.asgi(sse=server is everything))
         hook(web)
         async with serving(web, host) as port:
             path = "mcp" if form == "http" else "sse"
@@ -255,13 +256,14 @@ def web_mutant(
     form: str = "http",
     host: str = "127.0.0.1",
     patience: float = 10.0,
+    server: Any = everything,
     also: dict[str, str] | None = None,
     only: Sequence[str] = PROBED,
 ) -> Callable[[Hook], Hook]:
     """Register a server over HTTP with a hook into all that passes."""
 
     def register(hook: Hook) -> Hook:
-        making = over_http(hook, form=form, host=host, patience=patience)
+        making = over_http(hook, form=form, host=host, patience=patience, server=server)
         making.__name__ = hook.__name__
         elsewhere(id, revision=revision, also=also, only=only)(making)
         return hook

@@ -37,6 +37,7 @@ class RawResponse:
         names: of the events, in order.
         events: the first ones of a stream, as they came.
         ids: of the events, in order; also of those without data.
+        comments: how many lines of the stream were comments.
         is_primed: whether the stream began with an id before any data.
         has_ended: whether the server ended it.
     """
@@ -49,6 +50,7 @@ class RawResponse:
         self.names: list[str] = []
         self.events: list[Event] = []
         self.ids: list[str] = []
+        self.comments = 0
         self.is_primed = False
         self.has_ended = False
         self._connection = connection
@@ -140,6 +142,7 @@ class RawResponse:
         # Line by line: of an event without data only the id can be seen.
         for part in chunk.splitlines(keepends=True):
             before = self._decoder.last_id
+            self.comments += part.startswith(b":")
             try:
                 for event in self._decoder.feed(part):
                     self.names.append(event.name)

@@ -20,6 +20,7 @@ from accord.check.scenarios._scenario import (
     UNINITIALIZED_UNJUDGED,
     bare_scenario,
     calls,
+    complete_request,
     harmless_method,
     open_unjudged,
     scenario,
@@ -32,12 +33,18 @@ _ACCEPTED: Final = "http.post.accepted-202"
 _REFUSED: Final = "http.post.refused-status"
 _DEFAULT: Final = "http.version-header.default-2025-03-26"
 _UNKNOWN_VERSION: Final = "1999-12-31"
+# That the answer ends its stream, as revisions say it.
+_ENDS: Final = (
+    "http.sse.closed-after-response",
+    "http.sse.terminate-after-response",
+    "http.sse.response-ends-stream",
+)
 
 
 # -- accepted messages
 
 
-@scenario(_ACCEPTED, _REFUSED, opens=UNINITIALIZED_UNJUDGED, on=("http",))
+@scenario(_ACCEPTED, _REFUSED, opens=UNINITIALIZED_UNJUDGED, on=("http",), era="handshake")
 async def posts_messages_without_an_answer(probe: Probe, connection: RawConnection) -> None:
     nothing = {"jsonrpc": "2.0", "id": "accord-check-nobody-asked", "result": {}}
     late = new_notification("notifications/cancelled", {"requestId": "accord-check-nobody"})
@@ -50,6 +57,20 @@ async def posts_messages_without_an_answer(probe: Probe, connection: RawConnecti
         (malformed, "a malformed notification"),
     ]:
         _judge_acceptance(probe, await post_message(connection, message), what)
+
+
+@scenario(_ACCEPTED, _REFUSED, opens=open_unjudged, on=("http",), era="standalone")
+async def posts_notifications(probe: Probe, connection: RawConnection) -> None:
+    for message, what in [
+        (new_notification("notifications/cancelled", {"requestId": "accord-check"}), "a late one"),
+        (new_notification("notifications/accord-check"), "an unknown one"),
+        (new_notification("notifications/cancelled", {"requestId": {}}), "a malformed one"),
+    ]:
+        heard = await post_message(connection, message)
+        _judge_acceptance(probe, heard, f"{message['method']}, {what}")
+    message = new_notification("notifications/cancelled", {"requestId": "accord-check"})
+    heard = await post_message(connection, message, mcp_protocol_version=_UNKNOWN_VERSION)
+    _judge_acceptance(probe, heard, f"a notification under version {_UNKNOWN_VERSION}")
 
 
 def _judge_acceptance(probe: Probe, heard: RawResponse, what: str) -> None:
@@ -87,9 +108,12 @@ class _Traffic(msgspec.Struct):
     "http.post.stream-one-response-per-request",
     "http.post.stream-messages-before-response",
     "http.server.sse-optional",
+    "http.sse.accel-buffering-off",
     "http.sse.closed-after-response",
     "http.sse.event-id-unique",
+    "http.sse.no-event-ids",
     "http.sse.not-closed-before-response",
+    "http.sse.response-ends-stream",
     "http.sse.retry-before-close",
     "http.sse.terminate-after-response",
     "http.streams.no-broadcast",
@@ -97,13 +121,17 @@ class _Traffic(msgspec.Struct):
 )
 async def reads_all_streams_of_a_session(probe: Probe) -> None:
     traffic = _Traffic()
-    messages: list[Any] = [new_request("ping"), new_request(harmless_method(probe.facts))]
+    messages: list[Any] = [complete_request(probe, harmless_method(probe.facts))]
     messages += calls(probe)
-    if REVISIONS[probe.revision].batching:
+    row = REVISIONS[probe.revision]
+    if row.handshake:
+        messages.insert(0, new_request("ping"))
+    if row.batching:
         messages.append([new_request("ping"), new_request("ping")])
     async with open_unjudged(probe) as connection, AsyncExitStack() as stack:
-        await _listen(probe, connection, stack, traffic)
-        if probe.facts.declares("logging"):
+        if row.handshake:
+            await _listen(probe, connection, stack, traffic)
+        if row.handshake and probe.facts.declares("logging"):
             await post_message(connection, new_request("logging/setLevel", {"level": "debug"}))
         for message in messages:
             await _post(probe, connection, message, traffic)
@@ -113,6 +141,7 @@ async def reads_all_streams_of_a_session(probe: Probe) -> None:
     _judge_listening(probe, traffic)
     _judge_broadcast(probe, traffic)
     _judge_event_ids(probe, traffic)
+    _judge_heads(probe, traffic)
 
 
 async def _listen(
@@ -180,7 +209,7 @@ def _judge_stream(probe: Probe, message: JsonObject | list[JsonObject], heard: R
     probe.holds("http.post.stream-one-response-per-request", is_right, why)
     probe.passes("http.sse.not-closed-before-response")
     probe.not_applicable("http.sse.retry-before-close", "the server ends no stream early")
-    for id in ("http.sse.closed-after-response", "http.sse.terminate-after-response"):
+    for id in _ENDS:
         why = f"leaves the stream of {what} open after the response"
         probe.holds(id, heard.has_ended, why)
     if len(heard.messages) > responses:
@@ -241,6 +270,16 @@ def _judge_event_ids(probe: Probe, traffic: _Traffic) -> None:
     twice = [id for id, count in ids.items() if count > 1]
     why = f"uses event ids twice in a session: {twice[:3]}"
     probe.holds("http.sse.event-id-unique", not twice, why)
+
+
+def _judge_heads(probe: Probe, traffic: _Traffic) -> None:
+    """Judge what the streams of requests that stand on their own look like."""
+    for message, heard in traffic.streams:
+        why = f"answers {_what(message)} with a stream without X-Accel-Buffering: no"
+        value = heard.headers.get("x-accel-buffering", "")
+        probe.holds("http.sse.accel-buffering-off", value.strip().lower() == "no", why)
+        why = f"gives events ids although no stream can be resumed: {heard.ids[:1]}"
+        probe.holds("http.sse.no-event-ids", not heard.ids, why)
 
 
 def _what(message: JsonObject | list[JsonObject]) -> str:

@@ -14,11 +14,14 @@ from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord.check.scenarios._scenario import (
     bare_scenario,
+    complete_request,
     end_session,
+    harmless_method,
     initialize,
     open_unjudged,
 )
 from accord.errors import ConnectFailed
+from accord.protocol.revisions import HANDSHAKE, REVISIONS
 
 _ORIGIN: Final = "http.origin.validated"
 _ORIGIN_403: Final = "http.origin.invalid-403"
@@ -42,7 +45,9 @@ async def sends_foreign_origins(probe: Probe) -> None:
         why = "foreign origins are known for servers on this machine only"
         probe.skip((_ORIGIN, _ORIGIN_403), why)
         return
-    if probe.facts.transport == "http":
+    if not REVISIONS[probe.revision].handshake:
+        await _send_requests(probe)
+    elif probe.facts.transport == "http":
         await _open_sessions(probe)
         await _use_a_session(probe)
     else:
@@ -56,6 +61,16 @@ async def _open_sessions(probe: Probe) -> None:
             await end_session(connection, heard)
             if not _judge_origin(probe, heard, origin, "initialize"):
                 return
+
+
+async def _send_requests(probe: Probe) -> None:
+    async with open_unjudged(probe) as connection:
+        for method in ("server/discover", harmless_method(probe.facts)):
+            for origin in _HOSTILE:
+                message = complete_request(probe, method)
+                heard = await post_message(connection, message, origin=origin)
+                if not _judge_origin(probe, heard, origin, method):
+                    return
 
 
 async def _use_a_session(probe: Probe) -> None:
@@ -137,7 +152,7 @@ async def _is_same_server(probe: Probe, port: int) -> bool:
     async with probe.open(is_judged=False, begins=False) as connection:
         try:
             heard = await post_message(
-                connection, initialize(probe.revision), url=other, headers=headers
+                connection, initialize([*HANDSHAKE][-1]), url=other, headers=headers
             )
         except (ConnectFailed, ConnectionEnded, MessageTimeout):
             return False
