@@ -30,6 +30,8 @@ class ClientRun(VerdictCollector):
         was_connected: whether a connection was still open when the client had to be stopped.
         left_servers_running: over stdio, whether a launched server outlived the client.
         stderr: the last lines that the client wrote.
+        has_client_id: whether the command gave the client the id that every authorization server
+            of the check knows.
     """
 
     def __init__(self, server: FakeServer, transport: Transport, revision: RevisionId) -> None:
@@ -41,6 +43,7 @@ class ClientRun(VerdictCollector):
         self.was_connected = False
         self.left_servers_running = False
         self.stderr: Sequence[str] = ()
+        self.has_client_id = False
 
     @property
     def path(self) -> str:
