@@ -87,6 +87,15 @@ async def _ask_slowly(
     "roots.list-changed.sent",
     "elicitation.answers.validated",
     "progress.rate-limited",
+    shows=(
+        "sampling.",
+        "elicitation.",
+        "roots.",
+        "progress.",
+        "ping.",
+        "meta.",
+        "jsonrpc.response.",
+    ),
 )
 class SendsEveryRequest(FakeServer):
     """Sends every request and notification that a server may send."""
@@ -195,6 +204,7 @@ class SendsEveryRequest(FakeServer):
     "errors.invalid-params.data-details",
     "roots.errors",
     "sampling.errors",
+    shows=("roots.", "sampling.", "elicitation.capability", "errors.", "jsonrpc."),
 )
 class SendsInvalidRequests(FakeServer):
     """Sends unknown, undeclared and malformed requests."""
