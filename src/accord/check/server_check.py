@@ -174,7 +174,7 @@ async def _discover_server(probe: Probe, tell_plan: OnPlan | None) -> None:
     try:
         if not line.opening:
             await line.__aenter__()
-            await line.initialize(facts.revision)
+            await line.begin_conversation(facts.revision)
         await discover(facts, line)
         if tell_plan is not None:
             tell_plan(facts.call_plan())
@@ -204,7 +204,7 @@ def _choose_scenarios(plan: ServerPlan, revision: RevisionId) -> list[Scenario]:
     revealing = {revealing_methods(id, revision) for id in wanted if rows[id].check == "wire"}
 
     def is_useful(each: Scenario) -> bool:
-        if not any(rows[id].holds_in(revision) for id in each.ids):
+        if not each.runs_in(revision):
             return False
         reveals = any(methods is None or methods & {*each.sends} for methods in revealing)
         return reveals or not wanted.isdisjoint(each.ids)

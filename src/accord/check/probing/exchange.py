@@ -188,14 +188,14 @@ async def exchange(
     """
     connection.claim(message)
     carrier: HttpCarrier = connection.carrier
-    sent = dict(carrier.heads() if headers is None else headers)
+    body = message if isinstance(message, bytes | None) else msgspec.json.encode(message)
+    sent = dict(carrier.heads(body or b"") if headers is None else headers)
     if method != "POST":
         sent.pop("content-type", None)
     for name, value in changed.items():
         sent.pop(name.replace("_", "-"), None)
         if value is not None:
             sent[name.replace("_", "-")] = value
-    body = message if isinstance(message, bytes | None) else msgspec.json.encode(message)
     connection.log.take("client", body or b"", HttpFacts(method=method, headers=sent))
     asked = connection.log.count
     connection.proof = partial(connection.log.evidence_since, asked)

@@ -11,6 +11,7 @@ from urllib.parse import urljoin, urlsplit
 from msgspec.structs import replace
 
 from accord.bindings.headers import media_type
+from accord.bindings.request_headers import request_headers
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
 from accord.check.probing.raw_connection import (
     AuthorizationRequired,
@@ -19,6 +20,7 @@ from accord.check.probing.raw_connection import (
     RawConnection,
 )
 from accord.errors import ConnectFailed
+from accord.protocol.mirroring import MirroredArgument
 from accord.protocol.revisions import find_revision
 from accord.trace import HttpFacts
 from accord.transports.http.client.sender import (
@@ -166,24 +168,40 @@ class HttpCarrier(_HttpBase):
         version: sent as MCP-Protocol-Version; None leaves the header out.
     """
 
-    def __init__(self, url: str, headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str] | None = None,
+        mirrored: Mapping[str, tuple[MirroredArgument, ...]] | None = None,
+    ) -> None:
         super().__init__(url, headers)
         self.session: str | None = None
         self.version: str | None = None
         self.listens: bool | None = None
+        self._is_standalone = False
+        self._mirrored = {} if mirrored is None else mirrored
 
-    def heads(self) -> dict[str, str]:
-        """Return the headers of a POST in this conversation."""
+    def heads(self, data: bytes = b"") -> dict[str, str]:
+        """Return the headers of a POST in this conversation.
+
+        Args:
+            data: its body; without a handshake headers repeat parts of it.
+        """
         made = {"content-type": CONTENT_JSON, "accept": ACCEPT, **self.headers}
+        if self._is_standalone and data:
+            # What cannot be decoded has nothing to repeat.
+            with contextlib.suppress(ValueError, RecursionError):
+                found = request_headers(data, lambda name: self._mirrored.get(name, ()))
+                made |= {name.lower(): text for name, text in found.items()}
         if self.session is not None:
             made["mcp-session-id"] = self.session
         if self.version is not None:
-            made["mcp-protocol-version"] = self.version
+            made.setdefault("mcp-protocol-version", self.version)
         return made
 
     async def send(self, data: bytes) -> None:
         """Post a message; its answer is read while it arrives."""
-        headers = self.heads()
+        headers = self.heads(data)
         stream = f"stream-{next(self._streams)}"
         self._record(data, headers, stream)
         begun = asyncio.Event()
@@ -204,7 +222,7 @@ class HttpCarrier(_HttpBase):
         async with self.response("POST", headers=headers, body=data) as response:
             self.statuses.append(response.status)
             assigned = response.header("mcp-session-id")
-            if assigned is not None and self.session is None:
+            if assigned is not None and self.session is None and not self._is_standalone:
                 self.session = assigned
             if response.status == _UNAUTHORIZED:
                 raise AuthorizationRequired(_LOCKED)
@@ -221,6 +239,7 @@ class HttpCarrier(_HttpBase):
         row = find_revision(revision)
         if row is not None and row.version_header:
             self.version = row.id
+        self._is_standalone = row is not None and not row.handshake
 
     def listen(self) -> None:
         """Open the stream for messages that belong to no request, if the server offers it."""

@@ -13,13 +13,13 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from accord.check.probing.messages import is_request
 from accord.check.probing.raw_connection import (
     AuthorizationRequired,
     ConnectionEnded,
     MessageTimeout,
     RawConnection,
 )
+from accord.check.probing.standalone import is_question
 from accord.check.probing.target import ServerTarget
 from accord.check.probing.tool_calls import (
     DEFAULT_CALLS,
@@ -30,6 +30,7 @@ from accord.check.probing.tool_calls import (
 )
 from accord.errors import AccordError, ConnectFailed
 from accord.json_schema.samples import sample, short_durations
+from accord.protocol.mirroring import MirroredArgument, mirrored_arguments
 from accord.protocol.revisions import BEFORE_HANDSHAKE, in_order
 from accord.protocol.verdict import Verdict
 from accord.trace import Transport
@@ -65,7 +66,7 @@ class ServerFacts(msgspec.Struct, kw_only=True):
     """What a server says of itself under one revision.
 
     Attributes:
-        opening: its result of initialize.
+        opening: its result of initialize, or of server/discover.
         annotations: of tools, by name, under any revision.
         refused: tools that are not called, with the reasons; `decide_calls` fills it.
         slow: tools that are no longer called, with the reason.
@@ -76,6 +77,7 @@ class ServerFacts(msgspec.Struct, kw_only=True):
         asked: the methods of all requests of the server to the client.
         is_remote: whether the server is behind a URL, not launched by the check.
         limit: counts the calls of tools.
+        mirrored: the arguments that headers repeat, by tool; shared with the target.
     """
 
     revision: RevisionId
@@ -96,6 +98,7 @@ class ServerFacts(msgspec.Struct, kw_only=True):
     is_remote: bool = False
     rules: CheckRules = CheckRules()
     limit: CallLimit = msgspec.field(default_factory=CallLimit)
+    mirrored: dict[str, tuple[MirroredArgument, ...]] = {}
 
     def declares(self, path: str) -> bool:
         """Return whether the server declared a capability, such as `resources.subscribe`."""
@@ -119,6 +122,13 @@ class ServerFacts(msgspec.Struct, kw_only=True):
             why = f"a check calls at most {_TOOLS} tools; choose it with --tool"
             self.refused |= dict.fromkeys(allowed[_TOOLS:], why)
         self.limit.decide(names, self.refused)
+
+    def note_mirrored(self) -> None:
+        """Record which arguments of the tools headers repeat."""
+        for tool in self._named_tools():
+            # An invalid annotation is a breach of the server's; a client must not use the tool.
+            with contextlib.suppress(ValueError):
+                self.mirrored[tool["name"]] = mirrored_arguments(tool.get("inputSchema"))
 
     def _named_tools(self) -> list[JsonObject]:
         return [tool for tool in self.tools if isinstance(tool.get("name"), str)]
@@ -190,6 +200,7 @@ def new_facts(
         rules=rules,
         limit=target.limit or CallLimit(rules.calls),
         is_remote=target.is_remote,
+        mirrored=target.mirrored,
     )
 
 
@@ -198,6 +209,7 @@ async def discover(facts: ServerFacts, connection: RawConnection) -> None:
     facts.opening = connection.opening
     if facts.declares("tools"):
         facts.tools = await list_all(connection, "tools/list", "tools")
+    facts.note_mirrored()
     facts.decide_calls()
     if facts.declares("resources"):
         facts.resources = await list_all(connection, "resources/list", "resources")
@@ -252,7 +264,7 @@ async def plan_calls(
         facts = new_facts(target, rules, revision, annotations)
         try:
             async with target.connection(is_judged=False) as connection:
-                await connection.initialize(revision)
+                await connection.begin_conversation(revision)
                 await discover(facts, connection)
         except (MessageTimeout, ConnectionEnded) as error:
             hint = "; give --bearer or --oauth" if isinstance(error, AuthorizationRequired) else ""
@@ -303,7 +315,7 @@ async def try_tools(facts: ServerFacts, connection: RawConnection, settling: flo
                 await connection.notify("notifications/cancelled", {"requestId": id})
         except ConnectionEnded:
             break
-    facts.is_asking = any(map(is_request, connection.received))
+    facts.is_asking = any(map(is_question, connection.received))
     if len(facts.slow) > known:
         # A call may still be running: no scenario should wait behind it.
         connection.end("a tool took too long on it")

@@ -15,6 +15,7 @@ from accord.check.probing.messages import MessageLog
 from accord.check.probing.raw_connection import ConnectionEnded, RawCarrier, RawConnection
 from accord.check.probing.tool_calls import CallLimit
 from accord.errors import ConnectFailed
+from accord.protocol.mirroring import MirroredArgument
 from accord.trace import Transport
 from accord.transports.child import Child
 from accord.transports.wire import MemoryWire
@@ -225,6 +226,7 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
         one_at_a_time: whether a launched server cannot run twice at the same time.
         habits: facts learned about a launched server on the way.
         limit: which tools may be called, and how often.
+        mirrored: the arguments that headers repeat, by tool; filled in when tools were listed.
     """
 
     name: str
@@ -248,6 +250,7 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
     one_at_a_time: bool = False
     habits: Habits = msgspec.field(default_factory=Habits)
     limit: CallLimit | None = None
+    mirrored: dict[str, tuple[MirroredArgument, ...]] = {}
 
     @property
     def is_remote(self) -> bool:
@@ -315,8 +318,9 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
             return StdioCarrier(
                 self.command, env=self.env, cwd=self.cwd, leaving=self.leaving, habits=self.habits
             )
-        kind = HttpCarrier if self.form == "http" else SseCarrier
-        return kind(self.url, self.headers)
+        if self.form == "sse":
+            return SseCarrier(self.url, self.headers)
+        return HttpCarrier(self.url, self.headers, self.mirrored)
 
 
 @asynccontextmanager

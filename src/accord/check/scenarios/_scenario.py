@@ -4,7 +4,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial, wraps
-from typing import Final, TypeAlias, TypedDict, Unpack
+from typing import Final, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
@@ -12,7 +12,6 @@ from accord.check.probing.exchange import RawResponse, exchange, post_message
 from accord.check.probing.messages import (
     Reply,
     initialize_params,
-    is_request,
     new_notification,
     new_request,
     next_id,
@@ -20,9 +19,12 @@ from accord.check.probing.messages import (
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
 from accord.check.probing.server_facts import ServerFacts
+from accord.check.probing.standalone import is_question
 from accord.check.probing.tool_calls import ToolCall
 from accord.errors import AccordError
+from accord.protocol.catalogue import catalogue
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
+from accord.protocol.revisions import REVISIONS
 from accord.protocol.rules import complete
 from accord.trace import Transport
 from accord.types import JsonObject, RevisionId
@@ -31,6 +33,8 @@ Body: TypeAlias = Callable[[Probe], Awaitable[None]]
 ConnectedBody: TypeAlias = Callable[[Probe, RawConnection], Awaitable[None]]
 Opens: TypeAlias = Callable[[Probe], AbstractAsyncContextManager[RawConnection]]
 When: TypeAlias = Callable[[ServerFacts], str | None]
+Era: TypeAlias = Literal["handshake", "standalone"]
+"""Whether a conversation is opened by a handshake, or each request stands on its own."""
 
 # Methods that run a handler of the server's author, which may take long: from outside a long task
 # looks like a lost answer.
@@ -58,6 +62,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         body: runs it.
         needs: a capability that the server must have declared, as a dotted path.
         on: the transports on which it can run.
+        era: whether it needs a handshake, or revisions without one; None runs in both.
         when: returns why it cannot run against this server; None if it can.
         is_outside: whether it can run without authorization.
         is_once: whether its verdicts under one revision hold under all of them.
@@ -69,10 +74,17 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     body: Body
     needs: str | None = None
     on: tuple[Transport, ...] = ALL_TRANSPORTS
+    era: Era | None = None
     when: When | None = None
     is_outside: bool = False
     is_once: bool = False
     sends: tuple[str, ...] = ()
+
+    def runs_in(self, revision: RevisionId) -> bool:
+        """Return whether it can decide something in a revision."""
+        era: Era = "handshake" if REVISIONS[revision].handshake else "standalone"
+        rows = catalogue()
+        return self.era in (None, era) and any(rows[id].holds_in(revision) for id in self.ids)
 
 
 class Settings(TypedDict, total=False):
@@ -80,6 +92,7 @@ class Settings(TypedDict, total=False):
 
     needs: str
     on: tuple[Transport, ...]
+    era: Era
     when: When
     is_outside: bool
     is_once: bool
@@ -152,7 +165,8 @@ def harmless_method(facts: ServerFacts) -> str:
 
     A list method if there is one: a server that ignores only pings still answers.
     """
-    return next((method for name, method in LISTS.items() if facts.declares(name)), "ping")
+    other = "ping" if REVISIONS[facts.revision].handshake else "server/discover"
+    return next((method for name, method in LISTS.items() if facts.declares(name)), other)
 
 
 async def is_alive(
@@ -278,7 +292,7 @@ async def asking_tools(probe: Probe) -> list[ToolCall]:
         for tool in probe.facts.callable_tools():
             since = len(connection.received)
             await call(probe, connection, tool)
-            if any(map(is_request, connection.received[since:])):
+            if any(map(is_question, connection.received[since:])):
                 found.append(tool)
     return found
 
@@ -332,6 +346,9 @@ async def open_unjudged(
     """
     wanted = revision or probe.revision
     async with probe.open(is_judged=False, begins=False) as connection:
+        if connection.stand_alone(wanted, {}):
+            yield connection
+            return
         reply = await connection.initialize(wanted, capabilities={}, is_confirmed=False)
         if reply.is_error:
             raise AccordError(f"no conversation could be opened: {reply}")

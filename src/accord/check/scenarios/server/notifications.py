@@ -7,6 +7,7 @@ from typing import Any, Final, get_args
 from accord.check.probing.messages import params_of
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.server_facts import ServerFacts
 from accord.check.scenarios._scenario import (
     OWN,
     OWN_UNJUDGED,
@@ -20,6 +21,7 @@ from accord.check.scenarios._scenario import (
     wait_for_answer,
 )
 from accord.protocol.jsonrpc import INVALID_PARAMS
+from accord.protocol.revisions import REVISIONS
 from accord.protocol.verdict import Evidence
 from accord.types import JsonObject, LoggingLevel
 
@@ -154,10 +156,18 @@ _SLOW: Final = 0.08
 _TOOLS: Final = 12
 
 
+def _cancels_by_closing(facts: ServerFacts) -> str | None:
+    """Return why a request cannot be cancelled by a notification; None if it can."""
+    if facts.transport == "http" and not REVISIONS[facts.revision].handshake:
+        return "over HTTP a request without a session is cancelled by closing its response"
+    return None
+
+
 @scenario(
     "cancellation.invalid-ignored",
     "cancellation.receiver.may-ignore",
     opens=UNJUDGED,
+    when=_cancels_by_closing,
     is_once=True,
 )
 async def cancels_unknown_requests(probe: Probe, connection: RawConnection) -> None:
@@ -181,7 +191,7 @@ async def cancels_unknown_requests(probe: Probe, connection: RawConnection) -> N
     probe.passes("cancellation.receiver.may-ignore")
 
 
-@scenario(_RACES, opens=OWN, is_once=True)
+@scenario(_RACES, opens=OWN, when=_cancels_by_closing, is_once=True)
 async def cancels_while_the_answer_is_on_its_way(probe: Probe, connection: RawConnection) -> None:
     method = harmless_method(probe.facts)
     try:
@@ -196,7 +206,15 @@ async def cancels_while_the_answer_is_on_its_way(probe: Probe, connection: RawCo
         probe.passes(_RACES)
 
 
-@scenario(_STOPS, _SILENT, opens=OWN, needs="tools", is_once=True, sends=("tools/call",))
+@scenario(
+    _STOPS,
+    _SILENT,
+    opens=OWN,
+    needs="tools",
+    when=_cancels_by_closing,
+    is_once=True,
+    sends=("tools/call",),
+)
 async def cancels_a_tool_that_takes_its_time(probe: Probe, connection: RawConnection) -> None:
     slow = await _slowest(probe, connection)
     if slow is None:
