@@ -138,6 +138,12 @@ class ProtectedFakeServer(FakeServer):
         path = f"{(server or self.named).endpoints}/{name}"
         return [each for each in run.requests if each.path == path]
 
+    def place_of(self, request: ReceivedRequest) -> int:
+        """Return the number of a request among all of them; their times may be the same."""
+        return next(
+            number for number, each in enumerate(self.fake_transport.requests) if each is request
+        )
+
     @property
     def tokens(self) -> set[str]:
         """The access tokens that were issued."""

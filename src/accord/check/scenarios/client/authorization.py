@@ -161,6 +161,7 @@ def _judge_use(run: ClientRun, later: list[ReceivedRequest], tokens: Collection[
     "auth.prm.client-uses",
     "auth.as-metadata.client",
     on=("http", "sse"),
+    era="both",
 )
 class RequiresToken(ProtectedFakeServer):
     """Requires a token, and names its metadata and a scope."""
@@ -259,7 +260,7 @@ class RequiresTokenWithoutMetadata(ProtectedFakeServer):
             run.fail("auth.fallback.default-paths", why)
 
 
-@client_scenario("auth.state.verified", on=("http", "sse"))
+@client_scenario("auth.state.verified", on=("http", "sse"), era="both")
 class ReturnsAnotherState(ProtectedFakeServer):
     """Redirects the client with a state that it did not send."""
 

@@ -80,7 +80,13 @@ def _judge_suffix(
 
 
 @client_scenario(
-    "auth.asm.order-with-path", _BOTH_FORMS, _SEVERAL, _SUFFIX, _SCOPES, on=("http", "sse")
+    "auth.asm.order-with-path",
+    _BOTH_FORMS,
+    _SEVERAL,
+    _SUFFIX,
+    _SCOPES,
+    on=("http", "sse"),
+    era="both",
 )
 class HasIssuerWithPath(ProtectedFakeServer):
     """Has an issuer with a path, whose metadata is at the last of the well-known URLs."""
@@ -108,6 +114,7 @@ class HasIssuerWithPath(ProtectedFakeServer):
     _SUFFIX,
     _SCOPES,
     on=("http", "sse"),
+    era="both",
 )
 class NamesNothingInItsChallenge(ProtectedFakeServer):
     """Has metadata at the root alone, and an issuer with nothing but an OpenID configuration."""
@@ -140,7 +147,7 @@ class NamesNothingInItsChallenge(ProtectedFakeServer):
         run.holds(_MECHANISMS, tried == [specific, root], why, request=first)
 
 
-@client_scenario(_IDENTICAL, on=("http", "sse"))
+@client_scenario(_IDENTICAL, on=("http", "sse"), era="standalone")
 class PublishesAnotherIssuer(ProtectedFakeServer):
     """Publishes metadata whose issuer is not the one that the client looked for."""
 
@@ -209,12 +216,12 @@ class _OmitsPkce(ProtectedFakeServer):
             self.was_tried(run)
 
 
-@client_scenario(*_PKCE, on=("http", "sse"))
+@client_scenario(*_PKCE, on=("http", "sse"), era="both")
 class OmitsPkce(_OmitsPkce):
     """Has metadata without code_challenge_methods_supported."""
 
 
-@client_scenario(*_PKCE, on=("http", "sse"))
+@client_scenario(*_PKCE, on=("http", "sse"), era="both")
 class OmitsPkceInItsOpenIdConfiguration(_OmitsPkce):
     """Has an OpenID configuration without code_challenge_methods_supported."""
 

@@ -71,7 +71,7 @@ class _ChangesItsIssuer(FakeAuthorizationServer):
         return made
 
 
-@client_scenario(_COMPARED, _RECORDED, on=("http", "sse"))
+@client_scenario(_COMPARED, _RECORDED, on=("http", "sse"), era="standalone")
 class ReturnsAnotherIss(_ReturnsIss):
     """Redirects the client with a code and the iss of another issuer."""
 
@@ -88,11 +88,9 @@ class ReturnsAnotherIss(_ReturnsIss):
             if self.named.asked and run.exit_code is not None:
                 run.passes(*self.ids)
             return
-        since = self.named.asked[0].request.at
-        places = self.named.well_known
-        read = [
-            each for each in run.requests if each.path in places and since <= each.at <= used.at
-        ]
+        since, until = self.place_of(self.named.asked[0].request), self.place_of(used)
+        between = run.requests[since:until]
+        read = [each for each in between if each.path in self.named.well_known]
         if read:
             why = "compares iss with an issuer that it reads after the redirect"
             run.holds(_RECORDED, condition=False, why=why, request=read[0])
@@ -102,35 +100,35 @@ class ReturnsAnotherIss(_ReturnsIss):
         run.holds(_COMPARED, condition=False, why=why, request=used)
 
 
-@client_scenario(_EXACT, on=("http", "sse"))
+@client_scenario(_EXACT, on=("http", "sse"), era="standalone")
 class ReturnsIssWithSlash(_ReturnsIss):
     """Redirects the client with an iss that has a slash at its end."""
 
     iss = f"{{origin}}{_PATH}/"
 
 
-@client_scenario(_EXACT, on=("http", "sse"))
+@client_scenario(_EXACT, on=("http", "sse"), era="standalone")
 class ReturnsIssInUpperCase(_ReturnsIss):
     """Redirects the client with an iss in which letters have another case."""
 
     iss = f"{{origin}}{_PATH.upper()}"
 
 
-@client_scenario(_EXACT, on=("http", "sse"))
+@client_scenario(_EXACT, on=("http", "sse"), era="standalone")
 class ReturnsIssPercentEncoded(_ReturnsIss):
     """Redirects the client with an iss in which a letter is percent-encoded."""
 
     iss = "{origin}/%74enant"
 
 
-@client_scenario(_ABSENT, on=("http", "sse"))
+@client_scenario(_ABSENT, on=("http", "sse"), era="standalone")
 class LeavesOutIss(_ReturnsIss):
     """Advertises iss, and redirects the client without it."""
 
     is_advertised = True
 
 
-@client_scenario(_ERRORS, on=("http", "sse"))
+@client_scenario(_ERRORS, on=("http", "sse"), era="standalone")
 class RefusesAsSomebodyElse(_ReturnsIss):
     """Redirects the client with an error and the iss of another issuer."""
 
@@ -190,13 +188,14 @@ _MISMATCH: Final = "auth.binding.preregistered-mismatch-error"
     _MISMATCH,
     "auth.refresh.grant-type",
     on=("http", "sse"),
+    era="standalone",
 )
 class ChangesItsAuthorizationServer(ProtectedFakeServer):
     """Names another authorization server after a while, and later the first one again."""
 
     def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
-        self.changes: list[float] = []
+        self.changes: list[int] = []
         self._served = 0
 
     def make_servers(self) -> list[FakeAuthorizationServer]:
@@ -211,7 +210,7 @@ class ChangesItsAuthorizationServer(ProtectedFakeServer):
         if self.changes and not self._served:
             self._served = 1
             return None
-        self.changes.append(request.at)
+        self.changes.append(self.place_of(request))
         self.named = self.servers[len(self.changes) % 2]
         return self.challenge(error="invalid_token")
 
@@ -220,11 +219,10 @@ class ChangesItsAuthorizationServer(ProtectedFakeServer):
             return
         first, second = self.servers
         judge_registration(run, self)
-        if not second.asked and not second.token_requests:
+        if not self.changes or not (second.asked or second.token_requests):
             self._judge_end(run)
             return
-        since = self.changes[0] if self.changes else 0.0
-        self._judge_ids(run, second, first, since, (_REUSED, _CROSS))
+        self._judge_ids(run, second, first, self.changes[0], (_REUSED, _CROSS))
         self._judge_secrets(run)
         if len(self.changes) > 1:
             self._judge_ids(run, first, second, self.changes[1], (_KEYED, _CROSS))
@@ -242,15 +240,17 @@ class ChangesItsAuthorizationServer(ProtectedFakeServer):
         run: ClientRun,
         there: FakeAuthorizationServer,
         before: FakeAuthorizationServer,
-        since: float,
+        since: int,
         ids: tuple[str, ...],
     ) -> None:
         """Judge the client ids that an authorization server got since a change."""
-        known_before = {client_of(each) for each in before.asked if each.request.at < since}
+        known_before = {
+            client_of(each) for each in before.asked if self._is_before(each.request, since)
+        }
         used = [(client_of(each), each.request) for each in there.asked]
         used += [(parse_fields(each).get("client_id", ""), each) for each in there.token_requests]
         for client_id, request in used:
-            if request.at < since or not client_id or is_url(client_id):
+            if self._is_before(request, since) or not client_id or is_url(client_id):
                 continue
             is_given = client_id == PREREGISTERED and client_id in known_before
             is_foreign = is_given or (before.knows(client_id) and not there.knows(client_id))
@@ -264,6 +264,9 @@ class ChangesItsAuthorizationServer(ProtectedFakeServer):
                     has_new = there.knows(client_id) or not before.knows(client_id)
                     why = f"does not register with {there.path}, which it is sent to now"
                     run.holds(_AGAIN, has_new, why, request=request)
+
+    def _is_before(self, request: ReceivedRequest, place: int) -> bool:
+        return self.place_of(request) < place
 
     def _judge_secrets(self, run: ClientRun) -> None:
         """Judge whether an authorization server sees tokens of the other one."""

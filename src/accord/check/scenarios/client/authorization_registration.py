@@ -128,7 +128,9 @@ def judge_refreshes(run: ClientRun, server: FakeAuthorizationServer) -> None:
             run.holds(_GRANTS, is_listed, why, request=request)
 
 
-@client_scenario(_PRIORITY, _GIVEN, "auth.cimd.supported", _SUPPORT, *_DOCUMENT, on=("http", "sse"))
+@client_scenario(
+    _PRIORITY, _GIVEN, "auth.cimd.supported", _SUPPORT, *_DOCUMENT, on=("http", "sse"), era="both"
+)
 class OffersEveryRegistration(ProtectedFakeServer):
     """Knows the client, reads metadata documents, and has a registration endpoint that refuses."""
 
@@ -153,7 +155,8 @@ class OffersEveryRegistration(ProtectedFakeServer):
                 run.skip(self.ids, "the client registers: it may have no metadata document")
             return
         run.passes("auth.cimd.supported", _SUPPORT)
-        early = [each for each in registrations if each.at < documents[0].request.at]
+        since = self.place_of(documents[0].request)
+        early = [each for each in registrations if self.place_of(each) < since]
         why = "registers although it has a metadata document, which the server can read"
         run.holds(_PRIORITY, not early, why, request=early[0] if early else None)
         await self._judge_document(run, client_of(documents[0]), documents[0].request)
@@ -166,7 +169,7 @@ class OffersEveryRegistration(ProtectedFakeServer):
     ) -> None:
         others = [each.request for each in asked if client_of(each) != PREREGISTERED]
         used = len(others) < len(asked)
-        wrong = sorted([*others, *registrations], key=lambda each: each.at)
+        wrong = sorted([*others, *registrations], key=self.place_of)
         if not used and not wrong:
             return
         shown = wrong[0] if wrong else None
@@ -221,7 +224,7 @@ def _missing_members(document: Mapping[str, Any]) -> list[str]:
     return [name for name, is_fine in fine.items() if not is_fine]
 
 
-@client_scenario(_REFUSED, _BEFORE_FLOW, on=("http", "sse"))
+@client_scenario(_REFUSED, _BEFORE_FLOW, on=("http", "sse"), era="standalone")
 class RefusesTheRedirectUri(ProtectedFakeServer):
     """Refuses every registration because of its redirect URI."""
 
@@ -247,7 +250,7 @@ class RefusesTheRedirectUri(ProtectedFakeServer):
             is_right &= run.holds(_REFUSED, has_id, why, request=asked.request)
 
 
-@client_scenario(_ASSUMED, on=("http", "sse"))
+@client_scenario(_ASSUMED, on=("http", "sse"), era="standalone")
 class RevokesTheToken(ProtectedFakeServer):
     """Issues no refresh token, and refuses its own token after a while."""
 

@@ -93,8 +93,8 @@ class _RefusesOneOperation(ProtectedFakeServer):
         """Return the requests for consent since the operation was refused."""
         if not self.refused:
             return []
-        since = self.refused[0].at
-        return [each for each in self.named.asked if each.request.at >= since]
+        since = self.place_of(self.refused[0])
+        return [each for each in self.named.asked if self.place_of(each.request) > since]
 
     def was_refused(self, run: ClientRun) -> bool:
         """Return whether the client heard the refusal; else record why nothing was judged."""
@@ -107,7 +107,7 @@ class _RefusesOneOperation(ProtectedFakeServer):
         return False
 
 
-@client_scenario(_STEPS_UP, _UNION, on=("http", "sse"))
+@client_scenario(_STEPS_UP, _UNION, on=("http", "sse"), era="both")
 class WantsAnotherScope(_RefusesOneOperation):
     """Refuses an operation until the token has another scope."""
 
@@ -131,7 +131,7 @@ class WantsAnotherScope(_RefusesOneOperation):
                 run.holds(_UNION, not lost, why, request=asked.request)
 
 
-@client_scenario(_LIMIT, on=("http", "sse"))
+@client_scenario(_LIMIT, on=("http", "sse"), era="both")
 class NeverHasEnoughScope(_RefusesOneOperation):
     """Refuses an operation for want of a scope, whatever the token has."""
 
