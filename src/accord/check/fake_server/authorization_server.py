@@ -52,7 +52,7 @@ class FakeAuthorizationServer:
         refreshes: whether it issues refresh tokens.
 
     Attributes:
-        state: returned in place of the client's state; None returns the right one.
+        state: returned in place of the client's state; None returns the right one, "" none.
         iss: returned with each code, after the origin; None returns none.
         error: fields returned in place of a code.
         refusal: the error of a refused registration; None registers every client.
@@ -156,8 +156,9 @@ class FakeAuthorizationServer:
             back["code"] = code
         if self.iss is not None:
             back["iss"] = self.iss.replace("{origin}", origin)
-        if "state" in fields or self.state is not None:
-            back["state"] = fields.get("state", "") if self.state is None else self.state
+        state = fields.get("state", "") if self.state is None else self.state
+        if state:
+            back["state"] = state
         target = fields.get("redirect_uri") or f"{origin}{CALLBACK}"
         join = "&" if urlsplit(target).query else "?"
         return CannedResponse(302, {"location": f"{target}{join}{urlencode(back)}"})

@@ -15,6 +15,7 @@ from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.http_transport import ReceivedRequest
 from accord.check.fake_server.protected import NOT_AT_ALL, PROTECTED, ProtectedFakeServer
 from accord.check.fake_server.server import client_scenario, revisions_of
+from accord.check.scenarios.client.authorization_discovery import judge_forms
 from accord.check.scenarios.client.authorization_registration import (
     REGISTRATION,
     judge_registration,
@@ -160,6 +161,7 @@ def _judge_use(run: ClientRun, later: list[ReceivedRequest], tokens: Collection[
     "auth.challenge.client-reacts",
     "auth.prm.client-uses",
     "auth.as-metadata.client",
+    "auth.client.discovery-both",
     on=("http", "sse"),
     era="both",
 )
@@ -169,6 +171,9 @@ class RequiresToken(ProtectedFakeServer):
     scope = "notes:read files:list"
     # Neither contains the other.
     scopes_supported = ("notes:read", "accounts:manage")
+
+    def make_servers(self) -> list[FakeAuthorizationServer]:
+        return [FakeAuthorizationServer(members={"scopes_supported": [*self.scopes_supported]})]
 
     async def judge(self, run: ClientRun) -> None:
         run.not_applicable(_TASKS, "a client gets no credentials from the server that asks it")
@@ -187,6 +192,7 @@ class RequiresToken(ProtectedFakeServer):
             why = "asks for authorization without the metadata of the authorization server"
             run.holds("auth.as-metadata.client", _metadata_requests(run), why)
         judge_flow(run, self, knows_resource=True)
+        judge_forms(run, self.named)
         judge_challenged_scope(run, self)
         judge_registration(run, self)
 
@@ -264,9 +270,11 @@ class RequiresTokenWithoutMetadata(ProtectedFakeServer):
 class ReturnsAnotherState(ProtectedFakeServer):
     """Redirects the client with a state that it did not send."""
 
+    state = "not-the-state-of-the-client"
+
     def make_servers(self) -> list[FakeAuthorizationServer]:
         server = FakeAuthorizationServer()
-        server.state = "not-the-state-of-the-client"
+        server.state = self.state
         return [server]
 
     async def judge(self, run: ClientRun) -> None:
@@ -277,5 +285,13 @@ class ReturnsAnotherState(ProtectedFakeServer):
         elif "state" not in parse_fields(authorize[0]):
             run.fail(id, "asks for authorization without a state")
         else:
-            why = "accepts a code that arrived with a different state"
+            came = "a different state" if self.state else "no state"
+            why = f"accepts a code that arrived with {came}"
             run.holds(id, not self.requests_to(run, "token"), why)
+
+
+@client_scenario("auth.state.verified", on=("http", "sse"), era="both")
+class ReturnsNoState(ReturnsAnotherState):
+    """Redirects the client without the state that it sent."""
+
+    state = ""

@@ -13,6 +13,7 @@ from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.http_transport import ReceivedRequest
 from accord.check.fake_server.protected import ProtectedFakeServer
 from accord.check.fake_server.server import client_scenario
+from accord.check.scenarios.client.authorization_registration import judge_registration
 from accord.check.scenarios.client.authorization_scopes import judge_supported_scope
 
 _WELL_KNOWN: Final = "/.well-known/"
@@ -39,25 +40,35 @@ def _judge_metadata_order(run: ClientRun, server: FakeAuthorizationServer, id: s
     """Judge the order of the requests for metadata that is at the last place of all."""
     places = server.well_known
     found = _first_requests(run, places)
-    tried = [each.path for each in found]
     _judge_suffix(run, server, found)
     if not found:
+        # A client that ignores the path of the issuer asks elsewhere.
+        asked = [each for each in run.requests if any(name in each.path for name in _SUFFIXES)]
+        for each in asked[:1]:
+            why = f"looks for the metadata of {server.path} at {each.path}, not at {places[0]}"
+            run.holds(id, condition=False, why=why, request=each)
         return
+    tried = [each.path for each in found]
     shown = f"looks for the metadata of the authorization server at {', '.join(tried)}"
-    ended = run.exit_code is not None or len(tried) == len(places)
-    if len(tried) == 1 and ended:
-        run.holds(_SEVERAL, condition=False, why=f"{shown} alone", request=found[0])
-    elif len(tried) > 1:
-        run.passes(_SEVERAL)
-    forms = {suffix for suffix in _SUFFIXES if any(suffix in path for path in tried)}
-    if ended or len(forms) == 2:
-        run.holds(_BOTH_FORMS, len(forms) == 2, f"{shown} alone", request=found[-1])
-    if len(tried) == len(places):
+    has_found = any(path in server.places for path in tried)
+    has_given_up = not has_found and run.exit_code is not None
+    if len(tried) > 1 or has_given_up:
+        run.holds(_SEVERAL, len(tried) > 1, f"{shown} alone", request=found[0])
+    judge_forms(run, server)
+    if has_found or len(tried) > 1:
         why = f"{shown}, in place of {', '.join(places)}"
-        run.holds(id, tried == list(places), why, request=found[0])
-    elif ended and len(tried) > 1:
-        left = [each for each in places if each not in tried]
-        run.holds(id, condition=False, why=f"{shown}, not at {left[0]}", request=found[-1])
+        if has_found or has_given_up:
+            run.holds(id, tried == list(places), why, request=found[0])
+
+
+def judge_forms(run: ClientRun, server: FakeAuthorizationServer) -> None:
+    """Judge whether a client that found no metadata looked for both forms of it."""
+    found = _first_requests(run, server.well_known)
+    forms = {name for name in _SUFFIXES if any(name in each.path for each in found)}
+    is_left = any(each.path in server.places for each in found) or run.exit_code is None
+    if found and (len(forms) == 2 or not is_left):
+        why = f"looks for the metadata of the authorization server at {found[-1].path} alone"
+        run.holds(_BOTH_FORMS, len(forms) == 2, why, request=found[-1])
 
 
 def _judge_suffix(
@@ -85,6 +96,7 @@ def _judge_suffix(
     _SEVERAL,
     _SUFFIX,
     _SCOPES,
+    "auth.cimd.client-checks-support",
     on=("http", "sse"),
     era="both",
 )
@@ -93,7 +105,10 @@ class HasIssuerWithPath(ProtectedFakeServer):
 
     def make_servers(self) -> list[FakeAuthorizationServer]:
         # The authorization server knows scopes that the server does not ask for.
-        members = {"scopes_supported": ["accounts:manage"]}
+        members = {
+            "scopes_supported": ["accounts:manage"],
+            "client_id_metadata_document_supported": False,
+        }
         path = "/tenant"
         server = FakeAuthorizationServer(path, places=(f"{path}{OPENID}",), members=members)
         # Advertised by nobody, and right: a client that compares it goes on.
@@ -104,6 +119,7 @@ class HasIssuerWithPath(ProtectedFakeServer):
         if self.was_tried(run):
             _judge_metadata_order(run, self.named, "auth.asm.order-with-path")
             judge_supported_scope(run, self)
+            judge_registration(run, self)
 
 
 @client_scenario(

@@ -261,7 +261,7 @@ class ChangesItsAuthorizationServer(ProtectedFakeServer):
                 if is_given or run.has_client_id:
                     run.holds(_MISMATCH, not is_given, why, request=request)
                 else:
-                    has_new = there.knows(client_id) or not before.knows(client_id)
+                    has_new = bool(there.registrations) or not before.knows(client_id)
                     why = f"does not register with {there.path}, which it is sent to now"
                     run.holds(_AGAIN, has_new, why, request=request)
 
