@@ -1,4 +1,4 @@
-"""A client that authorizes by the book, in both eras, every step of which a mutant can do otherwise."""
+"""A client that authorizes by the book, in both eras; a mutant can do every step otherwise."""
 
 import base64
 import hashlib
@@ -18,9 +18,18 @@ META = "io.modelcontextprotocol/"
 
 
 class Authorizing(Raw):
-    """Gets a token when a server asks for one, and another where it does not suffice."""
+    """Gets a token when a server asks for one, and another where it does not suffice.
+
+    Attributes:
+        wants: fields of the request for consent in place of the usual ones; None leaves one out.
+        sends: likewise, of the request for a token.
+        says: likewise, members of a registration.
+    """
 
     revision = "2025-11-25"
+    wants: ClassVar[Message] = {}
+    sends: ClassVar[Message] = {}
+    says: ClassVar[Message] = {}
     capabilities: ClassVar[Message] = {}
     document: str | None = None
     given_id: str | None = None
@@ -32,6 +41,7 @@ class Authorizing(Raw):
         self.refresh_tokens: dict[str, str] = {}
         self.scopes: set[str] = set()
         self.attempts = 0
+        self.seen = ""
 
     @property
     def origin(self) -> str:
@@ -97,6 +107,7 @@ class Authorizing(Raw):
         for url in self.server_urls(issuer):
             found = await self.get(url)
             if found is not None and self.is_issuer(found.get("issuer", ""), issuer):
+                self.seen = url
                 return found
         raise Gone
 
@@ -195,7 +206,20 @@ class Authorizing(Raw):
         }
         if self.scopes:
             found["scope"] = " ".join(sorted(self.scopes))
-        return found
+        return self.changed(found, self.wants)
+
+    def form(self, client: str, code: str, verifier: str) -> dict[str, str]:
+        return self.changed(super().form(client, code, verifier), self.sends)
+
+    def changed(self, usual: Message, other: Message) -> Message:
+        """Change some members; texts may name the server."""
+        made = {**usual, **other}
+        named = {"url": self.place.url, "origin": self.origin}
+        return {
+            name: value.format_map(named) if isinstance(value, str) and "{" in value else value
+            for name, value in made.items()
+            if value is not None
+        }
 
     # -- registration
 
@@ -230,12 +254,13 @@ class Authorizing(Raw):
         raise Gone
 
     def about_me(self) -> Message:
-        return {
+        usual = {
             "redirect_uris": [self.redirect()],
             "client_name": "raw",
             "application_type": "native",
             "grant_types": ["authorization_code", "refresh_token"],
         }
+        return self.changed(usual, self.says)
 
 
 class Standalone(Authorizing):
@@ -275,3 +300,4 @@ class Known(Standalone):
     """Was given its id in advance."""
 
     given_id = PREREGISTERED
+    options = ("{client_id}",)

@@ -1,7 +1,7 @@
 """Client ids: how a client registers, or does without, and what it says of itself."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 from urllib.parse import urlsplit
 
 from accord.bindings.addresses import is_loopback
@@ -24,6 +24,9 @@ from accord.transports.http.client.guarded import (
     HttpRequest,
     NoResponse,
 )
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
 
 _BEFORE_FLOW: Final = "auth.register.before-flow"
 _PRIORITY: Final = "auth.register.priority"
@@ -132,7 +135,13 @@ def judge_refreshes(run: ClientRun, server: FakeAuthorizationServer) -> None:
     _PRIORITY, _GIVEN, "auth.cimd.supported", _SUPPORT, *_DOCUMENT, on=("http", "sse"), era="both"
 )
 class OffersEveryRegistration(ProtectedFakeServer):
-    """Knows the client, reads metadata documents, and has a registration endpoint that refuses."""
+    """Knows the client, reads metadata documents, and has a registration endpoint that refuses.
+
+    Attributes:
+        tls: which certificates are trusted for documents; None for the usual ones.
+    """
+
+    tls: "ClassVar[SSLContext | None]" = None
 
     def make_servers(self) -> list[FakeAuthorizationServer]:
         server = FakeAuthorizationServer(members={_FLAG: True})
@@ -186,7 +195,7 @@ class OffersEveryRegistration(ProtectedFakeServer):
         if not run.holds(hosted, is_right, why, request=request):
             return
         # The client runs on this machine, so what it names may be on this machine too.
-        sender = GuardedSender(AddressPolicy.beside(self.origin), seconds=_SECONDS)
+        sender = GuardedSender(AddressPolicy.beside(self.origin), seconds=_SECONDS, tls=self.tls)
         asking = HttpRequest(method="GET", url=url, headers={"accept": "application/json"})
         try:
             response = await sender.send(asking)
