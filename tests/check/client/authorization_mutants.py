@@ -10,7 +10,8 @@ from check.client.authorizing import OAUTH, OPENID, RESOURCE, Authorizing, Known
 from check.client.mutants import UNBREAKABLE, mutant
 from check.client.raw import Gone, Message, Raw
 
-DOCUMENT = "https://client.example/metadata.json"
+# Nothing listens there, so nothing is read.
+DOCUMENT = "https://127.0.0.1:9/metadata.json"
 UNDEFINED = "undefined"
 
 
