@@ -248,9 +248,16 @@ class Monitor:
             self._unreadable[record.sender] += 1
             why = "sends a number too large to be read"
             found = [Violation(VERSION_2_0, record.sender, why)]
+        if step.kind == REQUEST and self._is_duplicate(step):
+            # A refusal may leave out the id, which stands for another request.
+            self._unreadable[record.sender] += 1
         learn(step, self.conversation, self._memory)
         self._last_kind[record.sender] = step.kind
         return self._report(record, _most_specific(found))
+
+    def _is_duplicate(self, step: Step) -> bool:
+        """Return whether a request has the id of one that is in flight."""
+        return self.conversation.parties[step.sender].open.get(step.id) is not step.exchange  # type: ignore[arg-type]  # a request has an id
 
     def _stray_error(self, step: Step) -> list[Violation]:
         """An error without id must answer something that could not be read."""
