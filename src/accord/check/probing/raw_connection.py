@@ -55,12 +55,21 @@ class MessageTimeout(AccordError):
     Attributes:
         method: of the request without an answer; empty if another message is missing.
         has_started: whether the server sent anything at all on this connection.
+        is_garbled: whether text that is not JSON arrived meanwhile, which may be the answer.
     """
 
-    def __init__(self, text: str, *, method: str = "", has_started: bool = True) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        method: str = "",
+        has_started: bool = True,
+        is_garbled: bool = False,
+    ) -> None:
         super().__init__(text)
         self.method = method
         self.has_started = has_started
+        self.is_garbled = is_garbled
 
 
 class ConnectionEnded(AccordError):
@@ -155,6 +164,8 @@ class RawConnection:
         self.ended: str | None = None
         self.respond: Respond | None = None
         self._has_received = False
+        self._unreadable = 0
+        self._unreadable_before: dict[tuple[type, Any], int] = {}
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -183,6 +194,7 @@ class RawConnection:
             self.end(f"the server floods the connection: more than {_FLOOD} messages")
             return
         found = self.log.take(OTHER[self.me], data, http)
+        self._unreadable += found is None
         for message in objects_in(found):
             self.received.append(message)
             if is_request(message):
@@ -314,6 +326,7 @@ class RawConnection:
     async def _begin(self, message: JsonObject) -> None:
         id = message["id"]
         self._requests[type(id), id] = message
+        self._unreadable_before[type(id), id] = self._unreadable
         self.proof = partial(self.log.evidence_of_exchange, id)
         try:
             await self._send(message)
@@ -408,7 +421,13 @@ class RawConnection:
 
     def _missing(self, id: Any, error: MessageTimeout) -> MessageTimeout:
         method = str(self._requests.get((type(id), id), {}).get("method", ""))
-        return MessageTimeout(str(error), method=method, has_started=self._has_received)
+        before = self._unreadable_before.get((type(id), id), self._unreadable)
+        return MessageTimeout(
+            str(error),
+            method=method,
+            has_started=self._has_received,
+            is_garbled=self._unreadable > before,
+        )
 
     def _note_late(self, id: Any, seconds: float) -> None:
         request = self._requests.get((type(id), id), {})
