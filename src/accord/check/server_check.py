@@ -312,6 +312,9 @@ def _blame(probe: Probe, error: BaseException) -> None:
     if not getattr(error, "has_started", True):
         # A further copy that does not start proves nothing.
         return
+    if getattr(error, "is_garbled", False):
+        # The answer may be in text that cannot be read, which the monitor reports.
+        return
     if isinstance(error, ConnectionEnded):
         probe.fail("practice.server.survives-errors", str(error))
     elif isinstance(error, MessageTimeout) and error.method not in WORK_OF_AUTHORS:

@@ -247,7 +247,8 @@ async def _cancel(
         probe.holds(_STOPS, late < 3, f"continues, and reports progress {late} times")
         probe.passes(_SILENT)
         return True
-    if reply.is_error:
+    # The tool succeeds if it is not cancelled.
+    if reply.is_error or reply.is_failed_call:
         probe.passes(_STOPS)
         if _is_plain(connection):
             probe.skip(_SILENT, "over HTTP a response that is not a stream must end with an answer")
@@ -297,7 +298,8 @@ async def _slowest(probe: Probe, connection: RawConnection) -> tuple[JsonObject,
 
 
 async def _duration(connection: RawConnection, params: JsonObject) -> float:
-    """Call a tool and return the seconds it takes, 0 if it is refused."""
+    """Call a tool and return the seconds it takes, 0 if it fails."""
     began = asyncio.get_running_loop().time()
     reply = await connection.ask("tools/call", params)
-    return 0.0 if reply.is_error else asyncio.get_running_loop().time() - began
+    has_failed = reply.is_error or reply.is_failed_call
+    return 0.0 if has_failed else asyncio.get_running_loop().time() - began
