@@ -381,6 +381,18 @@ class RawConnection:
             reply = await self._next_reply(repeat["id"], patience, what)
         return reply
 
+    async def ask_again(self, message: JsonObject) -> Reply:
+        """Send a request that goes on with an earlier one, and wait for its answer.
+
+        The same call of a tool goes on, so it is not counted again.
+
+        Raises:
+            MessageTimeout: it did not arrive in time.
+            ConnectionEnded: the connection ended first.
+        """
+        await self._begin(message)
+        return await self.reply_to(message["id"], what=str(message["method"]))
+
     async def _next_reply(self, id: Any, patience: float | None, what: str) -> Reply:
         self.proof = partial(self.log.evidence_of_exchange, id)
         wait = self.longest if patience is None else patience
