@@ -105,6 +105,9 @@ class Endpoint:
         self._stateless_rows: dict[str, Revision] = {
             row.id: row for row in rows if not row.handshake
         }
+        # The revision of requests that name none, if there is no handshake to agree on one.
+        is_only = len(self._stateless_rows) == len(rows) and role == SERVER
+        self._only_row = rows[0] if is_only else None
         self._codec = codec.codec_for(limits or codec.Limits())
         self._message_bytes = self._codec.limits.message_bytes
         self._sized = self._codec.check_size if enforce else codec.skip_size_check
@@ -252,6 +255,8 @@ class Endpoint:
                 if meta != self._latest.words or batch is not None:
                     peer, meta_fault = self._read_peer(meta, row, name, batch)
                     fault = meta_fault or fault
+        if self._only_row is not None and name != "initialize":
+            revision = self._only_row
         if not revision.handshake and (meta is None or meta.version is UNSET):
             fault = InvalidParams(f"{name}: _meta has no {META_VERSION}")
         method = revision.requests[self.other].get(name)

@@ -15,9 +15,7 @@ from accord.errors import ElicitationRefused
 
 READS = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
-server: Server[Any] = Server(
-    "standalone", version="1.0.0", page_size=4, revisions=["2026-07-28"]
-)
+server: Server[Any] = Server("standalone", version="1.0.0", page_size=4, revisions=["2026-07-28"])
 
 
 @dataclass

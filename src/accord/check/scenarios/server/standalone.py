@@ -212,9 +212,7 @@ async def omits_what_a_request_must_carry(probe: Probe, connection: RawConnectio
 
 
 def _has_handshake(probe: Probe) -> bool:
-    return any(
-        each in HANDSHAKE for each in _as_list(probe.facts.opening.get("supportedVersions"))
-    )
+    return any(each in HANDSHAKE for each in _as_list(probe.facts.opening.get("supportedVersions")))
 
 
 def _without(connection: RawConnection, method: str, params: object, field: str) -> JsonObject:
