@@ -31,7 +31,12 @@ from accord.check.probing.target import ServerTarget
 from accord.check.probing.tool_calls import CallLimit
 from accord.check.report import Report, Setting, merge_revisions
 from accord.check.revision_probe import RevisionProbe, add_stderr, describe_failure
-from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario, revealing_methods
+from accord.check.scenarios._scenario import (
+    WORK_OF_AUTHORS,
+    Scenario,
+    blame_for_ending,
+    revealing_methods,
+)
 from accord.check.verdicts import (
     NO_OCCASION,
     chosen_requirements,
@@ -293,7 +298,7 @@ def _blame(probe: Probe, error: BaseException) -> None:
         # A further copy that does not start proves nothing.
         return
     if isinstance(error, ConnectionEnded):
-        probe.fail("practice.server.survives-errors", str(error))
+        blame_for_ending(probe, str(error))
     elif isinstance(error, MessageTimeout) and error.method not in WORK_OF_AUTHORS:
         probe.fail("jsonrpc.request.answered", f"falls silent: {error}")
         probe.lose_patience()

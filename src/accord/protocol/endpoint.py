@@ -228,7 +228,8 @@ class Endpoint:
 
     def _receive_request(self, frame: Frame, id: Any, name: str, batch: BatchReply | None) -> Event:
         conversation = self.conversation
-        revision, peer, raw = conversation.current, self.peer, frame.params
+        only = self._only_row if name != "initialize" else None
+        revision, peer, raw = only or conversation.current, self.peer, frame.params
         fault: RequestError | None = None
         token = None
         try:
@@ -255,8 +256,6 @@ class Endpoint:
                 if meta != self._latest.words or batch is not None:
                     peer, meta_fault = self._read_peer(meta, row, name, batch)
                     fault = meta_fault or fault
-        if self._only_row is not None and name != "initialize":
-            revision = self._only_row
         if not revision.handshake and (meta is None or meta.version is UNSET):
             fault = InvalidParams(f"{name}: _meta has no {META_VERSION}")
         method = revision.requests[self.other].get(name)

@@ -117,6 +117,18 @@ async def two() -> str:
     return "b"
 
 
+@server.resource("file:///srv/desk/notes.txt", mime_type="text/plain")
+async def notes() -> str:
+    """A file, or so it seems."""
+    return "nothing to declare"
+
+
+@server.resource("file:///srv/desk/{name}", mime_type="text/plain")
+async def desk_file(name: str) -> str | None:
+    """Any file of the desk; there is one."""
+    return "closed on Sundays" if name == "hours.txt" else None
+
+
 @server.prompt
 async def farewell(ctx: Context[Any]) -> str:
     """Say goodbye to a place that the user names."""

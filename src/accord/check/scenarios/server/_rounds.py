@@ -19,7 +19,7 @@ from accord.types import JsonObject
 
 NO_QUESTIONS: Final = "nothing that may be asked for is answered with questions"
 # So many requests that ask back show how a server goes on.
-_ASKING: Final = 4
+_ASKING: Final = 6
 _ENTRIES: Final = 10
 _STAGES: Final = 3
 

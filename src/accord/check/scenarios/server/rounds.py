@@ -176,7 +176,7 @@ async def _accept_in_two_ways(connection: RawConnection, request: AskingRequest)
             if other is not None:
                 given[key] = given[key] | {"content": other}
         found.append(await answer(connection, request, reply, given))
-    return found if all(map(is_done, found)) else []
+    return found if all(is_asking(each) or is_done(each) for each in found) else []
 
 
 async def _refuse(
@@ -201,7 +201,7 @@ async def _refuse(
     is_named = _REFUSAL.search(str(again.error.get("message"))) is not None
     probe.holds(_DECLINED, not is_forgotten or is_named, f"answers {what} with {again}")
     one, other = (each.result.get("content") for each in accepted)
-    if one == other or not is_done(again):
+    if one in (other, None) or not is_done(again):
         probe.skip(_ASSUMED, "the result does not show what the user answered")
     else:
         is_same = again.result.get("content") in (one, other)

@@ -1,4 +1,4 @@
-"""Requests that stand on their own: discovery, versions, `_meta`, and what nothing may depend on."""
+"""Requests that stand on their own: discovery, versions, `_meta`, and nothing from before."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -39,7 +39,8 @@ _PROMPTS: Final = "prompts.declared-in-discover"
 
 @scenario(_IMPLEMENTED, _LISTS_VERSION, era="standalone", sends=(_DISCOVER,))
 async def discovers_in_several_ways(probe: Probe, connection: RawConnection) -> None:
-    least = {META_VERSION: probe.revision, META_CAPABILITIES: {}}
+    await connection.ask(harmless_method(probe.facts))
+    least: JsonObject = {META_VERSION: probe.revision, META_CAPABILITIES: {}}
     for what, params in {
         "a further time": None,
         "without clientInfo, which is optional": {"_meta": least},
@@ -107,6 +108,7 @@ _UNKNOWN_VERSIONS: Final = ("1999-12-31", "2999-12-31", "accord-check")
 
 @scenario(_CODE, _DATA, opens=UNJUDGED, era="standalone")
 async def names_versions_that_do_not_exist(probe: Probe, connection: RawConnection) -> None:
+    await connection.ask(harmless_method(probe.facts))
     for method in dict.fromkeys((_DISCOVER, harmless_method(probe.facts))):
         for version in _UNKNOWN_VERSIONS:
             reply = await _ask_under(connection, version, method)
@@ -200,6 +202,8 @@ _MISSING: Final = "meta.request.missing-field-rejected"
 
 @scenario(_MISSING, opens=UNJUDGED, era="standalone")
 async def omits_what_a_request_must_carry(probe: Probe, connection: RawConnection) -> None:
+    # What this request carries must not stand in for what the next ones lack.
+    await connection.ask(harmless_method(probe.facts))
     for method, params in _harmless_requests(probe):
         for field in (META_CAPABILITIES, META_VERSION):
             # A server that has a handshake too may take it for a request of an older client.
@@ -255,12 +259,15 @@ async def repeats_refused_requests_after_valid_ones(probe: Probe, used: RawConne
 
 def _refused_requests(probe: Probe, connection: RawConnection) -> dict[str, JsonObject]:
     method = harmless_method(probe.facts)
-    found = {
-        f"{method} without {field}": _without(connection, method, {}, field)
-        for field in (META_CAPABILITIES, META_VERSION)
+    unknown = {"_meta": {META_VERSION: _UNKNOWN_VERSIONS[0]}}
+    # The first ones say the least that could be remembered.
+    return {
+        f"{method} without {META_VERSION}": _without(connection, method, {}, META_VERSION),
+        f"{method} under {_UNKNOWN_VERSIONS[0]}": connection.request(method, unknown),
+        f"{method} without {META_CAPABILITIES}": _without(
+            connection, method, {}, META_CAPABILITIES
+        ),
     }
-    message = connection.request(method, {"_meta": {META_VERSION: _UNKNOWN_VERSIONS[0]}})
-    return found | {f"{method} under {_UNKNOWN_VERSIONS[0]}": message}
 
 
 def _renumbered(messages: Iterable[JsonObject]) -> list[JsonObject]:

@@ -1,6 +1,7 @@
 """Lists, resources, log messages and cache hints of servers without a handshake."""
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, get_args
 from urllib.parse import quote, urlsplit
@@ -40,7 +41,8 @@ async def lists_what_was_advertised(probe: Probe, connection: RawConnection) -> 
             probe.not_applicable(_ANSWERS[name], f"the server did not declare {name}")
             continue
         # Capabilities of the client do not decide what there is.
-        for declared in (None, {}):
+        choices: tuple[JsonObject | None, ...] = (None, {})
+        for declared in choices:
             reply = await connection.ask(method, capabilities=declared)
             why = f"declares {name}, and answers {method} with {reply}"
             is_list = isinstance(reply.result.get(name), list)
@@ -50,7 +52,7 @@ async def lists_what_was_advertised(probe: Probe, connection: RawConnection) -> 
 @scenario(_ORDER, needs="tools", era="standalone", sends=("tools/list",))
 async def lists_the_tools_repeatedly(probe: Probe, connection: RawConnection) -> None:
     lists = [await _names(connection, "tools") for _ in range(4)]
-    for before, after in zip(lists, lists[1:], strict=False):
+    for before, after in pairwise(lists):
         is_same = sorted(before) != sorted(after) or before == after
         why = f"lists the same tools in another order: {before}, then {after}"
         probe.holds(_ORDER, is_same, why)
