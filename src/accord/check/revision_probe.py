@@ -7,13 +7,9 @@ from typing import Final, Self, TypeAlias
 
 import msgspec
 
+from accord.check.probing.failures import AuthorizationRequired, ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import Reply
-from accord.check.probing.raw_connection import (
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-    RawConnection,
-)
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.target import MESSAGE_PREFIX, ServerTarget
 from accord.errors import ConnectFailed
 from accord.protocol.revisions import BEFORE_HANDSHAKE, HANDSHAKE, REVISIONS
@@ -198,10 +194,16 @@ class RevisionProbe:
         """Return why the server speaks none of these revisions."""
         answers = [each for each in opened.values() if each is not None]
         known = _named_revisions(answers)
+        reachable = _reachable(self.target)
+        if any(each in reachable for each in known):
+            return (
+                f"{self.target.name} names {', '.join(known)} as supported, but refuses to begin a"
+                f" conversation under it: {describe_answers(answers)}"
+            )
         if known:
             return (
                 f"{self.target.name} speaks {', '.join(known)}, but none of the revisions that"
-                f" can be checked: {', '.join(_reachable(self.target))}"
+                f" can be checked: {', '.join(reachable)}"
             )
         return describe_failure(self.target, answers)
 
@@ -209,7 +211,7 @@ class RevisionProbe:
 def describe_failure(subject: ServerTarget, answers: Iterable[Reply | str]) -> str:
     """Return why the handshake with a server failed."""
     answers = list(answers)
-    reasons = "; ".join(dict.fromkeys(_describe(answer) for answer in answers))[:_LONGEST]
+    reasons = describe_answers(answers)
     if reasons.startswith(MESSAGE_PREFIX):
         # `accord run` launched it, and its own message is the best one.
         return reasons.removeprefix(MESSAGE_PREFIX)
@@ -218,6 +220,11 @@ def describe_failure(subject: ServerTarget, answers: Iterable[Reply | str]) -> s
     other = {"http": "sse", "sse": "http"}.get(subject.transport)
     hint = f"; is it another path, or --transport {other}?" if other else ""
     return f"{subject.name}: {reasons}{hint}"
+
+
+def describe_answers(answers: Iterable[Reply | str]) -> str:
+    """Return what a server answered to the first request of each conversation."""
+    return "; ".join(dict.fromkeys(_describe(answer) for answer in answers))[:_LONGEST]
 
 
 def add_stderr(text: str, line: RawConnection) -> str:
@@ -234,11 +241,11 @@ def _describe(answer: Reply | str) -> str:
     if isinstance(answer, str):
         return answer
     if not answer.is_error:
-        return f"it answers initialize with {answer}"
+        return f"it answers with {answer}"
     error = answer.message["error"]
     text = error.get("message") if isinstance(error, dict) else error
     code = "" if answer.code is None else f"error {answer.code}, "
-    return f"it answers initialize with {code}{text}"
+    return f"it answers with {code}{text}"
 
 
 def _named_revisions(answers: Iterable[Reply | str]) -> list[str]:

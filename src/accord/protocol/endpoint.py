@@ -102,9 +102,7 @@ class Endpoint:
         """The facts about the other side for the next request; set by the driver."""
         self._refuse_own = _refuse_all if enforce else None
         rows = [REVISIONS[id] for id in self.revisions]
-        self._stateless_rows: dict[str, Revision] = {
-            row.id: row for row in rows if not row.handshake
-        }
+        self._stateless_rows = {str(row.id): row for row in rows if not row.handshake}
         # The revision of requests that name none, if there is no handshake to agree on one.
         is_only = len(self._stateless_rows) == len(rows) and role == SERVER
         self._only_row = rows[0] if is_only else None

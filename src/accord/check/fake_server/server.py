@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias
 
 from accord.check.fake_server import launched
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import (
     MessageLog,
     Reply,
@@ -15,12 +16,7 @@ from accord.check.probing.messages import (
     next_id,
     params_of,
 )
-from accord.check.probing.raw_connection import (
-    ConnectionEnded,
-    MessageTimeout,
-    RawCarrier,
-    RawConnection,
-)
+from accord.check.probing.raw_connection import RawCarrier, RawConnection
 from accord.errors import RequestError
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import BEFORE_HANDSHAKE, HANDSHAKE, find_revision

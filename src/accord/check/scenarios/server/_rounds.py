@@ -149,7 +149,7 @@ def answers_to(reply: Reply, connection: RawConnection) -> JsonObject:
     return {key: each["result"] for key, each in answers.items() if "result" in each}
 
 
-def repeated(
+def make_retry(
     connection: RawConnection, asking: AskingRequest, responses: object, state: object = None
 ) -> JsonObject:
     """Return a request again with these answers and this state; None leaves either out."""
@@ -159,6 +159,18 @@ def repeated(
     if state is not None:
         params["requestState"] = state
     return connection.request(asking.method, params)
+
+
+async def ask_again(connection: RawConnection, message: JsonObject) -> Reply:
+    """Send a request that goes on with an earlier one, and wait for its answer."""
+    await connection.begin_uncounted(message)
+    return await connection.reply_to(message["id"], what=str(message["method"]))
+
+
+async def ask_exactly(connection: RawConnection, message: JsonObject) -> Reply:
+    """Send a request with nothing added to it, and wait for its answer."""
+    connection.claim(message)
+    return await ask_again(connection, message)
 
 
 async def ask_first(connection: RawConnection, asking: AskingRequest) -> Reply | None:
@@ -173,7 +185,7 @@ async def answer(
     """Answer a round with these answers, valid ones by default, and with its own state."""
     given = answers_to(reply, connection) if responses is None else responses
     state = reply.result.get("requestState")
-    return await connection.ask_again(repeated(connection, asking, given, state))
+    return await ask_again(connection, make_retry(connection, asking, given, state))
 
 
 async def finish(connection: RawConnection, asking: AskingRequest) -> Reply | None:
@@ -232,8 +244,8 @@ async def find_state(connection: RawConnection, asking: AskingRequest) -> Statef
                 return best
             state = reply.result["requestState"] if has_state else None
             responses = answers_to(reply, connection)
-            again = repeated(connection, asking, responses or None, state)
-            replies.append(await connection.ask_again(again))
+            again = make_retry(connection, asking, responses or None, state)
+            replies.append(await ask_again(connection, again))
         without, regular = replies
         if not is_asking(regular) and not is_done(regular):
             return best

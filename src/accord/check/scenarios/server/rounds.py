@@ -22,16 +22,17 @@ from accord.check.scenarios.server._rounds import (
     StatefulRound,
     answer,
     answers_to,
+    ask_again,
     ask_first,
     find_asking,
     find_state,
     finish,
     is_asking,
     is_done,
+    make_retry,
     open_rounds,
     other_value,
     questions_of,
-    repeated,
 )
 from accord.check.scenarios.server._rounds import has_same_course as _same
 from accord.protocol.jsonrpc import INTERNAL_ERROR
@@ -105,7 +106,7 @@ _WRONG: Final[dict[str, JsonObject]] = {
 }
 
 
-def _malformed(reply: Reply) -> Iterator[tuple[str, object]]:
+def _malformed_answers(reply: Reply) -> Iterator[tuple[str, object]]:
     """Return what is malformed, and answers of that kind."""
     questions = questions_of(reply)
     yield "inputResponses that are an array", [{}]
@@ -124,7 +125,7 @@ async def sends_malformed_answers(probe: Probe) -> None:
                 reply = await ask_first(connection, request)
                 if reply is None:
                     break
-                what, given = [*_malformed(reply)][number]
+                what, given = [*_malformed_answers(reply)][number]
                 again = await answer(connection, request, reply, given)
                 _judge_malformed(probe, again, f"{what} for {request}")
         await is_alive(probe, connection, "malformed answers")
@@ -209,7 +210,7 @@ async def _refuse(
         probe.holds(_ASSUMED, not is_same, why)
 
 
-# -- rounds that nobody answers
+# -- rounds without an answer
 
 _ABANDONED: Final = "mrtr.server.no-assumed-retry"
 _ROUNDS: Final = 4
@@ -334,7 +335,7 @@ async def _alter(probe: Probe, connection: RawConnection, found: StatefulRound) 
         id, what, state = tried[number]
         number += 1
         given = answers_to(reply, connection) or None
-        again = await connection.ask_again(repeated(connection, found.asking, given, state))
+        again = await ask_again(connection, make_retry(connection, found.asking, given, state))
         if again.is_error or found.is_needed:
             why = f"accepts {what} for {found.asking}, and answers {again}"
             probe.holds(id, not found.goes_on(again), why)
@@ -362,9 +363,9 @@ async def _try_elsewhere(
         return
     given = answers_to(reply, connection) or None
     # The answers alone may be enough for it.
-    without = await connection.ask_again(repeated(connection, other, given))
+    without = await ask_again(connection, make_retry(connection, other, given))
     state = reply.result["requestState"]
-    again = await connection.ask_again(repeated(connection, other, given, state))
+    again = await ask_again(connection, make_retry(connection, other, given, state))
     if again.is_error or found.is_needed:
         goes_on = found.goes_on(again) and not _same(again, without)
         why = f"accepts the state of {found.asking} for {other} {other.params.get('arguments')}"
