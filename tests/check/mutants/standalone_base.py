@@ -13,7 +13,7 @@ from check.mutants.foundation import (
     in_memory,
     params_of,
 )
-from check.mutants.standalone_server import server as standalone
+from check.mutants.rounds_server import server as standalone
 
 REVISION = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"

@@ -88,6 +88,15 @@ async def _ask_slowly(
     "roots.list-changed.sent",
     "elicitation.answers.validated",
     "progress.rate-limited",
+    shows=(
+        "sampling.",
+        "elicitation.",
+        "roots.",
+        "progress.",
+        "ping.",
+        "meta.",
+        "jsonrpc.response.",
+    ),
 )
 class SendsEveryRequest(FakeServer):
     """Sends every request and notification that a server may send."""
@@ -196,6 +205,7 @@ class SendsEveryRequest(FakeServer):
     "errors.invalid-params.data-details",
     "roots.errors",
     "sampling.errors",
+    shows=("roots.", "sampling.", "elicitation.capability", "errors.", "jsonrpc."),
 )
 class SendsInvalidRequests(FakeServer):
     """Sends unknown, undeclared and malformed requests."""

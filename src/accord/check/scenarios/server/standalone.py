@@ -7,7 +7,8 @@ import msgspec
 
 from accord.check.probing.messages import Reply, initialize_params, new_request
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import MessageTimeout, RawConnection
+from accord.check.probing.failures import MessageTimeout
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import (
     INITIALIZED,
     LISTS,
