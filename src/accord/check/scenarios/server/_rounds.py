@@ -1,9 +1,9 @@
 """Rounds as a scenario drives them: a request is answered with questions, and sent again."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -12,7 +12,8 @@ from accord.check.probing.messages import CAPABILITY_OF, Reply, answer_to, param
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.standalone import INPUT_REQUIRED, input_requests_of
-from accord.check.scenarios._scenario import has_failed
+from accord.check.probing.tool_calls import ToolCall
+from accord.check.scenarios._scenario import call, has_failed
 from accord.json_schema.samples import sample
 from accord.json_schema.validation import compile_schema
 from accord.types import JsonObject
@@ -306,3 +307,40 @@ def _fits(schema: JsonObject, value: object) -> bool:
         return compile_schema(schema)(value) is None
     except ValueError:
         return False
+
+
+MakeResult: TypeAlias = Callable[[JsonObject], "JsonObject | None"]
+"""Returns the result for a question; None for the usual one."""
+
+
+async def call_and_answer(
+    probe: Probe, connection: RawConnection, tool: ToolCall, make: MakeResult
+) -> Reply | None:
+    """Call a tool and answer its questions, whether they are requests or parts of results.
+
+    Without an answer of the tool, a verdict is recorded and None returned.
+    """
+
+    def answer_question(question: JsonObject) -> JsonObject:
+        usual = answer_to(question, connection.client_capabilities)
+        made = make(question)
+        return usual if made is None else {**usual, "result": made}
+
+    async def respond(connection: RawConnection, question: JsonObject) -> None:
+        await connection.send(answer_question(question))
+
+    connection.respond = respond
+    connection.follows_rounds = False
+    try:
+        reply = await call(probe, connection, tool)
+        for _ in range(_STAGES):
+            if reply is None or not questions_of(reply):
+                break
+            answers = {key: answer_question(each) for key, each in questions_of(reply).items()}
+            given = {key: each["result"] for key, each in answers.items() if "result" in each}
+            request = AskingRequest(method="tools/call", params=tool.params, kinds=frozenset())
+            reply = await answer(connection, request, reply, given)
+    finally:
+        connection.respond = None
+        connection.follows_rounds = True
+    return reply

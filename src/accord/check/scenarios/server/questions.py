@@ -8,9 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from accord.check.probing.failures import ConnectionEnded, MessageTimeout
-from accord.check.probing.messages import answer_to, is_request, params_of, progress_token_of
+from accord.check.probing.messages import answer_to, params_of, progress_token_of
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import EVERYTHING, RawConnection, Respond
+from accord.check.probing.standalone import questions_in
 from accord.check.probing.tool_calls import ToolCall
 from accord.check.scenarios._scenario import (
     SURVIVES,
@@ -24,6 +25,7 @@ from accord.check.scenarios._scenario import (
     scenario,
     text_of,
 )
+from accord.check.scenarios.server._rounds import call_and_answer
 from accord.json_schema.samples import sample
 from accord.json_schema.validation import compile_schema
 from accord.protocol.jsonrpc import INVALID_PARAMS
@@ -50,7 +52,7 @@ _OBJECTION: Final = re.compile(
 @scenario(*_METHODS, _MODES, _TOOLS, sends=("tools/call",))
 async def answers_requests_of_the_server(probe: Probe, connection: RawConnection) -> None:
     await call_all(probe, connection)
-    questions = [each for each in connection.received if is_request(each)]
+    questions = [each for message in connection.received for each in questions_in(message)]
     methods = {str(each["method"]) for each in questions}
     for id, method in _METHODS.items():
         area = method.partition("/")[0]
@@ -95,7 +97,10 @@ async def declares_url_elicitation_only(probe: Probe) -> None:
         for tool in probe.facts.callable_tools():
             since = len(connection.received)
             await call(probe, connection, tool)
-            for mode in map(_mode_of, connection.messages(_ELICIT, since)):
+            found = [
+                each for message in connection.received[since:] for each in questions_in(message)
+            ]
+            for mode in [_mode_of(each) for each in found if each.get("method") == _ELICIT]:
                 why = f"asks in mode {mode!r}, although the client declared only 'url'"
                 probe.holds(_MODES, mode == "url", f"{why}, in a call of {tool.name}")
 
@@ -134,20 +139,18 @@ async def _answer_with_error(connection: RawConnection, question: JsonObject) ->
 
 @scenario(_VALIDATED, sends=("tools/call",))
 async def sends_invalid_answers(probe: Probe, connection: RawConnection) -> None:
-    refutable: list[object] = []
+    refutable: list[JsonObject] = []
 
-    async def respond(connection: RawConnection, question: JsonObject) -> None:
-        answer = answer_to(question, connection.client_capabilities)
+    def make(question: JsonObject) -> JsonObject | None:
         wrong = _wrong_content(question)
-        if wrong is not None:
-            refutable.append(question.get("id"))
-            answer["result"] = {"action": "accept", "content": wrong}
-        await connection.send(answer)
+        if wrong is None:
+            return None
+        refutable.append(question)
+        return {"action": "accept", "content": wrong}
 
-    connection.respond = respond
     for tool in probe.facts.callable_tools():
         refutable.clear()
-        reply = await call(probe, connection, tool)
+        reply = await call_and_answer(probe, connection, tool, make)
         if reply is None or not refutable:
             continue
         text = text_of(reply)
@@ -189,21 +192,21 @@ async def lets_the_model_use_tools(probe: Probe, connection: RawConnection) -> N
     used: list[str] = []
     answered: list[str] = []
 
-    async def respond(connection: RawConnection, question: JsonObject) -> None:
-        answer = answer_to(question, connection.client_capabilities)
-        params = question.get("params")
-        tools = params_of(question).get("tools")
+    def make(question: JsonObject) -> JsonObject | None:
+        params = params_of(question)
+        tools = params.get("tools")
         if isinstance(tools, list) and tools and not used:
             use = {"type": "tool_use", "id": "accord-check-1", "input": {}}
             used.append("accord-check-1")
-            answer["result"]["content"] = [use | {"name": str(tools[0].get("name"))}]
-            answer["result"]["stopReason"] = "toolUse"
-        elif used and isinstance(params, dict):
-            answered.append(str(params.get("messages")))
-        await connection.send(answer)
+            usual: JsonObject = answer_to(question, connection.client_capabilities)["result"]
+            content = [use | {"name": str(tools[0].get("name"))}]
+            return usual | {"content": content, "stopReason": "toolUse"}
+        if used and "messages" in params:
+            answered.append(str(params["messages"]))
+        return None
 
-    connection.respond = respond
-    await call_all(probe, connection)
+    for tool in probe.facts.callable_tools():
+        await call_and_answer(probe, connection, tool, make)
     if answered:
         told = any("accord-check-1" in text for text in answered)
         probe.holds(_TOOL_USE, told, "asks again without a result of the tool that was used")
@@ -248,7 +251,13 @@ class _Question(msgspec.Struct):
         return any(each.id == self.call for each in replies(connection.received))
 
 
-@bare_scenario(*_ALL, sends=("tools/call",))
+@bare_scenario(*_ALL, era="standalone")
+async def looks_for_requests_of_the_server(probe: Probe) -> None:
+    # One that sends them nevertheless breaks mrtr.server-asks-only-this-way.
+    probe.not_applicable(_ALL, "a server without a handshake sends no requests")
+
+
+@bare_scenario(*_ALL, era="handshake", sends=("tools/call",))
 async def leaves_requests_of_the_server_unanswered(probe: Probe) -> None:
     asking = (await asking_tools(probe))[:_WAITING_TOOLS]
     if not asking:

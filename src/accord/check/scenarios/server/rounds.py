@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import Reply, decode_json
 from accord.check.probing.probe import Probe
-from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import (
     bare_scenario,

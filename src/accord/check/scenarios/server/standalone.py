@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import msgspec
 
+from accord.check.probing.failures import MessageTimeout
 from accord.check.probing.messages import Reply, initialize_params, new_request
 from accord.check.probing.probe import Probe
-from accord.check.probing.failures import MessageTimeout
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import (
     INITIALIZED,
