@@ -324,6 +324,9 @@ def _blame(probe: Probe, error: BaseException) -> None:
     if not getattr(error, "has_started", True):
         # A further copy that does not start proves nothing.
         return
+    if getattr(error, "is_garbled", False):
+        # The answer may be in text that cannot be read, which the monitor reports.
+        return
     if isinstance(error, ConnectionEnded):
         blame_for_ending(probe, str(error))
     elif isinstance(error, MessageTimeout) and error.method not in WORK_OF_AUTHORS:

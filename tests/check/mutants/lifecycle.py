@@ -233,7 +233,13 @@ opens(
 )
 wrong("lifecycle.capabilities.declared", INIT, "capabilities.completions", [])
 wrong("lifecycle.capabilities.declared", INIT, "capabilities.experimental", {"org.example/x": True})
-wrong("lifecycle.capabilities.declared", INIT, "capabilities.logging", "debug")
+wrong(
+    "lifecycle.capabilities.declared",
+    INIT,
+    "capabilities.logging",
+    "debug",
+    also={"logging.capability.declared": "text declares nothing"},
+)
 
 
 def offering(name: str, answer_: dict[str, Any]) -> None:

@@ -252,7 +252,8 @@ async def _cancel(
             _blame_all(probe, _STOPPING, f"continues, and reports progress {late} times")
         probe.passes(*_SILENCE)
         return True
-    if reply.is_error:
+    # The tool succeeds if it is not cancelled.
+    if reply.is_error or reply.is_failed_call:
         probe.passes(*_STOPPING)
         if _is_plain(connection):
             probe.skip(
@@ -309,7 +310,8 @@ async def _slowest(probe: Probe, connection: RawConnection) -> tuple[JsonObject,
 
 
 async def _duration(connection: RawConnection, params: JsonObject) -> float:
-    """Call a tool and return the seconds it takes, 0 if it is refused."""
+    """Call a tool and return the seconds it takes, 0 if it fails."""
     began = asyncio.get_running_loop().time()
     reply = await connection.ask("tools/call", params)
-    return 0.0 if reply.is_error else asyncio.get_running_loop().time() - began
+    has_failed = reply.is_error or reply.is_failed_call
+    return 0.0 if has_failed else asyncio.get_running_loop().time() - began
