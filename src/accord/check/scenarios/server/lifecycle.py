@@ -95,6 +95,7 @@ async def sends_invalid_initialize_parameters(probe: Probe, connection: RawConne
     ANSWERED,
     "ping.response.prompt",
     opens=UNINITIALIZED_UNJUDGED,
+    era="handshake",
     on=("stdio", "sse"),
     is_once=True,
 )
@@ -127,7 +128,7 @@ async def _blame_for_silence(probe: Probe, connection: RawConnection, what: str)
     probe.fail(ANSWERED, f"leaves {what} unanswered")
 
 
-@scenario(ANSWERED, opens=OWN_UNJUDGED, is_once=True)
+@scenario(ANSWERED, opens=OWN_UNJUDGED, era="handshake", is_once=True)
 async def initializes_twice(probe: Probe, connection: RawConnection) -> None:
     await connection.initialize(probe.revision)
     await is_alive(probe, connection, "a second initialize")
@@ -160,6 +161,7 @@ async def declares_no_capabilities(probe: Probe) -> None:
 
 _STREAMS: Final = "stdio.server.reads-stdin-writes-stdout"
 _EXITS: Final = "stdio.shutdown.server-exits"
+_EXITS_ON_EOF: Final = "stdio.shutdown.server-exits-on-eof"
 _SIGNALS: Final = "practice.shutdown.signals"
 _ONLY_MESSAGES: Final = "stdio.server.stdout-only-messages"
 _NEWLINE: Final = "stdio.framing.newline-delimited"
@@ -192,16 +194,23 @@ async def reads_stderr(probe: Probe) -> None:
 
 
 @bare_scenario(
-    _ONLY_MESSAGES, _NEWLINE, _NO_NEWLINE, _EXITS, on=("stdio",), is_once=True, is_judged=True
+    _ONLY_MESSAGES,
+    _NEWLINE,
+    _NO_NEWLINE,
+    _EXITS,
+    _EXITS_ON_EOF,
+    on=("stdio",),
+    is_once=True,
+    is_judged=True,
 )
 async def closes_the_input_of_an_idle_server(probe: Probe) -> None:
-    if not _is_launched(probe, _EXITS):
+    if not _is_launched(probe, _EXITS, _EXITS_ON_EOF):
         return
     async with probe.open() as connection:
         await connection.ask(harmless_method(probe.facts))
         await connection.collect(probe.target.settling)
         why = "keeps running after its standard input was closed"
-        probe.holds(_EXITS, await connection.carrier.end_input(), why)
+        _judge_exit(probe, why, has_ended=await connection.carrier.end_input())
         _judge_lines(probe, connection.log.records)
 
 
@@ -221,16 +230,21 @@ def _judge_lines(probe: Probe, records: Iterable[Record]) -> None:
         probe.passes(_ONLY_MESSAGES)
 
 
-@bare_scenario(_EXITS, on=("stdio",), is_once=True, sends=("tools/call",))
+def _judge_exit(probe: Probe, why: str, *, has_ended: bool) -> None:
+    for id in (_EXITS, _EXITS_ON_EOF):
+        probe.holds(id, has_ended, why)
+
+
+@bare_scenario(_EXITS, _EXITS_ON_EOF, on=("stdio",), is_once=True, sends=("tools/call",))
 async def closes_the_input_while_requests_are_in_flight(probe: Probe) -> None:
-    if not _is_launched(probe, _EXITS):
+    if not _is_launched(probe, _EXITS, _EXITS_ON_EOF):
         return
     async with probe.open() as connection:
         await connection.begin(harmless_method(probe.facts), {})
         for tool in probe.facts.callable_tools()[:4]:
             await connection.begin("tools/call", tool.params)
         why = "keeps running after its standard input was closed while requests were in flight"
-        probe.holds(_EXITS, await connection.carrier.end_input(), why)
+        _judge_exit(probe, why, has_ended=await connection.carrier.end_input())
 
 
 @bare_scenario(_SIGNALS, on=("stdio",), is_once=True)
