@@ -34,6 +34,7 @@ class Asked:
 
     def __init__(self, scope: dict[str, Any], body: bytes) -> None:
         self.verb: str = scope["method"]
+        self.client: Any = scope.get("client")
         self.path: str = scope["path"]
         self.query: str = scope["query_string"].decode()
         self.headers = {name.decode(): value.decode() for name, value in scope["headers"]}
@@ -118,7 +119,7 @@ class Web:
             if event["type"] == "http.response.start":
                 given = {name.decode(): value.decode() for name, value in event["headers"]}
                 is_stream = given.get("content-type", "").startswith("text/event-stream")
-                if is_stream and asked.verb == "GET":
+                if is_stream and (asked.verb == "GET" or asked.method == "subscriptions/listen"):
                     session = asked.headers.get("mcp-session-id", "")
                     self.listening[session] = _saying(send)
                 status, headers = self.head(asked, event["status"], given)
