@@ -7,13 +7,9 @@ from typing import Final, Self, TypeAlias
 
 import msgspec
 
+from accord.check.probing.failures import AuthorizationRequired, ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import Reply
-from accord.check.probing.raw_connection import (
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-    RawConnection,
-)
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.target import MESSAGE_PREFIX, ServerTarget
 from accord.errors import ConnectFailed
 from accord.protocol.revisions import BEFORE_HANDSHAKE, HANDSHAKE, REVISIONS

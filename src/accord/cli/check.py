@@ -20,8 +20,8 @@ from accord.cli.options import (
     Commands,
     UsageError,
     add_command,
-    checked_revision,
     headers_of,
+    known_revision,
     one_of,
     without_secrets,
 )
@@ -194,7 +194,7 @@ def register(commands: Commands) -> None:
 
 
 def _revisions(options: argparse.Namespace) -> "list[RevisionId]":
-    return [checked_revision(each) for each in options.revision]
+    return [known_revision(each) for each in options.revision]
 
 
 # -- servers

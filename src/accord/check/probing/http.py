@@ -14,12 +14,8 @@ from accord.bindings.addresses import is_loopback
 from accord.bindings.headers import media_type
 from accord.bindings.request_headers import request_headers
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
-from accord.check.probing.raw_connection import (
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-    RawConnection,
-)
+from accord.check.probing.failures import AuthorizationRequired, ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_connection import RawConnection
 from accord.errors import ConnectFailed
 from accord.protocol.mirroring import MirroredArgument
 from accord.protocol.revisions import find_revision

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from accord.check.probing.failures import ConnectionEnded
 from accord.check.probing.http import HttpCarrier, SseCarrier
 from accord.check.probing.messages import MessageLog
-from accord.check.probing.raw_connection import ConnectionEnded, RawCarrier, RawConnection
+from accord.check.probing.raw_connection import RawCarrier, RawConnection
 from accord.check.probing.tool_calls import CallLimit
 from accord.errors import ConnectFailed
 from accord.protocol.mirroring import MirroredArgument

@@ -14,6 +14,9 @@ from accord.check.scenarios.server import (  # noqa: F401  # modules register th
     messages,
     notifications,
     questions,
+    tasks,
+    tasks_lists,
+    tasks_unfinished,
     tools,
 )
 

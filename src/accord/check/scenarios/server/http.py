@@ -10,10 +10,11 @@ import msgspec
 from accord.bindings.http import UNNAMED
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import RawResponse, exchange, post_message
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.http import CONTENT_JSON
 from accord.check.probing.messages import new_notification, new_request, objects_in, params_of
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import (
     INITIALIZED,
     PERMISSION,

@@ -7,11 +7,12 @@ from urllib.parse import urlsplit
 from accord.bindings.addresses import is_loopback
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import RawResponse, exchange, post_message
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.http import ACCEPT, CONTENT_JSON
 from accord.check.probing.listeners import listening_addresses, open_addresses
 from accord.check.probing.messages import new_request
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import (
     bare_scenario,
     complete_request,

@@ -7,8 +7,8 @@ from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import RawResponse, exchange, post_message
 from accord.check.probing.messages import Reply, new_request, params_of
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import STANDALONE_EVERYTHING, RawConnection
-from accord.check.probing.standalone import answer_round, stamp
+from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.standalone import EVERYTHING_STANDALONE, answer_round, stamp
 from accord.check.scenarios._scenario import (
     LISTS,
     bare_scenario,
@@ -232,11 +232,11 @@ async def _answer_round_on(
     probe: Probe, asking: RawConnection, answering: RawConnection, params: JsonObject
 ) -> bool:
     """Call a tool, answer its questions on a connection, and return whether that is accepted."""
-    stamped = stamp(probe.revision, params, STANDALONE_EVERYTHING)
+    stamped = stamp(probe.revision, params, EVERYTHING_STANDALONE)
     message = new_request("tools/call", stamped)
     heard = await post_message(asking, message)
     for each in heard.answers_to(message["id"]):
-        repeat = answer_round(message, Reply(each), STANDALONE_EVERYTHING)
+        repeat = answer_round(message, Reply(each), EVERYTHING_STANDALONE)
         if repeat is not None:
             return _is_served(await post_message(answering, repeat), repeat)
     return False
