@@ -90,7 +90,9 @@ class HttpFactsJudge:
             number=record.number,
             stream=facts.stream or key,
         )
-        if facts.knows(LAST_EVENT):
+        if exchange.method == "POST":
+            exchange.is_resumed = False
+        elif facts.knows(LAST_EVENT):
             exchange.is_resumed = facts.header(LAST_EVENT) is not None
             exchange.resumed = facts.header(LAST_EVENT)
         moment = Moment(exchange, facts, record)

@@ -246,9 +246,9 @@ def _repeat_fault(facts: HttpFacts, method: str, params: object) -> tuple[str, s
     if given is not None and given.strip() != method:
         return "http.headers.mismatch-rejected", "whose Mcp-Method is not its method"
     name, header = name_to_mirror(method, params), facts.header(NAME_HEADER)
-    if name is not None and header is not None and not is_masked(header, name):
-        if decode_header(header) != name:
-            return "http.headers.mismatch-rejected", "whose Mcp-Name differs from the body"
+    can_compare = name is not None and header is not None and not is_masked(header, name)
+    if can_compare and decode_header(header or "") != name:
+        return "http.headers.mismatch-rejected", "whose Mcp-Name differs from the body"
     lacking = [METHOD_HEADER] if facts.lacks(METHOD_HEADER) else []
     if name is not None and not method.startswith("tasks/") and facts.lacks(NAME_HEADER):
         lacking.append(NAME_HEADER)
