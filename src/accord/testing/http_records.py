@@ -7,6 +7,8 @@ traffic. Nothing is sent here, and nothing is changed.
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, TypeAlias
 
+from msgspec.structs import replace
+
 from accord.bindings.headers import LAST_EVENT, media_type
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event
 from accord.protocol.party import Bounded
@@ -92,10 +94,18 @@ class ExchangeRecorder:
         self._is_told = False
         self._is_over = False
 
-    def request(self, body: bytes | None) -> None:
-        """Record the request; what is sent to token endpoints is not a message."""
-        is_message = bool(body) and not self._is_foreign(body or b"")
-        self._take("client", body if is_message else None, self.asked)
+    def request(self, body: bytes | None, *, is_repeated: bool = False) -> None:
+        """Record the request; what is sent to token endpoints is not a message.
+
+        Args:
+            body: of the request.
+            is_repeated: whether it was recorded before, and the server did not take it.
+        """
+        is_message = bool(body) and not is_repeated and not self._is_foreign(body or b"")
+        facts = self.asked
+        if body is not None or self.method == "POST":
+            facts = replace(facts, size=len(body or b""))
+        self._take("client", body if is_message else None, facts)
 
     def _is_foreign(self, body: bytes) -> bool:
         path = (self.path or "").rstrip("/")

@@ -158,7 +158,7 @@ mutants(
     "http.post.body-message-or-batch",
     THIRD,
     {
-        "nothing": put("ping", message=None),
+        "nothing": put("ping", message=None, size=0),
         "text": put("ping", message=None, raw="ping!"),
         "a figure": put("ping", message=7),
         "no messages": put("ping", message=[]),
@@ -169,7 +169,7 @@ mutants(
     "http.post.each-message",
     STANDALONE,
     {
-        "nothing": put("again", message=None),
+        "nothing": put("again", message=None, size=0),
         "put": put("again", method="PUT"),
         "get with a body": put("list", method="GET"),
     },

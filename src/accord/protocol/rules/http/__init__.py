@@ -106,6 +106,7 @@ class HttpFactsJudge:
         self, state: HttpState, record: Record, facts: HttpFacts, posted: Posted
     ) -> Iterator[Violation]:
         exchange = state.find(record, facts)
+        exchange.form = record.transport  # only the first event tells the older form
         moment = Moment(exchange, facts, record, is_malformed=posted.is_malformed)
         if exchange.response is None and facts.status is not None:
             yield from self._judge("head", moment, state)
