@@ -1,12 +1,14 @@
 """The lifecycle of a connection: revisions, capabilities, requests out of order, and its end."""
 
+import re
 import signal
 from collections.abc import Iterable
 from typing import Final
 
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import are_several, decode_json, is_request
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.target import StdioCarrier
 from accord.check.scenarios._scenario import (
     ANSWERED,
@@ -26,6 +28,7 @@ from accord.protocol.revisions import REVISIONS, later_than
 from accord.trace import Record
 
 _UNKNOWN: Final = "1999-12-31"
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _ECHOES: Final = "lifecycle.version.server-echoes"
 _OFFERS_OTHER: Final = "lifecycle.version.server-offers-other"
 _OFFERS_LATEST: Final = "lifecycle.version.server-offers-latest"
@@ -59,7 +62,7 @@ async def requests_an_unknown_revision(probe: Probe, connection: RawConnection) 
     is_refusal = reply.code == -32602
     why = f"answers an unknown revision with {reply}"
     probe.holds(_OFFERS_OTHER, is_other or is_refusal, why)
-    if not is_other:
+    if not is_other or not _DATE.fullmatch(str(offered)):
         probe.skip(_OFFERS_LATEST, "the server offers no other")
         return
     later = [row.id for row in later_than(str(offered)) if await _speaks(probe, row.id)]
@@ -188,7 +191,9 @@ async def reads_stderr(probe: Probe) -> None:
         probe.skip(_LOGS, "the server writes nothing to standard error")
 
 
-@bare_scenario(_ONLY_MESSAGES, _NEWLINE, _NO_NEWLINE, _EXITS, on=("stdio",), is_once=True)
+@bare_scenario(
+    _ONLY_MESSAGES, _NEWLINE, _NO_NEWLINE, _EXITS, on=("stdio",), is_once=True, is_judged=True
+)
 async def closes_the_input_of_an_idle_server(probe: Probe) -> None:
     if not _is_launched(probe, _EXITS):
         return

@@ -1,21 +1,21 @@
 """Requests of the server to the client: answered, refused, answered wrongly, or never."""
 
-import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from accord.check.probing.messages import answer_to, is_request, params_of, progress_token_of
-from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import (
-    EVERYTHING,
-    ConnectionEnded,
-    MessageTimeout,
-    RawConnection,
-    Respond,
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
+from accord.check.probing.messages import (
+    Reply,
+    answer_to,
+    is_request,
+    params_of,
+    progress_token_of,
 )
+from accord.check.probing.probe import Probe
+from accord.check.probing.raw_connection import EVERYTHING, RawConnection, Respond
 from accord.check.probing.tool_calls import ToolCall
 from accord.check.scenarios._scenario import (
     SURVIVES,
@@ -45,11 +45,10 @@ _MODES: Final = "elicitation.mode.supported-only"
 _TOOLS: Final = "sampling.tools.not-without-capability"
 _TOOL_USE: Final = "sampling.tool-use.server-answers-all"
 _NO_FORM: Final = "no tool that may be called asks the user"
-# Answers that a form refuses: a text for other types, a number for a text.
-_WRONG: Final = ("accord-check-wrong", 918273645)
-_OBJECTION: Final = re.compile(
-    r"error|invalid|expected|must|fail|not a|wrong answer", re.IGNORECASE
-)
+# Every form refuses this, except in a field for free text.
+_WRONG: Final = "accord-check-wrong"
+# How many members of a form are answered wrongly, one at a time.
+_MEMBERS: Final = 3
 
 
 @scenario(*_METHODS, _MODES, _TOOLS, sends=("tools/call",))
@@ -139,42 +138,75 @@ async def _answer_with_error(connection: RawConnection, question: JsonObject) ->
 
 @scenario(_VALIDATED, sends=("tools/call",))
 async def sends_invalid_answers(probe: Probe, connection: RawConnection) -> None:
-    refutable: list[object] = []
+    for tool in probe.facts.callable_tools():
+        valid = await _call_with_answer(probe, connection, tool, None)
+        if valid is None:
+            continue
+        for member in _refutable_members(valid.schema):
+            invalid = await _call_with_answer(probe, connection, tool, member)
+            if invalid is None:
+                continue
+            is_refused = invalid.reply.is_error or invalid.reply.is_failed_call
+            known = str(valid.content.get(member, ""))
+            is_used = not is_refused and _is_used_alike(
+                text_of(valid.reply), known, text_of(invalid.reply)
+            )
+            why = f"uses {_WRONG!r} as {member!r:.40}, which its form refuses ({tool.name})"
+            probe.holds(_VALIDATED, not is_used, why)
+    probe.skip(_VALIDATED, "no tool that may be called asks by a form that refuses some text")
+
+
+class _Answered(msgspec.Struct, frozen=True):
+    """The result of a tool, the schema of its form, and the content of the answer."""
+
+    reply: Reply
+    schema: Any
+    content: JsonObject
+
+
+async def _call_with_answer(
+    probe: Probe, connection: RawConnection, tool: ToolCall, wrong: str | None
+) -> _Answered | None:
+    """Call a tool and answer its first form, with one member wrong; None if it has no form."""
+    answered: list[tuple[Any, JsonObject]] = []
 
     async def respond(connection: RawConnection, question: JsonObject) -> None:
         answer = answer_to(question, connection.client_capabilities)
-        wrong = _wrong_content(question)
-        if wrong is not None:
-            refutable.append(question.get("id"))
-            answer["result"] = {"action": "accept", "content": wrong}
+        content = answer.get("result", {}).get("content")
+        if question.get("method") == _ELICIT and isinstance(content, dict) and not answered:
+            schema = params_of(question).get("requestedSchema")
+            # Members that may be left out are answered too.
+            content |= {name: sample(rule) for name, rule in _rules(schema) if name not in content}
+            content |= {} if wrong is None else {wrong: _WRONG}
+            answered.append((schema, content))
         await connection.send(answer)
 
     connection.respond = respond
-    for tool in probe.facts.callable_tools():
-        refutable.clear()
-        reply = await call(probe, connection, tool)
-        if reply is None or not refutable:
-            continue
-        text = text_of(reply)
-        is_refused = reply.is_error or reply.is_failed_call
-        used = next((wrong for wrong in _WRONG if str(wrong) in text), None)
-        is_right = is_refused or used is None or _OBJECTION.search(text)
-        why = f"accepts the invalid answer {used!r} to its form, in a call of {tool.name}"
-        probe.holds(_VALIDATED, is_right, why)
-    probe.skip(_VALIDATED, "no tool that may be called asks the user by a form")
+    reply = await call(probe, connection, tool)
+    connection.respond = None
+    return _Answered(reply, *answered[0]) if reply is not None and answered else None
 
 
-def _wrong_content(question: Mapping[str, object]) -> JsonObject | None:
-    """Return an answer that the schema of a form refuses; None if none is known."""
-    schema = params_of(question).get("requestedSchema")
+def _refutable_members(schema: Any) -> list[str]:
+    """Return the members of a form that refuse a text; a free text field takes any."""
+    return [name for name, rule in _rules(schema) if _is_refused(rule, _WRONG)][:_MEMBERS]
+
+
+def _rules(schema: Any) -> list[tuple[str, Any]]:
     properties = schema.get("properties") if isinstance(schema, dict) else None
-    if question.get("method") != _ELICIT or not isinstance(properties, dict):
-        return None
-    content = {}
-    for name, rule in properties.items():
-        refused = (wrong for wrong in _WRONG if _is_refused(rule, wrong))
-        content[name] = next(refused, sample(rule))
-    return content if _is_refused(schema, content) else None
+    return [*properties.items()] if isinstance(properties, dict) else []
+
+
+def _is_used_alike(with_valid: str, valid: str, with_invalid: str) -> bool:
+    """Return whether a tool says of an invalid value just what it said of a valid one.
+
+    >>> _is_used_alike("row 3, window", "3", "row accord-check-wrong, window")
+    True
+    >>> _is_used_alike("row 3, window", "3", "not a row: accord-check-wrong")
+    False
+    """
+    before, found, _ = with_invalid.partition(_WRONG)
+    return bool(found and before and valid) and with_valid.startswith(before + valid)
 
 
 def _is_refused(schema: Any, value: object) -> bool:
