@@ -48,6 +48,10 @@ _ELSEWHERE: Final[Mapping[str, tuple[Transport, ...]]] = {
     "lifecycle.shutdown.stdio-close-stdin": ("stdio",),
     # Elsewhere a connection is a session.
     "pagination.no-cross-session-cursors": ("http",),
+    "discover.stdio-probe": ("stdio",),
+    "versioning.modern-client.stdio-discover-first": ("stdio",),
+    "stateless.client.process-not-conversation": ("stdio",),
+    "tools.x-mcp-header.client-drops-invalid-tool": ("http",),
 }
 _LOOK: Final = 0.02
 _LOOKS: Final = 100
@@ -185,7 +189,8 @@ def _faulty_servers(plan: ClientPlan, eras: Collection[str]) -> list[FakeServer]
 
     found = []
     for kind in CLIENT_SCENARIOS:
-        if plan.played_over in kind.on and _is_wanted(plan, kind):
+        is_met = not kind.needs_both or {*eras} >= _ALL
+        if plan.played_over in kind.on and is_met and _is_wanted(plan, kind):
             found += _servers_of_kind(plan, kind, eras)
     return found
 
@@ -369,7 +374,7 @@ def _ids_with_scenarios() -> frozenset[str]:
     """Return the ids of the requirements that a faulty server tries, or that any run runs."""
     from accord.check.scenarios.client import CLIENT_SCENARIOS
 
-    return PASSIVELY_CHECKED | {id for each in CLIENT_SCENARIOS for id in each.ids}
+    return frozenset(PASSIVELY_CHECKED) | {id for each in CLIENT_SCENARIOS for id in each.ids}
 
 
 def _out_of_scope(row: Requirement, plan: ClientPlan, runs: Sequence[ClientRun]) -> str | None:
