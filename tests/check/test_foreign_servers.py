@@ -89,14 +89,20 @@ def test_the_error_names_all_chosen_revisions_that_the_server_does_not_speak():
         check(foreign("one revision"), OLD, MIDDLE, NEW)
 
 
-@pytest.mark.parametrize("how", ["refuse", "discover"])
-def test_the_error_for_a_server_without_handshake_names_its_revisions(how):
+def test_the_error_for_a_server_that_refuses_its_own_revision_names_it():
     for revisions in ((), (NEW,)):
         with pytest.raises(ConnectFailed) as caught:
-            check(foreign("modern", how), *revisions)
+            check(foreign("modern", "refuse"), *revisions)
         told = str(caught.value)
-        assert "modern speaks 2026-07-28, but none of the revisions that can be checked" in told
+        assert "modern names 2026-07-28 as supported, but refuses to begin a conversation" in told
         assert "--transport" not in told
+
+
+def test_a_server_without_a_handshake_is_checked():
+    report = check(foreign("modern", "discover"), only=["discover"])
+    assert report.setting.revisions == ("2026-07-28",)
+    with pytest.raises(ConnectFailed, match=f"does not speak {NEW}; it speaks 2026-07-28"):
+        check(foreign("modern", "discover"), NEW)
 
 
 @pytest.mark.parametrize("revisions", [(), (NEW,)])

@@ -21,7 +21,7 @@ from accord.check.fake_server.http_transport import FakeHttpTransport
 from accord.check.fake_server.server import FakeServer
 from accord.check.fake_server.standalone import STANDALONE
 from accord.check.fake_server.stdio_transport import FakeStdioTransport
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.report import Report, Setting, merge_revisions
 from accord.check.verdicts import (
     NO_OCCASION,

@@ -7,28 +7,24 @@ from typing import Final, Self, TypeAlias
 
 import msgspec
 
-from accord.check.probing.messages import CLIENT_INFO, Reply
-from accord.check.probing.raw_connection import (
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-    RawConnection,
-)
+from accord.check.probing.failures import AuthorizationRequired, ConnectionEnded, MessageTimeout
+from accord.check.probing.messages import Reply
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.target import MESSAGE_PREFIX, ServerTarget
 from accord.errors import ConnectFailed
-from accord.protocol.exchange import META_CAPABILITIES, META_VERSION
-from accord.protocol.revisions import HANDSHAKE, REVISIONS
+from accord.protocol.revisions import BEFORE_HANDSHAKE, HANDSHAKE, REVISIONS
 from accord.types import RevisionId
 
 _LONGEST: Final = 1000
-_META_INFO: Final = "io.modelcontextprotocol/clientInfo"
+# The newest revision in which a server says by server/discover what it supports.
+_WITHOUT_HANDSHAKE: Final = [row for row in REVISIONS.values() if not row.handshake][-1]
 
 Opening: TypeAlias = Reply | str | None
-"""The answer to initialize, or why it is missing; None if authorization comes first."""
+"""The answer to initialize or server/discover, or why it is missing; None if it takes a token."""
 
 
 async def spoken_revisions(subject: ServerTarget) -> list[RevisionId]:
-    """Ask which revisions with a handshake the server speaks over this transport.
+    """Ask which revisions the server speaks over this transport.
 
     Raises:
         ConnectFailed: it speaks none of them, or cannot be reached.
@@ -64,7 +60,7 @@ class RevisionProbe:
         await asyncio.gather(*(line.close() for lines in kept.values() for line in lines))
 
     async def find_revisions(self, wanted: Sequence[RevisionId] = ()) -> list[RevisionId]:
-        """Return the wanted revisions; by default those with a handshake that the server speaks.
+        """Return the wanted revisions; by default all that the server speaks.
 
         Raises:
             ConnectFailed: it speaks none, or not one of the wanted; the message names the others.
@@ -73,7 +69,7 @@ class RevisionProbe:
         answers = await self._ask(wanted or reachable)
         if None in answers.values():
             # Without a token only refusals are checked, which hardly differ between revisions.
-            return list(wanted) or [reachable[-1]]
+            return list(wanted) or [BEFORE_HANDSHAKE.id]
         if wanted and all(_may_speak(answers[each], each) for each in wanted):
             return list(wanted)
         others = [each for each in reachable if each not in answers]
@@ -81,7 +77,7 @@ class RevisionProbe:
             answers |= await self._ask(others)
         found = _agreed_revisions(answers)
         if not found:
-            raise ConnectFailed(await self._explain_failure(answers))
+            raise ConnectFailed(self._explain_failure(answers))
         missing = [each for each in wanted if each not in found]
         if missing:
             raise ConnectFailed(
@@ -110,21 +106,50 @@ class RevisionProbe:
         if self.target.command and len(copies) == 1 and not self._has_run_twice:
             # The check has to know whether a second copy runs beside the first.
             copies *= 2
-        # One failure must not leave other copies behind that are still launching.
-        answers = await asyncio.gather(*map(self._open, copies), return_exceptions=True)
         opened: dict[RevisionId, Opening] = {}
         failed: list[tuple[RevisionId, str]] = []
-        for revision, answer in zip(copies, answers, strict=True):
-            if isinstance(answer, BaseException):
-                raise answer
+        for revision, answer in await self._open_at_once(copies):
             if isinstance(answer, str):
                 failed.append((revision, answer))
             if not isinstance(opened.get(revision), Reply):
                 opened[revision] = answer
         self._has_run_twice = True
+        if any(isinstance(opened.get(each), Reply) for each in HANDSHAKE):
+            # An older server may end at, or be silent on, a request before its handshake.
+            failed = [each for each in failed if each[0] in HANDSHAKE]
         if failed and self.target.command:
             opened |= await self._ask_alone(failed)
         return opened
+
+    async def _open_at_once(self, copies: Sequence[RevisionId]) -> list[tuple[RevisionId, Opening]]:
+        """Open several conversations; one without a handshake may be late or fail.
+
+        Raises:
+            ConnectFailed: the server cannot be launched or reached.
+        """
+        tasks = [asyncio.ensure_future(self._open(each)) for each in copies]
+        first = [task for task, id in zip(tasks, copies, strict=True) if id in HANDSHAKE] or tasks
+        try:
+            await asyncio.wait(first)
+            # Many older servers never answer what they do not know.
+            await asyncio.wait(tasks, timeout=self.target.patience)
+        finally:
+            late = [task for task in tasks if not task.done()]
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+        # One failure must not leave other copies behind that are still launching.
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        found: list[tuple[RevisionId, Opening]] = []
+        for revision, answer in zip(copies, answers, strict=True):
+            if isinstance(answer, asyncio.CancelledError):
+                found.append((revision, f"an answer to a request under {revision} did not arrive"))
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found.append((revision, answer))
+        return found
 
     async def _ask_alone(
         self, failed: Sequence[tuple[RevisionId, str]]
@@ -154,57 +179,51 @@ class RevisionProbe:
         async with AsyncExitStack() as stack:
             try:
                 await stack.enter_async_context(line)
-                answer = await line.initialize(revision)
+                answer = await line.begin_conversation(revision)
             except AuthorizationRequired:
                 return None
             except (MessageTimeout, ConnectionEnded) as error:
                 return add_stderr(str(error), line)
             is_kept = self.target.command and not self.target.one_at_a_time
-            if is_kept and _version(answer) == revision and line.log.judge():
+            if is_kept and _spoken_in(answer) == revision and line.log.judge():
                 stack.pop_all()
                 self._kept.setdefault(revision, []).append(line)
             return answer
 
-    async def _explain_failure(self, opened: Mapping[RevisionId, Opening]) -> str:
+    def _explain_failure(self, opened: Mapping[RevisionId, Opening]) -> str:
         """Return why the server speaks none of these revisions."""
         answers = [each for each in opened.values() if each is not None]
         known = _named_revisions(answers)
-        if not known and all(isinstance(each, Reply) and each.is_error for each in answers):
-            known = await self._discover()
+        reachable = _reachable(self.target)
+        if any(each in reachable for each in known):
+            return (
+                f"{self.target.name} names {', '.join(known)} as supported, but refuses to begin a"
+                f" conversation under it: {describe_answers(answers)}"
+            )
         if known:
             return (
                 f"{self.target.name} speaks {', '.join(known)}, but none of the revisions that"
-                f" can be checked: {', '.join(_reachable(self.target))}"
+                f" can be checked: {', '.join(reachable)}"
             )
         return describe_failure(self.target, answers)
-
-    async def _discover(self) -> list[str]:
-        """Ask a server that refuses every handshake which revisions it speaks without one."""
-        newest = [row.id for row in REVISIONS.values() if not row.handshake][-1]
-        meta = {META_VERSION: newest, META_CAPABILITIES: {}, _META_INFO: CLIENT_INFO}
-        line = self.target.connection(is_judged=False)
-        try:
-            async with line:
-                if hasattr(line.carrier, "version"):
-                    line.carrier.version = newest
-                reply = await line.ask("server/discover", {"_meta": meta})
-        except (MessageTimeout, ConnectionEnded, ConnectFailed):
-            return []
-        return _strings(reply.result.get("supportedVersions")) or _named_revisions([reply])
 
 
 def describe_failure(subject: ServerTarget, answers: Iterable[Reply | str]) -> str:
     """Return why the handshake with a server failed."""
     answers = list(answers)
-    reasons = "; ".join(dict.fromkeys(_describe(answer) for answer in answers))[:_LONGEST]
+    reasons = describe_answers(answers)
     if reasons.startswith(MESSAGE_PREFIX):
         # `accord run` launched it, and its own message is the best one.
         return reasons.removeprefix(MESSAGE_PREFIX)
     if any(isinstance(answer, Reply) and not answer.is_error for answer in answers):
         return f"{subject.name} speaks no revision that accord knows: {reasons}"
-    other = {"http": "sse", "sse": "http"}.get(subject.transport)
-    hint = f"; is it another path, or --transport {other}?" if other else ""
+    hint = "; is it another path?" if subject.url else ""
     return f"{subject.name}: {reasons}{hint}"
+
+
+def describe_answers(answers: Iterable[Reply | str]) -> str:
+    """Return what a server answered to the first request of each conversation."""
+    return "; ".join(dict.fromkeys(_describe(answer) for answer in answers))[:_LONGEST]
 
 
 def add_stderr(text: str, line: RawConnection) -> str:
@@ -221,11 +240,11 @@ def _describe(answer: Reply | str) -> str:
     if isinstance(answer, str):
         return answer
     if not answer.is_error:
-        return f"it answers initialize with {answer}"
+        return f"it answers with {answer}"
     error = answer.message["error"]
     text = error.get("message") if isinstance(error, dict) else error
     code = "" if answer.code is None else f"error {answer.code}, "
-    return f"it answers initialize with {code}{text}"
+    return f"it answers with {code}{text}"
 
 
 def _named_revisions(answers: Iterable[Reply | str]) -> list[str]:
@@ -244,23 +263,30 @@ def _strings(value: object) -> list[str]:
 
 def _agreed_revisions(opened: Mapping[RevisionId, Opening]) -> list[RevisionId]:
     """Return the revisions that a server agreed to, even if another one was asked for."""
-    agreed = {_version(answer) for answer in opened.values()}
-    return [id for id in HANDSHAKE if id in agreed]
+    agreed = {_spoken_in(answer) for answer in opened.values()}
+    return [row.id for row in REVISIONS.values() if row.id in agreed]
 
 
 def _may_speak(answer: Opening, revision: RevisionId) -> bool:
     """Return whether a server agreed to a revision, or named none in the handshake."""
     if not isinstance(answer, Reply) or answer.is_error:
         return False
-    named = _version(answer)
+    named = _spoken_in(answer)
     return named == revision or not isinstance(named, str)
 
 
-def _version(answer: Opening) -> object:
-    return answer.result.get("protocolVersion") if isinstance(answer, Reply) else None
+def _spoken_in(answer: Opening) -> object:
+    """Return the revision that a server agreed to, or in which it said what it supports."""
+    if not isinstance(answer, Reply):
+        return None
+    result = answer.result
+    if "protocolVersion" not in result and "supportedVersions" in result:
+        return _WITHOUT_HANDSHAKE.id
+    return result.get("protocolVersion")
 
 
 def _reachable(subject: ServerTarget) -> list[RevisionId]:
     """Return the revisions that exist over the transport of a server."""
     is_streamable = subject.transport == "http"
-    return [row.id for row in HANDSHAKE.values() if row.streamable_http or not is_streamable]
+    rows = HANDSHAKE if subject.transport == "sse" else REVISIONS
+    return [row.id for row in rows.values() if row.streamable_http or not is_streamable]

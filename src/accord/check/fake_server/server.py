@@ -17,6 +17,7 @@ from accord.check.fake_server.standalone import (
     names_own_revision,
     tag,
 )
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import (
     MessageLog,
     Reply,
@@ -25,12 +26,7 @@ from accord.check.probing.messages import (
     next_id,
     params_of,
 )
-from accord.check.probing.raw_connection import (
-    ConnectionEnded,
-    MessageTimeout,
-    RawCarrier,
-    RawConnection,
-)
+from accord.check.probing.raw_connection import RawCarrier, RawConnection
 from accord.errors import MethodNotFound, RequestError
 from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import BEFORE_HANDSHAKE, HANDSHAKE, REVISIONS, find_revision

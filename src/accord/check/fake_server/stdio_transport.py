@@ -7,8 +7,9 @@ from typing import Final, Self
 
 from accord.check.fake_server import launched
 from accord.check.fake_server.server import FakeServer, FakeTransport
+from accord.check.probing.failures import ConnectionEnded
 from accord.check.probing.messages import decode_json
-from accord.check.probing.raw_connection import ConnectionEnded, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 
 _CHUNK: Final = 64 * 1024
 _LONGEST: Final = 64 * 1024 * 1024

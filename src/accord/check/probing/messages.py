@@ -23,6 +23,7 @@ CAPABILITY_OF: Final = {
     "sampling/createMessage": "sampling",
     "elicitation/create": "elicitation",
 }
+RELATED: Final = "io.modelcontextprotocol/related-task"
 _ids = count(1)
 
 
@@ -158,7 +159,12 @@ def answer_to(question: JsonObject, capabilities: Mapping[str, object]) -> JsonO
         return answer | {"result": {}}
     if CAPABILITY_OF.get(str(method)) not in capabilities:
         return answer | {"error": {"code": -32601, "message": f"unknown method {method!s:.80}"}}
-    return answer | {"result": _result(str(method), params_of(question))}
+    result = _result(str(method), params_of(question))
+    related = _as_object(params_of(question).get("_meta")).get(RELATED)
+    if related is not None:
+        # tasks.related.everywhere
+        result["_meta"] = {RELATED: related}
+    return answer | {"result": result}
 
 
 def _result(method: str, params: JsonObject) -> JsonObject:

@@ -60,7 +60,7 @@ class Probe(VerdictCollector):
 
         Args:
             is_judged: False if the scenario breaks rules, so that answers prove nothing.
-            begins: whether to do the handshake.
+            begins: whether to do the handshake, or else to ask what the server supports.
             capabilities: what the client declares; everything by default.
         """
         connection = await self._launch(is_judged=is_judged)
@@ -68,7 +68,7 @@ class Probe(VerdictCollector):
         try:
             async with connection:
                 if begins:
-                    await connection.initialize(self.revision, capabilities=capabilities)
+                    await connection.begin_conversation(self.revision, capabilities=capabilities)
                 yield connection
         finally:
             _in_use.reset(before)
@@ -109,7 +109,7 @@ class Probe(VerdictCollector):
         connection = await self._launch(is_judged=is_judged)
         try:
             await connection.__aenter__()
-            await connection.initialize(self.revision)
+            await connection.begin_conversation(self.revision)
         except BaseException:
             await self._dismiss(connection)
             raise

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import msgspec
 
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import (
     MessageLog,
     Reply,
@@ -24,8 +25,15 @@ from accord.check.probing.messages import (
     objects_in,
     params_of,
 )
+from accord.check.probing.standalone import (
+    EVERYTHING_STANDALONE,
+    ROUNDS,
+    answer_round,
+    input_requests_of,
+    stamp,
+)
 from accord.check.probing.tool_calls import CallLimit
-from accord.errors import AccordError
+from accord.protocol.revisions import find_revision
 from accord.protocol.violation import OTHER
 from accord.trace import HttpFacts, Party
 from accord.types import JsonObject, RevisionId
@@ -43,36 +51,6 @@ EVERYTHING: Final[Mapping[str, object]] = {
 _FLOOD: Final = 20_000
 # The first answer may take this many times the patience.
 _STARTING: Final = 4
-
-
-class MessageTimeout(AccordError):
-    """A message did not arrive in time.
-
-    Attributes:
-        method: of the request without an answer; empty if another message is missing.
-        has_started: whether the server sent anything at all on this connection.
-    """
-
-    def __init__(self, text: str, *, method: str = "", has_started: bool = True) -> None:
-        super().__init__(text)
-        self.method = method
-        self.has_started = has_started
-
-
-class ConnectionEnded(AccordError):
-    """The server closed the connection, or exited.
-
-    Attributes:
-        has_started: whether the server sent anything at all on this connection.
-    """
-
-    def __init__(self, text: str, *, has_started: bool = True) -> None:
-        super().__init__(text)
-        self.has_started = has_started
-
-
-class AuthorizationRequired(ConnectionEnded):
-    """The server answers nothing without authorization."""
 
 
 class RawCarrier(Protocol):
@@ -106,10 +84,12 @@ class RawConnection:
 
     Attributes:
         received: every message of the peer, in order.
-        opening: the server's result of initialize.
-        opening_proof: the initialize exchange, as evidence.
+        opening: the server's result of initialize, or of server/discover.
+        opening_proof: the exchange that it was the result of, as evidence.
+        is_standalone: whether every request names its revision and the client's capabilities.
+        follows_rounds: whether the questions of a result are answered, and the request repeated.
         ended: why the connection ended; None while it is open.
-        asked: the methods of all requests of the peer.
+        asked: the methods of all requests and questions of the peer.
         late: names of tools that answered after the patience, or not at all, with the seconds.
         proof: returns the evidence of the last request; None before the first one.
         first_answer: seconds from the first message to the first one of the peer.
@@ -138,12 +118,14 @@ class RawConnection:
         self._grace = grace
         self._starting = patience * _STARTING if starting is None else starting
         self._first_sent: float | None = None
-        self._requests: dict[tuple[type, Any], tuple[str, Any]] = {}
+        self._requests: dict[tuple[type, Any], JsonObject] = {}
         self.received: list[JsonObject] = []
         self.opening: JsonObject = {}
         self.opening_proof: list[Evidence] = []
         self.revision: RevisionId | None = None
         self.client_capabilities: Mapping[str, object] = {}
+        self.is_standalone = False
+        self.follows_rounds = True
         self.ended: str | None = None
         self.respond: Respond | None = None
         self._has_received = False
@@ -180,6 +162,8 @@ class RawConnection:
             if is_request(message):
                 self.asked.add(str(message["method"]))
                 self._answer(message)
+            for question in input_requests_of(message).values():
+                self.asked.add(str(question.get("method")))
         self._changed.set()
 
     def _note_first_message(self) -> None:
@@ -266,16 +250,40 @@ class RawConnection:
         """Send a notification."""
         await self.send(new_notification(method, params))
 
-    async def begin(self, method: str, params: object = None, *, id: Any = None) -> Any:
+    def request(
+        self,
+        method: str,
+        params: object = None,
+        *,
+        id: Any = None,
+        capabilities: Mapping[str, object] | None = None,
+    ) -> JsonObject:
+        """Return a request as this conversation sends it.
+
+        Without a handshake it declares `capabilities`, by default the usual ones.
+        """
+        if self.is_standalone:
+            declared = self.client_capabilities if capabilities is None else capabilities
+            params = stamp(str(self.revision), params, declared)
+        return new_request(method, params, id=id)
+
+    async def begin(
+        self,
+        method: str,
+        params: object = None,
+        *,
+        id: Any = None,
+        capabilities: Mapping[str, object] | None = None,
+    ) -> Any:
         """Send a request and return its id without waiting for the answer."""
-        message = new_request(method, params, id=id)
+        message = self.request(method, params, id=id, capabilities=capabilities)
         self.claim(message)
         await self._begin(message)
         return message["id"]
 
     async def _begin(self, message: JsonObject) -> None:
         id = message["id"]
-        self._requests[type(id), id] = message["method"], params_of(message).get("name")
+        self._requests[type(id), id] = message
         self.proof = partial(self.log.evidence_of_exchange, id)
         try:
             await self._send(message)
@@ -293,7 +301,7 @@ class RawConnection:
         Raises:
             CallRefused: it calls a tool that may not be called, or not again.
         """
-        message = new_request(method, params, id=id)
+        message = self.request(method, params, id=id)
         # Not in the task, where a refused call would look like a lost answer.
         self.claim(message)
         self._spawn(self._begin(message))
@@ -302,7 +310,13 @@ class RawConnection:
         return message["id"]
 
     async def ask(
-        self, method: str, params: object = None, *, id: Any = None, patience: float | None = None
+        self,
+        method: str,
+        params: object = None,
+        *,
+        id: Any = None,
+        patience: float | None = None,
+        capabilities: Mapping[str, object] | None = None,
     ) -> Reply:
         """Send a request and wait for its answer.
 
@@ -310,18 +324,34 @@ class RawConnection:
             MessageTimeout: it did not arrive in time.
             ConnectionEnded: the connection ended first.
         """
-        used = await self.begin(method, params, id=id)
+        used = await self.begin(method, params, id=id, capabilities=capabilities)
         return await self.reply_to(used, patience=patience, what=method)
 
     async def reply_to(
         self, id: Any, *, patience: float | None = None, what: str = "the request"
     ) -> Reply:
-        """Wait for the answer to a request.
+        """Wait for the answer to a request; questions in its place are answered first.
 
         Raises:
             MessageTimeout: it did not arrive in time.
             ConnectionEnded: the connection ended first.
         """
+        reply = await self._next_reply(id, patience, what)
+        request = self._requests.get((type(id), id))
+        if request is None or not self.is_standalone:
+            return reply
+        for _ in range(ROUNDS):
+            if not self.follows_rounds:
+                break
+            repeat = answer_round(request, reply, self.client_capabilities)
+            if repeat is None:
+                break
+            # The same call of a tool goes on, so it is not counted again.
+            await self._begin(repeat)
+            reply = await self._next_reply(repeat["id"], patience, what)
+        return reply
+
+    async def _next_reply(self, id: Any, patience: float | None, what: str) -> Reply:
         self.proof = partial(self.log.evidence_of_exchange, id)
         wait = self.longest if patience is None else patience
         began = asyncio.get_running_loop().time()
@@ -347,12 +377,13 @@ class RawConnection:
         return self.patience * self._grace if self._has_received else self._starting
 
     def _missing(self, id: Any, error: MessageTimeout) -> MessageTimeout:
-        method, _ = self._requests.get((type(id), id), ("", None))
+        method = str(self._requests.get((type(id), id), {}).get("method", ""))
         return MessageTimeout(str(error), method=method, has_started=self._has_received)
 
     def _note_late(self, id: Any, seconds: float) -> None:
-        method, name = self._requests.get((type(id), id), ("", None))
-        if method == "tools/call" and isinstance(name, str):
+        request = self._requests.get((type(id), id), {})
+        name = params_of(request).get("name")
+        if request.get("method") == "tools/call" and isinstance(name, str):
             self.late[name] = seconds
 
     async def until(
@@ -420,6 +451,29 @@ class RawConnection:
         # On a busy machine a message and the end of the time may be noticed together.
         has_changed = self.ended is not None or len(self.received) > known
         return has_changed or loop.time() < deadline
+
+    async def begin_conversation(
+        self, revision: str, *, capabilities: Mapping[str, object] | None = None
+    ) -> Reply:
+        """Do the handshake; in a revision without one, ask what the server supports."""
+        if not self.stand_alone(revision, capabilities):
+            return await self.initialize(revision, capabilities=capabilities)
+        reply = await self.ask("server/discover")
+        self.opening = reply.result
+        self.opening_proof = self.log.evidence_of_exchange(reply.id)
+        return reply
+
+    def stand_alone(self, revision: str, capabilities: Mapping[str, object] | None = None) -> bool:
+        """Name the revision in every request from now on; return False if it has a handshake."""
+        row = find_revision(revision)
+        if row is None or row.handshake:
+            return False
+        self.is_standalone = True
+        self.revision = row.id
+        self.client_capabilities = EVERYTHING_STANDALONE if capabilities is None else capabilities
+        if hasattr(self.carrier, "agree"):
+            self.carrier.agree(revision)
+        return True
 
     async def initialize(
         self,

@@ -7,19 +7,15 @@ task looks like a lost answer.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextvars import ContextVar
 from typing import Final, TypeAlias
 
 import msgspec
 
-from accord.check.probing.messages import is_request
-from accord.check.probing.raw_connection import (
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-    RawConnection,
-)
+from accord.check.probing.failures import AuthorizationRequired, ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.standalone import is_question
 from accord.check.probing.target import ServerTarget
 from accord.check.probing.tool_calls import (
     DEFAULT_CALLS,
@@ -30,6 +26,7 @@ from accord.check.probing.tool_calls import (
 )
 from accord.errors import AccordError, ConnectFailed
 from accord.json_schema.samples import sample, short_durations
+from accord.protocol.mirroring import MirroredArgument, mirrored_arguments
 from accord.protocol.revisions import BEFORE_HANDSHAKE, in_order
 from accord.protocol.verdict import Verdict
 from accord.trace import Transport
@@ -65,7 +62,7 @@ class ServerFacts(msgspec.Struct, kw_only=True):
     """What a server says of itself under one revision.
 
     Attributes:
-        opening: its result of initialize.
+        opening: its result of initialize, or of server/discover.
         annotations: of tools, by name, under any revision.
         refused: tools that are not called, with the reasons; `decide_calls` fills it.
         slow: tools that are no longer called, with the reason.
@@ -76,6 +73,7 @@ class ServerFacts(msgspec.Struct, kw_only=True):
         asked: the methods of all requests of the server to the client.
         is_remote: whether the server is behind a URL, not launched by the check.
         limit: counts the calls of tools.
+        mirrored: the arguments that headers repeat, by tool; shared with the target.
     """
 
     revision: RevisionId
@@ -96,6 +94,7 @@ class ServerFacts(msgspec.Struct, kw_only=True):
     is_remote: bool = False
     rules: CheckRules = CheckRules()
     limit: CallLimit = msgspec.field(default_factory=CallLimit)
+    mirrored: dict[str, tuple[MirroredArgument, ...]] = {}
 
     def declares(self, path: str) -> bool:
         """Return whether the server declared a capability, such as `resources.subscribe`."""
@@ -119,6 +118,13 @@ class ServerFacts(msgspec.Struct, kw_only=True):
             why = f"a check calls at most {_TOOLS} tools; choose it with --tool"
             self.refused |= dict.fromkeys(allowed[_TOOLS:], why)
         self.limit.decide(names, self.refused)
+
+    def note_mirrored(self) -> None:
+        """Record which arguments of the tools headers repeat."""
+        for tool in self._named_tools():
+            # An invalid annotation is a breach of the server's; a client must not use the tool.
+            with contextlib.suppress(ValueError):
+                self.mirrored[tool["name"]] = mirrored_arguments(tool.get("inputSchema"))
 
     def _named_tools(self) -> list[JsonObject]:
         return [tool for tool in self.tools if isinstance(tool.get("name"), str)]
@@ -190,6 +196,7 @@ def new_facts(
         rules=rules,
         limit=target.limit or CallLimit(rules.calls),
         is_remote=target.is_remote,
+        mirrored=target.mirrored,
     )
 
 
@@ -198,6 +205,7 @@ async def discover(facts: ServerFacts, connection: RawConnection) -> None:
     facts.opening = connection.opening
     if facts.declares("tools"):
         facts.tools = await list_all(connection, "tools/list", "tools")
+    facts.note_mirrored()
     facts.decide_calls()
     if facts.declares("resources"):
         facts.resources = await list_all(connection, "resources/list", "resources")
@@ -252,7 +260,7 @@ async def plan_calls(
         facts = new_facts(target, rules, revision, annotations)
         try:
             async with target.connection(is_judged=False) as connection:
-                await connection.initialize(revision)
+                await connection.begin_conversation(revision)
                 await discover(facts, connection)
         except (MessageTimeout, ConnectionEnded) as error:
             hint = "; give --bearer or --oauth" if isinstance(error, AuthorizationRequired) else ""
@@ -303,7 +311,7 @@ async def try_tools(facts: ServerFacts, connection: RawConnection, settling: flo
                 await connection.notify("notifications/cancelled", {"requestId": id})
         except ConnectionEnded:
             break
-    facts.is_asking = any(map(is_request, connection.received))
+    facts.is_asking = any(map(is_question, connection.received))
     if len(facts.slow) > known:
         # A call may still be running: no scenario should wait behind it.
         connection.end("a tool took too long on it")
@@ -311,14 +319,30 @@ async def try_tools(facts: ServerFacts, connection: RawConnection, settling: flo
 
 async def list_all(connection: RawConnection, method: str, member: str) -> list[JsonObject]:
     """Return all entries of a list, from a limited number of pages."""
+    return [each async for page in _pages(connection, method, member) for each in page or ()]
+
+
+async def list_intact(
+    connection: RawConnection, method: str, member: str
+) -> list[JsonObject] | None:
+    """Return all entries of a list; None if a page has no list, so that it proves nothing."""
     found: list[JsonObject] = []
+    async for page in _pages(connection, method, member):
+        if page is None:
+            return None
+        found += page
+    return found
+
+
+async def _pages(
+    connection: RawConnection, method: str, member: str
+) -> AsyncIterator[list[JsonObject] | None]:
     cursor: object = None
     for _ in range(_PAGES):
         reply = await connection.ask(method, {} if cursor is None else {"cursor": cursor})
         entries = reply.result.get(member)
-        if isinstance(entries, list):
-            found += [each for each in entries if isinstance(each, dict)]
+        is_list = isinstance(entries, list)
+        yield [each for each in entries if isinstance(each, dict)] if is_list else None
         cursor = reply.result.get("nextCursor")
         if cursor is None:
             break
-    return found

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from accord.check.probing.failures import ConnectionEnded
 from accord.check.probing.http import HttpCarrier, SseCarrier
 from accord.check.probing.messages import MessageLog
-from accord.check.probing.raw_connection import ConnectionEnded, RawCarrier, RawConnection
+from accord.check.probing.raw_connection import RawCarrier, RawConnection
 from accord.check.probing.tool_calls import CallLimit
 from accord.errors import ConnectFailed
+from accord.protocol.mirroring import MirroredArgument
 from accord.trace import Transport
 from accord.transports.child import Child
 from accord.transports.wire import MemoryWire
@@ -207,7 +209,8 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
         name: its name in reports.
         command: launches it, for stdio.
         url: where it is, for HTTP.
-        form: which HTTP form it speaks there.
+        form: which HTTP form it speaks there; None until it was found out.
+        is_form_found: whether the form was found out, not chosen.
         headers: sent with every request.
         is_launched: whether the check itself serves it at that URL.
         other_token: a good token of another user of the server.
@@ -225,12 +228,14 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
         one_at_a_time: whether a launched server cannot run twice at the same time.
         habits: facts learned about a launched server on the way.
         limit: which tools may be called, and how often.
+        mirrored: the arguments that headers repeat, by tool; filled in when tools were listed.
     """
 
     name: str
     command: Sequence[str] = ()
     url: str = ""
-    form: Form = "http"
+    form: Form | None = "http"
+    is_form_found: bool = False
     headers: Mapping[str, str] = {}
     is_launched: bool = False
     other_token: str | None = None
@@ -248,6 +253,7 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
     one_at_a_time: bool = False
     habits: Habits = msgspec.field(default_factory=Habits)
     limit: CallLimit | None = None
+    mirrored: dict[str, tuple[MirroredArgument, ...]] = {}
 
     @property
     def is_remote(self) -> bool:
@@ -257,7 +263,7 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def transport(self) -> Transport:
         """The transport that the server is reached over."""
-        return self.form if self.url else "stdio"
+        return (self.form or "http") if self.url else "stdio"
 
     @property
     def bearer(self) -> str:
@@ -315,8 +321,9 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
             return StdioCarrier(
                 self.command, env=self.env, cwd=self.cwd, leaving=self.leaving, habits=self.habits
             )
-        kind = HttpCarrier if self.form == "http" else SseCarrier
-        return kind(self.url, self.headers)
+        if self.form == "sse":
+            return SseCarrier(self.url, self.headers)
+        return HttpCarrier(self.url, self.headers, self.mirrored)
 
 
 @asynccontextmanager

@@ -1,29 +1,33 @@
 """A scenario of a server check: what it sends, and which requirements it decides."""
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial, wraps
-from typing import Final, TypeAlias, TypedDict, Unpack
+from functools import cache, partial, wraps
+from typing import Final, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
 from accord.check.probing.exchange import RawResponse, exchange, post_message
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import (
     Reply,
     initialize_params,
-    is_request,
     new_notification,
     new_request,
     next_id,
 )
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts
+from accord.check.probing.standalone import is_question, stamp
 from accord.check.probing.tool_calls import ToolCall
 from accord.errors import AccordError
-from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
+from accord.protocol.catalogue import Requirement, catalogue
+from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT
+from accord.protocol.revisions import REVISIONS
 from accord.protocol.rules import complete
+from accord.protocol.violation import SERVER
 from accord.trace import Transport
 from accord.types import JsonObject, RevisionId
 
@@ -31,6 +35,8 @@ Body: TypeAlias = Callable[[Probe], Awaitable[None]]
 ConnectedBody: TypeAlias = Callable[[Probe, RawConnection], Awaitable[None]]
 Opens: TypeAlias = Callable[[Probe], AbstractAsyncContextManager[RawConnection]]
 When: TypeAlias = Callable[[ServerFacts], str | None]
+Era: TypeAlias = Literal["handshake", "standalone"]
+"""Whether a conversation is opened by a handshake, or each request stands on its own."""
 
 # Methods that run a handler of the server's author, which may take long: from outside a long task
 # looks like a lost answer.
@@ -39,6 +45,17 @@ WORK_OF_AUTHORS: Final = frozenset(
 )
 # Requests after which a server may send messages of its own accord.
 _STIRRING: Final = WORK_OF_AUTHORS | {"resources/subscribe", "logging/setLevel"}
+# The same for some messages. No scenario asks for progress except of tools.
+_CAUSES: Final[Mapping[str, frozenset[str]]] = {
+    "notifications/progress": frozenset({"tools/call"}),
+    "notifications/tools/list_changed": frozenset({"tools/call"}),
+    "notifications/prompts/list_changed": frozenset({"tools/call"}),
+    "notifications/resources/list_changed": frozenset({"tools/call"}),
+    "notifications/resources/updated": frozenset(
+        {"tools/call", "resources/read", "resources/subscribe"}
+    ),
+    "notifications/message": WORK_OF_AUTHORS | {"logging/setLevel"},
+}
 ALL_TRANSPORTS: Final[tuple[Transport, ...]] = ("stdio", "http", "sse")
 
 # Ways to open a connection; unjudged ones are for scenarios that break rules themselves.
@@ -47,6 +64,7 @@ UNINITIALIZED: Final[Opens] = partial(Probe.open, begins=False)
 OWN: Final[Opens] = Probe.open
 OWN_UNJUDGED: Final[Opens] = partial(Probe.open, is_judged=False)
 UNINITIALIZED_UNJUDGED: Final[Opens] = partial(Probe.open, is_judged=False, begins=False)
+_UNJUDGED_WAYS: Final = (UNJUDGED, OWN_UNJUDGED, UNINITIALIZED_UNJUDGED)
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,10 +76,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         body: runs it.
         needs: a capability that the server must have declared, as a dotted path.
         on: the transports on which it can run.
+        era: whether it needs a handshake, or revisions without one; None runs in both.
         when: returns why it cannot run against this server; None if it can.
         is_outside: whether it can run without authorization.
         is_once: whether its verdicts under one revision hold under all of them.
         sends: the requests that it makes of a judged connection, besides harmless ones.
+        is_judged: whether a monitor judges the messages of a connection that it uses.
     """
 
     name: str
@@ -69,10 +89,18 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     body: Body
     needs: str | None = None
     on: tuple[Transport, ...] = ALL_TRANSPORTS
+    era: Era | None = None
     when: When | None = None
     is_outside: bool = False
     is_once: bool = False
     sends: tuple[str, ...] = ()
+    is_judged: bool = True
+
+    def runs_in(self, revision: RevisionId) -> bool:
+        """Return whether it can decide something in a revision."""
+        era: Era = "handshake" if REVISIONS[revision].handshake else "standalone"
+        rows = catalogue()
+        return self.era in (None, era) and any(rows[id].holds_in(revision) for id in self.ids)
 
 
 class Settings(TypedDict, total=False):
@@ -80,10 +108,12 @@ class Settings(TypedDict, total=False):
 
     needs: str
     on: tuple[Transport, ...]
+    era: Era
     when: When
     is_outside: bool
     is_once: bool
     sends: tuple[str, ...]
+    is_judged: bool
 
 
 SERVER_SCENARIOS: Final[list[Scenario]] = []
@@ -91,6 +121,7 @@ SERVER_SCENARIOS: Final[list[Scenario]] = []
 
 def bare_scenario(*ids: str, **settings: Unpack[Settings]) -> Callable[[Body], Body]:
     """Register a scenario that opens its connections itself; it is named after its function."""
+    settings.setdefault("is_judged", bool(settings.get("sends")))
 
     def register(body: Body) -> Body:
         name = getattr(body, "__name__", "scenario").replace("_", " ")
@@ -111,23 +142,40 @@ def scenario(
             async with opens(probe) as connection:
                 await body(probe, connection)
 
+        settings.setdefault("is_judged", opens not in _UNJUDGED_WAYS)
         bare_scenario(*ids, **settings)(run)
         return body
 
     return register
 
 
+@cache
 def revealing_methods(id: str, revision: RevisionId) -> frozenset[str] | None:
-    """Return the requests that let a monitor judge a requirement; None if any message may do."""
-    rules = [each for each in complete(revision).rules if each.requirement == id]
+    """Return the requests that let a monitor judge a server; None if any message may do."""
     found: set[str] = set()
-    for rule in rules:
+    for rule in complete(revision).rules:
+        if rule.requirement != id or SERVER not in rule.about.by:
+            continue
         if rule.about.on is None:
             return None
-        found |= rule.about.on
+        if not {RESULT, FAULT}.isdisjoint(rule.about.kinds):
+            found |= rule.about.on
         if not {REQUEST, NOTIFICATION}.isdisjoint(rule.about.kinds):
-            found |= _STIRRING
-    return frozenset(found) if found else None
+            found.update(*(_CAUSES.get(name, _STIRRING) for name in rule.about.on))
+    return frozenset(found)
+
+
+def can_show(scenario: Scenario, row: Requirement, revision: RevisionId) -> bool:
+    """Return whether a scenario can show a breach of a requirement.
+
+    Either it decides the requirement itself, or a monitor judges messages that it causes.
+    """
+    if row.id in scenario.ids:
+        return True
+    if row.check != "wire" or not scenario.is_judged:
+        return False
+    revealing = revealing_methods(row.id, revision)
+    return revealing is None or not revealing.isdisjoint(scenario.sends)
 
 
 # -- requests that several scenarios send
@@ -152,7 +200,8 @@ def harmless_method(facts: ServerFacts) -> str:
 
     A list method if there is one: a server that ignores only pings still answers.
     """
-    return next((method for name, method in LISTS.items() if facts.declares(name)), "ping")
+    other = "ping" if REVISIONS[facts.revision].handshake else "server/discover"
+    return next((method for name, method in LISTS.items() if facts.declares(name)), other)
 
 
 async def is_alive(
@@ -278,7 +327,7 @@ async def asking_tools(probe: Probe) -> list[ToolCall]:
         for tool in probe.facts.callable_tools():
             since = len(connection.received)
             await call(probe, connection, tool)
-            if any(map(is_request, connection.received[since:])):
+            if any(map(is_question, connection.received[since:])):
                 found.append(tool)
     return found
 
@@ -332,6 +381,9 @@ async def open_unjudged(
     """
     wanted = revision or probe.revision
     async with probe.open(is_judged=False, begins=False) as connection:
+        if connection.stand_alone(wanted, {}):
+            yield connection
+            return
         reply = await connection.initialize(wanted, capabilities={}, is_confirmed=False)
         if reply.is_error:
             raise AccordError(f"no conversation could be opened: {reply}")
@@ -340,11 +392,21 @@ async def open_unjudged(
 
 
 def calls(probe: Probe) -> list[JsonObject]:
-    """Return calls of tools that may be called, each with a token for progress."""
+    """Return calls of tools that may be called, each with a token for progress.
+
+    The client declares no capabilities, so that no tool asks it anything.
+    """
     return [
-        new_request("tools/call", tool.with_progress(f"accord-check-{next_id()}"))
+        complete_request(probe, "tools/call", tool.with_progress(f"accord-check-{next_id()}"))
         for tool in probe.facts.callable_tools()[:_CALLS]
     ]
+
+
+def complete_request(probe: Probe, method: str, params: object = None) -> JsonObject:
+    """Return a request to be sent as it is, with `_meta` where the revision has no handshake."""
+    if not REVISIONS[probe.revision].handshake:
+        params = stamp(probe.revision, params, {})
+    return new_request(method, params)
 
 
 async def end_session(connection: RawConnection, heard: RawResponse) -> None:

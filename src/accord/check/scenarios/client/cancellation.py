@@ -6,6 +6,7 @@ from typing import Final
 
 from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.server import FakeServer, client_scenario
+from accord.check.probing.failures import MessageTimeout
 from accord.check.probing.messages import (
     is_request,
     new_notification,
@@ -13,7 +14,7 @@ from accord.check.probing.messages import (
     params_of,
     progress_token_of,
 )
-from accord.check.probing.raw_connection import MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios.client.questions import SAMPLING, asks_model
 from accord.types import JsonObject
 

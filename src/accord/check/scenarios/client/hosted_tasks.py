@@ -9,8 +9,9 @@ import msgspec
 
 from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.server import LISTS, FakeServer, Result, client_scenario, revisions_of
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import Reply, new_request, next_id, params_of
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios.client.questions import FORMS, SAMPLING, ask_slowly, can_elicit
 from accord.errors import InvalidParams
 from accord.types import JsonObject, RevisionId

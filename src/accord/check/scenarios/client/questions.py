@@ -5,8 +5,9 @@ from typing import Final
 
 from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.server import FakeServer, client_scenario, revisions_of
+from accord.check.probing.failures import MessageTimeout
 from accord.check.probing.messages import Reply, new_notification, new_request, progress_token_of
-from accord.check.probing.raw_connection import MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.json_schema.validation import compile_schema
 from accord.protocol.catalogue import catalogue
 from accord.types import JsonObject, RevisionId

@@ -4,9 +4,11 @@ import asyncio
 from collections import Counter
 from typing import Any, Final, get_args
 
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import params_of
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.server_facts import ServerFacts
 from accord.check.scenarios._scenario import (
     OWN,
     OWN_UNJUDGED,
@@ -20,6 +22,7 @@ from accord.check.scenarios._scenario import (
     wait_for_answer,
 )
 from accord.protocol.jsonrpc import INVALID_PARAMS
+from accord.protocol.revisions import REVISIONS
 from accord.protocol.verdict import Evidence
 from accord.types import JsonObject, LoggingLevel
 
@@ -110,9 +113,10 @@ _REPORTED: Final = (
     "progress.stops-after-completion",
     "progress.rate-limited",
 )
+_ACTIVE_ONLY: Final = "progress.notification.active-only"
 
 
-@scenario(*_REPORTED, needs="tools", sends=("tools/call",))
+@scenario(*_REPORTED, _ACTIVE_ONLY, needs="tools", sends=("tools/call",))
 async def asks_for_progress(probe: Probe, connection: RawConnection) -> None:
     wanted: dict[Any, Any] = {}
     for number, tool in enumerate(probe.facts.callable_tools()):
@@ -133,14 +137,14 @@ async def asks_for_progress(probe: Probe, connection: RawConnection) -> None:
     probe.holds("progress.rate-limited", most <= _MOST, why)
 
 
-@scenario("progress.notification.active-only", needs="tools", sends=("tools/call",))
+@scenario(_ACTIVE_ONLY, needs="tools", sends=("tools/call",))
 async def asks_for_no_progress(probe: Probe, connection: RawConnection) -> None:
     await call_all(probe, connection)
     await connection.collect(probe.target.settling)
     uninvited = connection.messages(_PROGRESS)
     if probe.facts.callable_tools():
         why = "reports progress although no request asked for it"
-        probe.holds("progress.notification.active-only", not uninvited, why)
+        probe.holds(_ACTIVE_ONLY, not uninvited, why)
 
 
 # -- cancellations: in time, too late, of unknown requests, and malformed ones
@@ -154,10 +158,18 @@ _SLOW: Final = 0.08
 _TOOLS: Final = 12
 
 
+def _cancels_by_closing(facts: ServerFacts) -> str | None:
+    """Return why a request cannot be cancelled by a notification; None if it can."""
+    if facts.transport == "http" and not REVISIONS[facts.revision].handshake:
+        return "over HTTP a request without a session is cancelled by closing its response"
+    return None
+
+
 @scenario(
     "cancellation.invalid-ignored",
     "cancellation.receiver.may-ignore",
     opens=UNJUDGED,
+    when=_cancels_by_closing,
     is_once=True,
 )
 async def cancels_unknown_requests(probe: Probe, connection: RawConnection) -> None:
@@ -181,7 +193,7 @@ async def cancels_unknown_requests(probe: Probe, connection: RawConnection) -> N
     probe.passes("cancellation.receiver.may-ignore")
 
 
-@scenario(_RACES, opens=OWN, is_once=True)
+@scenario(_RACES, opens=OWN, when=_cancels_by_closing, is_once=True)
 async def cancels_while_the_answer_is_on_its_way(probe: Probe, connection: RawConnection) -> None:
     method = harmless_method(probe.facts)
     try:
@@ -196,7 +208,15 @@ async def cancels_while_the_answer_is_on_its_way(probe: Probe, connection: RawCo
         probe.passes(_RACES)
 
 
-@scenario(_STOPS, _SILENT, opens=OWN, needs="tools", is_once=True, sends=("tools/call",))
+@scenario(
+    _STOPS,
+    _SILENT,
+    opens=OWN,
+    needs="tools",
+    when=_cancels_by_closing,
+    is_once=True,
+    sends=("tools/call",),
+)
 async def cancels_a_tool_that_takes_its_time(probe: Probe, connection: RawConnection) -> None:
     slow = await _slowest(probe, connection)
     if slow is None:
