@@ -144,10 +144,11 @@ class RunsToolsAsExtensionTasks(FakeServer):
                 self._judge_task(run, task)
 
     def _judge_task(self, run: ClientRun, task: _Task) -> None:
-        is_cancelled = task.status == "cancelled"
-        if task.gets or is_cancelled or run.exit_code is not None:
+        # A call that the client no longer waits for says nothing, so that one task suffices.
+        handled = any(each.gets or each.status == "cancelled" for each in self.tasks.values())
+        if handled or run.exit_code is not None:
             why = "declares the tasks extension, and never asks for a task that it was given"
-            if not run.holds(_BOTH, task.gets or is_cancelled, why):
+            if not run.holds(_BOTH, handled, why):
                 return
         pauses = [b - a for a, b in zip(task.gets, task.gets[1:], strict=False)]
         if pauses:

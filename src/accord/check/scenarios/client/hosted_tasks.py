@@ -350,9 +350,9 @@ class RunsToolsAsTasks(FakeServer):
                 why = f"asks for a task again after {waited:.0f} ms, not {_INTERVAL * 1000:.0f}"
                 is_slow = min(pauses) >= _INTERVAL - _TOLERANCE
                 run.holds("tasks.poll-interval-respected", is_slow, why)
-            if run.exit_code is not None or task.id in left:
-                why = "starts a task, and neither asks for it nor cancels it"
-                run.holds("tasks.notify.not-relied-on", task.id in left, why)
+            if run.exit_code is not None or left:
+                why = "starts tasks, and neither asks for them nor cancels them"
+                run.holds("tasks.notify.not-relied-on", left, why)
             if task.id in left:
                 stops = task.status == "working" and not task.results and run.exit_code is not None
                 why = "stops to ask for a task that is still working"
