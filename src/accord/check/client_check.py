@@ -21,6 +21,7 @@ from accord.check.fake_server.http_transport import FakeHttpTransport
 from accord.check.fake_server.server import FakeServer
 from accord.check.fake_server.standalone import STANDALONE
 from accord.check.fake_server.stdio_transport import FakeStdioTransport
+from accord.check.fake_server.unseen import UNSEEN, why_not_of_clients
 from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.report import Report, Setting, merge_revisions
 from accord.check.verdicts import (
@@ -343,7 +344,8 @@ def _verdicts(plan: ClientPlan, revision: RevisionId, runs: Sequence[ClientRun])
         known = [each for run in own if (each := run.verdict(row.id)) is not None]
         verdict = worst(known)
         if verdict is None or verdict.verdict == "not-exercised":
-            name, why = _why_untried(row, plan, scope, verdict or _verdict_elsewhere(row, runs))
+            known_reason = verdict or _verdict_elsewhere(row, runs)
+            name, why = _why_untried(row, revision, plan, scope, known_reason)
             verdict = make_verdict(row, revision, name, why)
         found.append(verdict)
     return found
@@ -357,8 +359,15 @@ def _verdict_elsewhere(row: Requirement, runs: Sequence[ClientRun]) -> Verdict |
 
 
 def _why_untried(
-    row: Requirement, plan: ClientPlan, runs: Sequence[ClientRun], known: Verdict | None
+    row: Requirement,
+    revision: RevisionId,
+    plan: ClientPlan,
+    runs: Sequence[ClientRun],
+    known: Verdict | None,
 ) -> tuple[VerdictName, str]:
+    foreign = why_not_of_clients(row, revision)
+    if foreign is not None:
+        return "not-applicable", foreign
     if row.id in _ELSEWHERE and plan.played_over not in _ELSEWHERE[row.id]:
         return "not-applicable", f"it does not concern {plan.played_over}"
     reason = _out_of_scope(row, plan, runs)
@@ -366,6 +375,8 @@ def _why_untried(
         return "not-applicable", reason
     if known is not None:
         return known.verdict, known.message
+    if row.id in UNSEEN:
+        return "not-exercised", UNSEEN[row.id]
     return "not-exercised", explain_untried(row, _ids_with_scenarios(), "client")
 
 

@@ -174,7 +174,7 @@ async def cancel_a_call(client: Any) -> None:
 async def tried(work: Any) -> Any:
     try:
         return await work
-    except RequestTimeout:
+    except (RequestTimeout, OSError):
         return None
     except AccordError as error:
         if "schema" in str(error):

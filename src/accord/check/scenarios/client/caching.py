@@ -26,11 +26,6 @@ _PAUSE: Final = 1.5
 _POLLS: Final = 5
 # Timers of clients are this even without jitter.
 _EVEN: Final = 0.1
-_UNSEEN: Final = {
-    f"{_P}private-not-shared": "it takes two authorizations in one process to see this",
-    f"{_P}page-refetch-by-cursor": "no message shows which pages a client kept",
-    f"{_P}snapshot-from-start": "no message shows whether a client needs a consistent list",
-}
 _ABSENT: Final = frozenset({"tools/list", "resources/read", "resources/templates/list"})
 
 
@@ -62,17 +57,11 @@ def needs_again(run: ClientRun, key: _Key) -> bool:
     return bool(calls) and key in keys[: calls[0]] and key in keys[calls[0] :]
 
 
-@client_scenario(
-    f"{_P}positive-is-fresh", f"{_P}key", *_UNSEEN, era="standalone", on=("stdio", "http")
-)
+@client_scenario(f"{_P}positive-is-fresh", f"{_P}key", era="standalone", on=("stdio", "http"))
 class LetsResultsBeKept(FakeServer):
     """Lets every result be kept for an hour."""
 
     hints: Mapping[str, object] = _HOUR
-
-    async def judge(self, run: ClientRun) -> None:
-        for id, why in _UNSEEN.items():
-            run.skip(id, why)
 
 
 @client_scenario(

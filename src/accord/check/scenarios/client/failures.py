@@ -16,6 +16,8 @@ from accord.types import JsonObject
 _EXPIRY: Final = "timeouts.cancel-on-expiry"
 _BY_NOTIFICATION: Final = "stdio.cancel.by-notification"
 _SENDS: Final = "cancellation.client-sends"
+_LATE: Final = "cancellation.sender.ignores-late"
+_FOREVER: Final = 120.0
 _REISSUES: Final = "http.sse.client-reissues-lost-request"
 _COMMENTS: Final = "http.sse.comments-ignored"
 _RESTART: Final = "stdio.crash.restart"
@@ -38,12 +40,28 @@ class _Leaves(LeavesRequestUnanswered):
     _EXPIRY,
     _BY_NOTIFICATION,
     _SENDS,
+    _LATE,
     era="standalone",
     on=("stdio", "http"),
     shows=("cancellation.",),
 )
 class NeverAnswersStandalone(_Leaves):
-    """Never answers the first call, or the first request for a resource or a prompt."""
+    """Never answers the first call, resource or prompt, unless the client cancels it."""
+
+    messages_before_late: int | None = None
+
+    async def stick(self, connection: RawConnection, request: JsonObject) -> None:
+        if connection.log.transport != "stdio":
+            return
+        id = request.get("id")
+        await connection.until(
+            lambda message: params_of(message).get("requestId") == id,
+            "a cancellation",
+            patience=_FOREVER,
+        )
+        result = {"resultType": "complete", "content": [], "isError": False}
+        self.messages_before_late = len(connection.received)
+        await connection.send({"jsonrpc": "2.0", "id": id, "result": result})
 
     async def judge(self, run: ClientRun) -> None:
         told = self.is_cancelled(run)
@@ -66,6 +84,10 @@ class NeverAnswersStandalone(_Leaves):
         proof = run.evidence_of(self.stuck)
         goes_on = is_request(run.received[-1]) and run.received[-1] is not self.stuck
         run.holds(_EXPIRY, told, why, evidence=proof)
+        if self.messages_before_late is not None:
+            later = run.received[self.messages_before_late :]
+            if any(map(is_request, later)):
+                run.passes(_LATE)
         if told or goes_on:
             run.holds(_BY_NOTIFICATION, told, why, evidence=proof)
             run.holds(_SENDS, told, why, evidence=proof)
@@ -155,7 +177,12 @@ def check_conduct(runs: Sequence[ClientRun]) -> None:
             used = [each for each in run.standalone if str(each.get("method")).startswith("tasks/")]
             why = "sends requests of the tasks extension to a server that does not have it"
             run.holds(_FALLBACK, not used, why, evidence=run.evidence_of(*used[:1]))
-        if run.transport == "stdio" and not run.server.ids:
+        if run.server.ids:
+            continue
+        told = run.messages("notifications/progress")
+        why = "reports progress, which only a server does"
+        run.holds("progress.server-only", not told, why, evidence=run.evidence_of(*told[:1]))
+        if run.transport == "stdio":
             short = [line for line in run.lines if _is_short(line)]
             why = f"starts the server {len(run.lines)} times, each time for a request or two"
             run.holds(_PROCESS, len(short) < _SHORT or len(short) < len(run.lines), why)

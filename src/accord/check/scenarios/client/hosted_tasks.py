@@ -35,17 +35,10 @@ _HOSTED: Final = (
     "tasks.cancel.terminal-32602",
     "tasks.cancel.cancelled-before-response",
     "tasks.cancel.stays-cancelled",
-    "tasks.cancel.attempt-stop",
     "tasks.errors.unknown-id",
     "tasks.errors.bad-cursor",
     "tasks.security.unguessable-ids",
 )
-_NEVER: Final = {
-    "tasks.input.status-set": "the tasks of a client ask the server nothing",
-    "tasks.input.leaves-status": "the tasks of a client ask the server nothing",
-    "tasks.errors.tool-error-is-failed": "a client has no tools",
-    "tasks.security.no-list-unidentified": "a client has one server on each connection",
-}
 
 
 def can_host(line: RawConnection, *path: str) -> bool:
@@ -56,7 +49,7 @@ def can_host(line: RawConnection, *path: str) -> bool:
     return isinstance(found, dict)
 
 
-@client_scenario(*_HOSTED, *_NEVER, revisions=_REVISIONS, shows=("tasks.", "progress.task"))
+@client_scenario(*_HOSTED, revisions=_REVISIONS, shows=("tasks.", "progress.task"))
 class StartsTasksAtTheClient(FakeServer):
     """Sends sampling requests as tasks, and asks for them in every way."""
 
@@ -120,8 +113,6 @@ class StartsTasksAtTheClient(FakeServer):
         await self._ask("still", line, request, "tasks/get", {"taskId": second})
 
     async def judge(self, run: ClientRun) -> None:
-        for id, why in _NEVER.items():
-            run.not_applicable(id, why)
         if run.lines and not self.can_host:
             why = "the client does not declare tasks.requests.sampling.createMessage"
             run.not_applicable(self.ids, why)
@@ -141,7 +132,6 @@ class StartsTasksAtTheClient(FakeServer):
         self._judge_result(run, task)
         self._judge_errors(run)
         self._judge_cancel(run)
-        run.skip("tasks.cancel.attempt-stop", "no message shows whether a client stops its work")
 
     def _judge_result(self, run: ClientRun, task: JsonObject) -> None:
         got = self.replies.get

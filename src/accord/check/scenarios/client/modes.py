@@ -183,7 +183,8 @@ class AsksInUndeclaredModes(FakeServer):
     async def before_first_answer(self, line: RawConnection, request: JsonObject) -> None:
         declared = line.client_capabilities
         if not can_show(declared, "url"):
-            page = {"mode": "url", "message": "?", "url": "https://example.com/agree"}
+            url = f"{self.fake_transport.origin}/agree"
+            page = {"mode": "url", "message": "?", "url": url}
             page["elicitationId"] = secrets.token_hex(8)
             await ask_slowly(self, line, _ELICIT, page, request)
         if not can_show(declared, "form"):

@@ -23,6 +23,7 @@ from accord.types import JsonObject, RevisionId
 
 ASKING: Final = ("tools/call", "prompts/get", "resources/read")
 _REPEATS: Final = 3
+_PAGE: Final = "/agree"
 _PURPOSES: Final = ("inputResponses", "requestState", "_meta")
 
 
@@ -35,6 +36,7 @@ class Round(msgspec.Struct):
         state: what the client must bring back; None for nothing.
         retry: the request that brought the answers.
         repeats: how often the same request came again without them.
+        visits: how often pages had been visited when the answers came.
     """
 
     request: JsonObject
@@ -42,6 +44,7 @@ class Round(msgspec.Struct):
     state: str | None
     retry: JsonObject | None = None
     repeats: int = 0
+    visits: int = 0
 
     @property
     def target(self) -> tuple[str, object]:
@@ -75,6 +78,11 @@ class _AsksBack(FakeServer):
         super().__init__(revision)
         self.rounds: list[Round] = []
 
+    @property
+    def page(self) -> str:
+        """The address of a page that a user may visit."""
+        return f"{self.fake_transport.origin}{_PAGE}"
+
     async def work_result(self, line: RawConnection, request: JsonObject) -> Result:
         if request.get("method") not in ASKING:
             return await super().work_result(line, request)
@@ -82,7 +90,7 @@ class _AsksBack(FakeServer):
         if is_retry(request):
             known = self._find_round(request)
             if known is not None:
-                known.retry = request
+                known.retry, known.visits = request, len(self.visited)
                 number = sum(each.target == known.target for each in self.rounds)
         elif self._is_repeated(request):
             return self._ask(self.rounds[-1].questions, self.rounds[-1].state)
@@ -133,6 +141,8 @@ _INVENTED: Final = "mrtr.client.no-invented-state"
 _SHARED: Final = "mrtr.client.state-not-shared"
 _FORM: Final = "elicitation.mode.absent-is-form"
 _VALID: Final = "elicitation.answers.validated"
+_NO_PREFETCH: Final = "elicitation.client.no-prefetch"
+_NO_OPENING: Final = "elicitation.client.no-open-without-consent"
 
 
 @client_scenario(
@@ -142,6 +152,8 @@ _VALID: Final = "elicitation.answers.validated"
     _SHARED,
     _FORM,
     _VALID,
+    _NO_PREFETCH,
+    _NO_OPENING,
     *TOOL_CHOICE_IDS,
     era="standalone",
     on=("stdio", "http"),
@@ -150,11 +162,17 @@ _VALID: Final = "elicitation.answers.validated"
 class AsksInRounds(_AsksBack):
     """Asks questions in rounds, with and without a state, before it answers."""
 
+    def hints_of(self, method: str) -> Mapping[str, object] | None:
+        # caching.client.no-mrtr-results: a lifetime, although the result may not be kept.
+        kept = {"ttlMs": 3_600_000, "cacheScope": "public"}
+        return kept if method == "resources/read" else super().hints_of(method)
+
     def questions(
         self, line: RawConnection, request: JsonObject, number: int
     ) -> tuple[dict[str, JsonObject], str | None] | None:
         state = f"state-{secrets.token_urlsafe(9)}"
-        method, asked = request.get("method"), _declared_questions(capabilities_in(request))
+        method = request.get("method")
+        asked = _declared_questions(capabilities_in(request), self.page)
         if method == "prompts/get":
             return ({}, state) if number == 0 else None
         if method == "resources/read":
@@ -204,9 +222,21 @@ class AsksInRounds(_AsksBack):
         for key, question in asked.questions.items():
             if isinstance(given.get(key), dict):
                 _judge_answer(run, question, given[key], proof)
+                if params_of(question).get("mode") == "url":
+                    self._judge_page(run, asked, given[key])
+
+    def _judge_page(self, run: ClientRun, asked: Round, answer: JsonObject) -> None:
+        if answer.get("action") == "accept":
+            run.skip((_NO_PREFETCH, _NO_OPENING), "the user agreed, so that a visit proves nothing")
+            return
+        before, after = self.visited[: asked.visits], self.visited[asked.visits :]
+        why = f"fetches the page of an elicitation that it answers with {answer}"
+        run.holds(_NO_PREFETCH, _PAGE not in before, why)
+        why = f"opens a page although it answered {answer}"
+        run.holds(_NO_OPENING, _PAGE not in after, why)
 
 
-def _declared_questions(capabilities: JsonObject) -> dict[str, JsonObject]:
+def _declared_questions(capabilities: JsonObject, page: str) -> dict[str, JsonObject]:
     """Return a question of each kind that a client declares; every key is used once."""
     found: list[tuple[str, JsonObject]] = []
     if can_show(capabilities, "form"):
@@ -221,7 +251,7 @@ def _declared_questions(capabilities: JsonObject) -> dict[str, JsonObject]:
             for params in sampling_questions(capabilities["sampling"])
         ]
     if can_show(capabilities, "url"):
-        url = {"mode": "url", "message": "Please agree.", "url": "https://example.com/agree"}
+        url = {"mode": "url", "message": "Please agree.", "url": page}
         found.append(("page", {"method": "elicitation/create", "params": url}))
     return {f"{name}-{secrets.token_hex(4)}": each for name, each in found}
 
@@ -269,6 +299,6 @@ class AsksForUndeclared(_AsksBack):
             form = {"message": "Please fill this in.", "requestedSchema": FORMS[0]}
             asked["form"] = {"method": "elicitation/create", "params": form}
         if not can_show(declared, "url"):
-            url = {"mode": "url", "message": "Please agree.", "url": "https://example.com/agree"}
+            url = {"mode": "url", "message": "Please agree.", "url": self.page}
             asked["page"] = {"method": "elicitation/create", "params": url}
         return (asked, None) if asked else None
