@@ -300,7 +300,9 @@ class RunsToolsAsTasks(FakeServer):
         return {"content": content, "isError": False, "_meta": {RELATED: {"taskId": task.id}}}
 
     def _advance(self, task: _Task, line: RawConnection) -> None:
-        task.gets.append(asyncio.get_running_loop().time())
+        # After the result a client may look once more, without a pause.
+        if not task.results:
+            task.gets.append(asyncio.get_running_loop().time())
         if task.status == "input_required":
             task.gets_at_input += 1
             if task.gets_at_input > _REPEATS:
@@ -334,8 +336,7 @@ class RunsToolsAsTasks(FakeServer):
             if run.gave_up(task.params):
                 continue
             pauses = [b - a for a, b in zip(task.gets, task.gets[1:], strict=False)]
-            # After the result a client may look once more.
-            if pauses and not task.results:
+            if pauses:
                 waited = min(pauses) * 1000
                 why = f"asks for a task again after {waited:.0f} ms, not {_INTERVAL * 1000:.0f}"
                 is_slow = min(pauses) >= _INTERVAL - _TOLERANCE
