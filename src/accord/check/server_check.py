@@ -9,13 +9,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from accord.check.probing.failures import AuthorizationRequired, ConnectionEnded, MessageTimeout
+from accord.check.probing.form import FORM_NAMES, name_form, with_form
 from accord.check.probing.messages import CAPABILITY_OF
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import (
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-)
 from accord.check.probing.server_facts import (
     CheckRules,
     OnPlan,
@@ -31,18 +28,17 @@ from accord.check.probing.target import ServerTarget
 from accord.check.probing.tool_calls import CallLimit
 from accord.check.report import Report, Setting, merge_revisions
 from accord.check.revision_probe import RevisionProbe, add_stderr, describe_failure
-from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario, revealing_methods
+from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario, can_show
 from accord.check.verdicts import (
     NO_OCCASION,
     chosen_requirements,
     edit_texts,
     explain_untried,
-    is_chosen,
     make_verdict,
 )
 from accord.errors import AccordError, ConnectFailed
-from accord.protocol.catalogue import Requirement, catalogue
-from accord.protocol.revisions import in_order
+from accord.protocol.catalogue import Requirement
+from accord.protocol.revisions import HANDSHAKE, in_order
 from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
 from accord.types import RevisionId
 
@@ -79,13 +75,13 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         revisions: the revisions to check; empty checks all that the server speaks.
         only: ids of requirements, or their beginnings; empty checks all.
-        scenarios: names of scenarios to run; empty runs all that can decide something.
+        scenarios: names of the only scenarios to run; None runs all that can decide something.
         rules: what may be done to the server.
     """
 
     revisions: Sequence[RevisionId] = ()
     only: Collection[str] = ()
-    scenarios: Collection[str] = ()
+    scenarios: Collection[str] | None = None
     rules: CheckRules = CheckRules()
 
 
@@ -113,10 +109,15 @@ async def check_server(
     began = monotonic()
     plan = plan or ServerPlan()
     limit = CallLimit(plan.rules.calls)
-    subject = msgspec.structs.replace(subject, limit=limit)
+    subject = msgspec.structs.replace(await with_form(subject), limit=limit)
     async with RevisionProbe(subject) as revision_probe:
         on_plan = None if tell_plan is None else report_once(tell_plan)
-        found, not_called = await _check_all(plan, revision_probe, step, on_plan)
+        if subject.is_form_found and subject.form == "sse":
+            revision_probe.notes.append(f"the URL speaks {FORM_NAMES['sse']}, and was checked so")
+        try:
+            found, not_called = await _check_all(plan, revision_probe, step, on_plan)
+        except ConnectFailed as error:
+            found, not_called = await _judge_opening(plan, subject, error), {}
     complete_setting = msgspec.structs.replace(
         setting or Setting(),
         transport=subject.transport,
@@ -165,6 +166,33 @@ async def _check_all(
     return found, not_called
 
 
+async def _judge_opening(
+    plan: ServerPlan, target: ServerTarget, error: ConnectFailed
+) -> dict[RevisionId, list[Verdict]]:
+    """Judge how a server of the older form of HTTP fails to begin a conversation.
+
+    Raises:
+        ConnectFailed: it is not such a server, or nothing can be said against it.
+    """
+    from accord.check.scenarios.server.http_older_form import FIRST_STEPS
+
+    if target.url:
+        error = await name_form(target, error)
+    revision = next(iter(HANDSHAKE))
+    if target.form != "sse" or (plan.revisions and revision not in plan.revisions):
+        raise error
+    line = target.connection()
+    facts = new_facts(target, plan.rules, revision, {})
+    probe = Probe(target, facts, line)
+    first_steps = msgspec.structs.replace(plan, scenarios=[FIRST_STEPS])
+    await _run_all(probe, _choose_scenarios(first_steps, revision), None, (revision,))
+    if not any(each.verdict == "fail" for each in probe.found.values()):
+        raise error
+    facts.locked = f"no conversation could begin: {error}"
+    await probe.dismiss_all()
+    return {revision: _verdicts(probe, plan)}
+
+
 # -- one revision
 
 
@@ -196,24 +224,16 @@ async def _discover_server(probe: Probe, tell_plan: OnPlan | None) -> None:
 
 
 def _choose_scenarios(plan: ServerPlan, revision: RevisionId) -> list[Scenario]:
+    """Return the scenarios that can decide one of the chosen requirements."""
     from accord.check.scenarios.server import SCENARIOS
 
-    rows = catalogue()
-    wanted = {id for id, row in rows.items() if row.holds_in(revision) and is_chosen(id, plan.only)}
-    # A monitor judges the messages of every scenario.
-    revealing = {revealing_methods(id, revision) for id in wanted if rows[id].check == "wire"}
-
-    def is_useful(each: Scenario) -> bool:
-        if not each.runs_in(revision):
-            return False
-        reveals = any(methods is None or methods & {*each.sends} for methods in revealing)
-        return reveals or not wanted.isdisjoint(each.ids)
-
-    return [
-        each
-        for each in SCENARIOS
-        if (not plan.scenarios or each.name in plan.scenarios) and is_useful(each)
-    ]
+    held = [each for each in SCENARIOS if each.runs_in(revision)]
+    if plan.scenarios is not None:
+        held = [each for each in held if each.name in plan.scenarios]
+    if not plan.only:
+        return held
+    wanted = chosen_requirements("server", revision, plan.only)
+    return [each for each in held if any(can_show(each, row, revision) for row in wanted)]
 
 
 async def _run_all(
@@ -303,21 +323,26 @@ def _blame(probe: Probe, error: BaseException) -> None:
 
 
 def _verdicts(probe: Probe, plan: ServerPlan) -> list[Verdict]:
+    secrets = probe.target.secrets
+
     def hide_secrets(text: str) -> str:
         # A server may repeat the user's tokens.
-        for secret in probe.target.secrets:
+        for secret in secrets:
             text = text.replace(secret, "(secret)")
         return text
 
     rows = chosen_requirements("server", probe.revision, plan.only)
-    return [edit_texts(_verdict(row, probe), hide_secrets) for row in rows]
+    exhausted = probe.facts.exhausted_text()
+    return [edit_texts(_verdict(row, probe, exhausted), hide_secrets) for row in rows]
 
 
-def _verdict(row: Requirement, probe: Probe) -> Verdict:
-    verdict = probe.verdict(row.id) or make_verdict(row, probe.revision, *_why_untried(row, probe))
+def _verdict(row: Requirement, probe: Probe, exhausted: str) -> Verdict:
+    verdict = probe.verdict(row.id) or make_verdict(
+        row, probe.revision, *_why_untried(row, probe, exhausted)
+    )
     question = _QUESTIONS.get(row.area)
     # More calls of tools might have shown more.
-    ran_out = not probe.facts.limit.calls or bool(probe.facts.exhausted_text())
+    ran_out = not probe.facts.limit.calls or bool(exhausted)
     is_open = verdict.verdict == "not-exercised" and not ran_out
     if is_open and question not in (None, *probe.facts.asked):
         # A client feature binds only the servers that use it.
@@ -327,7 +352,7 @@ def _verdict(row: Requirement, probe: Probe) -> Verdict:
     return verdict
 
 
-def _why_untried(row: Requirement, probe: Probe) -> tuple[VerdictName, str]:
+def _why_untried(row: Requirement, probe: Probe, exhausted: str) -> tuple[VerdictName, str]:
     monitor = probe.connection.log.monitor
     assert monitor is not None
     reason = out_of_scope(row, monitor.conversation, {probe.facts.transport})
@@ -340,7 +365,6 @@ def _why_untried(row: Requirement, probe: Probe) -> tuple[VerdictName, str]:
         return "not-exercised", probe.facts.locked
     if row.check == "auth-probe":
         return "not-applicable", "the server asks for no authorization"
-    exhausted = probe.facts.exhausted_text()
     return "not-exercised", f"{why}; {exhausted}" if exhausted else why
 
 

@@ -5,8 +5,9 @@ from typing import Any, Final
 
 import msgspec
 
+from accord.check.probing.failures import MessageTimeout
 from accord.check.probing.messages import RELATED, Reply, next_id, params_of
-from accord.check.probing.raw_connection import MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts
 from accord.check.probing.tool_calls import ToolCall
 from accord.types import JsonObject

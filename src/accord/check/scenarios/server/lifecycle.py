@@ -4,9 +4,10 @@ import signal
 from collections.abc import Iterable
 from typing import Final
 
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import are_several, decode_json, is_request
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.target import StdioCarrier
 from accord.check.scenarios._scenario import (
     ANSWERED,
@@ -188,7 +189,9 @@ async def reads_stderr(probe: Probe) -> None:
         probe.skip(_LOGS, "the server writes nothing to standard error")
 
 
-@bare_scenario(_ONLY_MESSAGES, _NEWLINE, _NO_NEWLINE, _EXITS, on=("stdio",), is_once=True)
+@bare_scenario(
+    _ONLY_MESSAGES, _NEWLINE, _NO_NEWLINE, _EXITS, on=("stdio",), is_once=True, is_judged=True
+)
 async def closes_the_input_of_an_idle_server(probe: Probe) -> None:
     if not _is_launched(probe, _EXITS):
         return

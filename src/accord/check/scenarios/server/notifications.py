@@ -4,9 +4,10 @@ import asyncio
 from collections import Counter
 from typing import Any, Final, get_args
 
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import params_of
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts
 from accord.check.scenarios._scenario import (
     OWN,
@@ -112,9 +113,10 @@ _REPORTED: Final = (
     "progress.stops-after-completion",
     "progress.rate-limited",
 )
+_ACTIVE_ONLY: Final = "progress.notification.active-only"
 
 
-@scenario(*_REPORTED, needs="tools", sends=("tools/call",))
+@scenario(*_REPORTED, _ACTIVE_ONLY, needs="tools", sends=("tools/call",))
 async def asks_for_progress(probe: Probe, connection: RawConnection) -> None:
     wanted: dict[Any, Any] = {}
     for number, tool in enumerate(probe.facts.callable_tools()):
@@ -135,14 +137,14 @@ async def asks_for_progress(probe: Probe, connection: RawConnection) -> None:
     probe.holds("progress.rate-limited", most <= _MOST, why)
 
 
-@scenario("progress.notification.active-only", needs="tools", sends=("tools/call",))
+@scenario(_ACTIVE_ONLY, needs="tools", sends=("tools/call",))
 async def asks_for_no_progress(probe: Probe, connection: RawConnection) -> None:
     await call_all(probe, connection)
     await connection.collect(probe.target.settling)
     uninvited = connection.messages(_PROGRESS)
     if probe.facts.callable_tools():
         why = "reports progress although no request asked for it"
-        probe.holds("progress.notification.active-only", not uninvited, why)
+        probe.holds(_ACTIVE_ONLY, not uninvited, why)
 
 
 # -- cancellations: in time, too late, of unknown requests, and malformed ones

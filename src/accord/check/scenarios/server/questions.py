@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import (
     Reply,
     answer_to,
@@ -14,13 +15,7 @@ from accord.check.probing.messages import (
     progress_token_of,
 )
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import (
-    EVERYTHING,
-    ConnectionEnded,
-    MessageTimeout,
-    RawConnection,
-    Respond,
-)
+from accord.check.probing.raw_connection import EVERYTHING, RawConnection, Respond
 from accord.check.probing.tool_calls import ToolCall
 from accord.check.scenarios._scenario import (
     SURVIVES,

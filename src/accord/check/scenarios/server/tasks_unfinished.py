@@ -2,9 +2,10 @@
 
 from typing import Any, Final
 
+from accord.check.probing.failures import MessageTimeout
 from accord.check.probing.messages import Reply, answer_to, is_request, params_of
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.task_calls import (
     NO_TASKS,
     TASK_CALLS,
