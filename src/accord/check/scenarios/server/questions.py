@@ -32,7 +32,6 @@ from accord.check.scenarios._scenario import (
 from accord.check.scenarios.server._rounds import call_and_answer
 from accord.json_schema.samples import sample
 from accord.json_schema.validation import compile_schema
-from accord.protocol.jsonrpc import INVALID_PARAMS
 from accord.types import JsonObject
 
 _ELICIT: Final = "elicitation/create"
