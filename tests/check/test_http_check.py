@@ -106,7 +106,8 @@ async def a_page(scope, receive, send):
 @pytest.mark.parametrize(
     ("form", "says"),
     [
-        ("http", r"answers with HTTP status 405; is it .* --transport sse\?"),
+        ("http", r"answers with HTTP status 405; is it another path\?"),
+        (None, r"answers with HTTP status 405; is it another path\?"),
         ("sse", "answered with status 200 and text/html, not with a stream of events"),
     ],
 )

@@ -210,6 +210,7 @@ def test_a_page_that_a_revision_does_not_have_is_not_named():
         id="tools.x",
         area="tools",
         text="x",
+        mend="Do x.",
         level="MUST",
         party="server",
         check="wire",

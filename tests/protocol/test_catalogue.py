@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -164,6 +165,20 @@ def test_the_data_speaks_for_itself():
         assert "seed" not in text, each.name
         for number in ("000:", "001:", "002:", "003:", "004:"):
             assert number not in text, each.name
+
+
+LONGEST_MEND = 220
+
+
+def test_every_row_says_in_one_sentence_of_its_own_how_to_mend_a_breach():
+    rows = catalogue()
+    for row in rows.values():
+        assert row.mend.endswith("."), row.id
+        assert 20 <= len(row.mend) <= LONGEST_MEND, row.id
+        assert not re.search(r"[.!?] [A-Z]", row.mend), f"{row.id} has two sentences"
+        assert not re.match(r"(The|An?|It|This|Every|Each|All) ", row.mend), row.id
+    assert len({row.mend for row in rows.values()}) == len(rows)
+    assert {row.mend for row in rows.values()}.isdisjoint(row.text for row in rows.values())
 
 
 HOLDS = [

@@ -146,12 +146,14 @@ class RequirementResult(Verdict, frozen=True, kw_only=True):
     Attributes:
         by_revision: the verdict under each revision checked; `verdict` is the worst of them.
         clause: the text of the requirement.
+        mend: what the author of the party at fault should change.
         anchor: the page of the specification.
         repeat: the command line that checks only this requirement.
     """
 
     by_revision: dict[RevisionId, VerdictName] = msgspec.field(default_factory=dict)
     clause: str = ""
+    mend: str | None = None
     anchor: str | None = None
     repeat: str | None = None
 
@@ -305,6 +307,7 @@ def _describe(
         **{name: getattr(verdict, name) for name in Verdict.__struct_fields__},
         by_revision=by_revision,
         clause="not in the catalogue" if row is None else row.text,
+        mend=None if row is None else row.mend,
         anchor=None if row is None else anchor(row, shown),
         repeat=setting.repeat(verdict.id, shown),
     )

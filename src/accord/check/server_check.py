@@ -9,13 +9,10 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from accord.check.probing.failures import AuthorizationRequired, ConnectionEnded, MessageTimeout
+from accord.check.probing.form import FORM_NAMES, name_form, with_form
 from accord.check.probing.messages import CAPABILITY_OF
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import (
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-)
 from accord.check.probing.server_facts import (
     CheckRules,
     OnPlan,
@@ -41,7 +38,7 @@ from accord.check.verdicts import (
 )
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.catalogue import Requirement
-from accord.protocol.revisions import in_order
+from accord.protocol.revisions import HANDSHAKE, in_order
 from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
 from accord.types import RevisionId
 
@@ -112,10 +109,15 @@ async def check_server(
     began = monotonic()
     plan = plan or ServerPlan()
     limit = CallLimit(plan.rules.calls)
-    subject = msgspec.structs.replace(subject, limit=limit)
+    subject = msgspec.structs.replace(await with_form(subject), limit=limit)
     async with RevisionProbe(subject) as revision_probe:
         on_plan = None if tell_plan is None else report_once(tell_plan)
-        found, not_called = await _check_all(plan, revision_probe, step, on_plan)
+        if subject.is_form_found and subject.form == "sse":
+            revision_probe.notes.append(f"the URL speaks {FORM_NAMES['sse']}, and was checked so")
+        try:
+            found, not_called = await _check_all(plan, revision_probe, step, on_plan)
+        except ConnectFailed as error:
+            found, not_called = await _judge_opening(plan, subject, error), {}
     complete_setting = msgspec.structs.replace(
         setting or Setting(),
         transport=subject.transport,
@@ -162,6 +164,33 @@ async def _check_all(
             str(tool.get("name")): why for tool in facts.tools if (why := facts.refusal_for(tool))
         }
     return found, not_called
+
+
+async def _judge_opening(
+    plan: ServerPlan, target: ServerTarget, error: ConnectFailed
+) -> dict[RevisionId, list[Verdict]]:
+    """Judge how a server of the older form of HTTP fails to begin a conversation.
+
+    Raises:
+        ConnectFailed: it is not such a server, or nothing can be said against it.
+    """
+    from accord.check.scenarios.server.http_older_form import FIRST_STEPS
+
+    if target.url:
+        error = await name_form(target, error)
+    revision = next(iter(HANDSHAKE))
+    if target.form != "sse" or (plan.revisions and revision not in plan.revisions):
+        raise error
+    line = target.connection()
+    facts = new_facts(target, plan.rules, revision, {})
+    probe = Probe(target, facts, line)
+    first_steps = msgspec.structs.replace(plan, scenarios=[FIRST_STEPS])
+    await _run_all(probe, _choose_scenarios(first_steps, revision), None, (revision,))
+    if not any(each.verdict == "fail" for each in probe.found.values()):
+        raise error
+    facts.locked = f"no conversation could begin: {error}"
+    await probe.dismiss_all()
+    return {revision: _verdicts(probe, plan)}
 
 
 # -- one revision

@@ -122,6 +122,7 @@ def _card(row: "Requirement", paint: Paint) -> str:
     held = [f"{each} {row.level_in(each)} ({_describe_breach(row, each)})" for each in holding]
     facts: list[tuple[str, Sequence[str | None]]] = [
         ("text", [row.text]),
+        ("mend", [row.mend]),
         ("party", [row.party]),
         ("check", [row.check]),
         ("holds in", held),

@@ -50,6 +50,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     """One clause of the specification, or one observed practice.
 
     Attributes:
+        mend: one sentence for the author of the party at fault: what to change.
         revisions: the revisions whose document states it; "practice" if only servers show it.
         also: revisions in which it holds although their document does not state it.
         level: the keyword; with `levels`, the one of the newest listed revision.
@@ -69,6 +70,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     check: Check
     revisions: tuple[RevisionId | Literal["practice"], ...]
     source: tuple[str, ...]
+    mend: str
     also: tuple[RevisionId, ...] = ()
     levels: dict[RevisionId, Level] = {}
     official_level: Level | dict[RevisionId, Level] | None = None

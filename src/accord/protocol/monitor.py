@@ -27,6 +27,7 @@ from accord.protocol.party import Memory
 from accord.protocol.revisions import REVISIONS, Revision, find_revision
 from accord.protocol.rules import Index, Rule, complete
 from accord.protocol.rules.body import learn
+from accord.protocol.rules.http import HTTP_RULES, HttpFactsJudge, HttpRule, needed_facts
 from accord.protocol.verdict import (
     SUPERSEDED_BY,
     Evidence,
@@ -91,6 +92,7 @@ class Monitor:
         self.tallies: dict[str, Tally] = {}
         self.messages = 0
         self._memory = Memory()
+        self._http = HttpFactsJudge(self._memory, self._count_if_judged)
         self.conversation = Conversation(revision=self._given, memory=self._memory)
 
     @property
@@ -105,8 +107,8 @@ class Monitor:
         """Judge the next record; the violations may be those of records held back before."""
         if self._held is None and self._opens_anew(record):
             self._held = []
-        # Text that is not a message need not wait for the revision.
-        if self._held is None or record.message is None:
+        # Text that is not a message need not wait for the revision, but HTTP must.
+        if self._held is None or (record.message is None and record.http is None):
             return self._observe(record)
         self._held.append(record)
         found = self._names_revision(record)
@@ -166,19 +168,31 @@ class Monitor:
         self._transports.add(record.transport)
         text = text_of(record)
         if text is None:
-            return []
+            return [] if record.http is None else self._judge_http(record, None)
         self.messages += 1
         violations = self._overdue(record)
         try:
             decoded = self._codec.decode(text)
         except MalformedMessage as malformed:
+            violations += self._judge_http(record, malformed)
             if record.http is not None and record.http.is_refusal:
                 # The body of an error status need not be a message.
                 return violations
             return violations + self._judge_malformed(record, malformed)
+        if record.http is not None:
+            violations += self._judge_http(record, decoded)
         if isinstance(decoded, Frame):
             return violations + self._step(record, decoded, in_batch=False)
         return violations + self._batch(record, decoded)
+
+    def _judge_http(
+        self, record: Record, decoded: Frame | Batch | MalformedMessage | None
+    ) -> list[Violation]:
+        facts = record.http
+        if facts is None or record.transport == "stdio":
+            return []
+        found = self._http.observe(record, facts, decoded, self.conversation.current)
+        return self._report(record, _most_specific(found))
 
     def _batch(self, record: Record, batch: Batch) -> list[Violation]:
         violations: list[Violation] = []
@@ -334,6 +348,10 @@ class Monitor:
         tally = self.tallies.get(rule.requirement) or self._tally(rule.requirement)
         tally.exercised += 1
 
+    def _count_if_judged(self, rule: HttpRule) -> None:
+        if self._is_judged[rule.party]:
+            self._tally(rule.requirement).exercised += 1
+
     def _report(self, record: Record, violations: list[Violation]) -> list[Violation]:
         reported = []
         revision = self.conversation.current.id
@@ -364,6 +382,7 @@ class Monitor:
         """Return a verdict for each requirement of the revision, and for any other broken one."""
         revision = self.conversation.current.id
         ruled = {rule.requirement for rule in complete(revision).rules} | JUDGED_HERE
+        ruled |= {rule.requirement for rule in HTTP_RULES}
         return [
             self._verdict(row, revision, is_ruled=row.id in ruled)
             for row in self._rows.values()
@@ -398,11 +417,23 @@ class Monitor:
         reason = out_of_scope(row, self.conversation, self._transports)
         if reason is not None:
             return "not-applicable", reason
+        lacking = self._lacking_facts(row)
+        if lacking:
+            return "not-recorded", f"the recording does not show {lacking}"
         if is_ruled:
             return "not-exercised", "no message put this to the test"
         if row.check == "human":
             return "not-exercised", "no recording can show this; it takes a person"
         return "not-exercised", f"no recording can show this; it takes a check of kind {row.check}"
+
+    def _lacking_facts(self, row: Requirement) -> str:
+        """Name the facts of HTTP that the recording lacks and that the requirement needs."""
+        needed = needed_facts(row.id)
+        if needed is None or self._transports.isdisjoint(("http", "sse")):
+            return ""
+        if not self._http.known:
+            return "what HTTP said"
+        return " and ".join(sorted(needed - self._http.known))
 
 
 _STDIO_TEXT: Final[dict[Party, str]] = {"server": "server.stdout", "client": "client.stdin"}

@@ -7,7 +7,7 @@ import msgspec
 
 from accord.protocol.catalogue import Level, Requirement
 from accord.protocol.violation import CLIENT, SERVER, Party, Severity, Violation
-from accord.trace import Record
+from accord.trace import HttpFacts, Record
 from accord.types._base import JsonObject
 
 if TYPE_CHECKING:
@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 # Enough to recognize a message in a report.
 _EVIDENCE_LENGTH: Final = 400
 
-VerdictName: TypeAlias = Literal["pass", "fail", "warn", "not-applicable", "not-exercised"]
+# Headers by which requests are judged, and which hold no secrets.
+_TELLING: Final = frozenset(
+    {"accept", "allow", "content-type", "last-event-id", "mcp-method", "mcp-protocol-version"}
+)
+
+VerdictName: TypeAlias = Literal[
+    "pass", "fail", "warn", "not-applicable", "not-exercised", "not-recorded"
+]
 
 
 class Tally(msgspec.Struct):
@@ -82,6 +89,7 @@ _TRANSPORTS: Final[dict[str, frozenset[str]]] = {
 }
 
 SUPERSEDED_BY: Final[dict[str, frozenset[str]]] = {
+    "http.post.accepted-202": frozenset({"http.post.refused-status"}),
     "jsonrpc.client-only-initiates": frozenset(
         {
             "http.sse.no-requests",
@@ -179,4 +187,17 @@ def text_of(record: Record) -> bytes | None:
 def evidence_of(record: Record) -> str:
     """Return the beginning of what travelled, to show it in a report."""
     text = (text_of(record) or b"").decode(errors="replace")
+    if not text and record.http is not None:
+        text = describe_http(record.http)
     return text if len(text) <= _EVIDENCE_LENGTH else f"{text[:_EVIDENCE_LENGTH]}..."
+
+
+def describe_http(facts: HttpFacts) -> str:
+    """Return what HTTP said in one line, with the headers that are never secret."""
+    parts = ["HTTP"] + ([] if facts.method is None else [facts.method])
+    parts += [] if facts.path is None else [facts.path]
+    parts += [] if facts.status is None else [f"status {facts.status}"]
+    parts += [] if facts.event is None else [f"event {facts.event!r} {facts.data or ''}".rstrip()]
+    parts += [] if facts.ended is None else [f"ended by the {facts.ended}"]
+    shown = {name: text for name, text in facts.headers.items() if name in _TELLING}
+    return ", ".join([" ".join(parts), *(f"{name}: {text}" for name, text in shown.items())])

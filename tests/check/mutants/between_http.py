@@ -5,6 +5,7 @@ A fault is a small function that hooks into requests, heads, bodies or whole res
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
@@ -25,11 +26,7 @@ Hook: TypeAlias = Callable[["Web"], None]
 
 OPENING = ("initialize", "notifications/initialized")
 # All that raw requests decide; a whole check would take ten times as long.
-PROBED = tuple(
-    id
-    for id, row in catalogue().items()
-    if row.check == "http-probe" and row.area in ("http", "session", "sse", "lifecycle")
-)
+PROBED = tuple(id for id, row in catalogue().items() if row.check == "http-probe")
 
 
 class Asked:
@@ -189,6 +186,21 @@ async def respond(send: Send, status: int, headers: Headers, body: bytes) -> Non
     await send({"type": "http.response.body", "body": body})
 
 
+def _dual_stack() -> list[socket.socket]:
+    both = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    return [both]
+
+
+def _each_family() -> list[socket.socket]:
+    near = socket.create_server(("127.0.0.1", 0))
+    port = near.getsockname()[1]
+    return [near, socket.create_server(("::", port), family=socket.AF_INET6)]
+
+
+# Hosts for `serving` that are more than one address.
+SOCKETS = {"dual-stack": _dual_stack, "each-family": _each_family}
+
+
 @asynccontextmanager
 async def serving(app: Any, host: str = "127.0.0.1") -> AsyncIterator[int]:
     """Serve an app in this loop; yields the port."""
@@ -198,7 +210,7 @@ async def serving(app: Any, host: str = "127.0.0.1") -> AsyncIterator[int]:
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    sockets = listen(host, 0)
+    sockets = [*listen(host, 0)] if host not in SOCKETS else SOCKETS[host]()
     await server.startup(sockets)
     try:
         yield sockets[0].getsockname()[1]
@@ -208,12 +220,19 @@ async def serving(app: Any, host: str = "127.0.0.1") -> AsyncIterator[int]:
         await asyncio.sleep(0)
 
 
-def over_http(hook: Hook, *, form: str = "http", host: str = "127.0.0.1") -> Making:
+def over_http(
+    hook: Hook,
+    *,
+    form: str = "http",
+    host: str = "127.0.0.1",
+    patience: float = 10.0,
+    server: Any = everything,
+) -> Making:
     """Return what makes a subject over HTTP, with a hook into all that passes."""
 
     @asynccontextmanager
     async def making() -> AsyncIterator[ServerTarget]:
-        web = Web(everything.asgi(sse=True))
+        web = Web(server.asgi(sse=server is everything))
         hook(web)
         async with serving(web, host) as port:
             path = "mcp" if form == "http" else "sse"
@@ -222,7 +241,7 @@ def over_http(hook: Hook, *, form: str = "http", host: str = "127.0.0.1") -> Mak
                 url=f"http://127.0.0.1:{port}/{path}",
                 form=form,  # type: ignore[arg-type]
                 is_launched=True,
-                patience=10.0,
+                patience=patience,
                 settling=0.15,
                 at_once=32,
             )
@@ -236,13 +255,15 @@ def web_mutant(
     revision: str = "2025-06-18",
     form: str = "http",
     host: str = "127.0.0.1",
+    patience: float = 10.0,
+    server: Any = everything,
     also: dict[str, str] | None = None,
     only: Sequence[str] = PROBED,
 ) -> Callable[[Hook], Hook]:
     """Register a server over HTTP with a hook into all that passes."""
 
     def register(hook: Hook) -> Hook:
-        making = over_http(hook, form=form, host=host)
+        making = over_http(hook, form=form, host=host, patience=patience, server=server)
         making.__name__ = hook.__name__
         elsewhere(id, revision=revision, also=also, only=only)(making)
         return hook

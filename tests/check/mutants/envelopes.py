@@ -186,8 +186,8 @@ def misnames(name: str, rename: Callable[[Any], Any], **settings: Any) -> None:
 
 
 misnames("writes_ids_in_capitals", str.upper)
-misnames("wraps_ids_in_a_list", lambda id: [id])
-misnames("answers_text_ids_with_null", lambda id: None)
+misnames("wraps_ids_in_a_list", lambda text: [text])
+misnames("answers_text_ids_with_null", lambda text: None)
 
 XOR = "jsonrpc.response.result-xor-error"
 answers(XOR, "adds_an_error_that_is_null", lambda m: m | {"error": None})

@@ -7,7 +7,8 @@ from urllib.parse import urlsplit
 from accord.bindings import headers as names
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.fake_server.server import LISTS, FakeServer
-from accord.check.probing.messages import are_several, decode_json, params_of
+from accord.check.fake_server.standalone import names_own_revision
+from accord.check.probing.messages import are_several, decode_json, is_request, params_of
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.verdicts import VerdictCollector
 from accord.protocol.revisions import REVISIONS
@@ -30,6 +31,8 @@ class ClientRun(VerdictCollector):
         was_connected: whether a connection was still open when the client had to be stopped.
         left_servers_running: over stdio, whether a launched server outlived the client.
         stderr: the last lines that the client wrote.
+        has_client_id: whether the command gave the client the id that every authorization server
+            of the check knows.
     """
 
     def __init__(self, server: FakeServer, transport: Transport, revision: RevisionId) -> None:
@@ -41,6 +44,7 @@ class ClientRun(VerdictCollector):
         self.was_connected = False
         self.left_servers_running = False
         self.stderr: Sequence[str] = ()
+        self.has_client_id = False
 
     @property
     def path(self) -> str:
@@ -68,6 +72,21 @@ class ClientRun(VerdictCollector):
     def is_initialized(self) -> bool:
         """Whether the client sent notifications/initialized."""
         return bool(self.messages("notifications/initialized"))
+
+    @property
+    def went_on(self) -> bool:
+        """Whether the client agreed with the server on a revision, and used it."""
+        return self.is_initialized or bool(self.server.fulfilled)
+
+    @property
+    def received(self) -> list[JsonObject]:
+        """All messages of the client, in the order of each connection."""
+        return [message for line in self.lines for message in line.received]
+
+    @property
+    def standalone(self) -> list[JsonObject]:
+        """The requests of the client that name their revision themselves."""
+        return [each for each in self.received if is_request(each) and names_own_revision(each)]
 
     @property
     def ended_as_usual(self) -> bool:
@@ -278,7 +297,7 @@ def _check_http(run: ClientRun) -> None:
         _check_delete(run, session)
     if run.server.fake_transport.most_streams > 1:
         run.passes("http.streams.multiple")
-    if run.exit_code is not None and run.is_initialized:
+    if run.exit_code is not None and run.went_on:
         run.passes("lifecycle.shutdown.http-close")
 
 
@@ -371,9 +390,9 @@ def _check_both_forms(runs: Sequence[ClientRun]) -> None:
     whole = [run for run in runs if not run.server.ids and not run.server.streams]
     for run in streamed:
         same = [each for each in whole if each.server.revision == run.server.revision]
-        if any(each.is_initialized for each in same):
-            run.holds(id, run.is_initialized, "does not continue when answers are event streams")
-        elif run.is_initialized:
+        if any(each.went_on for each in same):
+            run.holds(id, run.went_on, "does not continue when answers are event streams")
+        elif run.went_on:
             run.fail(id, "does not continue when answers are JSON")
 
 

@@ -10,15 +10,12 @@ from urllib.parse import urljoin, urlsplit
 
 from msgspec.structs import replace
 
+from accord.bindings.addresses import is_loopback
 from accord.bindings.headers import media_type
 from accord.bindings.request_headers import request_headers
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
-from accord.check.probing.raw_connection import (
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-    RawConnection,
-)
+from accord.check.probing.failures import AuthorizationRequired, ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_connection import RawConnection
 from accord.errors import ConnectFailed
 from accord.protocol.mirroring import MirroredArgument
 from accord.protocol.revisions import find_revision
@@ -44,6 +41,7 @@ _OK: Final = range(200, 300)
 _UNAUTHORIZED: Final = 401
 # Further ones prove nothing new.
 _ODD: Final = 100
+_PORTS: Final = {"http": 80, "https": 443}
 _LOCKED: Final = "the server asks for authorization (status 401)"
 
 
@@ -278,6 +276,7 @@ class SseCarrier(_HttpBase):
         place: where messages are posted, as the endpoint event said.
         first: the first event of the stream.
         odd: events that are not messages, except the first, which names the endpoint.
+        in_bodies: messages in responses to POST, which belong on the stream.
         is_locked: whether the stream was refused with status 401.
     """
 
@@ -286,6 +285,7 @@ class SseCarrier(_HttpBase):
         self.place: str | None = None
         self.first: Event | None = None
         self.odd: list[Event] = []
+        self.in_bodies: list[bytes] = []
         self.is_locked = False
         self._ready = asyncio.Event()
 
@@ -333,7 +333,7 @@ class SseCarrier(_HttpBase):
         if event.name == "endpoint" and self.place is None:
             self.place = urljoin(self.url, event.data.decode(errors="replace"))
             # The token goes there as well: neither to another host nor without TLS.
-            if urlsplit(self.place)[:2] != urlsplit(self.url)[:2]:
+            if not is_own_place(self.url, self.place, self.headers):
                 self.connection.end("the endpoint event names another host")
             self._ready.set()
         elif event.name == "message":
@@ -346,8 +346,28 @@ class SseCarrier(_HttpBase):
         assert self.place is not None
         headers = {"content-type": CONTENT_JSON, **self.headers}
         self._record(data, headers)
-        status = await self.request("POST", url=self.place, headers=headers, body=data)
-        self.statuses.append(status)
+        async with self.response("POST", url=self.place, headers=headers, body=data) as response:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self.connection.patience):
+                    body = await read_body(response)
+                    if b'"jsonrpc"' in body and len(self.in_bodies) < _ODD:
+                        self.in_bodies.append(body)
+            self.statuses.append(response.status)
+
+
+def is_own_place(url: str, place: str, headers: Mapping[str, str]) -> bool:
+    """Return whether a place is at the server of a URL, so that these headers may go there.
+
+    Without headers, which may be secret, all names of this machine are alike.
+    """
+    one, other = urlsplit(url), urlsplit(place)
+    try:
+        ports = [each.port or _PORTS.get(each.scheme) for each in (one, other)]
+    except ValueError:
+        return False
+    hosts = [each.hostname or "" for each in (one, other)]
+    is_same_host = hosts[0] == hosts[1] or (not headers and all(map(is_loopback, hosts)))
+    return one.scheme == other.scheme and ports[0] == ports[1] and is_same_host
 
 
 async def read_body(response: "AiohttpResponse") -> bytes:

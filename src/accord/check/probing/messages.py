@@ -23,6 +23,7 @@ CAPABILITY_OF: Final = {
     "sampling/createMessage": "sampling",
     "elicitation/create": "elicitation",
 }
+RELATED: Final = "io.modelcontextprotocol/related-task"
 _ids = count(1)
 
 
@@ -101,14 +102,18 @@ def decode_json(data: bytes | str) -> Any:
         return None
 
 
+# Commas, the record separator of RFC 7464, and zero bytes.
+_SEPARATORS: Final = ",\x1e\0"
+
+
 def are_several(text: str) -> bool:
-    """Return whether a text is several JSON objects in a row."""
-    text, place, objects = text.strip(), 0, 0
+    """Return whether a text is several JSON objects in a row, whatever separates them."""
+    text, place, objects = text.strip().lstrip(_SEPARATORS), 0, 0
     try:
         while place < len(text):
             value, place = JSONDecoder().raw_decode(text, place)
             objects += isinstance(value, dict)
-            while place < len(text) and text[place].isspace():
+            while place < len(text) and (text[place].isspace() or text[place] in _SEPARATORS):
                 place += 1
     except (ValueError, RecursionError):
         return False
@@ -158,7 +163,12 @@ def answer_to(question: JsonObject, capabilities: Mapping[str, object]) -> JsonO
         return answer | {"result": {}}
     if CAPABILITY_OF.get(str(method)) not in capabilities:
         return answer | {"error": {"code": -32601, "message": f"unknown method {method!s:.80}"}}
-    return answer | {"result": _result(str(method), params_of(question))}
+    result = _result(str(method), params_of(question))
+    related = _as_object(params_of(question).get("_meta")).get(RELATED)
+    if related is not None:
+        # tasks.related.everywhere
+        result["_meta"] = {RELATED: related}
+    return answer | {"result": result}
 
 
 def _result(method: str, params: JsonObject) -> JsonObject:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeAlias
 
 import msgspec
 
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import (
     MessageLog,
     Reply,
@@ -24,9 +25,14 @@ from accord.check.probing.messages import (
     objects_in,
     params_of,
 )
-from accord.check.probing.standalone import ROUNDS, answer_round, input_requests_of, stamp
+from accord.check.probing.standalone import (
+    EVERYTHING_STANDALONE,
+    ROUNDS,
+    answer_round,
+    input_requests_of,
+    stamp,
+)
 from accord.check.probing.tool_calls import CallLimit
-from accord.errors import AccordError
 from accord.protocol.revisions import find_revision
 from accord.protocol.violation import OTHER
 from accord.trace import HttpFacts, Party
@@ -41,51 +47,10 @@ EVERYTHING: Final[Mapping[str, object]] = {
     "sampling": {},
     "elicitation": {},
 }
-# A client without a handshake has no way to announce a change of its roots.
-STANDALONE_EVERYTHING: Final[Mapping[str, object]] = {**EVERYTHING, "roots": {}}
 # No check makes a server send as many messages on one connection.
 _FLOOD: Final = 20_000
 # The first answer may take this many times the patience.
 _STARTING: Final = 4
-
-
-class MessageTimeout(AccordError):
-    """A message did not arrive in time.
-
-    Attributes:
-        method: of the request without an answer; empty if another message is missing.
-        has_started: whether the server sent anything at all on this connection.
-        is_garbled: whether text that is not JSON arrived meanwhile, which may be the answer.
-    """
-
-    def __init__(
-        self,
-        text: str,
-        *,
-        method: str = "",
-        has_started: bool = True,
-        is_garbled: bool = False,
-    ) -> None:
-        super().__init__(text)
-        self.method = method
-        self.has_started = has_started
-        self.is_garbled = is_garbled
-
-
-class ConnectionEnded(AccordError):
-    """The server closed the connection, or exited.
-
-    Attributes:
-        has_started: whether the server sent anything at all on this connection.
-    """
-
-    def __init__(self, text: str, *, has_started: bool = True) -> None:
-        super().__init__(text)
-        self.has_started = has_started
-
-
-class AuthorizationRequired(ConnectionEnded):
-    """The server answers nothing without authorization."""
 
 
 class RawCarrier(Protocol):
@@ -298,11 +263,7 @@ class RawConnection:
     ) -> JsonObject:
         """Return a request as this conversation sends it.
 
-        Args:
-            method: its method.
-            params: its parameters; without a handshake `_meta` is added.
-            id: its id; a new one by default.
-            capabilities: without a handshake, those to declare in place of the usual ones.
+        Without a handshake it declares `capabilities`, by default the usual ones.
         """
         if self.is_standalone:
             declared = self.client_capabilities if capabilities is None else capabilities
@@ -513,16 +474,13 @@ class RawConnection:
         return reply
 
     def stand_alone(self, revision: str, capabilities: Mapping[str, object] | None = None) -> bool:
-        """Let every request from now on name its revision, if that has no handshake.
-
-        Returns whether it has none.
-        """
+        """Name the revision in every request from now on; return False if it has a handshake."""
         row = find_revision(revision)
         if row is None or row.handshake:
             return False
         self.is_standalone = True
         self.revision = row.id
-        self.client_capabilities = STANDALONE_EVERYTHING if capabilities is None else capabilities
+        self.client_capabilities = EVERYTHING_STANDALONE if capabilities is None else capabilities
         if hasattr(self.carrier, "agree"):
             self.carrier.agree(revision)
         return True

@@ -13,12 +13,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from accord.check.probing.raw_connection import (
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-    RawConnection,
-)
+from accord.check.probing.failures import AuthorizationRequired, ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.standalone import is_question
 from accord.check.probing.target import ServerTarget
 from accord.check.probing.tool_calls import (
@@ -344,9 +340,11 @@ async def _pages(
     cursor: object = None
     for _ in range(_PAGES):
         reply = await connection.ask(method, {} if cursor is None else {"cursor": cursor})
-        entries = reply.result.get(member)
-        is_list = isinstance(entries, list)
-        yield [each for each in entries if isinstance(each, dict)] if is_list else None
+        entries: object = reply.result.get(member)
+        if isinstance(entries, list):
+            yield [each for each in entries if isinstance(each, dict)]
+        else:
+            yield None
         cursor = reply.result.get("nextCursor")
         if cursor is None:
             break

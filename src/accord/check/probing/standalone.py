@@ -17,6 +17,12 @@ from accord.types import JsonObject
 
 # A server that asks more often than this never ends.
 ROUNDS: Final = 8
+# A client without a handshake has no way to announce a change of its roots.
+EVERYTHING_STANDALONE: Final[Mapping[str, object]] = {
+    "roots": {},
+    "sampling": {},
+    "elicitation": {},
+}
 INPUT_REQUIRED: Final = "input_required"
 
 

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from accord.check.probing.failures import ConnectionEnded
 from accord.check.probing.http import HttpCarrier, SseCarrier
 from accord.check.probing.messages import MessageLog
-from accord.check.probing.raw_connection import ConnectionEnded, RawCarrier, RawConnection
+from accord.check.probing.raw_connection import RawCarrier, RawConnection
 from accord.check.probing.tool_calls import CallLimit
 from accord.errors import ConnectFailed
 from accord.protocol.mirroring import MirroredArgument
@@ -208,7 +209,8 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
         name: its name in reports.
         command: launches it, for stdio.
         url: where it is, for HTTP.
-        form: which HTTP form it speaks there.
+        form: which HTTP form it speaks there; None until it was found out.
+        is_form_found: whether the form was found out, not chosen.
         headers: sent with every request.
         is_launched: whether the check itself serves it at that URL.
         other_token: a good token of another user of the server.
@@ -232,7 +234,8 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     command: Sequence[str] = ()
     url: str = ""
-    form: Form = "http"
+    form: Form | None = "http"
+    is_form_found: bool = False
     headers: Mapping[str, str] = {}
     is_launched: bool = False
     other_token: str | None = None
@@ -260,7 +263,7 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def transport(self) -> Transport:
         """The transport that the server is reached over."""
-        return self.form if self.url else "stdio"
+        return (self.form or "http") if self.url else "stdio"
 
     @property
     def bearer(self) -> str:

@@ -248,6 +248,8 @@ def _result(result: RequirementResult, *, is_open: bool) -> Iterator[str]:
     yield f"{_source(result)}</p>"
     if verdict == "pass" and result.message:
         yield f"<h3>Seen</h3><p>{_safe(result.message)}</p>"
+    if is_broken and result.mend is not None:
+        yield f'<h3>How to mend it</h3><p class="mend">{_safe(result.mend)}</p>'
     yield from _by_revision(result)
     yield from _evidence(result.evidence)
     if result.repeat is not None:

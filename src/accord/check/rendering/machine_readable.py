@@ -149,6 +149,8 @@ def _evidence_text(result: RequirementResult) -> str:
         lines.append(f"{record}{each.party} {escape_unprintable(each.why)}")
         if each.message is not None:
             lines.append(f"    {excerpt(each.message)}")
+    if result.mend is not None:
+        lines.append(f"mend: {result.mend}")
     if result.repeat is not None:
         lines.append(f"again: {escape_unprintable(result.repeat)}")
     return "\n".join(lines)
@@ -201,7 +203,8 @@ def as_sarif(report: Report) -> str:
 def _rule(result: RequirementResult) -> JsonObject:
     level = "error" if result.level in ("MUST", "MUST NOT") else "warning"
     source = "" if result.anchor is None else f"\n\nSource: {result.anchor}."
-    help_text = f"{result.clause}\n\n{result.level}, binds: {result.party}.{source}"
+    mend = "" if result.mend is None else f"\n\nTo mend it: {result.mend}"
+    help_text = f"{result.clause}{mend}\n\n{result.level}, binds: {result.party}.{source}"
     rule: JsonObject = {
         "id": result.id,
         "name": _name(result.id),
@@ -235,6 +238,8 @@ def _result(report: Report, result: RequirementResult, place: int) -> JsonObject
     said = [_escape(result.message)]
     shown = [each for each in result.evidence if each.message is not None][-_MESSAGES:]
     said += [f"{each.party}: {_escape(each.message or '')}" for each in shown]
+    if result.mend is not None:
+        said.append(f"mend: {_escape(result.mend)}")
     if result.repeat is not None:
         said.append(f"again: {_escape(result.repeat)}")
     # The same violation of the same target keeps its alert if the message changes.

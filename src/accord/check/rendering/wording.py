@@ -67,8 +67,16 @@ def violation_facts(group: ViolationGroup, report: Report) -> Iterator[tuple[str
             shown = proof[-_PROOF:] or shown
         for message in shown:
             yield "message", excerpt(message)
+    if row is not None and _is_first(group, report):
+        yield "mend", row.mend
     if result is not None and result.repeat is not None:
         yield "again", result.repeat
+
+
+def _is_first(group: ViolationGroup, report: Report) -> bool:
+    """Return whether no earlier violation of the report breaks the same requirement."""
+    id = group.violation.requirement
+    return group is next((e for e in report.violations if e.violation.requirement == id), group)
 
 
 def page_of(anchor: str | None) -> str | None:

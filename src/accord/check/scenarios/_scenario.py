@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias, TypedDict, Unpack
 import msgspec
 
 from accord.check.probing.exchange import RawResponse, exchange, post_message
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import (
     Reply,
     initialize_params,
@@ -17,7 +18,7 @@ from accord.check.probing.messages import (
     next_id,
 )
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts
 from accord.check.probing.standalone import is_question, stamp
 from accord.check.probing.tool_calls import ToolCall

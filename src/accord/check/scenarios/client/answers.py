@@ -77,6 +77,8 @@ class PagedLists(FakeServer):
     "pagination.end.no-next-cursor",
     "pagination.page-size-not-assumed",
     "completion.client.care",
+    era="both",
+    shows=("pagination.",),
 )
 class ReturnsListsInPages(PagedLists):
     """Answers lists of tools and resources in pages of several sizes, one of them empty."""
@@ -106,7 +108,7 @@ class ReturnsListsInPages(PagedLists):
             run.holds("pagination.end.no-next-cursor", not last, why)
 
 
-@client_scenario("prompts.client.handles-pagination")
+@client_scenario("prompts.client.handles-pagination", era="both", shows=("pagination.",))
 class ReturnsPromptsInPages(PagedLists):
     """Answers the list of prompts in pages."""
 
@@ -192,7 +194,7 @@ class SendsUnrequestedAnswers(_UnexpectedMessages):
         )
 
 
-@client_scenario()
+@client_scenario(era="both", shows=("errors.", "jsonrpc."))
 class AnswersWithErrors(FakeServer):
     """Answers with errors: failed tools, missing resources, failed prompts."""
 
@@ -200,7 +202,7 @@ class AnswersWithErrors(FakeServer):
         if method == "tools/call":
             return {"content": [{"type": "text", "text": "it failed"}], "isError": True}
         if method == "resources/read":
-            raise RequestError("resource not found", code=-32002)
+            raise RequestError("resource not found", code=-32002 if self.has_handshake else -32602)
         if method in ("prompts/get", "completion/complete"):
             raise RequestError("invalid params", code=-32602)
         return await super().result(connection, method, params)
@@ -223,7 +225,7 @@ class DeclaresNoCapabilities(FakeServer):
             run.passes("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
 
 
-@client_scenario("tools.structured-content.client-validates", is_judged=False)
+@client_scenario("tools.structured-content.client-validates", is_judged=False, era="both")
 class ReturnsInvalidStructuredContent(FakeServer):
     """Returns structured results that do not match their schemas."""
 

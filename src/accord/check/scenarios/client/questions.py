@@ -5,8 +5,9 @@ from typing import Final
 
 from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.server import FakeServer, client_scenario, revisions_of
+from accord.check.probing.failures import MessageTimeout
 from accord.check.probing.messages import Reply, new_notification, new_request, progress_token_of
-from accord.check.probing.raw_connection import MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.json_schema.validation import compile_schema
 from accord.protocol.catalogue import catalogue
 from accord.types import JsonObject, RevisionId
@@ -87,6 +88,15 @@ async def _ask_slowly(
     "roots.list-changed.sent",
     "elicitation.answers.validated",
     "progress.rate-limited",
+    shows=(
+        "sampling.",
+        "elicitation.",
+        "roots.",
+        "progress.",
+        "ping.",
+        "meta.",
+        "jsonrpc.response.",
+    ),
 )
 class SendsEveryRequest(FakeServer):
     """Sends every request and notification that a server may send."""
@@ -195,6 +205,7 @@ class SendsEveryRequest(FakeServer):
     "errors.invalid-params.data-details",
     "roots.errors",
     "sampling.errors",
+    shows=("roots.", "sampling.", "elicitation.capability", "errors.", "jsonrpc."),
 )
 class SendsInvalidRequests(FakeServer):
     """Sends unknown, undeclared and malformed requests."""

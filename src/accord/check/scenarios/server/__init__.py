@@ -5,11 +5,18 @@ from accord.check.scenarios.server import (  # noqa: F401  # modules register th
     auth,
     features,
     http,
+    http_addresses,
+    http_headers,
+    http_older_form,
     http_sessions,
+    http_standalone,
     lifecycle,
     messages,
     notifications,
     questions,
+    tasks,
+    tasks_lists,
+    tasks_unfinished,
     tools,
 )
 

@@ -2,9 +2,10 @@
 
 from typing import Any, Final
 
+from accord.check.probing.failures import MessageTimeout
 from accord.check.probing.messages import Reply, new_notification, new_request, next_id
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import (
     ANSWERED,
     MISSING_URI,

@@ -4,9 +4,10 @@ import asyncio
 from collections import Counter
 from typing import Any, Final, get_args
 
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import params_of
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts
 from accord.check.scenarios._scenario import (
     OWN,

@@ -7,15 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import answer_to, is_request, params_of, progress_token_of
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import (
-    EVERYTHING,
-    ConnectionEnded,
-    MessageTimeout,
-    RawConnection,
-    Respond,
-)
+from accord.check.probing.raw_connection import EVERYTHING, RawConnection, Respond
 from accord.check.probing.tool_calls import ToolCall
 from accord.check.scenarios._scenario import (
     SURVIVES,

@@ -11,6 +11,7 @@ from accord.protocol.party import Memory
 from accord.protocol.rules.body import (  # noqa: F401
     elicitation,
     http,
+    http_arguments,
     lifecycle,
     messages,
     meta,

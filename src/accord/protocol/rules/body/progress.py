@@ -88,13 +88,16 @@ def progress_ends_with_the_total(step: Step, conversation: Conversation) -> Outc
 
 @check(TASK_TOKENS, results(TASK_REQUESTS))
 def note_token_of_task(step: Step, conversation: Conversation) -> Outcome:
-    id = as_object(as_object(step.body).get("task")).get("taskId")
-    if step.exchange is None or not isinstance(id, str):
+    task = as_object(step.body).get("task")
+    if step.exchange is None or not isinstance(task, dict):
         return None
+    id = task.get("taskId")
     token, tokens = step.exchange.token, _task_tokens(conversation)
-    tokens[id] = token
+    if isinstance(id, str):
+        tokens[id] = token
     if token is not None:
-        tokens[OTHER[step.sender], token] = id
+        # The token stays in use even if the task has no valid id.
+        tokens[OTHER[step.sender], token] = id if isinstance(id, str) else ""
     return None
 
 
