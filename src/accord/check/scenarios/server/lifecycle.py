@@ -241,7 +241,6 @@ def _judge_exit(probe: Probe, why: str, *, has_ended: bool) -> None:
         probe.holds(id, has_ended, why)
 
 
-@bare_scenario(_EXITS, _EXITS_ON_EOF, on=("stdio",), is_once=True, sends=("tools/call",))
 def _is_message(text: str) -> bool:
     """Return whether lines are a message, even with a raw newline in one of its strings."""
     try:
@@ -250,7 +249,7 @@ def _is_message(text: str) -> bool:
         return False
 
 
-@bare_scenario(_EXITS, on=("stdio",), is_once=True, sends=("tools/call",))
+@bare_scenario(_EXITS, _EXITS_ON_EOF, on=("stdio",), is_once=True, sends=("tools/call",))
 async def closes_the_input_while_requests_are_in_flight(probe: Probe) -> None:
     if not _is_launched(probe, _EXITS, _EXITS_ON_EOF):
         return
