@@ -58,11 +58,18 @@ _OUTSIDE: Final = (
 _VERIFIED: Final = "session.requests.verified"
 _BOUND: Final = "session.id.bound-to-user"
 _ACCESS: Final = "tools.server.access-controlled"
+_HAS_SCOPE: Final = "auth.scope.challenge-has-scope"
 _OFFLINE: Final = "auth.refresh.server-no-offline-access"
 _FOREIGN: Final = (
     "auth.server.own-tokens-only",
     "auth.token.audience-validated",
     "auth.token.foreign-rejected",
+)
+# Other scenarios decide these.
+_ELSEWHERE: Final = (
+    "auth.scope.insufficient-403",
+    "auth.scope.insufficient-names-needed",
+    "auth.stateless.each-request-authorized",
 )
 # These need a user who consents, or scopes that a check does not know.
 _CONSENTED: Final = tuple(
@@ -70,7 +77,7 @@ _CONSENTED: Final = tuple(
     for id, row in catalogue().items()
     if row.check == "auth-probe"
     and row.area == "auth"
-    and id not in {*_OUTSIDE, *OF_SERVERS, *_FOREIGN, "auth.stateless.each-request-authorized"}
+    and id not in {*_OUTSIDE, *OF_SERVERS, *_FOREIGN, *_ELSEWHERE}
 )
 
 
@@ -140,8 +147,9 @@ async def sends_requests_without_a_token(probe: Probe, connection: RawConnection
         _exclude_all(probe, "the server does not use OAuth")
         return
     probe.passes("auth.http.oauth-flow")
-    _judge_challenge(probe, _bearer_in(heard))
-    _judge_resource(probe, published)
+    bearer = _bearer_in(heard)
+    _judge_challenge(probe, bearer)
+    _judge_resource(probe, published, bearer)
     judge_servers(probe, published)
     await _judge_tokens(probe, connection)
     await judge_grant(probe, sender, published)
@@ -157,14 +165,14 @@ def _judge_challenge(probe: Probe, bearer: AuthChallenge | None) -> None:
     is_named = bearer is not None and bearer.resource_metadata
     why = "answers 401 without a WWW-Authenticate header that names its resource_metadata"
     probe.holds("auth.challenge.www-authenticate", is_named, why)
-    # A server without scopes has none to name.
+    # A server without scopes has none to name: its metadata tells.
     if bearer is not None and bearer.scopes:
-        probe.passes("auth.scope.challenge-has-scope")
+        probe.passes(_HAS_SCOPE)
         is_right = "offline_access" not in bearer.scopes
         probe.holds(_OFFLINE, is_right, "asks for offline_access in its challenge")
 
 
-def _judge_resource(probe: Probe, published: Published) -> None:
+def _judge_resource(probe: Probe, published: Published, bearer: AuthChallenge | None) -> None:
     document = published.resource
     if document is None and published.refused:
         ids = ("auth.prm.one-mechanism", "auth.prm.server", "auth.prm.lists-as")
@@ -185,8 +193,12 @@ def _judge_resource(probe: Probe, published: Published) -> None:
     if isinstance(scopes, list) and scopes:
         is_right = "offline_access" not in scopes
         probe.holds(_OFFLINE, is_right, "lists offline_access in scopes_supported")
+        own = [str(each) for each in scopes if each != "offline_access"]
+        why = f"answers 401 without a scope, and has the scopes {' '.join(own)!s:.80}"
+        if own:
+            probe.holds(_HAS_SCOPE, bearer is None or bearer.scopes, why)
     else:
-        for id in ("auth.scope.challenge-has-scope", _OFFLINE):
+        for id in (_HAS_SCOPE, _OFFLINE):
             probe.not_applicable(id, "the server names no scopes")
 
 
