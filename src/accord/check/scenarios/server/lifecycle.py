@@ -1,12 +1,13 @@
 """The lifecycle of a connection: revisions, capabilities, requests out of order, and its end."""
 
+import json
 import re
 import signal
 from collections.abc import Iterable
 from typing import Final
 
 from accord.check.probing.failures import ConnectionEnded, MessageTimeout
-from accord.check.probing.messages import are_several, decode_json, is_request
+from accord.check.probing.messages import are_several, is_request
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.target import StdioCarrier
@@ -207,7 +208,12 @@ async def closes_the_input_of_an_idle_server(probe: Probe) -> None:
     if not _is_launched(probe, _EXITS, _EXITS_ON_EOF):
         return
     async with probe.open() as connection:
-        await connection.ask(harmless_method(probe.facts))
+        try:
+            await connection.ask(harmless_method(probe.facts))
+        except MessageTimeout as error:
+            if error.is_garbled:
+                _judge_lines(probe, connection.log.records)
+            raise
         await connection.collect(probe.target.settling)
         why = "keeps running after its standard input was closed"
         _judge_exit(probe, why, has_ended=await connection.carrier.end_input())
@@ -219,7 +225,7 @@ def _judge_lines(probe: Probe, records: Iterable[Record]) -> None:
     lines = [each for each in records if each.sender == "server"]
     texts = [each.raw for each in lines if each.raw is not None and each.raw.strip()]
     spread = any(
-        isinstance(decode_json("\n".join(texts[start:end])), dict | list)
+        _is_message("\n".join(texts[start:end]))
         for start in range(min(len(texts), 20))
         for end in range(start + 2, min(len(texts), start + _SPREAD) + 1)
     )
@@ -233,6 +239,14 @@ def _judge_lines(probe: Probe, records: Iterable[Record]) -> None:
 def _judge_exit(probe: Probe, why: str, *, has_ended: bool) -> None:
     for id in (_EXITS, _EXITS_ON_EOF):
         probe.holds(id, has_ended, why)
+
+
+def _is_message(text: str) -> bool:
+    """Return whether lines are a message, even with a raw newline in one of its strings."""
+    try:
+        return isinstance(json.loads(text, strict=False), dict | list)
+    except (ValueError, RecursionError):
+        return False
 
 
 @bare_scenario(_EXITS, _EXITS_ON_EOF, on=("stdio",), is_once=True, sends=("tools/call",))

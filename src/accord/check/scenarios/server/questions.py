@@ -32,7 +32,6 @@ from accord.check.scenarios._scenario import (
 from accord.check.scenarios.server._rounds import call_and_answer
 from accord.json_schema.samples import sample
 from accord.json_schema.validation import compile_schema
-from accord.protocol.jsonrpc import INVALID_PARAMS
 from accord.types import JsonObject
 
 _ELICIT: Final = "elicitation/create"
@@ -76,36 +75,6 @@ async def answers_requests_of_the_server(probe: Probe, connection: RawConnection
             probe.holds(_TOOLS, not has_tools, why)
     probe.skip(_MODES, _NO_FORM)
     probe.skip(_TOOLS, "no tool that may be called asks for a model")
-
-
-@bare_scenario(_MODES, sends=("tools/call",))
-async def declares_url_elicitation_only(probe: Probe) -> None:
-    if not probe.facts.is_asking:
-        probe.skip(_MODES, _NO_FORM)
-        return
-
-    async def respond(connection: RawConnection, question: JsonObject) -> None:
-        answer = answer_to(question, connection.client_capabilities)
-        if question.get("method") == _ELICIT:
-            if _mode_of(question) == "url":
-                answer["result"] = {"action": "decline"}
-            else:
-                answer.pop("result", None)
-                answer["error"] = {"code": INVALID_PARAMS, "message": "forms were not declared"}
-        await connection.send(answer)
-
-    capabilities = {**EVERYTHING, "elicitation": {"url": {}}}
-    async with probe.open(capabilities=capabilities) as connection:
-        connection.respond = respond
-        for tool in probe.facts.callable_tools():
-            since = len(connection.received)
-            await call(probe, connection, tool)
-            found = [
-                each for message in connection.received[since:] for each in questions_in(message)
-            ]
-            for mode in [_mode_of(each) for each in found if each.get("method") == _ELICIT]:
-                why = f"asks in mode {mode!r}, although the client declared only 'url'"
-                probe.holds(_MODES, mode == "url", f"{why}, in a call of {tool.name}")
 
 
 def _mode_of(question: Mapping[str, object]) -> Any:
