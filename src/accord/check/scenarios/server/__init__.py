@@ -16,6 +16,7 @@ from accord.check.scenarios.server import (  # noqa: F401  # modules register th
     notifications,
     questions,
     tasks,
+    tasks_extension,
     tasks_lists,
     tasks_unfinished,
     tools,
