@@ -120,9 +120,16 @@ SUPERSEDED_BY: Final[dict[str, frozenset[str]]] = {
     "cancellation.request-id.previously-issued": frozenset(
         {"cancellation.request-id.present", "cancellation.request-id-required"}
     ),
-    "progress.stops-after-completion": frozenset({"progress.notification.active-only"}),
+    "progress.stops-after-completion": frozenset(
+        {"progress.notification.active-only", "progress.value.increases"}
+    ),
     "progress.notification.active-only": frozenset(
-        {"progress.notification.token", "progress.server-only", "progress.task.same-token"}
+        {
+            "progress.notification.token",
+            "progress.server-only",
+            "progress.task.same-token",
+            "progress.token.type",
+        }
     ),
     "lifecycle.capabilities.only-declared": frozenset(
         {"lifecycle.capabilities.declared", "lifecycle.capabilities.respected"}

@@ -4,7 +4,16 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from check.mutants.foundation import Between, Message, Sent, interloper, mutant, params_of, saying
+from check.mutants.foundation import (
+    Between,
+    Message,
+    Sent,
+    few,
+    interloper,
+    mutant,
+    params_of,
+    saying,
+)
 from check.mutants.spoiling import ABSENT, wrong
 
 UNKNOWN = "1999-12-31"
@@ -233,7 +242,13 @@ opens(
 )
 wrong("lifecycle.capabilities.declared", INIT, "capabilities.completions", [])
 wrong("lifecycle.capabilities.declared", INIT, "capabilities.experimental", {"org.example/x": True})
-wrong("lifecycle.capabilities.declared", INIT, "capabilities.logging", "debug")
+wrong(
+    "lifecycle.capabilities.declared",
+    INIT,
+    "capabilities.logging",
+    "debug",
+    also={"logging.capability.declared": "text declares nothing"},
+)
 
 
 def offering(name: str, answer_: dict[str, Any]) -> None:
@@ -507,3 +522,9 @@ def pings_every_few_milliseconds(wire: Between) -> None:
         return None if str(message.get("id")).startswith("own-") else message
 
     wire.from_client = from_client
+
+
+few(
+    "a server that answers with another revision may not speak the one that it was asked for",
+    "lifecycle.version.server-echoes",
+)

@@ -9,12 +9,21 @@ class MessageTimeout(AccordError):
     Attributes:
         method: of the request without an answer; empty if another message is missing.
         has_started: whether the server sent anything at all on this connection.
+        is_garbled: whether text that is not JSON arrived meanwhile, which may be the answer.
     """
 
-    def __init__(self, text: str, *, method: str = "", has_started: bool = True) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        method: str = "",
+        has_started: bool = True,
+        is_garbled: bool = False,
+    ) -> None:
         super().__init__(text)
         self.method = method
         self.has_started = has_started
+        self.is_garbled = is_garbled
 
 
 class ConnectionEnded(AccordError):

@@ -103,14 +103,18 @@ def decode_json(data: bytes | str) -> Any:
         return None
 
 
+# Commas, the record separator of RFC 7464, and zero bytes.
+_SEPARATORS: Final = ",\x1e\0"
+
+
 def are_several(text: str) -> bool:
-    """Return whether a text is several JSON objects in a row."""
-    text, place, objects = text.strip(), 0, 0
+    """Return whether a text is several JSON objects in a row, whatever separates them."""
+    text, place, objects = text.strip().lstrip(_SEPARATORS), 0, 0
     try:
         while place < len(text):
             value, place = JSONDecoder().raw_decode(text, place)
             objects += isinstance(value, dict)
-            while place < len(text) and text[place].isspace():
+            while place < len(text) and (text[place].isspace() or text[place] in _SEPARATORS):
                 place += 1
     except (ValueError, RecursionError):
         return False

@@ -129,6 +129,8 @@ class RawConnection:
         self.ended: str | None = None
         self.respond: Respond | None = None
         self._has_received = False
+        self._unreadable = 0
+        self._unreadable_before: dict[tuple[type, Any], int] = {}
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -157,6 +159,7 @@ class RawConnection:
             self.end(f"the server floods the connection: more than {_FLOOD} messages")
             return
         found = self.log.take(OTHER[self.me], data, http)
+        self._unreadable += found is None
         for message in objects_in(found):
             self.received.append(message)
             if is_request(message):
@@ -278,12 +281,14 @@ class RawConnection:
         """Send a request and return its id without waiting for the answer."""
         message = self.request(method, params, id=id, capabilities=capabilities)
         self.claim(message)
-        await self._begin(message)
+        await self.begin_uncounted(message)
         return message["id"]
 
-    async def _begin(self, message: JsonObject) -> None:
+    async def begin_uncounted(self, message: JsonObject) -> None:
+        """Send a request without counting it: one that goes on with an earlier call."""
         id = message["id"]
         self._requests[type(id), id] = message
+        self._unreadable_before[type(id), id] = self._unreadable
         self.proof = partial(self.log.evidence_of_exchange, id)
         try:
             await self._send(message)
@@ -304,7 +309,7 @@ class RawConnection:
         message = self.request(method, params, id=id)
         # Not in the task, where a refused call would look like a lost answer.
         self.claim(message)
-        self._spawn(self._begin(message))
+        self._spawn(self.begin_uncounted(message))
         # Lets the task write now, so that messages arrive in order over a pipe.
         await asyncio.sleep(0)
         return message["id"]
@@ -347,7 +352,7 @@ class RawConnection:
             if repeat is None:
                 break
             # The same call of a tool goes on, so it is not counted again.
-            await self._begin(repeat)
+            await self.begin_uncounted(repeat)
             reply = await self._next_reply(repeat["id"], patience, what)
         return reply
 
@@ -378,7 +383,13 @@ class RawConnection:
 
     def _missing(self, id: Any, error: MessageTimeout) -> MessageTimeout:
         method = str(self._requests.get((type(id), id), {}).get("method", ""))
-        return MessageTimeout(str(error), method=method, has_started=self._has_received)
+        before = self._unreadable_before.get((type(id), id), self._unreadable)
+        return MessageTimeout(
+            str(error),
+            method=method,
+            has_started=self._has_received,
+            is_garbled=self._unreadable > before,
+        )
 
     def _note_late(self, id: Any, seconds: float) -> None:
         request = self._requests.get((type(id), id), {})

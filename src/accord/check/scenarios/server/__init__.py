@@ -3,6 +3,7 @@
 from accord.check.scenarios._scenario import SERVER_SCENARIOS as SCENARIOS
 from accord.check.scenarios.server import (  # noqa: F401  # modules register their scenarios
     auth,
+    capabilities,
     declared_capabilities,
     features,
     http,
@@ -15,6 +16,9 @@ from accord.check.scenarios.server import (  # noqa: F401  # modules register th
     messages,
     notifications,
     questions,
+    rounds,
+    standalone,
+    standalone_features,
     tasks,
     tasks_extension,
     tasks_lists,

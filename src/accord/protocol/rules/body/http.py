@@ -161,8 +161,9 @@ def unsafe_name_is_encoded(step: Step, conversation: Conversation) -> Outcome:
         return None
     if is_masked(header, name):
         return None
-    return header.strip(" \t") == encode_header(name) or (
-        f"posts {step.name} with {NAME_HEADER}: {header[:60]!r}, expected {encode_header(name)[:80]}"
+    expected = encode_header(name)
+    return header.strip(" \t") == expected or (
+        f"posts {step.name} with {NAME_HEADER}: {header[:60]!r}, expected {expected[:80]}"
     )
 
 

@@ -109,7 +109,7 @@ def needed_facts(requirement: str) -> frozenset[str] | None:
     needs = [each.needs for each in HTTP_RULES if each.requirement == requirement]
     if requirement in NEEDED_BY_MESSAGES:
         needs.append(NEEDED_BY_MESSAGES[requirement])
-    return frozenset(min(needs, key=len)) if needs else None
+    return min(map(frozenset, needs), key=len) if needs else None
 
 
 _PARAM_HEADERS: Final = (asks("Mcp-Method"),)

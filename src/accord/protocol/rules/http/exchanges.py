@@ -286,7 +286,7 @@ class HttpState:
         if facts.event == "endpoint" and facts.data is not None and self.place is None:
             is_whole = facts.data.startswith("/") or "://" in facts.data
             if is_whole or exchange.path is not None:
-                self.place = split_place(urljoin(exchange.path or "/", facts.data))
+                self.place = _resolve(exchange.path or "/", facts.data)
 
     def add_message(self, moment: Moment) -> None:
         """Remember a message of the server."""
@@ -328,6 +328,13 @@ def bearer_challenge(facts: HttpFacts) -> dict[str, str] | None:
         return None
     pairs = _PARAM.findall(text, found.end())
     return {name.lower(): quoted or plain for name, quoted, plain in reversed(pairs)}
+
+
+def _resolve(base: str, place: str) -> tuple[str, str] | None:
+    try:
+        return split_place(urljoin(base, place))
+    except ValueError:
+        return None  # sse.connect.endpoint-event: it is no URI
 
 
 def path_of(url: str) -> str:

@@ -1,5 +1,6 @@
 """What servers answer over Streamable HTTP: statuses, types of bodies, session ids."""
 
+import re
 from typing import Final
 
 from accord.protocol.jsonrpc import FAULT
@@ -19,6 +20,7 @@ from accord.protocol.rules.http.exchanges import (
 )
 from accord.protocol.rules.http.requests import opens
 
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _ACCEPTED: Final = 202
 _BAD_REQUEST: Final = 400
 _NOT_ALLOWED: Final = 405
@@ -76,7 +78,9 @@ def get_is_answered_with_events_or_405(moment: Moment, state: HttpState) -> Outc
     exchange, status = moment.exchange, moment.facts.status
     if exchange.method == "POST" and status in OK:
         return _look_back(moment, state)
-    if exchange.method != "GET" or exchange.path is None or not state.is_at_endpoint(exchange):
+    if exchange.method != "GET" or exchange.path is None or exchange.posted.frames:
+        return None
+    if not state.is_at_endpoint(exchange):
         return None
     if status == _NOT_ALLOWED:
         return True
@@ -148,6 +152,12 @@ def ended_session_is_not_found(moment: Moment, state: HttpState) -> Outcome:
 # -- the version header
 
 
+def _may_be_later(version: str) -> bool:
+    """Return whether this may be a revision that the server knows and we do not."""
+    is_date = _DATE.fullmatch(version) is not None
+    return (is_date and version > max(REVISIONS)) or "draft" in version.lower()
+
+
 @rule("http.version-header.bad-400", "head", needs=(LINK, STATUS, asks("MCP-Protocol-Version")))
 def unknown_version_is_refused(moment: Moment, state: HttpState) -> Outcome:
     exchange, status = moment.exchange, moment.facts.status
@@ -155,8 +165,7 @@ def unknown_version_is_refused(moment: Moment, state: HttpState) -> Outcome:
     if version is None or opens(exchange) or status is None or not state.is_initialized:
         return None
     named = version.strip()
-    # A later revision than those we know may be supported.
-    if named in REVISIONS or named > max(REVISIONS) or not state.is_at_endpoint(exchange):
+    if named in REVISIONS or _may_be_later(named) or not state.is_at_endpoint(exchange):
         return None
     if status == _BAD_REQUEST:
         return True

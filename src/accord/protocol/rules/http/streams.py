@@ -226,10 +226,13 @@ def _asked(moment: Moment, state: HttpState) -> HttpExchange | None:
 @rule("http.sse.priming-event", "event", needs=(EVENTS, STATUS))
 def stream_begins_with_an_id(moment: Moment, state: HttpState) -> Outcome:
     exchange, facts = moment.exchange, moment.facts
-    if exchange.events or not exchange.is_stream or exchange.is_resumed is not False:
+    if not exchange.is_stream or exchange.is_resumed is not False:
+        return None
+    # A server without event ids cannot be resumed anyway.
+    if facts.id is None or exchange.last is not None:
         return None
     has_text = moment.record.message is not None or moment.record.raw or facts.data
-    is_primed = facts.id is not None and not has_text
+    is_primed = not exchange.events and not has_text
     return is_primed or f"begins the stream of {exchange.title} without an event id and empty data"
 
 
