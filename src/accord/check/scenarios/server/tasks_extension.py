@@ -19,6 +19,7 @@ from accord.check.probing.extension_tasks import (
 from accord.check.probing.messages import Reply
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.task_calls import without_meta
 from accord.check.probing.tool_calls import ToolCall
 from accord.check.scenarios._scenario import UNJUDGED, bare_scenario, call, is_alive, scenario
 from accord.check.scenarios.server.tasks_lists import open_as_other, why_guessable
@@ -32,6 +33,8 @@ _CANCEL: Final = "tasks/cancel"
 _LISTEN: Final = "subscriptions/listen"
 _MISSING: Final = -32021
 _UNKNOWN_ID: Final = "accord-check-no-such-task"
+# Every result may have these.
+_EMPTY: Final = frozenset({"resultType", "_meta"})
 # This many tools show how a server treats a call.
 _TRIED: Final = 3
 
@@ -61,8 +64,12 @@ async def calls_tools_with_and_without_the_extension(
         return
     plain = dict(connection.client_capabilities)
     for tool in probe.facts.callable_tools():
-        declared = await call_for_task(connection, tool)
-        if task_id(declared) is None:
+        id = task_id(await call_for_task(connection, tool))
+        if id is None:
+            continue
+        ended = await follow_task(connection, id, probe.target.settling)
+        if ended is None or ended.result.get("status") != "completed":
+            # Without a task it fails as well.
             continue
         # What an earlier request declared must not serve this one.
         undeclared = await connection.ask("tools/call", tool.params)
@@ -97,7 +104,7 @@ def _judge_undeclared(
 async def _add_task_parameter(probe: Probe, connection: RawConnection) -> None:
     for tool in probe.facts.callable_tools()[:_TRIED]:
         before = await call(probe, connection, tool)
-        if before is None or before.is_error:
+        if before is None or before.is_error or task_id(before):
             continue
         reply = await connection.ask("tools/call", tool.params | {"task": {"ttl": 60_000}})
         after = await call(probe, connection, tool)
@@ -107,6 +114,23 @@ async def _add_task_parameter(probe: Probe, connection: RawConnection) -> None:
         is_task = reply.result.get("resultType") == "task" or "task" in reply.result
         why = f"answers a call of {tool.name} with `task` with {reply}, although it has no meaning"
         probe.holds(_PARAM, not reply.is_error and not is_task, why)
+
+
+_ADVERTISED: Final = "tasks-ext.capability.server"
+
+
+@scenario(_ADVERTISED, era="standalone", needs="tools", sends=("tools/call",))
+async def handles_tasks_that_nobody_offers(probe: Probe, connection: RawConnection) -> None:
+    if has_extension(probe.facts):
+        probe.skip(_ADVERTISED, NO_TASK)
+        return
+    for tool in probe.facts.callable_tools()[:_TRIED]:
+        reply = await call_for_task(connection, tool)
+        why = f"answers a call of {tool.name} with a task without declaring the extension"
+        # Only a task exercises this.
+        if reply.result.get("resultType") == "task":
+            probe.fail(_ADVERTISED, why)
+    probe.not_applicable(_ADVERTISED, NO_EXTENSION)
 
 
 _NOT_BEFORE: Final = "tasks-ext.legacy.not-under-2025"
@@ -139,15 +163,17 @@ _DURABLE: Final = "tasks-ext.create.durable-first"
 _FIRST: Final = "tasks-ext.create.mrtr-first"
 _TOOL_ERROR: Final = "tasks-ext.status.tool-error-is-completed"
 _ENTROPY: Final = "tasks-ext.security.entropy"
+_HAS_RESULT: Final = "tasks-ext.get.completed-has-result"
 _FOLLOWED: Final = (_DURABLE, _FIRST, _TOOL_ERROR, _ENTROPY)
+_COMPLETE: Final = "tasks-ext.get.result-type-complete"
 # Judged by the monitor, in the messages of these scenarios.
 _OF_TASKS: Final = (
-    "tasks-ext.capability.server",
+    _ADVERTISED,
     "tasks-ext.create.result-type-task",
     "tasks-ext.task.required-fields",
     "tasks-ext.task.status-values",
-    "tasks-ext.get.result-type-complete",
-    "tasks-ext.get.completed-has-result",
+    _COMPLETE,
+    _HAS_RESULT,
 )
 _OF_FAILURES: Final = ("tasks-ext.get.failed-has-error", "tasks-ext.status.failed-message")
 _LOOKED_AT: Final = (*_FOLLOWED, *_OF_TASKS, *_OF_FAILURES)
@@ -160,11 +186,16 @@ async def follows_tasks_of_the_extension(probe: Probe, connection: RawConnection
         return
     ids: list[str] = []
     for tool in probe.facts.callable_tools():
+        before = await connection.ask("tools/call", tool.params)
         handle = await call_for_task(connection, tool)
         id = task_id(handle)
-        if id is not None:
-            ids.append(id)
-            await _follow(probe, connection, tool, handle, id)
+        if id is None:
+            continue
+        ids.append(id)
+        ended = await _follow(probe, connection, tool, handle, id)
+        after = await connection.ask("tools/call", tool.params)
+        if ended is not None and without_meta(before) == without_meta(after):
+            _judge_end(probe, connection, tool, before, ended)
     if ids:
         await _judge_ids(probe, connection, ids)
     probe.skip(_TOOL_ERROR, "no tool that becomes a task fails")
@@ -174,29 +205,39 @@ async def follows_tasks_of_the_extension(probe: Probe, connection: RawConnection
 
 async def _follow(
     probe: Probe, connection: RawConnection, tool: ToolCall, handle: Reply, id: str
-) -> None:
+) -> Reply | None:
+    """Follow a task, and return its last state; None if it does not end."""
     first = await operate(connection, _GET, id)
     why = f"answers tasks/get of a task that it just returned with {first}"
     if not probe.holds(_DURABLE, not first.is_error, why):
-        return
+        return None
     waits = handle.result.get("status") == "input_required" or "inputRequests" in handle.result
     if waits or first.result.get("status") == "working":
         connection.point_at(handle.message)
         why = f"returns a task of {tool.name} before its questions are answered"
         probe.holds(_FIRST, not waits, why)
     state = await follow_task(connection, id, probe.target.settling)
-    if state is None or state.is_error:
-        return
-    result = state.result.get("result")
-    is_failed_call = isinstance(result, dict) and result.get("isError") is True
-    if is_failed_call or state.result.get("status") == "failed":
-        # A client without tasks gets the plain result of the tool.
-        plain = await connection.ask("tools/call", tool.params)
-        connection.point_at(plain.message, state.message)
-        if plain.is_failed_call or is_failed_call:
-            is_right = state.result.get("status") == "completed" and is_failed_call
-            why = f"reports a task whose tool failed ({tool.name}) with {state}, expected completed"
-            probe.holds(_TOOL_ERROR, is_right, why)
+    return None if state is None or state.is_error else state
+
+
+def _judge_end(
+    probe: Probe, connection: RawConnection, tool: ToolCall, plain: Reply, state: Reply
+) -> None:
+    """Judge the end of a task by what the same call is answered with when it is no task."""
+    status, result = state.result.get("status"), state.result.get("result")
+    connection.point_at(plain.message, state.message)
+    if plain.is_failed_call:
+        why = f"reports a task whose tool failed ({tool.name}) with {state}, expected completed"
+        probe.holds(_TOOL_ERROR, status == "completed", why)
+    if status == "completed" and isinstance(result, dict) and not plain.is_error:
+        is_same = _bare(result) == _bare(plain.result)
+        why = f"shows {state} for a task of {tool.name}; a plain call is answered with {plain}"
+        probe.holds(_HAS_RESULT, is_same, why)
+
+
+def _bare(result: JsonObject) -> JsonObject:
+    """Return a result without the members that only tell what kind of answer it is."""
+    return {name: value for name, value in result.items() if name not in _EMPTY}
 
 
 async def _judge_ids(probe: Probe, connection: RawConnection, ids: list[str]) -> None:
@@ -214,9 +255,12 @@ async def _judge_ids(probe: Probe, connection: RawConnection, ids: list[str]) ->
 _ACKNOWLEDGED: Final = "tasks-ext.update.ack-empty"
 _IGNORED: Final = "tasks-ext.update.unknown-keys-ignored"
 _CANCELLED: Final = "tasks-ext.cancel.ack-empty"
-_OF_QUESTIONS: Final = ("tasks-ext.get.input-requests", "tasks-ext.input.keys-unique-for-life")
+_OF_QUESTIONS: Final = (
+    _COMPLETE,
+    "tasks-ext.get.input-requests",
+    "tasks-ext.input.keys-unique-for-life",
+)
 _ANSWERED: Final = (_ACKNOWLEDGED, _IGNORED, *_OF_QUESTIONS)
-_EMPTY: Final = {"resultType", "_meta"}
 
 
 @scenario(*_ANSWERED, _CANCELLED, era="standalone", needs="tools", sends=(_GET, _UPDATE))
@@ -244,6 +288,8 @@ async def _answer(probe: Probe, connection: RawConnection, id: str, state: Reply
     reply = await operate(connection, _UPDATE, id, {"inputResponses": odd})
     why = f"answers tasks/update with a key that is not outstanding with {reply}"
     probe.holds(_IGNORED, not reply.is_error, why)
+    # The same questions, by which the monitor sees whether a key stands for one of them.
+    await operate(connection, _GET, id)
     answers = answers_to_task(connection, state)
     if answers:
         reply = await operate(connection, _UPDATE, id, {"inputResponses": answers})
