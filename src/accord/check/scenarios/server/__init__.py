@@ -22,6 +22,7 @@ from accord.check.scenarios.server import (  # noqa: F401  # modules register th
     standalone,
     standalone_features,
     tasks,
+    tasks_extension,
     tasks_lists,
     tasks_unfinished,
     tools,
