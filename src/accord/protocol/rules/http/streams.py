@@ -124,9 +124,10 @@ def message_is_on_one_stream_only(moment: Moment, state: HttpState) -> Outcome:
     is_plain = exchange.request is not None and exchange.is_resumed is False
     if key is None or exchange.stream is None or not exchange.is_stream or not is_plain:
         return None  # a resumed stream may repeat messages
-    before = state.sent.get(key)
+    sent = state.progress if key[0] == "progress" else state.sent
+    before = sent.get(key)
     if before is None:
-        state.sent[key] = exchange.stream
+        sent[key] = exchange.stream
         return True
     what = "the answer to" if moment.answered_id is not None else "the message"
     return before == exchange.stream or f"sends {what} {key[1]!r:.60} on two streams"
