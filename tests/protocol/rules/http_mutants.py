@@ -327,12 +327,20 @@ for _revision in (THIRD, SIXTH, ELEVENTH):
                 put("get-answer", status=204, headers={}),
                 silent_get(_revision),
             ),
-            "not found": all_of(
-                put("get-answer", status=404, headers={}),
+            "accepted": all_of(
+                put("get-answer", status=202, headers={}),
                 silent_get(_revision),
             ),
         },
         _without_session,
+    )
+    mutants(
+        "http.endpoint.single-post-get",
+        _revision,
+        {
+            name: all_of(put("get-answer", status=status, headers={}), silent_get(_revision))
+            for name, status in (("not found", 404), ("gone", 410), ("not implemented", 501))
+        },
     )
     mutants(
         "http.get.no-responses",
