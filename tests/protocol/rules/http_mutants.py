@@ -378,7 +378,10 @@ for _revision in (THIRD, SIXTH, ELEVENTH):
         "http.streams.no-broadcast",
         _revision,
         {
-            "an answer": add("call-result", "get-change", message=CALLED, id="g-9"),
+            "a request first heard by GET": all_of(
+                add("get-change", "get-change", "one", message=request("q", "ping"), id="g-8"),
+                add("call-progress", "call-progress", message=request("q", "ping"), id="c-9"),
+            ),
             "a request": all_of(
                 add(
                     "call-progress", "call-progress", "one", message=request("q", "ping"), id="c-9"
