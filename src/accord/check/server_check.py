@@ -28,7 +28,12 @@ from accord.check.probing.target import ServerTarget
 from accord.check.probing.tool_calls import CallLimit
 from accord.check.report import Report, Setting, merge_revisions
 from accord.check.revision_probe import RevisionProbe, add_stderr, describe_failure
-from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario, can_show
+from accord.check.scenarios._scenario import (
+    WORK_OF_AUTHORS,
+    Scenario,
+    blame_for_ending,
+    can_show,
+)
 from accord.check.verdicts import (
     NO_OCCASION,
     chosen_requirements,
@@ -38,7 +43,7 @@ from accord.check.verdicts import (
 )
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.catalogue import Requirement
-from accord.protocol.revisions import HANDSHAKE, in_order
+from accord.protocol.revisions import HANDSHAKE, REVISIONS, in_order
 from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
 from accord.types import RevisionId
 
@@ -141,13 +146,14 @@ async def _check_all(
     revisions = tuple(in_order({*await revision_probe.find_revisions(plan.revisions)}))[::-1]
     annotations = await later_annotations(revision_probe.target, revisions)
     slow: dict[str, str] = {}
-    settled: dict[str, list[Verdict]] = {}
+    # A server answers the two eras by different code.
+    settled: dict[bool, dict[str, list[Verdict]]] = {True: {}, False: {}}
     found: dict[RevisionId, list[Verdict]] = {}
     not_called: dict[str, str] = {}
     for revision in revisions:
         target = revision_probe.target
         facts = new_facts(target, plan.rules, revision, annotations)
-        facts.slow, facts.settled = slow, settled
+        facts.slow, facts.settled = slow, settled[revision in HANDSHAKE]
         line, *others = await revision_probe.lines(revision)
         probe = Probe(target, facts, line)
         for each in others:
@@ -284,7 +290,13 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
         probe.skip(scenario.ids, NO_OCCASION.format("server"))
     if scenario.is_once:
         found = [probe.found[id] for id in scenario.ids if id in probe.found]
-        probe.facts.settled[scenario.name] = found
+        probe.facts.settled[_settled_name(probe, scenario)] = found
+
+
+def _settled_name(probe: Probe, scenario: Scenario) -> str:
+    """Return the name under which verdicts are kept; servers have other code for each era."""
+    era = "handshake" if REVISIONS[probe.revision].handshake else "standalone"
+    return f"{scenario.name} ({era})"
 
 
 def _is_left_out(probe: Probe, scenario: Scenario) -> bool:
@@ -301,8 +313,9 @@ def _is_left_out(probe: Probe, scenario: Scenario) -> bool:
         probe.skip(scenario.ids, why)
         return True
     else:
-        probe.adopt(facts.settled.get(scenario.name, ()))
-        return scenario.name in facts.settled
+        name = _settled_name(probe, scenario)
+        probe.adopt(facts.settled.get(name, ()))
+        return name in facts.settled
     probe.not_applicable(scenario.ids, reason)
     return True
 
@@ -316,7 +329,7 @@ def _blame(probe: Probe, error: BaseException) -> None:
         # The answer may be in text that cannot be read, which the monitor reports.
         return
     if isinstance(error, ConnectionEnded):
-        probe.fail("practice.server.survives-errors", str(error))
+        blame_for_ending(probe, str(error))
     elif isinstance(error, MessageTimeout) and error.method not in WORK_OF_AUTHORS:
         probe.fail("jsonrpc.request.answered", f"falls silent: {error}")
         probe.lose_patience()

@@ -19,8 +19,6 @@ NO_OCCASION: Final = "the {} gave no occasion for it"
 NO_PROBE: Final = "accord has no probe for this yet"
 _EVIDENCE_KEPT: Final = 5
 _OPEN: tuple[VerdictName, ...] = ("not-exercised", "not-recorded", "not-applicable")
-# A check of a client never asks for these, so no message of the client can show them.
-_NEVER_REQUESTED: Final = frozenset({"tasks"})
 # The parties of the catalogue that a client or a server counts as.
 _BOUND: Final[Mapping[Party, frozenset[str]]] = {
     "client": frozenset({"client", "host", "both", "sender", "receiver"}),
@@ -216,7 +214,7 @@ def explain_untried(row: Requirement, probed: Collection[str], party: str) -> st
     if row.check == "human":
         return "it takes a person to see this"
     has_rule = row.check == "wire" and row.id in _ids_with_rules()
-    if row.id in probed or (has_rule and (party == "server" or row.area not in _NEVER_REQUESTED)):
+    if row.id in probed or has_rule:
         return NO_OCCASION.format(party)
     return NO_PROBE
 

@@ -4,7 +4,16 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from check.mutants.foundation import Between, Message, Sent, interloper, mutant, params_of, saying
+from check.mutants.foundation import (
+    Between,
+    Message,
+    Sent,
+    few,
+    interloper,
+    mutant,
+    params_of,
+    saying,
+)
 from check.mutants.spoiling import ABSENT, wrong
 
 UNKNOWN = "1999-12-31"
@@ -513,3 +522,9 @@ def pings_every_few_milliseconds(wire: Between) -> None:
         return None if str(message.get("id")).startswith("own-") else message
 
     wire.from_client = from_client
+
+
+few(
+    "a server that answers with another revision may not speak the one that it was asked for",
+    "lifecycle.version.server-echoes",
+)

@@ -34,7 +34,7 @@ def task_interloper(
                 yield target
 
         making.__name__ = hook.__name__
-        elsewhere(id, revision="2025-11-25", **settings)(making)
+        elsewhere(id, revision="2025-11-25", **{"areas": ["tasks"], **settings})(making)
         return hook
 
     return register

@@ -1,14 +1,20 @@
 """One run of a client under check against a fake server, and the checks on every run."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from accord.bindings import headers as names
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.fake_server.server import LISTS, FakeServer
 from accord.check.fake_server.standalone import names_own_revision
-from accord.check.probing.messages import are_several, decode_json, is_request, params_of
+from accord.check.probing.messages import (
+    are_several,
+    decode_json,
+    is_request,
+    objects_in,
+    params_of,
+)
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.verdicts import VerdictCollector
 from accord.protocol.revisions import REVISIONS
@@ -18,6 +24,8 @@ from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.check.fake_server.http_transport import ReceivedRequest
+
+_CANCELLED: Final = "notifications/cancelled"
 
 
 class ClientRun(VerdictCollector):
@@ -80,8 +88,28 @@ class ClientRun(VerdictCollector):
 
     @property
     def received(self) -> list[JsonObject]:
-        """All messages of the client, in the order of each connection."""
-        return [message for line in self.lines for message in line.received]
+        """All messages of the client: over HTTP also those that were refused by a status."""
+        if self.transport == "stdio":
+            return [message for line in self.lines for message in line.received]
+        posts = [each.message for each in self.requests if each.method == "POST"]
+        return [each for message in posts for each in objects_in(message)]
+
+    def evidence_of(self, *messages: object) -> list[Evidence]:
+        """Return messages of the client, and answers to them, as evidence."""
+        return [each for line in self.lines for each in line.log.evidence_of(messages)]
+
+    def gave_up(self, params: object) -> bool:
+        """Return whether the client cancelled the request with these parameters, or left it."""
+        named = [params_of(each).get("requestId") for each in self.messages(_CANCELLED)]
+        asked = [each for each in self.received if each.get("params") == params]
+        left = [each.message for each in self.requests if each.was_left]
+        return any(each.get("id") in named or each in left for each in asked)
+
+    def stumbles_at(self, method: str) -> bool:
+        """Return whether the client, which ends well otherwise, ends badly after an answer."""
+        asked = [each for each in self.received if is_request(each)]
+        is_last = bool(asked) and asked[-1].get("method") == method
+        return is_last and self.usual_exit_code == 0 and self.exit_code not in (0, None)
 
     @property
     def standalone(self) -> list[JsonObject]:
@@ -150,7 +178,7 @@ _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Rows that name a method, the method, and the parameter that is a string."""
 
-PASSIVELY_CHECKED: Final = frozenset(
+PASSIVELY_CHECKED: Final[set[str]] = set(
     {
         *_METHODS,
         "http.client.accept-both",
@@ -177,7 +205,7 @@ PASSIVELY_CHECKED: Final = frozenset(
         "stdio.framing.no-embedded-newline",
     }
 )
-"""The requirements that `run_passive_checks` decides."""
+"""The requirements that every run decides, or several together."""
 
 
 def run_passive_checks(run: ClientRun) -> None:
@@ -396,8 +424,20 @@ def _check_both_forms(runs: Sequence[ClientRun]) -> None:
             run.fail(id, "does not continue when answers are JSON")
 
 
-CROSS_RUN_CHECKS: Final[tuple[Callable[[Sequence[ClientRun]], None], ...]] = (
+CrossRunCheck: TypeAlias = Callable[[Sequence[ClientRun]], None]
+CROSS_RUN_CHECKS: Final[list[CrossRunCheck]] = [
     _check_disconnects,
     _check_fallback,
     _check_both_forms,
-)
+]
+
+
+def cross_run_check(*ids: str) -> Callable[[CrossRunCheck], CrossRunCheck]:
+    """Register a function that compares the runs of a client, and decides these requirements."""
+
+    def register(check: CrossRunCheck) -> CrossRunCheck:
+        CROSS_RUN_CHECKS.append(check)
+        PASSIVELY_CHECKED.update(ids)
+        return check
+
+    return register

@@ -179,8 +179,16 @@ class FakeHttpTransport(FakeTransport):
         elif answer is None:
             answer = await self._delete(request)
         if answer is not None:
-            await send(_head(request, answer.status, answer.headers))
+            await send(self._head(request, answer.status, answer.headers))
             await send({"type": "http.response.body", "body": answer.body})
+
+    def _head(
+        self, request: ReceivedRequest, status: int, headers: Mapping[str, str]
+    ) -> JsonObject:
+        request.status = status
+        change = str.upper if self._fake.has_large_headers else str.lower
+        shown = [(change(name).encode(), text.encode("latin-1")) for name, text in headers.items()]
+        return {"type": "http.response.start", "status": status, "headers": shown}
 
     # -- Streamable HTTP; these return None after they answered with a stream
 
@@ -224,7 +232,7 @@ class FakeHttpTransport(FakeTransport):
         opening: bytes = b"",
     ) -> None:
         """Send events until every request is answered."""
-        await send(_head(request, 200, {"content-type": sse.CONTENT_TYPE, **headers}))
+        await send(self._head(request, 200, {"content-type": sse.CONTENT_TYPE, **headers}))
         if opening:
             await send({"type": "http.response.body", "body": opening, "more_body": True})
         self.streaming += 1
@@ -335,7 +343,7 @@ class FakeHttpTransport(FakeTransport):
             if status != 200 or (is_answer and not is_streamed):
                 return CannedResponse(status, JSON_HEAD, first)
             more = {"content-type": sse.CONTENT_TYPE, "x-accel-buffering": "no"}
-            await send(_head(request, 200, more))
+            await send(self._head(request, 200, more))
             self.streaming += 1
             self.most_streams = max(self.most_streams, self.streaming)
             try:
@@ -389,9 +397,3 @@ async def _body(receive: Receive) -> bytes:
         parts.append(message.get("body", b""))
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             return b"".join(parts)
-
-
-def _head(request: ReceivedRequest, status: int, headers: Mapping[str, str]) -> JsonObject:
-    request.status = status
-    shown = [(name.lower().encode(), text.encode("latin-1")) for name, text in headers.items()]
-    return {"type": "http.response.start", "status": status, "headers": shown}

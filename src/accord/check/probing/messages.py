@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.json_schema.samples import sample
+from accord.protocol.party import capability_paths, undeclared_mode, undeclared_tools
 from accord.protocol.verdict import Evidence, Tally
 from accord.trace import HttpFacts, Party, Record, Transport
 from accord.types import JsonObject
@@ -102,14 +103,18 @@ def decode_json(data: bytes | str) -> Any:
         return None
 
 
+# Commas, the record separator of RFC 7464, and zero bytes.
+_SEPARATORS: Final = ",\x1e\0"
+
+
 def are_several(text: str) -> bool:
-    """Return whether a text is several JSON objects in a row."""
-    text, place, objects = text.strip(), 0, 0
+    """Return whether a text is several JSON objects in a row, whatever separates them."""
+    text, place, objects = text.strip().lstrip(_SEPARATORS), 0, 0
     try:
         while place < len(text):
             value, place = JSONDecoder().raw_decode(text, place)
             objects += isinstance(value, dict)
-            while place < len(text) and text[place].isspace():
+            while place < len(text) and (text[place].isspace() or text[place] in _SEPARATORS):
                 place += 1
     except (ValueError, RecursionError):
         return False
@@ -159,12 +164,25 @@ def answer_to(question: JsonObject, capabilities: Mapping[str, object]) -> JsonO
         return answer | {"result": {}}
     if CAPABILITY_OF.get(str(method)) not in capabilities:
         return answer | {"error": {"code": -32601, "message": f"unknown method {method!s:.80}"}}
+    refusal = _refusal(str(method), params_of(question), capabilities)
+    if refusal is not None:
+        return answer | {"error": {"code": -32602, "message": refusal}}
     result = _result(str(method), params_of(question))
     related = _as_object(params_of(question).get("_meta")).get(RELATED)
     if related is not None:
         # tasks.related.everywhere
         result["_meta"] = {RELATED: related}
     return answer | {"result": result}
+
+
+def _refusal(method: str, params: JsonObject, capabilities: Mapping[str, object]) -> str | None:
+    """Return why a client does not answer a question; None if it does."""
+    declared = capability_paths(dict(capabilities))
+    if method == "elicitation/create" and (mode := undeclared_mode(params, declared)):
+        return f"elicitation.{mode} was not declared"
+    if method == "sampling/createMessage" and undeclared_tools(params, declared):
+        return "sampling.tools was not declared"
+    return None
 
 
 def _result(method: str, params: JsonObject) -> JsonObject:
@@ -177,6 +195,9 @@ def _result(method: str, params: JsonObject) -> JsonObject:
             "model": "accord-check",
             "stopReason": "endTurn",
         }
+    if params.get("mode") == "url":
+        # Nobody opens the page.
+        return {"action": "decline"}
     schema = params.get("requestedSchema")
     return {
         "action": "accept",

@@ -3,6 +3,8 @@
 from accord.check.scenarios._scenario import SERVER_SCENARIOS as SCENARIOS
 from accord.check.scenarios.server import (  # noqa: F401  # modules register their scenarios
     auth,
+    capabilities,
+    declared_capabilities,
     features,
     http,
     http_addresses,
@@ -14,6 +16,9 @@ from accord.check.scenarios.server import (  # noqa: F401  # modules register th
     messages,
     notifications,
     questions,
+    rounds,
+    standalone,
+    standalone_features,
     tasks,
     tasks_lists,
     tasks_unfinished,

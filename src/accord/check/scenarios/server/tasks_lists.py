@@ -36,7 +36,17 @@ _PARAM_WINS: Final = "tasks.related.param-wins"
 _NO_SSE: Final = "tasks.http.no-sse-for-get"
 _TERMINAL: Final = "tasks.cancel.terminal-32602"
 _OWN_IDS: Final = "tasks.id.receiver-generated"
-_SEVERAL: Final = (_OWN_IDS, _UNGUESSABLE, _PARAM_WINS, _NO_SSE, _TERMINAL)
+# Judged by the monitor too, in the messages of these scenarios.
+_FINAL: Final = "tasks.status.terminal-final"
+_SEVERAL: Final = (
+    "tasks.id.unique",
+    _FINAL,
+    _OWN_IDS,
+    _UNGUESSABLE,
+    _PARAM_WINS,
+    _NO_SSE,
+    _TERMINAL,
+)
 # Enough to see how a server makes ids.
 _TASKS: Final = 5
 
@@ -194,7 +204,8 @@ _BAD_CURSOR: Final = "tasks.errors.bad-cursor"
 _PAGINATED: Final = "tasks.list.paginated"
 _NEXT: Final = "tasks.list.next-cursor"
 _CONSISTENT: Final = "tasks.list.consistent-with-get"
-_LISTS: Final = (_BAD_CURSOR, _PAGINATED, _NEXT, _CONSISTENT)
+_LISTED: Final = (_FINAL, "tasks.status.valid-transitions", "tasks.related.not-on-task-ops")
+_LISTS: Final = (*_LISTED, _BAD_CURSOR, _PAGINATED, _NEXT, _CONSISTENT)
 _PAGES: Final = 50
 
 

@@ -12,7 +12,14 @@ from accord.protocol.rules.body.tasks import RELATED, TASK_REQUESTS, TERMINAL
 from accord.protocol.rules.selection import REPLIES, messages, notifications, requests, results
 from accord.protocol.rules.shapes import shapes
 from accord.protocol.rules.state import TASK_TOKENS
-from accord.protocol.rules.values import as_id, as_object, is_number, memory_of, request_params
+from accord.protocol.rules.values import (
+    as_id,
+    as_object,
+    crosses,
+    is_number,
+    memory_of,
+    request_params,
+)
 from accord.protocol.violation import CLIENT, OTHER, SERVER, WARN, Party
 from accord.types._base import ProgressToken, RequestId
 
@@ -257,7 +264,8 @@ def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -
     id = _cancelled_id(step)
     for task in memory_of(conversation).tasks.values():
         request = task.request
-        if request is not None and (request.sender, request.id) == (step.sender, id):
+        is_own = request is not None and (request.sender, request.id) == (step.sender, id)
+        if request is not None and is_own and not crosses(step, task.since):
             name = f"{request.name} (id {id!r})"
             return f"cancels {name} with {_CANCELLED}; it is a task: use tasks/cancel"
     return None

@@ -20,6 +20,7 @@ from accord.protocol.rules.values import (
     META,
     Located,
     as_object,
+    crosses,
     declared_in,
     memory_of,
     objects_at,
@@ -108,7 +109,9 @@ def learn_tasks(step: Step, memory: Memory) -> None:
         known = memory.tasks.get((step.sender, id))
         if known is None or is_new:
             request = step.exchange if is_new else None
-            known = memory.tasks[step.sender, id] = KnownTask(owner=step.sender, request=request)
+            since = step.record.t if step.record else None
+            known = KnownTask(owner=step.sender, request=request, since=since)
+            memory.tasks[step.sender, id] = known
         if isinstance(task.get("status"), str):
             known.status = task["status"]
         known.asked.update(as_object(task.get("inputRequests")))
@@ -493,7 +496,8 @@ def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -
     if step.exchange is not None or isinstance(id, bool | float):
         return None
     for task in memory_of(conversation).tasks.values():
-        if task.request is not None and task.request.id == id and task.status not in TERMINAL:
+        is_own = task.request is not None and task.request.id == id
+        if is_own and task.status not in TERMINAL and not crosses(step, task.since):
             return f"cancels the request {quote(id)}, which became a task: use {_CANCEL}"
     return None
 
