@@ -267,6 +267,19 @@ class MessageLog:
             self.monitor.observe(record)
         return message
 
+    def note(self, sender: Party, http: HttpFacts) -> None:
+        """Let the monitor see what HTTP said without a message; it is no evidence by itself."""
+        if self.monitor is not None:
+            self.monitor.observe(
+                Record(
+                    sender=sender,
+                    t=round(monotonic() - self._start, 6),
+                    transport=self.transport,
+                    http=http,
+                    number=self.count,
+                )
+            )
+
     def judge(self) -> bool:
         """Begin to judge, from the first record on; return False if some were not kept."""
         if self._is_whole:
