@@ -40,8 +40,9 @@ class Reply(msgspec.Struct, frozen=True):
 
     @property
     def is_error(self) -> bool:
-        """Whether it is a JSON-RPC error."""
-        return "error" in self.message
+        """Whether it is a JSON-RPC error; null beside a result is none."""
+        is_null = self.message.get("error") is None and "result" in self.message
+        return "error" in self.message and not is_null
 
     @property
     def error(self) -> JsonObject:
