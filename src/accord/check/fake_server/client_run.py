@@ -1,5 +1,6 @@
 """One run of a client under check against a fake server, and the checks on every run."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -152,12 +153,19 @@ class ClientRun(VerdictCollector):
         super().not_applicable(ids, why)
 
 
+# The client may use credentials that its user needs elsewhere too.
+_SECRET_FIELD: Final = re.compile(
+    r"""((?:client_secret|client_assertion|refresh_token|access_token|password)"?\s*[=:]\s*"?)"""
+    r"""[^&"\s]+"""
+)
+
+
 def _evidence_of(request: "ReceivedRequest") -> Evidence:
     secret = ("authorization", "cookie")
     heads = "; ".join(
         f"{name}: {'***' if name in secret else text}" for name, text in request.headers.items()
     )
-    body = request.body[:400].decode(errors="replace")
+    body = _SECRET_FIELD.sub(r"\1***", request.body.decode(errors="replace"))[:400]
     text = f"{request.method} {request.path} [{heads}] {body}"
     return Evidence("HTTP request", "client", None, text[:1000])
 
