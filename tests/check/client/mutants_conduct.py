@@ -303,6 +303,7 @@ class FetchesSchemas(RawStandalone):
         writer.write(b"GET /schema.json HTTP/1.1\r\n\r\n")
         await asyncio.sleep(0.05)
         writer.close()
+        await writer.wait_closed()
 
 
 mutant("schema.ref.no-network-fetch", ODD, over="stdio")(FetchesSchemas)
@@ -386,9 +387,9 @@ class KeepsForeverWithoutALifetime(RawStandalone):
 
 
 @mutant("caching.client.negative-is-zero", KEEPS, ODDLY)
-class TakesTheSizeOfALifetime(RawStandalone):
+class TakesALifetimeWithoutItsSign(RawStandalone):
     def lifetime(self, result: Message) -> float:
-        return abs(super().lifetime(result)) * 60
+        return float(result.get("ttlMs", 0) % 2**32) / 1000
 
 
 @mutant("caching.client.negative-is-zero", KEEPS, ODDLY)
@@ -427,6 +428,7 @@ class _Polls(RawStandalone):
 
     async def again(self, method: str, params: Message, lifetime: float) -> None:
         await asyncio.sleep(lifetime)
+        self.kept.clear()
         await self.ask(method, params)
 
 
@@ -496,7 +498,7 @@ class WantsEverythingAcknowledged(RawStandalone):
 
 
 @mutant("subscriptions.no-state-across-reconnect", "TellsListeners", also={
-    "jsonrpc.request.id-unique": "the id was used before",
+    "jsonrpc.id.distinct-among-pending": "the stream of that id was never ended",
 })  # fmt: skip
 class ListensUnderOneId(RawStandalone):
     async def subscribe(self) -> None:
@@ -579,7 +581,10 @@ class CancelsTwice(RawStandalone):
         await super().give_up(id)
 
 
-@mutant("http.sse.client-reissues-lost-request", BROKEN)
+@mutant("http.sse.client-reissues-lost-request", BROKEN, also={
+    "jsonrpc.id.distinct-among-pending": "the first request was never answered",
+    "progress.token.unique": "the first request was never answered",
+})  # fmt: skip
 class ReissuesUnderTheSameId(RawStandalone):
     async def exchange(self, method: str, params: Message) -> Any:
         message = self.message(method, params)
@@ -619,7 +624,7 @@ class ReadsComments(RawStandalone):
 @mutant("stdio.crash.relisten", "Crashes", over="stdio")
 class DoesNotListenAgain(RawStandalone):
     async def recover(self) -> None:
-        await self.launch()
+        await self.launch_again()
 
 
 @mutant("stateless.client.process-not-conversation", over="stdio")
@@ -672,7 +677,9 @@ class _OpensAnyway(RawDual):
         return True
 
 
-@mutant("versioning.modern-error-is-not-legacy", "SpeaksOnlyAnUnknownRevision", revisions=ALL)
+@mutant("versioning.modern-error-is-not-legacy", "SpeaksOnlyAnUnknownRevision", revisions=ALL,
+    also={"http.compat.sse-fallback-checks-body": "initialize is refused, and it looks further"},
+)  # fmt: skip
 class OpensUnknownServers(_OpensAnyway):
     pass
 
@@ -736,9 +743,7 @@ class ListsBeforeItProbes(RawDual):
         return await self.ask("server/discover", {}) if reply and "result" in reply else reply
 
 
-@mutant("versioning.era.cached", over="stdio", revisions=ALL, also={
-    "lifecycle.initialize.first": "the probe comes after the handshake",
-})  # fmt: skip
+@mutant("versioning.era.cached", over="stdio", revisions=ALL)
 class ProbesAgain(RawDual):
     async def finish(self) -> None:
         if self.is_legacy:

@@ -80,7 +80,7 @@ class SharesItsState(RawStandalone):
         return found
 
 
-@mutant("mrtr.client.state-not-shared", ROUNDS)
+@mutant("mrtr.client.state-not-shared", ROUNDS, also=KEYS)
 class KeepsOneState(SharesItsState):
     """Sends the state of a call with a resource, which had none."""
 
@@ -175,7 +175,7 @@ for id, name, change in (
 ):
     says(id, ROUNDS, **{name: answering("roots", change)})
 for id, name, change in (
-    ("elicitation.result.action-present", "does_nothing", without("action")),
+    ("mrtr.client.response-keys-match", "does_nothing", without("action")),
     ("elicitation.result.action-values", "says_yes", put("action", "yes")),
     ("elicitation.result.action-values", "submits", put("action", "submit")),
     ("elicitation.answers.validated", "numbers_names", put("content", {"name": 7})),
@@ -183,11 +183,27 @@ for id, name, change in (
     ("elicitation.answers.validated", "sends_more", put("content", {"code": "x" * 9, "name": []})),
 ):
     says(id, ROUNDS, **{name: answering("form", change)})
-says(
-    "elicitation.mode.absent-is-form",
-    ROUNDS,
-    consents_to_a_form=answering("form", lambda v: {"action": "accept"} if len(v) > 1 else v),
-)
+
+
+class _MissesTheMode(RawStandalone):
+    answer: ClassVar[Message] = {"action": "accept"}
+
+    async def result(self, method: str, params: Message) -> Message:
+        if method == "elicitation/create" and "mode" not in params:
+            return self.answer
+        return await super().result(method, params)
+
+
+@mutant("elicitation.mode.absent-is-form", ROUNDS)
+class TakesAFormForAPage(_MissesTheMode):
+    pass
+
+
+@mutant("elicitation.mode.absent-is-form", ROUNDS, over="stdio")
+class ConsentsToAForm(_MissesTheMode):
+    answer: ClassVar[Message] = {"action": "accept", "_meta": {}}
+
+
 says(
     "elicitation.result.url-no-content",
     ROUNDS,
@@ -206,7 +222,8 @@ class _Model(RawStandalone):
     async def result(self, method: str, params: Message) -> Message:
         found = await super().result(method, params)
         choice = params.get("toolChoice", {}).get("mode", "any")
-        return {**found, "content": self.content} if choice == self.mode else found
+        is_asked = choice == self.mode and method == "sampling/createMessage"
+        return {**found, "content": self.content} if is_asked else found
 
 
 USE = {"type": "tool_use", "id": "u", "name": "weather", "input": {"city": "Oslo"}}
@@ -264,6 +281,7 @@ class _Visits(RawStandalone):
             writer.write(f"GET {urllib.request.urlparse(url).path} HTTP/1.1\r\n\r\n".encode())
             await asyncio.sleep(0.05)
             writer.close()
+            await writer.wait_closed()
 
 
 @mutant("elicitation.client.no-prefetch", ROUNDS)

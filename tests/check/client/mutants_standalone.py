@@ -101,7 +101,7 @@ says(
     "meta.request.client-info",
     leaves_its_name_out=on("tools/list", meta(without(INFO))),
     says_its_name_as_text=on("prompts/list", meta(put(INFO, "raw 1"))),
-    says_no_version_of_its_own=on("resources/list", meta(put(INFO, {"name": "raw"}))),
+    says_null_for_its_name=on("resources/list", meta(put(INFO, None))),
 )
 says(
     "jsonrpc.message.version-2-0",
@@ -151,7 +151,7 @@ says(
 )
 says(
     "meta.key.reverse-dns-prefix",
-    has_a_prefix_of_one_word=on("tools/list", meta(put("example/key", 1))),
+    writes_its_domain_forwards=on("tools/list", meta(put("example.com/key", 1))),
     writes_a_prefix_forwards=on("tools/list", meta(put("www.example.com/key", 1))),
 )
 says(
@@ -258,11 +258,8 @@ def only(method: str, change: Callable[[Message], Message]) -> Any:
     return lambda found, m: change(found) if m.get("method") == method else found
 
 
-METADATA = {"http.post.metadata-headers": "it is one of the request metadata headers"}
-PRESENT = {**METADATA, "http.version-header.present": "it is the same header"}
 heads(
     "http.version-header.present",
-    also=METADATA,
     forgets_the_version_header=lambda found, _: without("MCP-Protocol-Version")(found),
     forgets_the_version_header_on_calls=only("tools/call", without("MCP-Protocol-Version")),
     forgets_the_version_header_on_probes=only("server/discover", without("MCP-Protocol-Version")),
@@ -275,7 +272,6 @@ heads(
 )
 heads(
     "http.headers.mcp-method",
-    also=METADATA,
     forgets_the_method=lambda found, _: without("Mcp-Method")(found),
     forgets_the_method_of_calls=only("tools/call", without("Mcp-Method")),
 )
@@ -286,7 +282,6 @@ heads(
 )
 heads(
     "http.headers.mcp-name",
-    also=METADATA,
     forgets_the_name_of_a_tool=only("tools/call", without("Mcp-Name")),
     forgets_the_uri=only("resources/read", without("Mcp-Name")),
 )
@@ -332,8 +327,6 @@ heads(
         k: v.capitalize() if k == "Mcp-Param-Loud" else v for k, v in h.items()}),
     writes_numbers_as_fractions=only("tools/call", lambda h: {
         k: f"{v}.0" if k == "Mcp-Param-Count" else v for k, v in h.items()}),
-    quotes_texts=only("tools/call", lambda h: {
-        k: f'"{v}"' if v == "eu-1" else v for k, v in h.items()}),
 )  # fmt: skip
 heads(
     "http.param-headers.exact-path",
@@ -362,6 +355,7 @@ heads(
 heads(
     "http.param-headers.value.markers-exact",
     WANTS,
+    also={"http.param-headers.value.base64-when-unsafe": "it is not that form"},
     writes_markers_in_capitals=spelled(lambda v: v.replace("=?base64?", "=?BASE64?")),
     leaves_the_last_marker_out=spelled(lambda v: v.removesuffix("?=")),
     names_a_charset=spelled(lambda v: v.replace("=?base64?", "=?base64;utf-8?")),
@@ -378,7 +372,6 @@ heads(
 heads(
     "http.headers.mcp-name.encoded-when-unsafe",
     WANTS,
-    also={"http.headers.mcp-name": "it names something else"},
     percent_encodes_names=lambda h, _: {
         k: "gr%C3%BC%C3%9Fen" if k == "Mcp-Name" and v.startswith("=?") else v for k, v in h.items()
     },
@@ -405,23 +398,6 @@ class RepeatsNumbersToo(CallsEveryTool):
     def mirrored(self, name: str, arguments: Any) -> dict[str, str]:
         found = super().mirrored(name, arguments)
         return {"Mcp-Param-First": str(arguments.get("a"))} if name == "add" else found
-
-
-@mutant("http.headers.names-case-insensitive", WANTS)
-class KnowsHeadersInSmallLettersAlone(RawStandalone):
-    async def request(self, method: str, heads: dict[str, str], body: Any) -> Any:
-        response = await super().request(method, heads, body)
-        names = {name.decode() for name, _ in response.raw_headers}
-        if response.status == 200 and "content-type" not in names:
-            self.exit_code = 5
-            response.close()
-            raise self.gone()
-        return response
-
-    def gone(self) -> Exception:
-        from check.client.raw import Gone
-
-        return Gone()
 
 
 CHANGES = "ChangesArgumentsInHeaders"
@@ -456,5 +432,20 @@ class ListsAndForgets(RawStandalone):
 @mutant("http.post.each-message", also={"jsonrpc.batch.removed": "two messages are a batch"})
 class PostsTwoAtOnce(RawStandalone):
     async def finish(self) -> None:
-        both = [self.message(each, {}) for each in ("tools/list", "prompts/list")]
+        both = [self.message("tools/list", {}) for _ in range(2)]
         await self.request("POST", self.heads_of(both[0]), json.dumps(both).encode())
+
+
+@mutant("http.post.each-message")
+class PutsMessages(RawStandalone):
+    async def finish(self) -> None:
+        message = self.message("tools/list", {})
+        await self.request("PUT", self.heads_of(message), json.dumps(message).encode())
+
+
+@mutant("http.post.each-message", also={
+    "jsonrpc.message.version-2-0": "text that is not a message is not JSON-RPC either",
+})  # fmt: skip
+class PostsForms(RawStandalone):
+    async def finish(self) -> None:
+        await self.request("POST", self.heads_of(None), b"method=ping")

@@ -180,8 +180,7 @@ class FakeHttpTransport(FakeTransport):
         self, request: ReceivedRequest, status: int, headers: Mapping[str, str]
     ) -> JsonObject:
         request.status = status
-        change = str.upper if self._fake.has_large_headers else str.lower
-        shown = [(change(name).encode(), text.encode("latin-1")) for name, text in headers.items()]
+        shown = [(name.lower().encode(), text.encode("latin-1")) for name, text in headers.items()]
         return {"type": "http.response.start", "status": status, "headers": shown}
 
     # -- Streamable HTTP; these return None after they answered with a stream
@@ -290,7 +289,9 @@ class FakeHttpTransport(FakeTransport):
     async def _hear_request(self, http_session: HttpSession, request: ReceivedRequest) -> None:
         if request.name == "notifications/cancelled":
             await _wait_for_cancelled(http_session.connection, request.message)
-        facts = HttpFacts(method=request.method, headers=request.headers)
+        facts = HttpFacts(
+            method=request.method, headers=request.headers, path=request.path, recorded="all"
+        )
         http_session.connection.receive(request.body, facts)
 
     # -- requests that stand on their own
