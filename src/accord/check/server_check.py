@@ -340,7 +340,7 @@ def _blame(probe: Probe, error: BaseException) -> None:
         # A further copy that does not start proves nothing.
         return
     if getattr(error, "is_garbled", False):
-        # The answer may be in text that cannot be read, which the monitor reports.
+        # The monitor reports what arrived in place of the answer.
         return
     if isinstance(error, ConnectionEnded):
         blame_for_ending(probe, str(error))

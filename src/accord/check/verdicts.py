@@ -18,7 +18,7 @@ from accord.types._base import REVISION_IDS
 NO_OCCASION: Final = "the {} gave no occasion for it"
 NO_PROBE: Final = "accord has no probe for this yet"
 _EVIDENCE_KEPT: Final = 5
-_OPEN: tuple[VerdictName, ...] = ("not-exercised", "not-applicable")
+_OPEN: tuple[VerdictName, ...] = ("not-exercised", "not-recorded", "not-applicable")
 # The parties of the catalogue that a client or a server counts as.
 _BOUND: Final[Mapping[Party, frozenset[str]]] = {
     "client": frozenset({"client", "host", "both", "sender", "receiver"}),

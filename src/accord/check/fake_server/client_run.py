@@ -196,6 +196,7 @@ PASSIVELY_CHECKED: Final[set[str]] = set(
         "http.get.accept-event-stream",
         "http.get.client-may-listen",
         "http.post.body-message-or-batch",
+        "http.post.each-message",
         "http.streams.multiple",
         "jsonrpc.request.answered",
         "lifecycle.shutdown.http-close",
@@ -359,6 +360,9 @@ def _check_head(run: ClientRun, request: "ReceivedRequest") -> None:
         why = f"sends a POST with Accept: {accept}"
         run.holds("http.client.accept-both", both, why, request=request)
         is_message = isinstance(request.message, dict | list)
+        why = "sends a POST with a body that is not one message"
+        is_one = isinstance(request.message, dict)
+        run.holds("http.post.each-message", is_one, why, request=request)
         why = "sends a POST with a body that is not a message"
         run.holds("http.post.body-message-or-batch", is_message, why, request=request)
     elif request.method == "GET":
@@ -369,6 +373,7 @@ def _check_head(run: ClientRun, request: "ReceivedRequest") -> None:
     elif request.body and isinstance(request.message, dict):
         why = f"sends a message with {request.method}"
         run.holds("http.client.post-messages", condition=False, why=why, request=request)
+        run.holds("http.post.each-message", condition=False, why=why, request=request)
 
 
 def accepts_type(accept: str | None, content_type: str) -> bool:

@@ -165,7 +165,8 @@ shapes(
 def discovery_names_the_server(step: Step, conversation: Conversation) -> Outcome:
     if complete_result(step) is None:
         return None
-    return SERVER_INFO in meta_of(step.body) or f"answers server/discover without {SERVER_INFO}"
+    is_named = isinstance(meta_of(step.body).get(SERVER_INFO), dict)
+    return is_named or f"answers server/discover without {SERVER_INFO} as an object"
 
 
 # -- capabilities: objects with flags
