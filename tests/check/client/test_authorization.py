@@ -178,7 +178,7 @@ if refused.status == 401:
 """
 
 
-def test_what_a_client_prints_about_an_error_of_another_issuer_is_seen():
+def test_a_client_that_prints_an_error_of_another_issuer_is_found():
     plan = ClientPlan(
         command=[sys.executable, "-S", "-c", PRINTS, "{url}", "{client_id}"],
         revisions=["2026-07-28"],

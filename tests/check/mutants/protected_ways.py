@@ -444,7 +444,7 @@ def looks_at_the_user_of_a_session_once(web: Web) -> None:
 
 
 def shows(name: str, is_right: Any) -> Any:
-    """Return a server that lists its tools to some who may not see them."""
+    """Return a server that lists its tools without a token."""
 
     def hook(web: Web) -> None:
         usual = web.before
@@ -478,7 +478,7 @@ for name, lifetime in (("its_tokens_live_for_a_week", 7 * 86400.0), ("they_live_
 
 
 def redirects(name: str, location: Any) -> Any:
-    """Return a server whose authorization server redirects without asking anybody."""
+    """Return a server whose authorization server redirects without asking the user."""
 
     def hook(web: Web) -> None:
         usual = web.before
@@ -558,4 +558,4 @@ unbreakable(
     "auth.cimd.as-checks-redirect",
     "auth.cimd.as-checks-structure",
 )
-unbreakable("nobody looks for metadata at other suffixes", "auth.asm.no-own-suffix")
+unbreakable("clients do not look for metadata at other suffixes", "auth.asm.no-own-suffix")

@@ -81,7 +81,7 @@ _CONSENTED: Final = tuple(
 )
 
 
-def _opening(probe: Probe, connection: RawConnection) -> JsonObject:
+def _first_request(probe: Probe, connection: RawConnection) -> JsonObject:
     """Return the request that begins a conversation; it needs nothing before it."""
     if connection.stand_alone(probe.revision, {}):
         return complete_request(probe, "server/discover")
@@ -129,7 +129,7 @@ def _exclude_all(probe: Probe, why: str) -> None:
     is_outside=True,
 )
 async def sends_requests_without_a_token(probe: Probe, connection: RawConnection) -> None:
-    heard = await post_with_token(connection, _opening(probe, connection))
+    heard = await post_with_token(connection, _first_request(probe, connection))
     if heard.is_ok:
         _exclude_all(probe, _OPEN)
         return
@@ -218,7 +218,7 @@ def _is_same_place(resource: Any, url: str) -> bool:
 
 
 async def _judge_tokens(probe: Probe, connection: RawConnection) -> None:
-    opening = _opening(probe, connection)
+    opening = _first_request(probe, connection)
     heard = await post_with_token(connection, opening, token=_GARBAGE)
     why = "accepts a token that was never issued"
     if probe.holds("auth.token.validated", not heard.is_ok, why):
@@ -310,7 +310,7 @@ async def uses_a_session_without_its_token(probe: Probe, connection: RawConnecti
 
 @scenario(*_FOREIGN, opens=UNINITIALIZED_UNJUDGED, on=("http",), is_outside=True)
 async def sends_a_token_for_another_server(probe: Probe, connection: RawConnection) -> None:
-    opening = _opening(probe, connection)
+    opening = _first_request(probe, connection)
     if (await post_with_token(connection, opening)).is_ok:
         _exclude_all(probe, _OPEN)
         return
