@@ -33,6 +33,7 @@ from accord.check.report import Report, Setting, merge_revisions
 from accord.check.revision_probe import RevisionProbe, add_stderr, describe_failure
 from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario, revealing_methods
 from accord.check.verdicts import (
+    NO_MESSAGE,
     NO_OCCASION,
     chosen_requirements,
     edit_texts,
@@ -334,7 +335,7 @@ def _why_untried(row: Requirement, probe: Probe) -> tuple[VerdictName, str]:
     if reason is not None:
         return "not-applicable", reason
     why = explain_untried(row, _ids_with_scenarios(), "server")
-    if why != NO_OCCASION.format("server"):
+    if why not in (NO_OCCASION.format("server"), NO_MESSAGE.format("server")):
         return "not-exercised", why
     if probe.facts.locked:
         return "not-exercised", probe.facts.locked

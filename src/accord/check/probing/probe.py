@@ -181,10 +181,16 @@ class Probe(VerdictCollector):
         connection = _in_use.get(_used.get(self.connection))
         return (connection.proof and connection.proof()) or connection.log.last()
 
+    def whole_message(self, evidence: Evidence) -> str:
+        """Return the message of which an evidence may be an excerpt."""
+        connection = _in_use.get(_used.get(self.connection))
+        return connection.log.whole_message(evidence)
+
     def expects(self, id: str, reply: Reply, code: int, what: str) -> bool:
         """Record whether the answer to a message is an error with this code."""
         why = f"answers {what} with {reply}, expected error {code}"
-        return self.holds(id, reply.code == code, why)
+        at = "/result" if reply.code is None else "/error/code"
+        return self.holds(id, reply.code == code, why, at=at)
 
     def skip(self, ids: str | Iterable[str], why: str) -> None:
         """Record why requirements could not be put to the test."""
