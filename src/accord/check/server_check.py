@@ -36,6 +36,7 @@ from accord.check.scenarios._scenario import (
     can_show,
 )
 from accord.check.verdicts import (
+    NO_MESSAGE,
     NO_OCCASION,
     chosen_requirements,
     edit_texts,
@@ -383,7 +384,7 @@ def _why_untried(row: Requirement, probe: Probe, exhausted: str) -> tuple[Verdic
     if reason is not None:
         return "not-applicable", reason
     why = explain_untried(row, _ids_with_scenarios(), "server")
-    if why != NO_OCCASION.format("server"):
+    if why not in (NO_OCCASION.format("server"), NO_MESSAGE.format("server")):
         return "not-exercised", why
     if probe.facts.locked:
         return "not-exercised", probe.facts.locked

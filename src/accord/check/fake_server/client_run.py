@@ -133,16 +133,23 @@ class ClientRun(VerdictCollector):
         why: str,
         *,
         evidence: Sequence[Evidence] | None = None,
+        at: str | None = None,
         request: "ReceivedRequest | None" = None,
     ) -> bool:
         """Record whether a requirement was met; an HTTP `request` may be the evidence."""
         if request is not None and not condition:
             evidence = [_evidence_of(request)]
-        return super().holds(id, condition, why, evidence=evidence)
+        return super().holds(id, condition, why, evidence=evidence, at=at)
 
     def last_evidence(self) -> Sequence[Evidence]:
         """Return the last messages of the last connection."""
         return self.lines[-1].log.last() if self.lines else ()
+
+    def whole_message(self, evidence: Evidence) -> str:
+        """Return the message of which an evidence may be an excerpt."""
+        if not self.lines:
+            return super().whole_message(evidence)
+        return self.lines[-1].log.whole_message(evidence)
 
     def not_applicable(self, ids: str | Iterable[str], why: str) -> None:
         """Record why requirements do not apply to this client, even if they were skipped."""

@@ -339,6 +339,17 @@ class MessageLog:
                 wanted = [each for each in wanted if each not in matched]
         return [_evidence(record) for record in reversed(found)]
 
+    def whole_message(self, evidence: Evidence) -> str:
+        """Return the message of which an evidence may be an excerpt."""
+        for record in self.records:
+            is_same = (record.number, record.sender) == (evidence.number, evidence.party)
+            if is_same and record.message is not None:
+                whole = bytes(record.message).decode(errors="replace")
+                # An evidence of another connection may have the same number.
+                if whole.startswith((evidence.message or "").removesuffix("...")):
+                    return whole
+        return evidence.message or ""
+
     def evidence_since(self, number: int) -> list[Evidence]:
         """Return the first records from this number on, as evidence."""
         return [_evidence(each) for each in self.records if (each.number or 0) >= number][:_LAST]
