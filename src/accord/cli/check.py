@@ -115,7 +115,8 @@ one quoted text within a larger word. A client that does not end is stopped, and
 
 The server offers the tools `echo` and `add`, a resource `play://note` and a prompt `greet`. Some
 servers want a token: for clients that open a browser, the variable BROWSER is set to a program that
-signs in and agrees.
+signs in and agrees. {client_id} in the command is replaced by an id that their authorization
+servers know, for clients that are given one in advance.
 
 Exit code: 0 no requirement failed (warnings do not count), 1 at least one failed,
 2 the client could not be run, or never connected.
