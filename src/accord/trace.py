@@ -2,6 +2,9 @@
 
 Every line is `{"t", "from", "transport", "message", "raw", "http"}`. The text of a message is kept
 as it travelled, so that what a decoder would forgive can still be judged. Nothing is judged here.
+
+Over HTTP a line may also be a request or a response without a message, an event that is not a
+message, or the end of a response. What was not recorded is unknown, never absent.
 """
 
 import codecs
@@ -17,6 +20,7 @@ from msgspec.structs import force_setattr
 from accord.errors import TraceError, lower_first
 
 __all__ = [
+    "ALL",
     "LINE_LIMIT",
     "MASK",
     "SHOWN_HEADERS",
@@ -48,7 +52,6 @@ SHOWN_HEADERS: Final = frozenset(
         "host",
         "last-event-id",
         "mcp-method",
-        "mcp-name",
         "mcp-protocol-version",
         "origin",
         "retry-after",
@@ -56,8 +59,12 @@ SHOWN_HEADERS: Final = frozenset(
         "transfer-encoding",
         "user-agent",
         "vary",
+        "x-accel-buffering",
     }
 )
+ALL: Final = "all"
+"""In place of the names of headers: every header was recorded, so one that is missing was not sent.
+"""
 # What stands in a recording in place of a secret, with a number for each.
 MASK: Final = re.compile(r"\bmasked-\d+\b")
 
@@ -65,16 +72,42 @@ MASK: Final = re.compile(r"\bmasked-\d+\b")
 class HttpFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """What HTTP said about a message: a request has a method, a response a status.
 
-    `headers` has lower-case names. `stream` names the event stream of the message.
+    Attributes:
+        method: of the request; also in the records of its response.
+        status: of the response.
+        headers: by lower-case name.
+        stream: names the event stream of the message; a resumed stream keeps its name.
+        recorded: the names of the headers that would be here if they had been sent, or "all".
+        exchange: a name that a request shares with all records of its response.
+        path: what was asked for, without the query.
+        query: the query string.
+        event: the name of an event; "message" where it has none.
+        id: of the event.
+        retry: milliseconds, as the event says.
+        data: of an event that is not a message, or a body that is not one, such as metadata.
+        size: the length of the body in bytes, unless it is an event stream.
+        ended: the party that ended the response, in the record of its end.
     """
 
     method: str | None = None
     status: int | None = None
     headers: Mapping[str, str] = {}
     stream: str | None = None
+    recorded: Literal["all"] | tuple[str, ...] = ()
+    exchange: str | None = None
+    path: str | None = None
+    query: str | None = None
+    event: str | None = None
+    id: str | None = None
+    retry: int | None = None
+    data: str | None = None
+    size: int | None = None
+    ended: Party | None = None
 
     def __post_init__(self) -> None:
         force_setattr(self, "headers", {name.lower(): text for name, text in self.headers.items()})
+        if isinstance(self.recorded, tuple) and self.recorded:
+            force_setattr(self, "recorded", tuple(name.lower() for name in self.recorded))
 
     @property
     def is_refusal(self) -> bool:
@@ -84,6 +117,15 @@ class HttpFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     def header(self, name: str) -> str | None:
         """Return a header by its name in any case."""
         return self.headers.get(name.lower())
+
+    def knows(self, name: str) -> bool:
+        """Whether it is known if a header was sent."""
+        key = name.lower()
+        return self.recorded == ALL or key in self.headers or key in self.recorded
+
+    def lacks(self, name: str) -> bool:
+        """Whether a header was certainly not sent; one that was not recorded may have been."""
+        return name.lower() not in self.headers and self.knows(name)
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from accord.check.probing.exchange import exchange, post_message
-from accord.check.probing.raw_connection import AuthorizationRequired
+from accord.check.probing.failures import AuthorizationRequired
 from accord.check.probing.target import ServerTarget
 from accord.check.revision_probe import spoken_revisions
 from check.mutants.between_http import serving

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.target import ServerTarget
 from accord.errors import ConnectFailed
 from check.mutants.process import awkward

@@ -116,11 +116,11 @@ def test_a_server_that_runs_once_is_named_in_a_note(accord, tmp_path):
     assert "\nnote: a second copy of the server did not start" in done.stdout
 
 
-def test_a_revision_that_no_check_speaks_is_refused(accord):
+def test_a_revision_that_does_not_exist_is_refused(accord):
     for check in (("server", "x.py"), ("client", "--", "x", "{url}")):
-        done = accord("check", check[0], "--revision", "2026-07-28", *check[1:])
+        done = accord("check", check[0], "--revision", "2026-07-29", *check[1:])
         assert done.returncode == 2
-        assert "2026-07-28 has no handshake and cannot be checked yet" in done.stderr
+        assert "unknown revision '2026-07-29'; known: " in done.stderr
 
 
 def test_a_report_that_cannot_be_written_is_refused_before_the_check(accord, tmp_path):

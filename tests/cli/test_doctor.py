@@ -306,11 +306,11 @@ def test_a_server_without_handshake_is_reachable():
     ("target", "said"),
     [
         ("localhost:8000", "localhost:8000 is not a URL; did you mean http://localhost:8000/mcp?"),
-        ("server.py", "doctor examines servers at a URL, and server.py is not a URL; for a server"),
-        ("package.mod:server", "doctor examines servers at a URL"),
+        ("server.py", "there is no file server.py"),
+        ("package_mod:server", "there is no module package_mod"),
     ],
 )
-def test_a_target_other_than_a_url_is_refused_with_other_commands(target, said):
+def test_a_target_that_does_not_exist_is_refused(target, said):
     code, _, err = run(accord("doctor", target))
     assert code == 2
     assert err.startswith(f"accord: {said}")

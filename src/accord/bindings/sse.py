@@ -75,10 +75,16 @@ class Decoder:
 
     `last_id` is where a reader may take the stream up again: the id that was named last, once the
     event that named it is complete. `retry`, in milliseconds, counts as soon as it is said.
+
+    Args:
+        limit: the most bytes of an event.
+        with_empty: also yield events that have an id or a name, but no data; readers skip them, and
+            recordings keep them.
     """
 
-    def __init__(self, limit: int = 16 * 1024 * 1024) -> None:
+    def __init__(self, limit: int = 16 * 1024 * 1024, *, with_empty: bool = False) -> None:
         self.limit = limit
+        self.with_empty = with_empty
         self.last_id: str | None = None
         self.retry: int | None = None
         self._rest: list[bytes] = []
@@ -92,7 +98,7 @@ class Decoder:
         self._id: str | None = None
 
     def feed(self, chunk: bytes) -> Iterator[Event]:
-        """Yield the events that a chunk completes; those without data are left out.
+        """Yield the events that a chunk completes; those without data are usually left out.
 
         Raises:
             EventTooLong: a line, an event or an id outgrew its limit.
@@ -171,9 +177,7 @@ class Decoder:
             self._id = None
         if name:
             self._name = b""
-        if data is None:
-            return None
         self._data, self._data_size = None, 0
-        if not data:
+        if not data and not (self.with_empty and (id is not None or name or data is not None)):
             return None
-        return Event(bytes(data), name.decode(errors="replace") or "message", id)
+        return Event(bytes(data or b""), name.decode(errors="replace") or "message", id)

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from accord.check.fake_server.authorization_server import PREREGISTERED
 from accord.check.fake_server.client_run import (
     CROSS_RUN_CHECKS,
     PASSIVELY_CHECKED,
@@ -18,8 +19,11 @@ from accord.check.fake_server.client_run import (
     run_passive_checks,
 )
 from accord.check.fake_server.http_transport import FakeHttpTransport
-from accord.check.fake_server.server import FakeServer, FakeStdioTransport
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout
+from accord.check.fake_server.server import FakeServer
+from accord.check.fake_server.standalone import STANDALONE
+from accord.check.fake_server.stdio_transport import FakeStdioTransport
+from accord.check.fake_server.unseen import UNSEEN, why_not_of_clients
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.report import Report, Setting, merge_revisions
 from accord.check.verdicts import (
     NO_OCCASION,
@@ -30,8 +34,8 @@ from accord.check.verdicts import (
     worst,
 )
 from accord.errors import ConnectFailed
-from accord.protocol.catalogue import Requirement
-from accord.protocol.revisions import BEFORE_HANDSHAKE, HANDSHAKE, REVISIONS, in_order
+from accord.protocol.catalogue import Requirement, catalogue
+from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, in_order
 from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
 from accord.trace import Transport
 from accord.transports.child import Child
@@ -40,11 +44,16 @@ from accord.types import RevisionId
 log = logging.getLogger("accord.check")
 
 _LEAVING: Final = 3.0
+_ALL: Final = frozenset({"handshake", "standalone"})
 _ELSEWHERE: Final[Mapping[str, tuple[Transport, ...]]] = {
     "lifecycle.shutdown.http-close": ("http", "sse"),
     "lifecycle.shutdown.stdio-close-stdin": ("stdio",),
     # Elsewhere a connection is a session.
     "pagination.no-cross-session-cursors": ("http",),
+    "discover.stdio-probe": ("stdio",),
+    "versioning.modern-client.stdio-discover-first": ("stdio",),
+    "stateless.client.process-not-conversation": ("stdio",),
+    "tools.x-mcp-header.client-drops-invalid-tool": ("http",),
 }
 _LOOK: Final = 0.02
 _LOOKS: Final = 100
@@ -66,7 +75,8 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Which requirements to check, and how to run the client.
 
     Attributes:
-        command: runs the client; `{url}` and `{server}` stand for where the server is.
+        command: runs the client; `{url}` and `{server}` stand for where the server is, and
+            `{client_id}` for an id that its authorization servers know.
         transport: which HTTP form `{url}` speaks; `{server}` is always stdio.
         revisions: the revisions to agree on; empty tries all of them.
         only: ids of requirements, or their beginnings; empty checks all.
@@ -105,8 +115,8 @@ async def check_client(plan: ClientPlan, *, step: OnRun | None = None) -> Report
         ConnectFailed: the client cannot be launched, or never connects.
     """
     began = monotonic()
-    good, faulty = _servers_of_runs(plan)
-    slots, total = asyncio.Semaphore(plan.at_once), len(good) + len(faulty)
+    good, slots = _good_servers(plan), asyncio.Semaphore(plan.at_once)
+    total = len(good) + len(_faulty_servers(plan, _ALL))
     runs: list[ClientRun] = []
 
     async def run_client(server: FakeServer, usual_exit: int | None = None) -> None:
@@ -122,7 +132,9 @@ async def check_client(plan: ClientPlan, *, step: OnRun | None = None) -> Report
     async with asyncio.TaskGroup() as group:
         for server in good[1:]:
             group.create_task(run_client(server))
-    usual = {run.server.revision: run.exit_code for run in runs}
+    usual = {run.server.revision: run.exit_code for run in runs if not run.server.is_dual}
+    faulty = _faulty_servers(plan, _spoken_eras(runs))
+    total = len(good) + len(faulty)
     async with asyncio.TaskGroup() as group:
         for server in faulty:
             usual_exit = usual.get(server.revision, runs[0].exit_code)
@@ -146,34 +158,70 @@ def _spoken_revisions(plan: ClientPlan, runs: Sequence[ClientRun]) -> list[Revis
     spoken = {
         each.revision
         for each in runs
-        if each.is_initialized and (not plan.revisions or each.revision in plan.revisions)
+        if each.went_on and (not plan.revisions or each.revision in plan.revisions)
     }
     return in_order(spoken or {runs[0].revision})[::-1]
 
 
-def _servers_of_runs(plan: ClientPlan) -> tuple[list[FakeServer], list[FakeServer]]:
-    """Return the servers of all runs: a good one for each revision, and the faulty ones."""
-    from accord.check.scenarios.client import CLIENT_SCENARIOS
+def _spoken_eras(runs: Sequence[ClientRun]) -> frozenset[str]:
+    """Return with which kinds of revisions the client began, whether it went on or not."""
+    begun = {"handshake" for run in runs if run.messages("initialize") or run.is_initialized}
+    begun |= {"standalone" for run in runs if run.standalone}
+    return frozenset(begun) or _ALL
 
+
+def _good_servers(plan: ClientPlan) -> list[FakeServer]:
+    """Return the correct servers: of each revision, of any one, and of both eras at once."""
     over = plan.played_over
     spoken = plan.revisions or [
-        row.id for row in HANDSHAKE.values() if over != "http" or row.streamable_http
+        row.id
+        for row in REVISIONS.values()
+        if (over != "http" or row.streamable_http) and (over != "sse" or row.handshake)
     ]
-    good = [FakeServer(None), *(FakeServer(revision) for revision in in_order({*spoken})[::-1])]
-    faulty = []
+    own = [FakeServer(revision) for revision in in_order({*spoken})[::-1]]
+    if plan.revisions:
+        return own
+    both = FakeServer(None)
+    both.is_dual = True
+    return [FakeServer(None), *own, *([] if over == "sse" else [both])]
+
+
+def _faulty_servers(plan: ClientPlan, eras: Collection[str]) -> list[FakeServer]:
+    """Return the servers of all scenarios that a client of these eras can be held to."""
+    from accord.check.scenarios.client import CLIENT_SCENARIOS
+
+    found = []
     for kind in CLIENT_SCENARIOS:
-        if over in kind.on and _is_wanted(plan, kind):
-            under: Sequence[RevisionId | None] = plan.revisions or (None,)
-            if kind.revisions:
-                under = [each for each in kind.revisions if not plan.revisions or each in under]
-            faulty += [kind(revision) for revision in under]
-    return (good[1:] if plan.revisions else good), faulty
+        is_met = not kind.needs_both or {*eras} >= _ALL
+        if plan.played_over in kind.on and is_met and _is_wanted(plan, kind):
+            found += _servers_of_kind(plan, kind, eras)
+    return found
+
+
+def _servers_of_kind(
+    plan: ClientPlan, kind: type[FakeServer], eras: Collection[str]
+) -> list[FakeServer]:
+    fitting = ("handshake", "standalone") if kind.era == "both" else (kind.era,)
+    under: Sequence[RevisionId | None] = kind.revisions or plan.revisions
+    if not under:
+        under = [None if era == "handshake" else STANDALONE.id for era in fitting]
+    found = []
+    for revision in under:
+        era = "handshake" if revision is None or REVISIONS[revision].handshake else "standalone"
+        is_chosen_revision = revision is None or not plan.revisions or revision in plan.revisions
+        if era in fitting and era in eras and is_chosen_revision:
+            found.append(kind(revision))
+    return found
 
 
 def _is_wanted(plan: ClientPlan, kind: type[FakeServer]) -> bool:
-    if plan.scenarios and kind.__name__ not in plan.scenarios:
-        return False
-    return not plan.only or not kind.ids or any(is_chosen(id, plan.only) for id in kind.ids)
+    """Return whether a scenario was chosen, and can see a requirement that was chosen."""
+    if plan.scenarios:
+        return kind.__name__ in plan.scenarios
+    if not plan.only or any(is_chosen(id, plan.only) for id in kind.ids):
+        return True
+    chosen = [id for id in catalogue() if is_chosen(id, plan.only)]
+    return any(id.startswith(kind.shows) for id in chosen) if kind.shows else False
 
 
 # -- one run
@@ -188,6 +236,7 @@ async def _run_against(plan: ClientPlan, server: FakeServer, usual_exit: int | N
     )
     run = ClientRun(server, over, server.revision or BEFORE_HANDSHAKE.id)
     run.usual_exit_code = usual_exit
+    run.has_client_id = any("{client_id}" in word for word in plan.command)
     server.fake_transport = transport
     async with transport:
         await _run(plan, ServerAddress(transport.url, transport.command), run)
@@ -211,9 +260,14 @@ async def _run_against(plan: ClientPlan, server: FakeServer, usual_exit: int | N
 
 def _settle_revision(plan: ClientPlan, run: ClientRun) -> None:
     """Judge by the agreed revision, or by the one the client asked for if it did not go on."""
-    if plan.revisions and run.server.revision is not None and type(run.server) is not FakeServer:
-        # A faulty server counts for the revision that the user chose.
+    is_chosen_revision = bool(plan.revisions) or not run.server.has_handshake
+    is_faulty = type(run.server) is not FakeServer
+    if is_faulty and run.server.revision is not None and is_chosen_revision:
+        # A faulty server counts for its revision, even where a client leaves that.
         run.revision = run.server.revision
+        return
+    if run.standalone and not run.messages("initialize"):
+        run.revision = STANDALONE.id
         return
     agreed = next((each.revision for each in run.lines if each.revision), None)
     asked = next(iter(run.server.requested_revisions), None)
@@ -231,7 +285,8 @@ def _fill_in(command: Sequence[str], address: ServerAddress) -> list[str]:
             words += address.command
         else:
             text = shlex.join(address.command)
-            words.append(word.replace("{server}", text).replace("{url}", address.url))
+            word = word.replace("{server}", text).replace("{url}", address.url)
+            words.append(word.replace("{client_id}", PREREGISTERED))
     return words
 
 
@@ -295,7 +350,8 @@ def _verdicts(plan: ClientPlan, revision: RevisionId, runs: Sequence[ClientRun])
         known = [each for run in own if (each := run.verdict(row.id)) is not None]
         verdict = worst(known)
         if verdict is None or verdict.verdict == "not-exercised":
-            name, why = _why_untried(row, plan, scope, verdict or _verdict_elsewhere(row, runs))
+            known_reason = verdict or _verdict_elsewhere(row, runs)
+            name, why = _why_untried(row, revision, plan, scope, known_reason)
             verdict = make_verdict(row, revision, name, why)
         found.append(verdict)
     return found
@@ -309,8 +365,15 @@ def _verdict_elsewhere(row: Requirement, runs: Sequence[ClientRun]) -> Verdict |
 
 
 def _why_untried(
-    row: Requirement, plan: ClientPlan, runs: Sequence[ClientRun], known: Verdict | None
+    row: Requirement,
+    revision: RevisionId,
+    plan: ClientPlan,
+    runs: Sequence[ClientRun],
+    known: Verdict | None,
 ) -> tuple[VerdictName, str]:
+    foreign = why_not_of_clients(row, revision)
+    if foreign is not None:
+        return "not-applicable", foreign
     if row.id in _ELSEWHERE and plan.played_over not in _ELSEWHERE[row.id]:
         return "not-applicable", f"it does not concern {plan.played_over}"
     reason = _out_of_scope(row, plan, runs)
@@ -318,6 +381,8 @@ def _why_untried(
         return "not-applicable", reason
     if known is not None:
         return known.verdict, known.message
+    if row.id in UNSEEN:
+        return "not-exercised", UNSEEN[row.id]
     return "not-exercised", explain_untried(row, _ids_with_scenarios(), "client")
 
 
@@ -326,7 +391,7 @@ def _ids_with_scenarios() -> frozenset[str]:
     """Return the ids of the requirements that a faulty server tries, or that any run runs."""
     from accord.check.scenarios.client import CLIENT_SCENARIOS
 
-    return PASSIVELY_CHECKED | {id for each in CLIENT_SCENARIOS for id in each.ids}
+    return frozenset(PASSIVELY_CHECKED) | {id for each in CLIENT_SCENARIOS for id in each.ids}
 
 
 def _out_of_scope(row: Requirement, plan: ClientPlan, runs: Sequence[ClientRun]) -> str | None:

@@ -28,6 +28,7 @@ VERDICTS: Final[tuple[VerdictName, ...]] = (
     "warn",
     "pass",
     "not-exercised",
+    "not-recorded",
     "not-applicable",
 )
 

@@ -7,13 +7,9 @@ from typing import Final, Self, TypeAlias
 
 import msgspec
 
+from accord.check.probing.failures import AuthorizationRequired, ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import Reply
-from accord.check.probing.raw_connection import (
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-    RawConnection,
-)
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.target import MESSAGE_PREFIX, ServerTarget
 from accord.errors import ConnectFailed
 from accord.protocol.revisions import BEFORE_HANDSHAKE, HANDSHAKE, REVISIONS
@@ -221,8 +217,7 @@ def describe_failure(subject: ServerTarget, answers: Iterable[Reply | str]) -> s
         return reasons.removeprefix(MESSAGE_PREFIX)
     if any(isinstance(answer, Reply) and not answer.is_error for answer in answers):
         return f"{subject.name} speaks no revision that accord knows: {reasons}"
-    other = {"http": "sse", "sse": "http"}.get(subject.transport)
-    hint = f"; is it another path, or --transport {other}?" if other else ""
+    hint = "; is it another path?" if subject.url else ""
     return f"{subject.name}: {reasons}{hint}"
 
 

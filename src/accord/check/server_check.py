@@ -3,19 +3,17 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from functools import cache
+from functools import cache, partial
 from time import monotonic
+from traceback import format_exc
 from typing import Final, TypeAlias
 
 import msgspec
 
+from accord.check.probing.failures import AuthorizationRequired, ConnectionEnded, MessageTimeout
+from accord.check.probing.form import FORM_NAMES, name_form, with_form
 from accord.check.probing.messages import CAPABILITY_OF
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import (
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-)
 from accord.check.probing.server_facts import (
     CheckRules,
     OnPlan,
@@ -28,22 +26,26 @@ from accord.check.probing.server_facts import (
     withheld_calls,
 )
 from accord.check.probing.target import ServerTarget
-from accord.check.probing.tool_calls import CallLimit
+from accord.check.probing.tool_calls import CallLimit, CallPlan
 from accord.check.report import Report, Setting, merge_revisions
 from accord.check.revision_probe import RevisionProbe, add_stderr, describe_failure
-from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario, revealing_methods
+from accord.check.scenarios._scenario import (
+    WORK_OF_AUTHORS,
+    Scenario,
+    blame_for_ending,
+    can_show,
+)
 from accord.check.verdicts import (
     NO_MESSAGE,
     NO_OCCASION,
     chosen_requirements,
     edit_texts,
     explain_untried,
-    is_chosen,
     make_verdict,
 )
 from accord.errors import AccordError, ConnectFailed
-from accord.protocol.catalogue import Requirement, catalogue
-from accord.protocol.revisions import in_order
+from accord.protocol.catalogue import Requirement
+from accord.protocol.revisions import HANDSHAKE, REVISIONS, in_order
 from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
 from accord.types import RevisionId
 
@@ -80,13 +82,13 @@ class ServerPlan(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         revisions: the revisions to check; empty checks all that the server speaks.
         only: ids of requirements, or their beginnings; empty checks all.
-        scenarios: names of scenarios to run; empty runs all that can decide something.
+        scenarios: names of the only scenarios to run; None runs all that can decide something.
         rules: what may be done to the server.
     """
 
     revisions: Sequence[RevisionId] = ()
     only: Collection[str] = ()
-    scenarios: Collection[str] = ()
+    scenarios: Collection[str] | None = None
     rules: CheckRules = CheckRules()
 
 
@@ -114,20 +116,36 @@ async def check_server(
     began = monotonic()
     plan = plan or ServerPlan()
     limit = CallLimit(plan.rules.calls)
-    subject = msgspec.structs.replace(subject, limit=limit)
+    subject = msgspec.structs.replace(await with_form(subject), limit=limit)
+    hide = subject.hide_secrets
     async with RevisionProbe(subject) as revision_probe:
-        on_plan = None if tell_plan is None else report_once(tell_plan)
-        found, not_called = await _check_all(plan, revision_probe, step, on_plan)
+        on_plan = None if tell_plan is None else report_once(partial(_tell, tell_plan, hide))
+        if subject.is_form_found and subject.form == "sse":
+            revision_probe.notes.append(f"the URL speaks {FORM_NAMES['sse']}, and was checked so")
+        try:
+            found, not_called = await _check_all(plan, revision_probe, step, on_plan)
+        except ConnectFailed as error:
+            try:
+                found, not_called = await _judge_opening(plan, subject, error), {}
+            except ConnectFailed as error:
+                # The server may have said anything.
+                raise ConnectFailed(hide(str(error))) from None
     complete_setting = msgspec.structs.replace(
         setting or Setting(),
         transport=subject.transport,
         seconds=round(monotonic() - began, 3),
         calls=limit.calls,
-        called=dict(limit.made),
-        not_called=not_called,
-        notes=tuple(revision_probe.notes),
+        called={hide(name): count for name, count in limit.made.items()},
+        not_called={hide(name): hide(why) for name, why in not_called.items()},
+        notes=tuple(map(hide, revision_probe.notes)),
     )
     return merge_revisions(found, target=subject.name, party="server", setting=complete_setting)
+
+
+def _tell(tell_plan: OnPlan, hide: Callable[[str], str], plan: CallPlan) -> None:
+    """Tell which tools will be called; a server may put anything into their names."""
+    names = {hide(name): hide(why) for name, why in plan.not_called.items()}
+    tell_plan(msgspec.structs.replace(plan, called=tuple(map(hide, plan.called)), not_called=names))
 
 
 async def _check_all(
@@ -141,13 +159,14 @@ async def _check_all(
     revisions = tuple(in_order({*await revision_probe.find_revisions(plan.revisions)}))[::-1]
     annotations = await later_annotations(revision_probe.target, revisions)
     slow: dict[str, str] = {}
-    settled: dict[str, list[Verdict]] = {}
+    # A server answers the two eras by different code.
+    settled: dict[bool, dict[str, list[Verdict]]] = {True: {}, False: {}}
     found: dict[RevisionId, list[Verdict]] = {}
     not_called: dict[str, str] = {}
     for revision in revisions:
         target = revision_probe.target
         facts = new_facts(target, plan.rules, revision, annotations)
-        facts.slow, facts.settled = slow, settled
+        facts.slow, facts.settled = slow, settled[revision in HANDSHAKE]
         line, *others = await revision_probe.lines(revision)
         probe = Probe(target, facts, line)
         for each in others:
@@ -164,6 +183,33 @@ async def _check_all(
             str(tool.get("name")): why for tool in facts.tools if (why := facts.refusal_for(tool))
         }
     return found, not_called
+
+
+async def _judge_opening(
+    plan: ServerPlan, target: ServerTarget, error: ConnectFailed
+) -> dict[RevisionId, list[Verdict]]:
+    """Judge how a server of the older form of HTTP fails to begin a conversation.
+
+    Raises:
+        ConnectFailed: it is not such a server, or nothing can be said against it.
+    """
+    from accord.check.scenarios.server.http_older_form import FIRST_STEPS
+
+    if target.url:
+        error = await name_form(target, error)
+    revision = next(iter(HANDSHAKE))
+    if target.form != "sse" or (plan.revisions and revision not in plan.revisions):
+        raise error
+    line = target.connection()
+    facts = new_facts(target, plan.rules, revision, {})
+    probe = Probe(target, facts, line)
+    first_steps = msgspec.structs.replace(plan, scenarios=[FIRST_STEPS])
+    await _run_all(probe, _choose_scenarios(first_steps, revision), None, (revision,))
+    if not any(each.verdict == "fail" for each in probe.found.values()):
+        raise error
+    facts.locked = f"no conversation could begin: {error}"
+    await probe.dismiss_all()
+    return {revision: _verdicts(probe, plan)}
 
 
 # -- one revision
@@ -197,24 +243,16 @@ async def _discover_server(probe: Probe, tell_plan: OnPlan | None) -> None:
 
 
 def _choose_scenarios(plan: ServerPlan, revision: RevisionId) -> list[Scenario]:
+    """Return the scenarios that can decide one of the chosen requirements."""
     from accord.check.scenarios.server import SCENARIOS
 
-    rows = catalogue()
-    wanted = {id for id, row in rows.items() if row.holds_in(revision) and is_chosen(id, plan.only)}
-    # A monitor judges the messages of every scenario.
-    revealing = {revealing_methods(id, revision) for id in wanted if rows[id].check == "wire"}
-
-    def is_useful(each: Scenario) -> bool:
-        if not each.runs_in(revision):
-            return False
-        reveals = any(methods is None or methods & {*each.sends} for methods in revealing)
-        return reveals or not wanted.isdisjoint(each.ids)
-
-    return [
-        each
-        for each in SCENARIOS
-        if (not plan.scenarios or each.name in plan.scenarios) and is_useful(each)
-    ]
+    held = [each for each in SCENARIOS if each.runs_in(revision)]
+    if plan.scenarios is not None:
+        held = [each for each in held if each.name in plan.scenarios]
+    if not plan.only:
+        return held
+    wanted = chosen_requirements("server", revision, plan.only)
+    return [each for each in held if any(can_show(each, row, revision) for row in wanted)]
 
 
 async def _run_all(
@@ -259,13 +297,21 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
         probe.skip(scenario.ids, str(error))
     except Exception as error:
         # An unexpected message must not cost the other scenarios.
-        log.exception("the scenario %r failed", scenario.name)
+        # Not `log.exception`: the traceback may quote the user's token.
+        said = probe.target.hide_secrets(format_exc())
+        log.error("the scenario %r failed: %s", scenario.name, said)  # noqa: TRY400
         probe.skip(scenario.ids, f"the check itself failed: {type(error).__name__}: {error}")
     else:
         probe.skip(scenario.ids, NO_OCCASION.format("server"))
     if scenario.is_once:
         found = [probe.found[id] for id in scenario.ids if id in probe.found]
-        probe.facts.settled[scenario.name] = found
+        probe.facts.settled[_settled_name(probe, scenario)] = found
+
+
+def _settled_name(probe: Probe, scenario: Scenario) -> str:
+    """Return the name under which verdicts are kept; servers have other code for each era."""
+    era = "handshake" if REVISIONS[probe.revision].handshake else "standalone"
+    return f"{scenario.name} ({era})"
 
 
 def _is_left_out(probe: Probe, scenario: Scenario) -> bool:
@@ -282,8 +328,9 @@ def _is_left_out(probe: Probe, scenario: Scenario) -> bool:
         probe.skip(scenario.ids, why)
         return True
     else:
-        probe.adopt(facts.settled.get(scenario.name, ()))
-        return scenario.name in facts.settled
+        name = _settled_name(probe, scenario)
+        probe.adopt(facts.settled.get(name, ()))
+        return name in facts.settled
     probe.not_applicable(scenario.ids, reason)
     return True
 
@@ -293,8 +340,11 @@ def _blame(probe: Probe, error: BaseException) -> None:
     if not getattr(error, "has_started", True):
         # A further copy that does not start proves nothing.
         return
+    if getattr(error, "is_garbled", False):
+        # The monitor reports what arrived in place of the answer.
+        return
     if isinstance(error, ConnectionEnded):
-        probe.fail("practice.server.survives-errors", str(error))
+        blame_for_ending(probe, str(error))
     elif isinstance(error, MessageTimeout) and error.method not in WORK_OF_AUTHORS:
         probe.fail("jsonrpc.request.answered", f"falls silent: {error}")
         probe.lose_patience()
@@ -304,21 +354,20 @@ def _blame(probe: Probe, error: BaseException) -> None:
 
 
 def _verdicts(probe: Probe, plan: ServerPlan) -> list[Verdict]:
-    def hide_secrets(text: str) -> str:
-        # A server may repeat the user's tokens.
-        for secret in probe.target.secrets:
-            text = text.replace(secret, "(secret)")
-        return text
-
+    # A server may repeat the user's tokens.
+    hide = probe.target.hide_secrets
     rows = chosen_requirements("server", probe.revision, plan.only)
-    return [edit_texts(_verdict(row, probe), hide_secrets) for row in rows]
+    exhausted = probe.facts.exhausted_text()
+    return [edit_texts(_verdict(row, probe, exhausted), hide) for row in rows]
 
 
-def _verdict(row: Requirement, probe: Probe) -> Verdict:
-    verdict = probe.verdict(row.id) or make_verdict(row, probe.revision, *_why_untried(row, probe))
+def _verdict(row: Requirement, probe: Probe, exhausted: str) -> Verdict:
+    verdict = probe.verdict(row.id) or make_verdict(
+        row, probe.revision, *_why_untried(row, probe, exhausted)
+    )
     question = _QUESTIONS.get(row.area)
     # More calls of tools might have shown more.
-    ran_out = not probe.facts.limit.calls or bool(probe.facts.exhausted_text())
+    ran_out = not probe.facts.limit.calls or bool(exhausted)
     is_open = verdict.verdict == "not-exercised" and not ran_out
     if is_open and question not in (None, *probe.facts.asked):
         # A client feature binds only the servers that use it.
@@ -328,7 +377,7 @@ def _verdict(row: Requirement, probe: Probe) -> Verdict:
     return verdict
 
 
-def _why_untried(row: Requirement, probe: Probe) -> tuple[VerdictName, str]:
+def _why_untried(row: Requirement, probe: Probe, exhausted: str) -> tuple[VerdictName, str]:
     monitor = probe.connection.log.monitor
     assert monitor is not None
     reason = out_of_scope(row, monitor.conversation, {probe.facts.transport})
@@ -341,7 +390,6 @@ def _why_untried(row: Requirement, probe: Probe) -> tuple[VerdictName, str]:
         return "not-exercised", probe.facts.locked
     if row.check == "auth-probe":
         return "not-applicable", "the server asks for no authorization"
-    exhausted = probe.facts.exhausted_text()
     return "not-exercised", f"{why}; {exhausted}" if exhausted else why
 
 

@@ -20,9 +20,7 @@ NO_OCCASION: Final = "the {} gave no occasion for it"
 NO_MESSAGE: Final = "no message of the {} put this to the test"
 NO_PROBE: Final = "no scenario tries this"
 _EVIDENCE_KEPT: Final = 5
-_OPEN: tuple[VerdictName, ...] = ("not-exercised", "not-applicable")
-# A check never asks for these, so no message of the other party can show them.
-_NEVER_REQUESTED: Final = frozenset({"tasks"})
+_OPEN: tuple[VerdictName, ...] = ("not-exercised", "not-recorded", "not-applicable")
 # The parties of the catalogue that a client or a server counts as.
 _BOUND: Final[Mapping[Party, frozenset[str]]] = {
     "client": frozenset({"client", "host", "both", "sender", "receiver"}),
@@ -269,7 +267,7 @@ def explain_untried(row: Requirement, probed: Collection[str], party: str) -> st
     if row.id in probed:
         return NO_OCCASION.format(party)
     has_rule = row.check == "wire" and row.id in _ids_with_rules()
-    if has_rule and row.area not in _NEVER_REQUESTED:
+    if has_rule:
         return NO_MESSAGE.format(party)
     return NO_PROBE
 

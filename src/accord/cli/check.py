@@ -20,8 +20,8 @@ from accord.cli.options import (
     Commands,
     UsageError,
     add_command,
-    checked_revision,
     headers_of,
+    known_revision,
     one_of,
     without_secrets,
 )
@@ -88,7 +88,7 @@ _SERVER_OPTIONS: Final = f"""\
 --revision R   check under this revision; may be repeated (default: all that the server speaks)
 --only ID      check only this requirement or area; may be repeated
 --transport T  how to reach it: {", ".join(_SERVER_TRANSPORTS)}
-               (default: http for URLs, else stdio)
+               (default: what the URL speaks, else stdio)
 {CALLS.format("100")}
 {auth_options("for this check only")}
 --other-bearer TOKEN    a token of another user, who must not reach the sessions of the first
@@ -194,7 +194,7 @@ def register(commands: Commands) -> None:
 
 
 def _revisions(options: argparse.Namespace) -> "list[RevisionId]":
-    return [checked_revision(each) for each in options.revision]
+    return [known_revision(each) for each in options.revision]
 
 
 # -- servers
@@ -273,6 +273,7 @@ async def _run_with_target(
     options: argparse.Namespace, work: "Callable[[ServerTarget], Awaitable[_T]]"
 ) -> _T:
     """Find out how to reach the server, serve it if necessary, and do the work."""
+    from accord.check.probing.form import with_form
     from accord.check.probing.target import ServerTarget, serve_target
 
     found = command_of(options)
@@ -287,7 +288,7 @@ async def _run_with_target(
         **({"one_at_a_time": True, "at_once": 1} if options.one_at_a_time else {}),
     }
     if isinstance(found, str):
-        subject = ServerTarget(url=found, form=transport, **settings)
+        subject = await with_form(ServerTarget(url=found, form=transport, **settings))
         return await work(await _authorize(subject, options))
     if transport == "stdio":
         return await work(ServerTarget(command=found, **settings))
@@ -321,7 +322,7 @@ async def _authorize(subject: "ServerTarget", options: argparse.Namespace) -> "S
 
 def _transport(options: argparse.Namespace, *, is_url: bool) -> Any:
     if options.transport is None:
-        return "http" if is_url else "stdio"
+        return None if is_url else "stdio"
     transport = one_of(options.transport, _SERVER_TRANSPORTS, "transport")
     if is_url and transport == "stdio":
         raise UsageError("a URL is reached over http or sse, not stdio")

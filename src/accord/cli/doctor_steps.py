@@ -9,7 +9,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -27,6 +27,7 @@ from accord.auth.urls import canonical_resource, is_same_issuer
 from accord.bindings.headers import ACCEPT_BOTH, SESSION, media_type
 from accord.bindings.http_responses import AuthChallenge, bearer_challenge, explain, quote_url
 from accord.cli.connection import advise_in_options
+from accord.cli.doctor_step import DoctorStep, StepList, StepVerdict, Stopped
 from accord.client import connect
 from accord.errors import AccordError, FlowFailed
 from accord.protocol.revisions import HANDSHAKE, REVISIONS, in_order
@@ -38,27 +39,11 @@ if TYPE_CHECKING:
     from multidict import CIMultiDictProxy
 
 
-StepVerdict: TypeAlias = Literal["ok", "warning", "failed", "skipped"]
-
 _EXPIRES_SOON: Final = 14 * 86_400
 _BODY_LIMIT: Final = 4_096
 _END_TIMEOUT: Final = 3.0
 _METADATA: Final = frozenset({"resource metadata", "authorization server", "endpoints", "pkce"})
 _REVISION: Final = re.compile(r"\b20\d\d-\d\d-\d\d\b")
-
-
-class DoctorStep(msgspec.Struct, kw_only=True):
-    """One step: the request, the answer, and what to change if the step is not ok."""
-
-    name: str
-    verdict: StepVerdict
-    asked: str = ""
-    came: str = ""
-    change: str = ""
-
-
-class _Stopped(Exception):
-    """No further step makes sense."""
 
 
 class _ErrorResponse(msgspec.Struct):
@@ -67,8 +52,8 @@ class _ErrorResponse(msgspec.Struct):
     error: dict[str, object]
 
 
-class Diagnosis:
-    """Connects to a server step by step, and keeps the result of each step.
+class Diagnosis(StepList):
+    """Connects to a server at a URL step by step, and keeps the result of each step.
 
     Args:
         url: of the server.
@@ -77,6 +62,8 @@ class Diagnosis:
         report: called with each step as soon as it is done.
         headers: sent to the server with every request.
     """
+
+    unreachable = frozenset({"dns", "tcp", "tls"})
 
     def __init__(
         self,
@@ -87,12 +74,11 @@ class Diagnosis:
         report: Callable[[DoctorStep], object] = lambda _step: None,
         headers: dict[str, str] | None = None,
     ) -> None:
+        super().__init__(url, report)
         self.url = url
         self._display_url = quote_url(url)
-        self.steps: list[DoctorStep] = []
         self._auth = auth
         self._seconds = seconds
-        self._report = report
         self._headers = headers or {}
         parts = urlsplit(url)
         self._host = parts.hostname or ""
@@ -103,14 +89,9 @@ class Diagnosis:
         self._resource: ResourceMetadata | None = None
         self._is_protected = False
 
-    @property
-    def failures(self) -> set[str]:
-        """The names of the steps that failed."""
-        return {each.name for each in self.steps if each.verdict == "failed"}
-
     async def run(self) -> None:
         """Take the steps in order, until one fails so that no further step makes sense."""
-        with contextlib.suppress(_Stopped):
+        with contextlib.suppress(Stopped):
             await self._resolve()
             await self._connect()
             if self._is_secure:
@@ -120,13 +101,7 @@ class Diagnosis:
             await self._initialize_and_list()
 
     def _add(self, name: str, verdict: StepVerdict, *, change: str = "", **facts: str) -> None:
-        step = DoctorStep(name=name, verdict=verdict, change=advise_in_options(change), **facts)
-        self.steps.append(step)
-        self._report(step)
-
-    def _stop(self, name: str, **facts: str) -> None:
-        self._add(name, "failed", **facts)
-        raise _Stopped
+        super()._add(name, verdict, change=advise_in_options(change), **facts)
 
     # -- the network
 
@@ -138,7 +113,7 @@ class Diagnosis:
                 found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError, TimeoutError) as error:
             change = "correct the host name, or the name server of this machine"
-            return self._stop("dns", asked=asked, came=_reason(error), change=change)
+            self._stop("dns", asked=asked, came=_reason(error), change=change)
         self._addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
         return self._add("dns", "ok", asked=asked, came=", ".join(self._addresses[:4]))
 
@@ -156,10 +131,12 @@ class Diagnosis:
             if refused:
                 change = "remove addresses where nothing listens: clients lose time on them"
                 came = "; ".join(refused)[:300]
-                return self._add("tcp", "warning", asked=asked, came=came, change=change)
-            return self._add("tcp", "ok", asked=asked, came=f"connected to {address}")
+                self._add("tcp", "warning", asked=asked, came=came, change=change)
+            else:
+                self._add("tcp", "ok", asked=asked, came=f"connected to {address}")
+            return
         change = "start the server, open the port in the firewall, or correct the port"
-        return self._stop("tcp", asked=asked, came="; ".join(refused)[:300], change=change)
+        self._stop("tcp", asked=asked, came="; ".join(refused)[:300], change=change)
 
     async def _check_tls(self) -> None:
         asked = f"TLS with {self._host}"
@@ -170,10 +147,10 @@ class Diagnosis:
                 )
         except ssl.SSLCertVerificationError as error:
             change = f"serve a certificate that is valid for {self._host}, with its chain"
-            return self._stop("tls", asked=asked, came=error.verify_message, change=change)
+            self._stop("tls", asked=asked, came=error.verify_message, change=change)
         except (OSError, TimeoutError) as error:
             change = "check the port: it may speak plain HTTP"
-            return self._stop("tls", asked=asked, came=_reason(error), change=change)
+            self._stop("tls", asked=asked, came=_reason(error), change=change)
         tls: Any = writer.get_extra_info("ssl_object")
         ends = ssl.cert_time_to_seconds(tls.getpeercert()["notAfter"])
         writer.close()
@@ -193,7 +170,7 @@ class Diagnosis:
                 status, headers, body = await self._post()
         except (OSError, TimeoutError, ValueError, AccordError) as error:
             change = "check the URL: this may not be an HTTP server"
-            return self._stop("http", asked=asked, came=_reason(error), change=change)
+            self._stop("http", asked=asked, came=_reason(error), change=change)
         kind = media_type(headers.get("Content-Type"))
         came = explain(status, kind, body) if status >= 300 else f"HTTP {status} {kind}".strip()
         if status < 300 and kind not in ACCEPT_BOTH.split(", "):
@@ -208,8 +185,10 @@ class Diagnosis:
         elif newer := {*_named_revisions(body)} & ({*REVISIONS} - {*HANDSHAKE}):
             came = f"HTTP {status}: no handshake, the server speaks {', '.join(newer)}"
             self._add("http", "ok", asked=asked, came=came)
+        elif status in (404, 405) and await self._is_older_form():
+            came = f"HTTP {status} to POST, events to GET: HTTP with SSE, the older form"
+            self._add("http", "ok", asked=asked, came=came)
         elif status in (404, 405):
-            # It may be a server of the older form; a later step finds out.
             change = "check the path; servers often use /mcp"
             self._add("http", "warning", asked=asked, came=came, change=change)
         elif 300 <= status < 400:
@@ -218,7 +197,19 @@ class Diagnosis:
             self._add("http", "warning", asked=asked, came=came, change=change)
         else:
             self._add("http", "failed", asked=asked, came=came, change=_advice(body))
-        return None
+        return
+
+    async def _is_older_form(self) -> bool:
+        from accord.check.probing.form import find_form
+        from accord.check.probing.target import ServerTarget
+
+        target = ServerTarget(
+            name=self._display_url, url=self.url, headers=self._headers, patience=self._seconds
+        )
+        try:
+            return await find_form(target) == "sse"
+        except AccordError:
+            return False
 
     async def _post(self) -> "tuple[int, CIMultiDictProxy[str], bytes]":
         from accord.transports.http.client.aiohttp_sender import AiohttpSender

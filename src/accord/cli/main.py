@@ -42,7 +42,7 @@ _COMMANDS: Final = {
 }
 # Commands whose module has another name than the command.
 _MODULES: Final = {"verify": "lock"}
-_LAUNCHING: Final = ("run", "list", "call", "check", "watch", "test", "lock", "verify")
+_LAUNCHING: Final = ("run", "list", "call", "check", "watch", "test", "lock", "verify", "doctor")
 _EXAMPLES = f"""\
 examples:
   accord run server.py

@@ -29,22 +29,9 @@ def one_of(value: str, known: Sequence[Value], what: str) -> Value:
     raise UsageError(f"unknown {what} {value!r}; known: {', '.join(known)}")
 
 
-def handshake_revisions() -> tuple[RevisionId, ...]:
-    """Return the revisions that open with a handshake."""
-    from accord.protocol.revisions import HANDSHAKE
-
-    return tuple(HANDSHAKE)
-
-
-def checked_revision(named: str) -> RevisionId:
-    """Return the revision that the user named, if servers and clients can be checked by it."""
-    checked = handshake_revisions()
-    if named.strip() in REVISION_IDS and named.strip() not in checked:
-        raise UsageError(
-            f"{named.strip()} has no handshake and cannot be checked yet; "
-            "accord check trace judges recordings of it"
-        )
-    return one_of(named, checked, "revision")
+def known_revision(named: str) -> RevisionId:
+    """Return the revision that the user named."""
+    return one_of(named, REVISION_IDS, "revision")
 
 
 def did_you_mean(

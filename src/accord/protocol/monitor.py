@@ -14,6 +14,7 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import META_VERSION, Step, meta_of
 from accord.protocol.jsonrpc import (
     FAULT,
+    METHOD_NOT_FOUND,
     NOTIFICATION,
     REQUEST,
     VERSION_2_0,
@@ -21,10 +22,12 @@ from accord.protocol.jsonrpc import (
     Frame,
     MalformedMessage,
 )
+from accord.protocol.methods import REQUESTS
 from accord.protocol.party import Memory
 from accord.protocol.revisions import REVISIONS, Revision, find_revision
 from accord.protocol.rules import Index, Rule, complete
 from accord.protocol.rules.body import learn
+from accord.protocol.rules.http import HTTP_RULES, HttpFactsJudge, HttpRule, needed_facts
 from accord.protocol.verdict import (
     Tally,
     Verdict,
@@ -42,6 +45,7 @@ from accord.types._base import RequestId, RevisionId
 
 # An opening is three messages; more of them without a revision are judged by the default one.
 _HELD_BACK: Final = 64
+_NEXT_REQUESTS: Final = 8
 _NO_RULES: Final = Index(())
 
 
@@ -78,10 +82,17 @@ class Monitor:
         self._unreadable: dict[Party, int] = {"client": 0, "server": 0}
         self._half_read: set[tuple[Party, RequestId]] = set()
         self._last_kind: dict[Party, str] = {"client": "", "server": ""}
+        # The last notification, and the first requests after it: an answer to one of them shows
+        # that the notification was passed over in silence.
+        self._notified: dict[Party, tuple[str, set[RequestId]] | None] = {
+            "client": None,
+            "server": None,
+        }
         self._transports: set[str] = set()
         self.tallies: dict[str, Tally] = {}
         self.messages = 0
         self._memory = Memory()
+        self._http = HttpFactsJudge(self._memory, self._count_if_judged)
         self.conversation = Conversation(revision=self._given, memory=self._memory)
 
     @property
@@ -96,8 +107,8 @@ class Monitor:
         """Judge the next record; the violations may be those of records held back before."""
         if self._held is None and self._opens_anew(record):
             self._held = []
-        # Text that is not a message need not wait for the revision.
-        if self._held is None or record.message is None:
+        # Text that is not a message need not wait for the revision, but HTTP must.
+        if self._held is None or (record.message is None and record.http is None):
             return self._observe(record)
         self._held.append(record)
         found = self._names_revision(record)
@@ -157,19 +168,31 @@ class Monitor:
         self._transports.add(record.transport)
         text = text_of(record)
         if text is None:
-            return []
+            return [] if record.http is None else self._judge_http(record, None)
         self.messages += 1
         violations = self._overdue(record)
         try:
             decoded = self._codec.decode(text)
         except MalformedMessage as malformed:
+            violations += self._judge_http(record, malformed)
             if record.http is not None and record.http.is_refusal:
                 # The body of an error status need not be a message.
                 return violations
             return violations + self._judge_malformed(record, malformed)
+        if record.http is not None:
+            violations += self._judge_http(record, decoded)
         if isinstance(decoded, Frame):
             return violations + self._step(record, decoded)
         return violations + self._batch(record, decoded)
+
+    def _judge_http(
+        self, record: Record, decoded: Frame | Batch | MalformedMessage | None
+    ) -> list[Violation]:
+        facts = record.http
+        if facts is None or record.transport == "stdio":
+            return []
+        found = self._http.observe(record, facts, decoded, self.conversation.current)
+        return self._report(record, most_specific(found)) if found else []
 
     def _batch(self, record: Record, batch: Batch) -> list[Violation]:
         violations: list[Violation] = []
@@ -241,9 +264,30 @@ class Monitor:
             self._unreadable[record.sender] += 1
             why = "sends a number too large to be read"
             found = [Violation(VERSION_2_0, record.sender, why)]
+        if step.kind == REQUEST and self._is_duplicate(step):
+            # A refusal may leave out the id, which stands for another request.
+            self._unreadable[record.sender] += 1
         learn(step, self.conversation, self._memory)
-        self._last_kind[record.sender] = step.kind
+        self._last_kind[record.sender] = "batch" if index is not None else step.kind
+        self._note_order(step)
         return self._report(record, most_specific(found), index) if found else []
+
+    def _is_duplicate(self, step: Step) -> bool:
+        """Return whether a request has the id of one that is in flight."""
+        return self.conversation.parties[step.sender].open.get(step.id) is not step.exchange  # type: ignore[arg-type]  # a request has an id
+
+    def _note_order(self, step: Step) -> None:
+        if step.kind == NOTIFICATION:
+            self._notified[step.sender] = step.name, set()
+        elif step.kind == REQUEST:
+            notified = self._notified[step.sender]
+            if notified is not None and step.id is not None and len(notified[1]) < _NEXT_REQUESTS:
+                notified[1].add(step.id)
+        else:
+            other = OTHER[step.sender]
+            notified = self._notified[other]
+            if notified is not None and step.id in notified[1]:
+                self._notified[other] = None
 
     def _stray_error(self, step: Step) -> list[Violation]:
         """An error without id must answer something that could not be read."""
@@ -254,7 +298,10 @@ class Monitor:
         if self._unreadable[other]:
             self._unreadable[other] -= 1
             return []
-        answers_notification = self._last_kind[other] == NOTIFICATION
+        if self._last_kind[other] == "batch":
+            # The whole batch is refused; its requests stay unanswered.
+            return []
+        answers_notification = self._last_kind[other] == NOTIFICATION or self._names_it(step, other)
         requirement = self._in_force(
             "jsonrpc.notification.not-answered"
             if answers_notification
@@ -263,6 +310,18 @@ class Monitor:
         what = "a notification" if answers_notification else "a readable message"
         why = f"answers {what} with an error without id"
         return [Violation(requirement, step.sender, why, place="/error")]
+
+    def _names_it(self, step: Step, other: Party) -> bool:
+        """Return whether an error without id seems to answer the last notification."""
+        notified, error = self._notified[other], step.error
+        if notified is None or error is None:
+            return False
+        if notified[0] in str(error.message):
+            return True
+        is_known = all(
+            each.name in REQUESTS for each in self.conversation.parties[other].open.values()
+        )
+        return error.code == METHOD_NOT_FOUND and is_known
 
     def _overdue(self, record: Record) -> list[Violation]:
         """Answers that are missing after all patience, by the times of the records."""
@@ -303,6 +362,10 @@ class Monitor:
         """Count a rule that held; breaches are counted when they are reported."""
         tally = self.tallies.get(rule.requirement) or self._tally(rule.requirement)
         tally.exercised += 1
+
+    def _count_if_judged(self, rule: HttpRule) -> None:
+        if self._is_judged[rule.party]:
+            self._tally(rule.requirement).exercised += 1
 
     def _report(
         self, record: Record, violations: list[Violation], index: int | None = None
@@ -347,6 +410,7 @@ class Monitor:
         """Return a verdict for each requirement of the revision, and for any other broken one."""
         revision = self.conversation.current.id
         ruled = {rule.requirement for rule in complete(revision).rules} | JUDGED_HERE
+        ruled |= {rule.requirement for rule in HTTP_RULES}
         return [
             self._verdict(row, revision, is_ruled=row.id in ruled)
             for row in self._rows.values()
@@ -379,11 +443,23 @@ class Monitor:
         reason = out_of_scope(row, self.conversation, self._transports)
         if reason is not None:
             return "not-applicable", reason
+        lacking = self._lacking_facts(row)
+        if lacking:
+            return "not-recorded", f"the recording does not show {lacking}"
         if is_ruled:
             return "not-exercised", "no message put this to the test"
         if row.check == "human":
             return "not-exercised", "no recording can show this; it takes a person"
         return "not-exercised", f"no recording can show this; it takes a check of kind {row.check}"
+
+    def _lacking_facts(self, row: Requirement) -> str:
+        """Name the facts of HTTP that the recording lacks and that the requirement needs."""
+        needed = needed_facts(row.id)
+        if needed is None or self._transports.isdisjoint(("http", "sse")):
+            return ""
+        if not self._http.known:
+            return "what HTTP said"
+        return " and ".join(sorted(needed - self._http.known))
 
 
 _STDIO_TEXT: Final[dict[Party, str]] = {"server": "server.stdout", "client": "client.stdin"}

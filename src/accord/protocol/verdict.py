@@ -8,13 +8,20 @@ import msgspec
 from accord.protocol.catalogue import Level, Requirement, catalogue
 from accord.protocol.excerpt import Excerpt, Mark, excerpt
 from accord.protocol.violation import CLIENT, FAIL, SERVER, Party, Severity, Violation
-from accord.trace import Record
+from accord.trace import HttpFacts, Record
 from accord.types._base import REVISION_IDS, JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
 
-VerdictName: TypeAlias = Literal["pass", "fail", "warn", "not-applicable", "not-exercised"]
+# Headers by which requests are judged, and which hold no secrets.
+_TELLING: Final = frozenset(
+    {"accept", "allow", "content-type", "last-event-id", "mcp-method", "mcp-protocol-version"}
+)
+
+VerdictName: TypeAlias = Literal[
+    "pass", "fail", "warn", "not-applicable", "not-exercised", "not-recorded"
+]
 
 
 class Tally(msgspec.Struct):
@@ -91,6 +98,7 @@ _TRANSPORTS: Final[dict[str, frozenset[str]]] = {
 }
 
 SUPERSEDED_BY: Final[dict[str, frozenset[str]]] = {
+    "http.post.accepted-202": frozenset({"http.post.refused-status"}),
     "jsonrpc.client-only-initiates": frozenset(
         {
             "http.sse.no-requests",
@@ -121,9 +129,16 @@ SUPERSEDED_BY: Final[dict[str, frozenset[str]]] = {
     "cancellation.request-id.previously-issued": frozenset(
         {"cancellation.request-id.present", "cancellation.request-id-required"}
     ),
-    "progress.stops-after-completion": frozenset({"progress.notification.active-only"}),
+    "progress.stops-after-completion": frozenset(
+        {"progress.notification.active-only", "progress.value.increases"}
+    ),
     "progress.notification.active-only": frozenset(
-        {"progress.notification.token", "progress.server-only", "progress.task.same-token"}
+        {
+            "progress.notification.token",
+            "progress.server-only",
+            "progress.task.same-token",
+            "progress.token.type",
+        }
     ),
     "lifecycle.capabilities.only-declared": frozenset(
         {"lifecycle.capabilities.declared", "lifecycle.capabilities.respected"}
@@ -226,9 +241,23 @@ def text_of(record: Record) -> bytes | None:
     return record.raw.encode(errors="surrogatepass")
 
 
+def describe_http(facts: HttpFacts) -> str:
+    """Return what HTTP said in one line, with the headers that are never secret."""
+    parts = ["HTTP"] + ([] if facts.method is None else [facts.method])
+    parts += [] if facts.path is None else [facts.path]
+    parts += [] if facts.status is None else [f"status {facts.status}"]
+    parts += [] if facts.event is None else [f"event {facts.event!r} {facts.data or ''}".rstrip()]
+    parts += [] if facts.ended is None else [f"ended by the {facts.ended}"]
+    shown = {name: text for name, text in facts.headers.items() if name in _TELLING}
+    return ", ".join([" ".join(parts), *(f"{name}: {text}" for name, text in shown.items())])
+
+
 def excerpt_of(record: Record, pointer: str | None = None) -> Excerpt:
     """Return what travelled, shortened around a value, to show it in a report."""
-    return excerpt((text_of(record) or b"").decode(errors="replace"), pointer)
+    text = (text_of(record) or b"").decode(errors="replace")
+    if not text and record.http is not None:
+        text = describe_http(record.http)
+    return excerpt(text, pointer)
 
 
 def evidence_of(violation: Violation) -> Evidence:

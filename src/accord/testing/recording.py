@@ -22,7 +22,7 @@ from accord.testing.masking import Masks
 from accord.trace import HttpFacts, Party, Record, Transport
 
 # The verdict on several conversations is the last of theirs in this order.
-_RISING: Final = ("not-applicable", "not-exercised", "pass", "warn", "fail")
+_RISING: Final = ("not-applicable", "not-recorded", "not-exercised", "pass", "warn", "fail")
 
 _PRIVATE: Final = 0o600
 # Without it Windows translates line ends.

@@ -10,7 +10,8 @@ import aiohttp
 import pytest
 
 from accord.check.fake_server.http_transport import CannedResponse, FakeHttpTransport
-from accord.check.fake_server.server import FakeServer, FakeStdioTransport
+from accord.check.fake_server.server import FakeServer
+from accord.check.fake_server.stdio_transport import FakeStdioTransport
 from accord.testing import run_in_virtual_time
 
 OPENING = {

@@ -5,6 +5,7 @@ A fault is a small function that hooks into requests, heads, bodies or whole res
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeAlias
@@ -14,9 +15,10 @@ import uvicorn
 from accord.bindings.sse import Decoder, Event, encode
 from accord.check.probing.target import ServerTarget
 from accord.protocol.catalogue import catalogue
+from accord.protocol.revisions import REVISIONS
 from accord.transports.http.server.uvicorn_server import listen
 from check.mutants.everything import server as everything
-from check.mutants.foundation import Making, elsewhere
+from check.mutants.foundation import MUTANTS, Making, elsewhere
 
 Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 Headers: TypeAlias = dict[str, str]
@@ -25,11 +27,7 @@ Hook: TypeAlias = Callable[["Web"], None]
 
 OPENING = ("initialize", "notifications/initialized")
 # All that raw requests decide; a whole check would take ten times as long.
-PROBED = tuple(
-    id
-    for id, row in catalogue().items()
-    if row.check == "http-probe" and row.area in ("http", "session", "sse", "lifecycle")
-)
+PROBED = tuple(id for id, row in catalogue().items() if row.check == "http-probe")
 
 
 class Asked:
@@ -37,10 +35,13 @@ class Asked:
 
     def __init__(self, scope: dict[str, Any], body: bytes) -> None:
         self.verb: str = scope["method"]
+        self.client: Any = scope.get("client")
         self.path: str = scope["path"]
         self.query: str = scope["query_string"].decode()
         self.headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         self.body = body
+        # The connection that it came on.
+        self.client = scope.get("client")
         try:
             self.message = json.loads(body) if body else None
         except ValueError:
@@ -121,7 +122,7 @@ class Web:
             if event["type"] == "http.response.start":
                 given = {name.decode(): value.decode() for name, value in event["headers"]}
                 is_stream = given.get("content-type", "").startswith("text/event-stream")
-                if is_stream and asked.verb == "GET":
+                if is_stream and (asked.verb == "GET" or asked.method == "subscriptions/listen"):
                     session = asked.headers.get("mcp-session-id", "")
                     self.listening[session] = _saying(send)
                 status, headers = self.head(asked, event["status"], given)
@@ -189,6 +190,21 @@ async def respond(send: Send, status: int, headers: Headers, body: bytes) -> Non
     await send({"type": "http.response.body", "body": body})
 
 
+def _dual_stack() -> list[socket.socket]:
+    both = socket.create_server(("::", 0), family=socket.AF_INET6, dualstack_ipv6=True)
+    return [both]
+
+
+def _each_family() -> list[socket.socket]:
+    near = socket.create_server(("127.0.0.1", 0))
+    port = near.getsockname()[1]
+    return [near, socket.create_server(("::", port), family=socket.AF_INET6)]
+
+
+# Hosts for `serving` that are more than one address.
+SOCKETS = {"dual-stack": _dual_stack, "each-family": _each_family}
+
+
 @asynccontextmanager
 async def serving(app: Any, host: str = "127.0.0.1") -> AsyncIterator[int]:
     """Serve an app in this loop; yields the port."""
@@ -198,7 +214,7 @@ async def serving(app: Any, host: str = "127.0.0.1") -> AsyncIterator[int]:
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    sockets = listen(host, 0)
+    sockets = [*listen(host, 0)] if host not in SOCKETS else SOCKETS[host]()
     await server.startup(sockets)
     try:
         yield sockets[0].getsockname()[1]
@@ -208,12 +224,19 @@ async def serving(app: Any, host: str = "127.0.0.1") -> AsyncIterator[int]:
         await asyncio.sleep(0)
 
 
-def over_http(hook: Hook, *, form: str = "http", host: str = "127.0.0.1") -> Making:
+def over_http(
+    hook: Hook,
+    *,
+    form: str = "http",
+    host: str = "127.0.0.1",
+    patience: float = 10.0,
+    server: Any = everything,
+) -> Making:
     """Return what makes a subject over HTTP, with a hook into all that passes."""
 
     @asynccontextmanager
     async def making() -> AsyncIterator[ServerTarget]:
-        web = Web(everything.asgi(sse=True))
+        web = Web(server.asgi(sse=server is everything))
         hook(web)
         async with serving(web, host) as port:
             path = "mcp" if form == "http" else "sse"
@@ -222,7 +245,7 @@ def over_http(hook: Hook, *, form: str = "http", host: str = "127.0.0.1") -> Mak
                 url=f"http://127.0.0.1:{port}/{path}",
                 form=form,  # type: ignore[arg-type]
                 is_launched=True,
-                patience=10.0,
+                patience=patience,
                 settling=0.15,
                 at_once=32,
             )
@@ -236,15 +259,20 @@ def web_mutant(
     revision: str = "2025-06-18",
     form: str = "http",
     host: str = "127.0.0.1",
+    patience: float = 10.0,
+    server: Any = everything,
     also: dict[str, str] | None = None,
     only: Sequence[str] = PROBED,
 ) -> Callable[[Hook], Hook]:
     """Register a server over HTTP with a hook into all that passes."""
 
     def register(hook: Hook) -> Hook:
-        making = over_http(hook, form=form, host=host)
+        making = over_http(hook, form=form, host=host, patience=patience, server=server)
         making.__name__ = hook.__name__
-        elsewhere(id, revision=revision, also=also, only=only)(making)
+        # The gate has one for each requirement and era: they take ten times as long as in memory.
+        known = {(each.id, REVISIONS[each.revision].handshake) for each in MUTANTS.values()}
+        is_thorough = (id, REVISIONS[revision].handshake) in known
+        elsewhere(id, revision=revision, also=also, only=only, is_thorough=is_thorough)(making)
         return hook
 
     return register

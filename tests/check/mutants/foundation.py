@@ -2,7 +2,8 @@
 
 A fault is a small function. With `@mutant` it sees every message of the server, together with the
 request that this answers, and returns what is sent instead; with `@interloper` it sits between
-client and server and hooks into both ways. What no mutant can break is named with `unbreakable`.
+client and server and hooks into both ways. What no mutant can break is named with `unbreakable`,
+what cannot be broken in three different ways with `few`.
 """
 
 import asyncio
@@ -47,6 +48,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
         only: what is checked, where a full check would take too long; empty checks all.
         areas: areas whose scenarios show the breach, where those of its own area do not.
         is_process: whether it is a process of its own, which takes real time.
+        is_thorough: whether its test takes long, so that the gate leaves it out.
     """
 
     id: str
@@ -57,27 +59,50 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     only: Sequence[str] = ()
     areas: Sequence[str] = ()
     is_process: bool = False
+    is_thorough: bool = False
 
     @property
-    def scenarios(self) -> list[str]:
-        """Names of the scenarios that can show the breach; empty where `only` chooses them."""
-        if self.only:
-            return []
-        ids = (self.id, *self.also)
-        return [each.name for each in SCENARIOS if any(self._is_shown(id, each) for id in ids)]
+    def scenarios(self) -> list[str] | None:
+        """Names of a few scenarios that show the breach; None where `only` chooses them.
 
-    def _is_shown(self, id: str, scenario: Scenario) -> bool:
+        A monitor finds some breaches before any scenario: while the check lists what there is,
+        and calls the tools.
+        """
+        if self.only:
+            return None
+        ids = (self.id, *self.also)
+        names = [name for id in ids for name in self._deciding(id) or self._revealing(id)]
+        return [each.name for each in SCENARIOS if each.name in names]
+
+    @property
+    def _running(self) -> list[Scenario]:
+        return [each for each in SCENARIOS if each.runs_in(self.revision)]
+
+    def _deciding(self, id: str) -> list[str]:
+        """Return the scenarios that decide a requirement, and those of the areas."""
         rows = catalogue()
-        areas = {rows[each].area for each in scenario.ids}
-        if id in scenario.ids or areas & {*self.areas}:
-            return True
-        if rows[id].check != "wire":
-            return False
-        # A monitor finds breaches in the traffic of scenarios that decide something else.
+        return [
+            each.name
+            for each in self._running
+            if id in each.ids or any(rows[id].area in self.areas for id in each.ids)
+        ]
+
+    def _revealing(self, id: str) -> list[str]:
+        """Return one scenario for each request that lets a monitor judge a requirement."""
         revealing = revealing_methods(id, self.revision)
         if revealing is None:
-            return rows[id].area in areas
-        return bool(revealing & {*scenario.sends})
+            area = catalogue()[id].area
+            return [
+                each.name
+                for each in self._running
+                if each.is_judged and any(catalogue()[id].area == area for id in each.ids)
+            ]
+        judged = [each for each in self._running if each.is_judged]
+        firsts = (
+            next((each.name for each in judged if method in each.sends), None)
+            for method in sorted(revealing)
+        )
+        return [name for name in firsts if name is not None]
 
     def check(self, *, is_full: bool = False, is_real: bool = False) -> dict[str, str]:
         """Return the requirements that a check finds broken, with what it says of them.
@@ -86,13 +111,14 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
             is_full: runs all scenarios, not only those that can show the breach.
             is_real: waits in real time.
         """
-        scenarios = () if is_full else self.scenarios
+        scenarios = None if is_full else self.scenarios
         work = found(self.making, self.revision, self.only, scenarios)
         return asyncio.run(work) if is_real or self.is_process else run_in_virtual_time(work)
 
 
 MUTANTS: dict[str, Mutant] = {}
 UNBREAKABLE: dict[str, str] = {}
+FEW: dict[str, str] = {}
 
 
 class Between:
@@ -205,6 +231,7 @@ def mutant(
     also: dict[str, str] | None = None,
     only: Sequence[str] = (),
     areas: Sequence[str] = (),
+    is_thorough: bool = False,
 ) -> Callable[[Change], Change]:
     """Register a server whose messages a function changes."""
 
@@ -212,8 +239,8 @@ def mutant(
         def hook(wire: Between) -> None:
             wire.from_server = change
 
-        making = in_memory(hook)
-        _register(id, change, making, revision=revision, also=also, only=only, areas=areas)
+        settings = {"only": only, "areas": areas, "is_thorough": is_thorough}
+        _register(id, change, in_memory(hook), revision=revision, also=also, **settings)
         return change
 
     return register
@@ -225,11 +252,14 @@ def interloper(
     revision: str = "2025-06-18",
     also: dict[str, str] | None = None,
     only: Sequence[str] = (),
+    areas: Sequence[str] = (),
+    is_thorough: bool = False,
 ) -> Callable[[Callable[[Between], None]], Callable[[Between], None]]:
     """Register a server with a hook into both directions, called for every new connection."""
 
     def register(hook: Callable[[Between], None]) -> Callable[[Between], None]:
-        _register(id, hook, in_memory(hook), revision=revision, also=also, only=only)
+        settings = {"only": only, "areas": areas, "is_thorough": is_thorough}
+        _register(id, hook, in_memory(hook), revision=revision, also=also, **settings)
         return hook
 
     return register
@@ -243,11 +273,17 @@ def elsewhere(
     only: Sequence[str] = (),
     areas: Sequence[str] = (),
     is_process: bool = False,
+    is_thorough: bool = False,
 ) -> Callable[[Making], Making]:
     """Register a server that is reached in a way of its own: a process, a port."""
 
     def register(making: Making) -> Making:
-        settings = {"only": only, "areas": areas, "is_process": is_process}
+        settings = {
+            "only": only,
+            "areas": areas,
+            "is_process": is_process,
+            "is_thorough": is_thorough,
+        }
         _register(id, making, making, revision=revision, also=also, **settings)
         return making
 
@@ -255,18 +291,20 @@ def elsewhere(
 
 
 def saying(*messages: Any, after: str = "notifications/initialized") -> Callable[[Between], None]:
-    """Return a hook that says something of its own once the client sent a message like this.
+    """Return a hook that says something of its own after the first message like this.
 
     What the client answers to it is kept from the server.
     """
 
     def hook(wire: Between) -> None:
+        said: list[str] = []
         own = [each.get("id") for each in messages if isinstance(each, dict) and "id" in each]
 
         def from_client(message: Message) -> Sent:
             if "method" not in message and message.get("id") in own:
                 return None
-            if message.get("method") == after:
+            if message.get("method") == after and not said:
+                said.append(after)
                 wire.later(0, lambda: [wire.to_client(each) for each in messages] and None)
             return message
 
@@ -286,6 +324,13 @@ def unbreakable(reason: str, *ids: str) -> None:
     for id in ids:
         assert id not in UNBREAKABLE, f"{id} is named twice"
         UNBREAKABLE[id] = reason
+
+
+def few(reason: str, *ids: str) -> None:
+    """Name requirements that cannot be broken in three different ways, with the reason."""
+    for id in ids:
+        assert id not in FEW, f"{id} is named twice"
+        FEW[id] = reason
 
 
 def all_mutants() -> dict[str, Mutant]:
@@ -330,7 +375,10 @@ def in_memory(
 
 
 async def found(
-    making: Making, revision: str, only: Sequence[str] = (), scenarios: Sequence[str] = ()
+    making: Making,
+    revision: str,
+    only: Sequence[str] = (),
+    scenarios: Sequence[str] | None = None,
 ) -> dict[str, str]:
     """Check a subject under one revision and return its breaches, with what was said of them."""
     plan = ServerPlan(revisions=[revision], only=only, scenarios=scenarios)

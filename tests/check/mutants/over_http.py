@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 from accord.bindings.sse import Event, encode
-from accord.check.scenarios.server.http import own_address
+from accord.check.probing.listeners import listening_addresses, own_addresses
 from check.mutants.between_http import OPENING, Asked, Head, Headers, Send, Web, web_mutant
 from check.mutants.foundation import unbreakable
 
@@ -62,7 +62,10 @@ def answers_with_plain_text(web: Web) -> None:
     web.head = head
 
 
-@web_mutant("http.post.stream-one-response-per-request")
+@web_mutant(
+    "http.post.stream-one-response-per-request",
+    also={"http.sse.closed-after-response": "the stream goes on after its first answer"},
+)
 def answers_twice(web: Web) -> None:
     def event(asked: Asked, event: Event) -> list[Event]:
         if asked.tool == "count" and is_answer(event):
@@ -276,7 +279,7 @@ def calls_a_foreign_origin_a_bad_request(web: Web) -> None:
     web.head = lambda asked, status, headers: (400 if status == 403 else status, headers)
 
 
-if own_address() is not None:
+if own_addresses() or listening_addresses(0) is not None:
 
     @web_mutant("http.server.bind-localhost", host="0.0.0.0")
     def listens_everywhere(web: Web) -> None:
@@ -391,5 +394,4 @@ unbreakable(
 unbreakable(
     "without it no client can speak to the server at all",
     "session.id.header-name",
-    "sse.endpoint.stream",
 )

@@ -1,9 +1,12 @@
 """Spoiling results: the fault of most mutants is one member of the answer to one method."""
 
+import re
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypedDict
 
-from check.mutants.foundation import Message, mutant
+import msgspec
+
+from check.mutants.foundation import Between, Message, interloper, mutant, params_of
 
 Spoil: TypeAlias = Callable[[dict[str, Any]], None]
 
@@ -87,3 +90,124 @@ def misdeclared(id: str, capability: str, flag: str, **settings: Any) -> None:
         result["capabilities"][capability][flag] = "yes"
 
     answer(id, "initialize", **settings)(declares_it_in_words)
+
+
+# -- one wrong value at a place
+
+ABSENT: Any = object()
+"""The value of a member that is left out."""
+
+
+class Circumstances(TypedDict, total=False):
+    """When a value is wrong; always by default.
+
+    Attributes:
+        of: the part of a message: "result", "error", or "params" of the server's own messages.
+        since: from this message of the kind on, counted on each connection.
+        is_later_page: only where the client sent a cursor, or only where it sent none.
+        asked: only where the parameters of the request have these members.
+        where: only where this holds for the part.
+    """
+
+    of: str
+    since: int
+    is_later_page: bool
+    asked: dict[str, Any]
+    where: Callable[[dict[str, Any]], bool]
+
+
+# Circumstances of several areas.
+FIRST: Circumstances = {"is_later_page": False}
+LATER: Circumstances = {"is_later_page": True}
+SECOND: Circumstances = {"since": 2}
+NULL = {"lifecycle.capabilities.declared": "null declares nothing"}
+
+
+def wrong(
+    id: str,
+    method: str,
+    path: str,
+    value: Any,
+    circumstances: Circumstances | None = None,
+    **settings: Any,
+) -> None:
+    """Register a server with a wrong value at a place in its messages.
+
+    Args:
+        id: the requirement that it breaks.
+        method: of the request that is answered, or of the message itself.
+        path: names and indexes with dots between them; `*` stands for all entries of a list.
+        value: what is there; ABSENT leaves the member out, a function gets the right value.
+        circumstances: when.
+        **settings: those of a mutant.
+    """
+    when = circumstances or {}
+
+    def hook(wire: Between) -> None:
+        seen = 0
+
+        def from_server(message: Message, request: Message) -> Message:
+            nonlocal seen
+            part = _part(message, request, method, when)
+            if part is not None:
+                seen += 1
+                if seen >= when.get("since", 1):
+                    _put(part, path.split("."), value)
+            return message
+
+        wire.from_server = from_server
+
+    words = f"{path} is {_in_words(value)} {_in_words(when) if when else ''}"
+    hook.__name__ = re.sub(r"[^A-Za-z0-9]+", "-", words).strip("-")
+    interloper(id, **settings)(hook)
+
+
+def _part(
+    message: Message, request: Message, method: str, when: Circumstances
+) -> dict[str, Any] | None:
+    """Return the part of a message that is wrong under these circumstances."""
+    of = when.get("of", "result")
+    if method not in ("*", message.get("method") if of == "params" else request.get("method")):
+        return None
+    part = message.setdefault("params", {}) if of == "params" else message.get(of)
+    asked = params_of(request)
+    if when.get("is_later_page", "cursor" in asked) is not ("cursor" in asked):
+        return None
+    if any(asked.get(name) != wanted for name, wanted in when.get("asked", {}).items()):
+        return None
+    is_due = isinstance(part, dict) and when.get("where", lambda part: True)(part)
+    return part if is_due else None
+
+
+def _put(holder: Any, path: list[str], value: Any) -> None:
+    name, *rest = path
+    if isinstance(holder, list):
+        numbers = range(len(holder)) if name == "*" else [int(name)]
+        for number in numbers:
+            if -len(holder) <= number < len(holder):
+                _put_at(holder, number, rest, value)
+    elif isinstance(holder, dict):
+        _put_at(holder, name, rest, value)
+
+
+def _put_at(holder: Any, key: Any, rest: list[str], value: Any) -> None:
+    if rest:
+        _put(holder.setdefault(key, {}) if isinstance(holder, dict) else holder[key], rest, value)
+    elif value is not ABSENT:
+        is_known = isinstance(holder, list) or key in holder
+        if not callable(value) or is_known:
+            holder[key] = value(holder[key]) if callable(value) else value
+    elif isinstance(holder, dict):
+        holder.pop(key, None)
+    else:
+        del holder[key]
+
+
+def _in_words(value: Any) -> str:
+    if value is ABSENT:
+        return "absent"
+    if callable(value):
+        return str(value.__name__)
+    if isinstance(value, dict):
+        return " ".join(f"{key} {_in_words(inner)}" for key, inner in value.items())[:60]
+    return msgspec.json.encode(value).decode()[:40]

@@ -149,14 +149,15 @@ def test_a_member_of_the_opening_with_another_type_is_reported(
 
 
 @pytest.mark.parametrize(
-    ("transport", "headers", "breaches"),
-    [("http", {"accept": "*/*"}, 1), ("http", {}, 0), ("sse", {"accept": "*/*"}, 0)],
-    ids=["http", "headers not recorded", "sse"],
+    ("transport", "recorded", "breaches"),
+    [("http", "all", 1), ("http", (), 0), ("http", ("accept", "mcp-name"), 0), ("sse", "all", 0)],
+    ids=["http", "headers not recorded", "some headers recorded", "sse"],
 )
 def test_missing_headers_are_reported_only_if_headers_of_a_post_were_recorded(
-    transport: str, headers: dict[str, str], breaches: int
+    transport: str, recorded: Any, breaches: int
 ) -> None:
-    said = [C.request(1, "tools/list").over(method="POST", headers=headers)]
+    headers = {"accept": "*/*"}
+    said = [C.request(1, "tools/list").over(method="POST", headers=headers, recorded=recorded)]
     monitor = Monitor(revision=STATELESS)
     found = [
         each.requirement
@@ -208,6 +209,14 @@ def test_a_request_beside_a_task_is_cancelled_as_a_request() -> None:
     assert rule not in reported_of_tasks(said)
     said[-1] = C.notify("cancelled", {"requestId": 1})
     assert rule in reported_of_tasks(said)
+
+
+def test_a_cancellation_may_cross_the_answer_that_makes_a_task() -> None:
+    rule = "cancellation.not-for-tasks-2025"
+    created = [each.at(1) for each in started("working")]
+    cancel = C.notify("cancelled", {"requestId": 1})
+    assert rule not in reported_of_tasks([*created, cancel.at(1.5)])
+    assert rule in reported_of_tasks([*created, cancel.at(60)])
 
 
 def test_an_integer_in_an_array_is_not_mirrored_in_a_header() -> None:

@@ -1,13 +1,21 @@
 """One run of a client under check against a fake server, and the checks on every run."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from accord.bindings import headers as names
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.fake_server.server import LISTS, FakeServer
-from accord.check.probing.messages import are_several, decode_json, params_of
+from accord.check.fake_server.standalone import names_own_revision
+from accord.check.probing.messages import (
+    are_several,
+    decode_json,
+    is_request,
+    objects_in,
+    params_of,
+)
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.verdicts import VerdictCollector
 from accord.protocol.revisions import REVISIONS
@@ -17,6 +25,8 @@ from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.check.fake_server.http_transport import ReceivedRequest
+
+_CANCELLED: Final = "notifications/cancelled"
 
 
 class ClientRun(VerdictCollector):
@@ -30,6 +40,8 @@ class ClientRun(VerdictCollector):
         was_connected: whether a connection was still open when the client had to be stopped.
         left_servers_running: over stdio, whether a launched server outlived the client.
         stderr: the last lines that the client wrote.
+        has_client_id: whether the command gave the client the id that every authorization server
+            of the check knows.
     """
 
     def __init__(self, server: FakeServer, transport: Transport, revision: RevisionId) -> None:
@@ -41,6 +53,7 @@ class ClientRun(VerdictCollector):
         self.was_connected = False
         self.left_servers_running = False
         self.stderr: Sequence[str] = ()
+        self.has_client_id = False
 
     @property
     def path(self) -> str:
@@ -68,6 +81,41 @@ class ClientRun(VerdictCollector):
     def is_initialized(self) -> bool:
         """Whether the client sent notifications/initialized."""
         return bool(self.messages("notifications/initialized"))
+
+    @property
+    def went_on(self) -> bool:
+        """Whether the client agreed with the server on a revision, and used it."""
+        return self.is_initialized or bool(self.server.fulfilled)
+
+    @property
+    def received(self) -> list[JsonObject]:
+        """All messages of the client: over HTTP also those that were refused by a status."""
+        if self.transport == "stdio":
+            return [message for line in self.lines for message in line.received]
+        posts = [each.message for each in self.requests if each.method == "POST"]
+        return [each for message in posts for each in objects_in(message)]
+
+    def evidence_of(self, *messages: object) -> list[Evidence]:
+        """Return messages of the client, and answers to them, as evidence."""
+        return [each for line in self.lines for each in line.log.evidence_of(messages)]
+
+    def gave_up(self, params: object) -> bool:
+        """Return whether the client cancelled the request with these parameters, or left it."""
+        named = [params_of(each).get("requestId") for each in self.messages(_CANCELLED)]
+        asked = [each for each in self.received if each.get("params") == params]
+        left = [each.message for each in self.requests if each.was_left]
+        return any(each.get("id") in named or each in left for each in asked)
+
+    def stumbles_at(self, method: str) -> bool:
+        """Return whether the client, which ends well otherwise, ends badly after an answer."""
+        asked = [each for each in self.received if is_request(each)]
+        is_last = bool(asked) and asked[-1].get("method") == method
+        return is_last and self.usual_exit_code == 0 and self.exit_code not in (0, None)
+
+    @property
+    def standalone(self) -> list[JsonObject]:
+        """The requests of the client that name their revision themselves."""
+        return [each for each in self.received if is_request(each) and names_own_revision(each)]
 
     @property
     def ended_as_usual(self) -> bool:
@@ -112,12 +160,19 @@ class ClientRun(VerdictCollector):
         super().not_applicable(ids, why)
 
 
+# The client may use credentials that its user needs elsewhere too.
+_SECRET_FIELD: Final = re.compile(
+    r"""((?:client_secret|client_assertion|refresh_token|access_token|password)"?\s*[=:]\s*"?)"""
+    r"""[^&"\s]+"""
+)
+
+
 def _evidence_of(request: "ReceivedRequest") -> Evidence:
     secret = ("authorization", "cookie")
     heads = "; ".join(
         f"{name}: {'***' if name in secret else text}" for name, text in request.headers.items()
     )
-    body = request.body[:400].decode(errors="replace")
+    body = _SECRET_FIELD.sub(r"\1***", request.body.decode(errors="replace"))[:400]
     text = f"{request.method} {request.path} [{heads}] {body}"
     return Evidence("HTTP request", "client", None, text[:1000])
 
@@ -138,7 +193,7 @@ _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Rows that name a method, the method, and the parameter that is a string."""
 
-PASSIVELY_CHECKED: Final = frozenset(
+PASSIVELY_CHECKED: Final[set[str]] = set(
     {
         *_METHODS,
         "http.client.accept-both",
@@ -148,6 +203,7 @@ PASSIVELY_CHECKED: Final = frozenset(
         "http.get.accept-event-stream",
         "http.get.client-may-listen",
         "http.post.body-message-or-batch",
+        "http.post.each-message",
         "http.streams.multiple",
         "jsonrpc.request.answered",
         "lifecycle.shutdown.http-close",
@@ -165,7 +221,7 @@ PASSIVELY_CHECKED: Final = frozenset(
         "stdio.framing.no-embedded-newline",
     }
 )
-"""The requirements that `run_passive_checks` decides."""
+"""The requirements that every run decides, or several together."""
 
 
 def run_passive_checks(run: ClientRun) -> None:
@@ -285,7 +341,7 @@ def _check_http(run: ClientRun) -> None:
         _check_delete(run, session)
     if run.server.fake_transport.most_streams > 1:
         run.passes("http.streams.multiple")
-    if run.exit_code is not None and run.is_initialized:
+    if run.exit_code is not None and run.went_on:
         run.passes("lifecycle.shutdown.http-close")
 
 
@@ -311,6 +367,9 @@ def _check_head(run: ClientRun, request: "ReceivedRequest") -> None:
         why = f"sends a POST with Accept: {accept}"
         run.holds("http.client.accept-both", both, why, request=request)
         is_message = isinstance(request.message, dict | list)
+        why = "sends a POST with a body that is not one message"
+        is_one = isinstance(request.message, dict)
+        run.holds("http.post.each-message", is_one, why, request=request)
         why = "sends a POST with a body that is not a message"
         run.holds("http.post.body-message-or-batch", is_message, why, request=request)
     elif request.method == "GET":
@@ -321,6 +380,7 @@ def _check_head(run: ClientRun, request: "ReceivedRequest") -> None:
     elif request.body and isinstance(request.message, dict):
         why = f"sends a message with {request.method}"
         run.holds("http.client.post-messages", condition=False, why=why, request=request)
+        run.holds("http.post.each-message", condition=False, why=why, request=request)
 
 
 def accepts_type(accept: str | None, content_type: str) -> bool:
@@ -378,14 +438,26 @@ def _check_both_forms(runs: Sequence[ClientRun]) -> None:
     whole = [run for run in runs if not run.server.ids and not run.server.streams]
     for run in streamed:
         same = [each for each in whole if each.server.revision == run.server.revision]
-        if any(each.is_initialized for each in same):
-            run.holds(id, run.is_initialized, "does not continue when answers are event streams")
-        elif run.is_initialized:
+        if any(each.went_on for each in same):
+            run.holds(id, run.went_on, "does not continue when answers are event streams")
+        elif run.went_on:
             run.fail(id, "does not continue when answers are JSON")
 
 
-CROSS_RUN_CHECKS: Final[tuple[Callable[[Sequence[ClientRun]], None], ...]] = (
+CrossRunCheck: TypeAlias = Callable[[Sequence[ClientRun]], None]
+CROSS_RUN_CHECKS: Final[list[CrossRunCheck]] = [
     _check_disconnects,
     _check_fallback,
     _check_both_forms,
-)
+]
+
+
+def cross_run_check(*ids: str) -> Callable[[CrossRunCheck], CrossRunCheck]:
+    """Register a function that compares the runs of a client, and decides these requirements."""
+
+    def register(check: CrossRunCheck) -> CrossRunCheck:
+        CROSS_RUN_CHECKS.append(check)
+        PASSIVELY_CHECKED.update(ids)
+        return check
+
+    return register

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import Mapping
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -11,23 +11,30 @@ import msgspec
 
 from accord.bindings import headers as names
 from accord.bindings import sse
+from accord.check.fake_server.http_notes import ExchangeNotes
+from accord.check.fake_server.http_streams import (
+    JSON_HEAD,
+    HttpSession,
+    MessageStream,
+    StandaloneRequests,
+    key_of,
+    status_of_message,
+)
 from accord.check.fake_server.server import FakeServer, FakeTransport
+from accord.check.fake_server.standalone import LISTEN, STANDALONE, names_own_revision
 from accord.check.probing.messages import decode_json, is_request, objects_in, params_of
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import MissingExtra
-from accord.trace import HttpFacts
 from accord.transports.http.server.exchange import Receive, Scope, Send
 from accord.types import JsonObject
 
 if TYPE_CHECKING:
     from socket import socket
 
-_JSON: Final = "application/json"
+_JSON: Final = JSON_HEAD["content-type"]
 _CLOSING: Final = 2.0
 # How long a cancellation waits for its request, which travels on another connection.
 _OVERTAKEN: Final = 1.0
-# In place of data: break the connection here.
-_DROP: Final = b"drop"
 
 
 class ReceivedRequest(msgspec.Struct):
@@ -38,6 +45,7 @@ class ReceivedRequest(msgspec.Struct):
         status: of the response; None before it.
         ended: when the response ended; None before that.
         was_left: whether the client disconnected before the response ended.
+        notes: what the monitor of the client sees of it.
     """
 
     method: str
@@ -49,6 +57,7 @@ class ReceivedRequest(msgspec.Struct):
     status: int | None = None
     ended: float | None = None
     was_left: bool = False
+    notes: Any = None
 
     @property
     def message(self) -> Any:
@@ -70,96 +79,10 @@ class CannedResponse(msgspec.Struct):
     body: bytes = b""
 
 
-class _Cut(Exception):
-    """Raised to drop a connection within a response."""
-
-
-class _Stream:
-    """Messages of one stream, which several connections may carry in turn."""
-
-    def __init__(self, name: str, wanted: set[Any] | None) -> None:
-        self.name = name
-        # The requests that it answers before it ends; None for a stream without an end.
-        self.wanted = wanted
-        self.queue: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self.count = 0
-
-    async def messages(
-        self, request: ReceivedRequest, receive: Receive
-    ) -> AsyncGenerator[bytes, None]:
-        """Yield messages until every request is answered, or the client disconnects."""
-        gone = asyncio.get_running_loop().create_task(_wait_for_disconnect(receive))
-        try:
-            while self.wanted is None or self.wanted:
-                data = await _next_message(self.queue, gone)
-                if data is None:
-                    return
-                if data is _DROP:
-                    raise _Cut
-                message = decode_json(data)
-                if self.wanted and isinstance(message, dict) and "method" not in message:
-                    self.wanted.discard(_key(message.get("id")))
-                yield data
-        finally:
-            request.was_left = gone.done()
-            gone.cancel()
-
-
-class _HttpSession:
-    """A session: the streams of its messages."""
-
-    takes_down = True
-
-    def __init__(self, session: str, content_type: str) -> None:
-        self._facts = HttpFacts(status=200, headers={"content-type": content_type})
-        self.session = session
-        self.connection: RawConnection
-        # The stream of each request that waits for its answer.
-        self.waiting: dict[Any, _Stream] = {}
-        self.standing = _Stream("0", None)
-        self.streams = {"0": self.standing}
-        self.is_ended = False
-
-    async def open(self, line: RawConnection) -> None:
-        """Do nothing: the client has connected."""
-
-    async def send(self, data: bytes) -> None:
-        """Send an answer on the stream of its request, other messages on the standing one."""
-        message = decode_json(data)
-        is_answer = isinstance(message, dict) and "method" not in message
-        stream = self.waiting.get(_key(message.get("id"))) if is_answer else None
-        await self._send_on(stream or self.standing, data)
-
-    async def send_beside(self, id: object, message: object) -> None:
-        """Send a message on the stream of a request that waits for its answer."""
-        data = message if isinstance(message, bytes) else msgspec.json.encode(message)
-        await self._send_on(self.waiting.get(_key(id), self.standing), data)
-
-    async def _send_on(self, stream: _Stream, data: bytes) -> None:
-        self.connection.log.take("server", data, self._facts)
-        await stream.queue.put(data)
-
-    def is_waited_for(self, id: object) -> bool:
-        """Return whether a request still has a stream for its answer."""
-        return _key(id) in self.waiting
-
-    def drop(self, id: object = None) -> None:
-        """Break the connection of a request's stream, or of the standing one."""
-        stream = self.standing if id is None else self.waiting.get(_key(id), self.standing)
-        stream.queue.put_nowait(_DROP)
-
-    async def close(self) -> None:
-        """End all streams."""
-        self.is_ended = True
-        for stream in self.streams.values():
-            stream.queue.put_nowait(None)
-
-
 class FakeHttpTransport(FakeTransport):
     """Serves a fake server over HTTP.
 
     Attributes:
-        origin: the scheme, host and port of the URL.
         streaming: how many event streams are open.
     """
 
@@ -169,11 +92,11 @@ class FakeHttpTransport(FakeTransport):
         super().__init__(server, patience)
         self._is_older = is_older or server.is_older
         self._path = "/sse" if is_older else "/mcp"
-        self._sessions: dict[str, _HttpSession] = {}
+        self._sessions: dict[str, HttpSession] = {}
         self._names = count(1)
         self._server: Any = None
         self._sockets: list[socket] = []
-        self.origin = ""
+        self._standalone: StandaloneRequests | None = None
         self.streaming = 0
 
     async def __aenter__(self) -> Self:
@@ -229,8 +152,12 @@ class FakeHttpTransport(FakeTransport):
             asyncio.get_running_loop().time(),
         )
         self.requests.append(request)
+        notes = request.notes = ExchangeNotes(request, str(len(self.requests)))
         try:
-            await self._serve(request, receive, send)
+            await self._serve(request, receive, notes.wrap(send))
+        except BaseException:
+            notes.break_off()
+            raise
         finally:
             request.ended = asyncio.get_running_loop().time()
 
@@ -238,6 +165,13 @@ class FakeHttpTransport(FakeTransport):
         answer = self._fake.http(request)
         if answer is None and self._is_older:
             answer = await self._serve_two_endpoints(request, receive, send)
+        elif answer is None and request.method == "GET" and request.path != self._path:
+            self._fake.visited.append(request.path)
+            answer = CannedResponse(404)
+        elif answer is None and not self._fake.has_handshake and request.method != "POST":
+            answer = CannedResponse(405)
+        elif answer is None and self._stands_alone(request):
+            answer = await self._post_standalone(request, receive, send)
         elif answer is None and request.method == "POST":
             answer = await self._post(request, receive, send)
         elif answer is None and request.method == "GET":
@@ -245,8 +179,15 @@ class FakeHttpTransport(FakeTransport):
         elif answer is None:
             answer = await self._delete(request)
         if answer is not None:
-            await send(_head(request, answer.status, answer.headers))
+            await send(self._head(request, answer.status, answer.headers))
             await send({"type": "http.response.body", "body": answer.body})
+
+    def _head(
+        self, request: ReceivedRequest, status: int, headers: Mapping[str, str]
+    ) -> JsonObject:
+        request.status = status
+        shown = [(name.lower().encode(), text.encode("latin-1")) for name, text in headers.items()]
+        return {"type": "http.response.start", "status": status, "headers": shown}
 
     # -- Streamable HTTP; these return None after they answered with a stream
 
@@ -259,8 +200,8 @@ class FakeHttpTransport(FakeTransport):
             http_session = known
         else:
             return CannedResponse(404 if names.SESSION in request.headers else 400)
-        wanted = {_key(each["id"]) for each in objects_in(request.message) if is_request(each)}
-        stream = _Stream(str(next(self._names)), set(wanted))
+        wanted = {key_of(each["id"]) for each in objects_in(request.message) if is_request(each)}
+        stream = MessageStream(str(next(self._names)), set(wanted))
         http_session.streams[stream.name] = stream
         http_session.waiting |= dict.fromkeys(wanted, stream)
         await self._hear_request(http_session, request)
@@ -281,7 +222,7 @@ class FakeHttpTransport(FakeTransport):
 
     async def _send_events(
         self,
-        stream: _Stream,
+        stream: MessageStream,
         request: ReceivedRequest,
         receive: Receive,
         send: Send,
@@ -290,7 +231,7 @@ class FakeHttpTransport(FakeTransport):
         opening: bytes = b"",
     ) -> None:
         """Send events until every request is answered."""
-        await send(_head(request, 200, {"content-type": sse.CONTENT_TYPE, **headers}))
+        await send(self._head(request, 200, {"content-type": sse.CONTENT_TYPE, **headers}))
         if opening:
             await send({"type": "http.response.body", "body": opening, "more_body": True})
         self.streaming += 1
@@ -304,7 +245,7 @@ class FakeHttpTransport(FakeTransport):
             self.streaming -= 1
         await send({"type": "http.response.body", "body": b""})
 
-    def _event_head(self, stream: _Stream) -> bytes:
+    def _event_head(self, stream: MessageStream) -> bytes:
         """Return the fields before the data of an event; HTTP with SSE has none."""
         if self._is_older:
             return b""
@@ -318,6 +259,7 @@ class FakeHttpTransport(FakeTransport):
         http_session = self._find_session(request)
         if http_session is None:
             return CannedResponse(404 if names.SESSION in request.headers else 400)
+        request.notes.belong_to(http_session.connection, has_message=False)
         last = request.headers.get("last-event-id", "0").partition("-")[0]
         stream = http_session.streams.get(last, http_session.standing)
         if stream is http_session.standing and not self._fake.listens:
@@ -331,6 +273,7 @@ class FakeHttpTransport(FakeTransport):
         http_session = self._find_session(request)
         if http_session is None:
             return CannedResponse(404)
+        request.notes.belong_to(http_session.connection, has_message=False)
         http_session.connection.end("the client ended the session")
         await http_session.close()
         return CannedResponse(204)
@@ -339,23 +282,79 @@ class FakeHttpTransport(FakeTransport):
         """Forget a session: requests that name it are answered with 404."""
         self._sessions.pop(line.carrier.session, None)
 
-    def _find_session(self, request: ReceivedRequest) -> _HttpSession | None:
+    def _find_session(self, request: ReceivedRequest) -> HttpSession | None:
         http_session = self._sessions.get(request.headers.get(names.SESSION, ""))
         return None if http_session is None or http_session.is_ended else http_session
 
-    def _begin(self) -> _HttpSession:
+    def _begin(self) -> HttpSession:
         is_stream = self._fake.streams or self._is_older
         session = secrets.token_urlsafe(16)
-        http_session = _HttpSession(session, sse.CONTENT_TYPE if is_stream else _JSON)
+        http_session = HttpSession(session, sse.CONTENT_TYPE if is_stream else _JSON)
         http_session.connection = self._open_line(http_session, "sse" if self._is_older else "http")
         self._sessions[session] = http_session
         return http_session
 
-    async def _hear_request(self, http_session: _HttpSession, request: ReceivedRequest) -> None:
+    async def _hear_request(self, http_session: HttpSession, request: ReceivedRequest) -> None:
         if request.name == "notifications/cancelled":
             await _wait_for_cancelled(http_session.connection, request.message)
-        facts = HttpFacts(method=request.method, headers=request.headers)
+        facts = request.notes.belong_to(http_session.connection, has_message=True)
         http_session.connection.receive(request.body, facts)
+
+    # -- requests that stand on their own
+
+    def _stands_alone(self, request: ReceivedRequest) -> bool:
+        if request.method != "POST" or not self._fake.is_standalone:
+            return False
+        named = request.headers.get(names.VERSION)
+        is_named = names_own_revision(request.message) or named == STANDALONE.id
+        return is_named or not self._fake.has_handshake
+
+    async def _post_standalone(
+        self, request: ReceivedRequest, receive: Receive, send: Send
+    ) -> CannedResponse | None:
+        if self._standalone is None:
+            self._standalone = StandaloneRequests("", _JSON)
+            self._standalone.connection = self._open_line(self._standalone, "http")
+        carrier, message = self._standalone, request.message
+        if not isinstance(message, dict) or not is_request(message):
+            await self._hear_request(carrier, request)
+            is_told = isinstance(message, dict) and "method" in message
+            return CannedResponse(202) if is_told else CannedResponse(400)
+        key = key_of(message["id"])
+        stream = MessageStream(str(next(self._names)), {key})
+        carrier.waiting[key] = stream
+        await self._hear_request(carrier, request)
+        try:
+            return await self._answer_standalone(stream, request, receive, send)
+        finally:
+            if carrier.waiting.get(key) is stream:
+                del carrier.waiting[key]
+
+    async def _answer_standalone(
+        self, stream: MessageStream, request: ReceivedRequest, receive: Receive, send: Send
+    ) -> CannedResponse | None:
+        async with contextlib.aclosing(stream.messages(request, receive)) as messages:
+            first = await anext(messages, None)
+            if first is None:
+                return CannedResponse(200)  # the client has left
+            status, is_answer = status_of_message(first), not stream.wanted
+            is_streamed = self._fake.streams or request.name == LISTEN
+            if status != 200 or (is_answer and not is_streamed):
+                return CannedResponse(status, JSON_HEAD, first)
+            more = {"content-type": sse.CONTENT_TYPE, "x-accel-buffering": "no"}
+            await send(self._head(request, 200, more))
+            self.streaming += 1
+            self.most_streams = max(self.most_streams, self.streaming)
+            try:
+                data: bytes | None = first
+                while data is not None:
+                    body = self._fake.comment + sse.encode(data)
+                    await send({"type": "http.response.body", "body": body, "more_body": True})
+                    data = await anext(messages, None)
+            finally:
+                self.streaming -= 1
+        await send({"type": "http.response.body", "body": b""})
+        return None
 
     # -- HTTP with SSE
 
@@ -366,6 +365,7 @@ class FakeHttpTransport(FakeTransport):
             http_session = self._begin()
             endpoint = f"/messages?session_id={http_session.session}"
             place = f"event: endpoint\ndata: {endpoint}\n\n".encode()
+            request.notes.belong_to(http_session.connection, has_message=False)
             await self._send_events(
                 http_session.standing, request, receive, send, {}, opening=place
             )
@@ -382,15 +382,11 @@ class FakeHttpTransport(FakeTransport):
 
 async def _wait_for_cancelled(connection: RawConnection, message: JsonObject) -> None:
     """Let a request arrive before its cancellation, or the client would be blamed for the order."""
-    cancelled = _key(params_of(message).get("requestId"))
+    cancelled = key_of(params_of(message).get("requestId"))
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_OVERTAKEN):
-            while cancelled not in {_key(each.get("id")) for each in connection.received}:
+            while cancelled not in {key_of(each.get("id")) for each in connection.received}:
                 await asyncio.sleep(0.01)
-
-
-def _key(id: object) -> Any:
-    return (type(id).__name__, id) if isinstance(id, int | str) else None
 
 
 async def _body(receive: Receive) -> bytes:
@@ -400,26 +396,3 @@ async def _body(receive: Receive) -> bytes:
         parts.append(message.get("body", b""))
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             return b"".join(parts)
-
-
-async def _wait_for_disconnect(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-async def _next_message(
-    queue: "asyncio.Queue[bytes | None]", gone: "asyncio.Task[None]"
-) -> bytes | None:
-    """Return the next item of a queue; None once the client has disconnected."""
-    getting = asyncio.get_running_loop().create_task(queue.get())
-    await asyncio.wait({getting, gone}, return_when=asyncio.FIRST_COMPLETED)
-    if getting.done():
-        return getting.result()
-    getting.cancel()
-    return None
-
-
-def _head(request: ReceivedRequest, status: int, headers: Mapping[str, str]) -> JsonObject:
-    request.status = status
-    shown = [(name.lower().encode(), text.encode("latin-1")) for name, text in headers.items()]
-    return {"type": "http.response.start", "status": status, "headers": shown}

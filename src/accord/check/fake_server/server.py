@@ -2,34 +2,43 @@
 
 import asyncio
 import contextlib
-import secrets
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias
 
-from accord.check.fake_server import launched
+from accord.check.fake_server.standalone import (
+    ACKNOWLEDGED,
+    LISTEN,
+    SERVER_INFO,
+    STANDALONE,
+    acknowledged_part,
+    capabilities_in,
+    complete_result,
+    find_refusal,
+    names_own_revision,
+    tag,
+)
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import (
     MessageLog,
     Reply,
-    decode_json,
+    new_notification,
     new_request,
     next_id,
     params_of,
 )
-from accord.check.probing.raw_connection import (
-    ConnectionEnded,
-    MessageTimeout,
-    RawCarrier,
-    RawConnection,
-)
-from accord.errors import RequestError
+from accord.check.probing.raw_connection import RawCarrier, RawConnection
+from accord.errors import MethodNotFound, RequestError
 from accord.protocol.catalogue import catalogue
-from accord.protocol.revisions import BEFORE_HANDSHAKE, HANDSHAKE, find_revision
+from accord.protocol.revisions import BEFORE_HANDSHAKE, HANDSHAKE, REVISIONS, find_revision
 from accord.trace import Transport
 from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.check.fake_server.client_run import ClientRun
     from accord.check.fake_server.http_transport import CannedResponse, ReceivedRequest
+
+Era: TypeAlias = Literal["handshake", "standalone", "both"]
+"""The revisions under which a scenario runs: with a handshake, without one, or under both."""
 
 Result: TypeAlias = Mapping[str, object] | None
 """The result of a request; None leaves it unanswered."""
@@ -86,10 +95,14 @@ class FakeServer:
     """A correct server; scenarios of a client check are its subclasses.
 
     Args:
-        revision: the revision it agrees to; None agrees to the one the client asks for.
+        revision: the revision it agrees to; None agrees to any that has a handshake.
 
     Attributes:
         ids: the requirements that the scenario decides.
+        shows: beginnings of the ids of further requirements, which a monitor judges in its runs.
+        era: the revisions under which it can run.
+        needs_both: whether it concerns only clients that speak revisions of both eras.
+        is_dual: whether it takes requests that stand on their own, and handshakes.
         on: the transports on which it can run.
         lines: the connections that clients opened, in order.
         is_judged: whether a monitor judges the client; False if the scenario itself breaks rules.
@@ -106,9 +119,18 @@ class FakeServer:
         retry: over HTTP, the milliseconds of the `retry` field of events.
         is_older: over HTTP, whether it speaks only HTTP with SSE.
         refusal: the status with which it then refuses Streamable HTTP.
+        hints: without a handshake, how long results may be kept.
+        is_stamped: without a handshake, whether results say of which type they are.
+        comment: without a handshake over HTTP, what precedes each event of a stream.
+        fulfilled: without a handshake, the requests that got a result.
+        listening: without a handshake, the open requests for notifications.
+        visited: the paths beside that of the server which were requested over HTTP.
     """
 
     ids: ClassVar[tuple[str, ...]] = ()
+    shows: ClassVar[tuple[str, ...]] = ()
+    era: ClassVar[Era] = "handshake"
+    needs_both: ClassVar[bool] = False
     on: ClassVar[tuple[Transport, ...]] = ("stdio", "http", "sse")
     is_judged: ClassVar[bool] = True
     revisions: ClassVar[tuple[RevisionId, ...]] = ()
@@ -126,6 +148,10 @@ class FakeServer:
     retry: int | None = None
     is_older = False
     refusal = 405
+    hints: Mapping[str, object] = {}
+    is_stamped = True
+    comment = b""
+    is_dual = False
 
     def __init__(self, revision: RevisionId | None = None) -> None:
         self.revision = revision
@@ -135,6 +161,9 @@ class FakeServer:
         self.odd: list[bytes] = []
         self.unanswered_methods: list[str] = []
         self.requested_revisions: list[str] = []
+        self.fulfilled: list[JsonObject] = []
+        self.listening: list[JsonObject] = []
+        self.visited: list[str] = []
         self._started_lines: set[RawConnection] = set()
 
     @property
@@ -148,29 +177,126 @@ class FakeServer:
         words = (self.__doc__ or type(self).__name__).strip().splitlines()[0]
         return words.rstrip(".")
 
+    @property
+    def is_standalone(self) -> bool:
+        """Whether it takes requests that stand on their own."""
+        return self.is_dual or not self.has_handshake
+
+    @property
+    def has_handshake(self) -> bool:
+        """Whether it answers initialize."""
+        return self.revision is None or REVISIONS[self.revision].handshake
+
+    @property
+    def supported(self) -> list[str]:
+        """The revisions that it names to clients that send requests on their own."""
+        return [STANDALONE.id, *([*HANDSHAKE][::-1] if self.is_dual else ())]
+
     # -- the conversation
 
     async def respond(self, line: RawConnection, request: JsonObject) -> None:
         """Answer a request of the client."""
-        id, method = request.get("id"), str(request.get("method"))
-        answer: JsonObject = {"jsonrpc": "2.0", "id": id}
-        if (
-            method not in ("initialize", "ping", "server/discover")
-            and line not in self._started_lines
-        ):
-            self._started_lines.add(line)
-            with contextlib.suppress(ConnectionEnded, MessageTimeout):
-                await _wait_until_initialized(line)
-                await self.before_first_answer(line, request)
+        answer: JsonObject = {"jsonrpc": "2.0", "id": request.get("id")}
+        stands_alone = self.is_standalone and (
+            not self.has_handshake or names_own_revision(request)
+        )
         try:
-            result = await self.result(line, method, params_of(request))
+            if stands_alone:
+                result = await self.standalone_result(line, request)
+            else:
+                result = await self.session_result(line, request)
         except RequestError as error:
             answer["error"] = {"code": error.code, "message": error.message}
+            if error.data is not None:
+                answer["error"]["data"] = error.data
         else:
             if result is None:
                 return
             answer["result"] = result
+            if stands_alone:
+                self.fulfilled.append(request)
         await line.send(answer)
+
+    async def session_result(self, line: RawConnection, request: JsonObject) -> Result:
+        """Return the result of a request after a handshake, or of the handshake itself."""
+        method = str(request.get("method"))
+        if method not in ("initialize", "ping", "server/discover"):
+            await self._begin(line, request)
+        return await self.result(line, method, params_of(request))
+
+    async def _begin(self, line: RawConnection, request: JsonObject) -> None:
+        """Run the scenario before the first request of a connection is answered."""
+        if line not in self._started_lines:
+            self._started_lines.add(line)
+            with contextlib.suppress(ConnectionEnded, MessageTimeout):
+                if not names_own_revision(request):
+                    await _wait_until_initialized(line)
+                await self.before_first_answer(line, request)
+
+    # -- requests that stand on their own
+
+    async def standalone_result(self, line: RawConnection, request: JsonObject) -> Result:
+        """Return the result of a request that stands on its own.
+
+        Raises:
+            RequestError: the answer is an error.
+        """
+        method, params = str(request.get("method")), params_of(request)
+        if method == "initialize":
+            self.requested_revisions.append(str(params.get("protocolVersion")))
+        refusal = find_refusal(request, self.supported)
+        if refusal is not None:
+            raise refusal
+        line.revision = STANDALONE.id
+        line.client_capabilities = capabilities_in(request)
+        if method == LISTEN:
+            await self.listen(line, request)
+            return None
+        if method == "server/discover":
+            result: Result = self.discover_result(line)
+        else:
+            await self._begin(line, request)
+            result = await self.work_result(line, request)
+        if result is None or not self.is_stamped:
+            return result
+        return complete_result(method, result, self.hints_of(method))
+
+    def hints_of(self, method: str) -> Mapping[str, object] | None:
+        """Return how long the result of a method may be kept; None leaves that out."""
+        return self.hints
+
+    async def work_result(self, line: RawConnection, request: JsonObject) -> Result:
+        """Return the result of a request that is more than a question about the server.
+
+        Raises:
+            RequestError: the answer is an error.
+        """
+        return await self.result(line, str(request.get("method")), params_of(request))
+
+    def discover_result(self, line: RawConnection) -> JsonObject:
+        """Return the answer to server/discover."""
+        return {"supportedVersions": self.supported, "capabilities": dict(self.capabilities)}
+
+    async def listen(self, line: RawConnection, request: JsonObject) -> None:
+        """Acknowledge a request for notifications, which stays open."""
+        self.listening.append(request)
+        part = acknowledged_part(request, self.capabilities)
+        await self.notify(line, request, ACKNOWLEDGED, {"notifications": part})
+
+    async def notify(
+        self,
+        line: RawConnection,
+        subscription: JsonObject,
+        method: str,
+        params: Mapping[str, object] | None = None,
+    ) -> None:
+        """Send a notification to a client that listens, on the stream of its request."""
+        id = subscription.get("id")
+        message = new_notification(method, tag(id, params))
+        if hasattr(line.carrier, "send_beside"):
+            await line.carrier.send_beside(id, message)
+        else:
+            await line.send(message)
 
     async def result(self, line: RawConnection, method: str, params: JsonObject) -> Result:
         """Return the result of a request; None leaves it unanswered.
@@ -190,7 +316,7 @@ class FakeServer:
             return {"contents": [{"uri": uri, "mimeType": "text/plain", "text": "a note"}]}
         if method in _RESULTS:
             return _RESULTS[method]
-        raise RequestError(f"there is no method {method[:80]}", code=-32601)
+        raise MethodNotFound(f"there is no method {method[:80]}")
 
     def initialize_result(self, line: RawConnection, params: JsonObject) -> JsonObject:
         """Return the answer to initialize."""
@@ -202,7 +328,7 @@ class FakeServer:
         return {
             "protocolVersion": line.revision,
             "capabilities": dict(self.capabilities),
-            "serverInfo": {"name": "accord-check", "version": "1"},
+            "serverInfo": SERVER_INFO,
         }
 
     async def call(self, line: RawConnection, params: JsonObject) -> Result:
@@ -282,7 +408,7 @@ async def _wait_until_initialized(line: RawConnection) -> None:
 
 
 def revisions_of(id: str) -> tuple[RevisionId, ...]:
-    """Return the spoken revisions in which a requirement holds."""
+    """Return the revisions with a handshake in which a requirement holds."""
     row = catalogue()[id]
     return tuple(id for id in HANDSHAKE if row.holds_in(id))
 
@@ -292,11 +418,14 @@ def client_scenario(
     on: tuple[Transport, ...] = ("stdio", "http", "sse"),
     is_judged: bool = True,
     revisions: tuple[RevisionId, ...] = (),
+    era: Era = "handshake",
+    shows: tuple[str, ...] = (),
 ) -> Callable[[type[FakeServer]], type[FakeServer]]:
     """Register a scenario of a client check: a fake server that decides these requirements."""
 
     def register(server: type[FakeServer]) -> type[FakeServer]:
         server.ids, server.on, server.is_judged, server.revisions = ids, on, is_judged, revisions
+        server.era, server.shows = era, shows
         CLIENT_SCENARIOS.append(server)
         return server
 
@@ -308,6 +437,7 @@ class FakeTransport:
 
     Attributes:
         url: over HTTP, where the client connects.
+        origin: where pages can be requested over HTTP, whatever the transport.
         requests: over HTTP, all requests of the client, in order.
         most_streams: over HTTP, how many event streams were open at the same time.
         command: over stdio, the command that the client has to launch.
@@ -318,130 +448,16 @@ class FakeTransport:
         self._fake = server
         self._patience = patience
         self.url = ""
+        self.origin = ""
         self.requests: list[ReceivedRequest] = []
         self.most_streams = 0
         self.command: list[str] = []
         self.pids: list[int] = []
 
     def _open_line(self, carrier: RawCarrier, transport: Transport) -> RawConnection:
-        log = MessageLog(transport, "client", is_judged=self._fake.is_judged)
+        clock = asyncio.get_running_loop().time
+        log = MessageLog(transport, "client", is_judged=self._fake.is_judged, clock=clock)
         line = RawConnection(carrier, log, patience=self._patience, me="server")
         line.respond = self._fake.respond
         self._fake.lines.append(line)
         return line
-
-
-# -- over stdio: a port to which the relays connect that clients launch
-
-_CHUNK: Final = 64 * 1024
-_LONGEST: Final = 64 * 1024 * 1024
-_CLOSING: Final = 1.0
-
-
-class _RelayConnection:
-    """The standard streams of one launched relay."""
-
-    def __init__(self, writer: asyncio.StreamWriter) -> None:
-        self._writer = writer
-
-    async def open(self, line: RawConnection) -> None:
-        """Do nothing: the client has connected."""
-
-    async def send(self, data: bytes) -> None:
-        """Send a message and a newline."""
-        try:
-            self._writer.write(data + b"\n")
-            await self._writer.drain()
-        except OSError:
-            raise ConnectionEnded("the client no longer reads") from None
-
-    async def close(self) -> None:
-        """Close the relay's output, which ends the relay."""
-        self._writer.close()
-        with contextlib.suppress(OSError, TimeoutError):
-            async with asyncio.timeout(_CLOSING):
-                await self._writer.wait_closed()
-
-
-class FakeStdioTransport(FakeTransport):
-    """Connects a fake server to launched relays."""
-
-    def __init__(self, server: FakeServer, *, patience: float = 5.0) -> None:
-        super().__init__(server, patience)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._key = secrets.token_hex(8)
-        self._server: asyncio.Server
-        self._controls: list[asyncio.StreamWriter] = []
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        port = self._server.sockets[0].getsockname()[1]
-        self.command = [*launched.COMMAND, "relay", str(port), self._key]
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        self._server.close()
-        for line in self._fake.lines:
-            await line.close()
-        for writer in self._controls:
-            with contextlib.suppress(OSError):
-                writer.write(b"exit 0\n")
-                writer.close()
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=_CLOSING)
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            words = (await reader.readline()).decode(errors="replace").split()
-            if len(words) != 3 or not secrets.compare_digest(words[0], self._key):
-                writer.close()
-            elif words[1] == "control":
-                self.pids.append(int(words[2]))
-                self._controls.append(writer)
-                await self._hear_control(reader)
-            else:
-                await self._hear_data(reader, writer)
-        except (asyncio.CancelledError, OSError):
-            writer.close()
-        finally:
-            self._tasks.discard(task)
-
-    async def _hear_control(self, reader: asyncio.StreamReader) -> None:
-        for command in self._fake.relay_commands:
-            self._controls[-1].write(f"{command}\n".encode())
-        try:
-            while line := (await reader.readline()).decode(errors="replace"):
-                self._fake.events.append(line.strip())
-        finally:
-            self._fake.events.append("gone")
-
-    async def _hear_data(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server = self._fake
-        line = self._open_line(_RelayConnection(writer), "stdio")
-        rest = b""
-        while chunk := await reader.read(_CHUNK):
-            *whole, rest = (rest + chunk).split(b"\n")
-            for each in whole:
-                self._take(line, each)
-            if len(rest) > _LONGEST:
-                break
-        if rest.strip():
-            server.odd.append(rest)
-            self._take(line, rest)
-        line.end("the client closed the server's input")
-        if "stubborn" not in server.relay_commands:
-            writer.close()  # as a server does after its input ended
-
-    def _take(self, line: RawConnection, data: bytes) -> None:
-        if not data.strip():
-            return
-        if not isinstance(decode_json(data.decode(errors="replace")), dict | list):
-            self._fake.odd.append(data)
-            # Only `odd` shows lines that are not messages.
-            return
-        line.receive(data)

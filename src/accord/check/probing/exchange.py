@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from accord.bindings.headers import media_type
-from accord.bindings.sse import CONTENT_TYPE, Decoder, EventTooLong
+from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
 from accord.check.probing.http import HttpCarrier, lower_headers
 from accord.check.probing.messages import is_request, is_same_id, objects_in
 from accord.check.probing.raw_connection import RawConnection
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from accord.transports.http.client.aiohttp_sender import AiohttpResponse
 
 _MOST: Final = 16 * 1024 * 1024
+_EVENTS: Final = 100
 
 
 class RawResponse:
@@ -34,7 +35,9 @@ class RawResponse:
         body: the body, unless it is an event stream.
         messages: the JSON values in it, in order.
         names: of the events, in order.
+        events: the first ones of a stream, as they came.
         ids: of the events, in order; also of those without data.
+        comments: how many lines of the stream were comments.
         is_primed: whether the stream began with an id before any data.
         has_ended: whether the server ended it.
     """
@@ -45,7 +48,9 @@ class RawResponse:
         self.body = b""
         self.messages: list[object] = []
         self.names: list[str] = []
+        self.events: list[Event] = []
         self.ids: list[str] = []
+        self.comments = 0
         self.is_primed = False
         self.has_ended = False
         self._connection = connection
@@ -137,9 +142,12 @@ class RawResponse:
         # Line by line: of an event without data only the id can be seen.
         for part in chunk.splitlines(keepends=True):
             before = self._decoder.last_id
+            self.comments += part.startswith(b":")
             try:
                 for event in self._decoder.feed(part):
                     self.names.append(event.name)
+                    if len(self.events) < _EVENTS:
+                        self.events.append(event)
                     self._take(event.data)
                     if event.id is not None:
                         self.ids.append(event.id)

@@ -7,18 +7,14 @@ task looks like a lost answer.
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextvars import ContextVar
 from typing import Final, TypeAlias
 
 import msgspec
 
-from accord.check.probing.raw_connection import (
-    AuthorizationRequired,
-    ConnectionEnded,
-    MessageTimeout,
-    RawConnection,
-)
+from accord.check.probing.failures import AuthorizationRequired, ConnectionEnded, MessageTimeout
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.standalone import is_question
 from accord.check.probing.target import ServerTarget
 from accord.check.probing.tool_calls import (
@@ -268,13 +264,15 @@ async def plan_calls(
                 await discover(facts, connection)
         except (MessageTimeout, ConnectionEnded) as error:
             hint = "; give --bearer or --oauth" if isinstance(error, AuthorizationRequired) else ""
-            raise ConnectFailed(f"{target.name}: {error}{hint}") from None
+            why = target.hide_secrets(f"{target.name}: {error}{hint}")
+            raise ConnectFailed(why) from None
         annotations |= annotations_of(facts.tools)
         plan = facts.call_plan()
         called |= dict.fromkeys(plan.called)
         not_called |= plan.not_called
-    refused = {name: why for name, why in not_called.items() if name not in called}
-    return CallPlan(calls=rules.calls, called=tuple(called), not_called=refused)
+    hide = target.hide_secrets
+    refused = {hide(name): hide(why) for name, why in not_called.items() if name not in called}
+    return CallPlan(calls=rules.calls, called=tuple(map(hide, called)), not_called=refused)
 
 
 def report_once(on_plan: OnPlan) -> OnPlan:
@@ -323,14 +321,32 @@ async def try_tools(facts: ServerFacts, connection: RawConnection, settling: flo
 
 async def list_all(connection: RawConnection, method: str, member: str) -> list[JsonObject]:
     """Return all entries of a list, from a limited number of pages."""
+    return [each async for page in _pages(connection, method, member) for each in page or ()]
+
+
+async def list_intact(
+    connection: RawConnection, method: str, member: str
+) -> list[JsonObject] | None:
+    """Return all entries of a list; None if a page has no list, so that it proves nothing."""
     found: list[JsonObject] = []
+    async for page in _pages(connection, method, member):
+        if page is None:
+            return None
+        found += page
+    return found
+
+
+async def _pages(
+    connection: RawConnection, method: str, member: str
+) -> AsyncIterator[list[JsonObject] | None]:
     cursor: object = None
     for _ in range(_PAGES):
         reply = await connection.ask(method, {} if cursor is None else {"cursor": cursor})
-        entries = reply.result.get(member)
+        entries: object = reply.result.get(member)
         if isinstance(entries, list):
-            found += [each for each in entries if isinstance(each, dict)]
+            yield [each for each in entries if isinstance(each, dict)]
+        else:
+            yield None
         cursor = reply.result.get("nextCursor")
         if cursor is None:
             break
-    return found

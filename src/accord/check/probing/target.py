@@ -7,12 +7,15 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
+from accord.check.probing.failures import ConnectionEnded
 from accord.check.probing.http import HttpCarrier, SseCarrier
 from accord.check.probing.messages import MessageLog
-from accord.check.probing.raw_connection import ConnectionEnded, RawCarrier, RawConnection
+from accord.check.probing.raw_connection import RawCarrier, RawConnection
+from accord.check.probing.secret_filter import filter_of
 from accord.check.probing.tool_calls import CallLimit
 from accord.errors import ConnectFailed
 from accord.protocol.mirroring import MirroredArgument
@@ -199,6 +202,8 @@ _STARTING_AGAIN: Final = 4.0
 _GRACE: Final = 3.0
 # A shorter text stands in reports by chance.
 _SECRET: Final = 6
+# What these headers say is not secret.
+_HARMLESS: Final = frozenset({"accept", "accept-language", "content-type", "origin", "user-agent"})
 
 
 class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -208,7 +213,8 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
         name: its name in reports.
         command: launches it, for stdio.
         url: where it is, for HTTP.
-        form: which HTTP form it speaks there.
+        form: which HTTP form it speaks there; None until it was found out.
+        is_form_found: whether the form was found out, not chosen.
         headers: sent with every request.
         is_launched: whether the check itself serves it at that URL.
         other_token: a good token of another user of the server.
@@ -232,7 +238,8 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     command: Sequence[str] = ()
     url: str = ""
-    form: Form = "http"
+    form: Form | None = "http"
+    is_form_found: bool = False
     headers: Mapping[str, str] = {}
     is_launched: bool = False
     other_token: str | None = None
@@ -260,7 +267,7 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def transport(self) -> Transport:
         """The transport that the server is reached over."""
-        return self.form if self.url else "stdio"
+        return (self.form or "http") if self.url else "stdio"
 
     @property
     def bearer(self) -> str:
@@ -272,9 +279,20 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> list[str]:
         """The credentials that the user gave, the longest first; never part of a report."""
-        tokens = [self.bearer, self.other_token or "", self.foreign_token or ""]
-        given = {each for each in (*tokens, *self.headers.values()) if len(each) >= _SECRET}
-        return sorted(given, key=len, reverse=True)
+        found = [self.bearer, self.other_token or "", self.foreign_token or ""]
+        for name, value in self.headers.items():
+            scheme, _, rest = value.partition(" ")
+            if name.lower() in ("authorization", "proxy-authorization"):
+                found.append(rest.strip() or scheme)
+            elif name.lower() not in _HARMLESS:
+                found.append(value)
+        parts = urlsplit(self.url)
+        found += [parts.password or "", *(text for _, text in parse_qsl(parts.query))]
+        return sorted({each for each in found if len(each) >= _SECRET}, key=len, reverse=True)
+
+    def hide_secrets(self, text: str) -> str:
+        """Return a text of the server without the credentials that the user gave."""
+        return filter_of(tuple(self.secrets)).hide(text)
 
     def adapt_times(self) -> "ServerTarget":
         """Return a copy with times that suit a server that starts slowly.

@@ -18,7 +18,7 @@ from accord.check.rendering.wording import area_of, escape_unprintable
 from accord.check.report import SCORE_RULE, VERDICTS, Report, RequirementResult
 from accord.protocol.catalogue import LEVELS
 from accord.protocol.revisions import in_order
-from accord.protocol.verdict import Evidence
+from accord.protocol.verdict import Evidence, VerdictName
 
 # Signs repeat what colours say.
 _SIGNS: Final = {
@@ -26,6 +26,7 @@ _SIGNS: Final = {
     "warn": "!",
     "pass": "\u2713",
     "not-exercised": "?",
+    "not-recorded": "\u25cb",
     "not-applicable": "\u2013",
 }
 _HEADINGS: Final = {
@@ -33,6 +34,7 @@ _HEADINGS: Final = {
     "warn": "Warnings",
     "pass": "Passed",
     "not-exercised": "Not exercised",
+    "not-recorded": "Not recorded",
     "not-applicable": "Not applicable",
 }
 _WORDS: Final = {**_HEADINGS, "warn": "Warning"}
@@ -61,7 +63,7 @@ def as_html(report: Report) -> str:
     chips = [
         f'<label class="chip"><input type="checkbox" name="verdict" value="{name}" checked>'
         f"{_WORDS[name]}</label>"
-        for name in VERDICTS
+        for name in _shown_verdicts(report)
     ]
     parts = {
         "facts": _facts(report),
@@ -154,6 +156,10 @@ def _ring(style: str, percent: float, shown: str, caption: str) -> str:
     )
 
 
+def _shown_verdicts(report: Report) -> list[VerdictName]:
+    return [name for name in VERDICTS if name in wording.columns(report)]
+
+
 def _bar(report: Report) -> Iterator[str]:
     total = max(len(report.results), 1)
     yield (
@@ -166,7 +172,7 @@ def _bar(report: Report) -> Iterator[str]:
         yield f'<rect class="fill-{name}" x="{x:.3f}" width="{wide:.3f}" height="1"/>'
         x += wide
     yield '</svg><ul class="counts">'
-    for name in VERDICTS:
+    for name in _shown_verdicts(report):
         yield f"<li>{_mark(name)} <b>{report.count(name)}</b></li>"
     yield "</ul>"
 
@@ -193,12 +199,12 @@ def _remarks(report: Report) -> Iterator[str]:
 
 
 def _areas(report: Report) -> Iterator[str]:
-    heads = "".join(f'<th scope="col">{_HEADINGS[name]}</th>' for name in wording.COLUMNS)
+    heads = "".join(f'<th scope="col">{_HEADINGS[name]}</th>' for name in wording.columns(report))
     yield f'<thead><tr><th scope="col">Area</th>{heads}</tr></thead><tbody>'
     for area, counts in wording.by_area(report):
         cells = "".join(
             f'<td class="{f"is-{name}" if counts[name] else "none"}">{counts[name]}</td>'
-            for name in wording.COLUMNS
+            for name in wording.columns(report)
         )
         yield f'<tr><th scope="row">{_safe(area)}</th>{cells}</tr>'
 
@@ -236,7 +242,7 @@ def _result(result: RequirementResult, *, is_open: bool) -> Iterator[str]:
     id, verdict = _safe(result.id), result.verdict
     is_broken = verdict in ("fail", "warn")
     summary = _safe(result.message if is_broken else result.clause)
-    if verdict in ("not-exercised", "not-applicable") and result.message:
+    if verdict in ("not-exercised", "not-recorded", "not-applicable") and result.message:
         summary += f" <i>({_safe(result.message)})</i>"
     yield (
         f'<details class="result" id="{id}" data-verdict="{verdict}" data-level="{result.level}"'

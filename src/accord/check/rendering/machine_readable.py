@@ -58,7 +58,7 @@ def as_json(report: Report) -> str:
 
 State: TypeAlias = Literal["pass", "fail", "skip", "warn"]
 
-_SKIPPED: Final = ("not-exercised", "not-applicable")
+_SKIPPED: Final = ("not-exercised", "not-recorded", "not-applicable")
 
 
 class JunitCase(msgspec.Struct, frozen=True, kw_only=True):

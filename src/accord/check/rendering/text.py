@@ -122,10 +122,12 @@ def _table(report: Report, paint: Painter) -> Iterator[str]:
     total = sum((counts for _, counts in areas), Counter[str]())
     rows = [*areas, ("all", total)]
     first = max(len("area"), *(len(area) for area, _ in rows))
-    yield paint("bold", "area".ljust(first) + "".join(f"  {name}" for name in wording.COLUMNS))
+    yield paint(
+        "bold", "area".ljust(first) + "".join(f"  {name}" for name in wording.columns(report))
+    )
     for area, counts in rows:
         cells = []
-        for name in wording.COLUMNS:
+        for name in wording.columns(report):
             cell = str(counts[name]).rjust(len(name) + 2)
             marked = name in ("fail", "warn") and counts[name]
             cells.append(paint(_STYLES[name], cell) if marked else cell)
@@ -159,7 +161,7 @@ def as_markdown(report: Report) -> str:
             lines.append(f"  - {fact.label}: {(_code if is_code else _escape)(fact.text)}")
         lines.append("")
     lines += ["<details><summary>By area</summary>", ""]
-    columns = wording.COLUMNS
+    columns = wording.columns(report)
     lines += [f"| area | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
     for area, verdicts in wording.by_area(report):
         lines.append(f"| {area} | {' | '.join(str(verdicts[name]) for name in columns)} |")

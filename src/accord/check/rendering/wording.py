@@ -10,7 +10,7 @@ from accord.protocol.catalogue import AREAS, catalogue
 from accord.protocol.excerpt import Mark
 from accord.protocol.verdict import Evidence, VerdictName
 
-COLUMNS: Final[tuple[VerdictName, ...]] = ("pass", *(e for e in VERDICTS if e != "pass"))
+_COLUMNS: Final[tuple[VerdictName, ...]] = ("pass", *(e for e in VERDICTS if e != "pass"))
 
 _EXCERPT: Final = 200
 _PROOF: Final = 2
@@ -18,6 +18,11 @@ _PROOF: Final = 2
 _NAMED: Final = 6
 _PAGE: Final = re.compile(r"(\d{4}-\d\d-\d\d)((?:/[a-z0-9-]+)+)")
 _SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/"
+
+
+def columns(report: Report) -> tuple[VerdictName, ...]:
+    """Return the verdicts that a table counts; only recordings can lack facts."""
+    return tuple(e for e in _COLUMNS if e != "not-recorded" or report.count(e))
 
 
 def escape_unprintable(text: str) -> str:

@@ -1,14 +1,15 @@
 """A scenario of a server check: what it sends, and which requirements it decides."""
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from typing import Final, Literal, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
 from accord.check.probing.exchange import RawResponse, exchange, post_message
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import (
     Reply,
     initialize_params,
@@ -17,15 +18,16 @@ from accord.check.probing.messages import (
     next_id,
 )
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts
 from accord.check.probing.standalone import is_question, stamp
 from accord.check.probing.tool_calls import ToolCall
 from accord.errors import AccordError
-from accord.protocol.catalogue import catalogue
-from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
+from accord.protocol.catalogue import Requirement, catalogue
+from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.rules import complete
+from accord.protocol.violation import SERVER
 from accord.trace import Transport
 from accord.types import JsonObject, RevisionId
 
@@ -43,6 +45,17 @@ WORK_OF_AUTHORS: Final = frozenset(
 )
 # Requests after which a server may send messages of its own accord.
 _STIRRING: Final = WORK_OF_AUTHORS | {"resources/subscribe", "logging/setLevel"}
+# The same for some messages. No scenario asks for progress except of tools.
+_CAUSES: Final[Mapping[str, frozenset[str]]] = {
+    "notifications/progress": frozenset({"tools/call"}),
+    "notifications/tools/list_changed": frozenset({"tools/call"}),
+    "notifications/prompts/list_changed": frozenset({"tools/call"}),
+    "notifications/resources/list_changed": frozenset({"tools/call"}),
+    "notifications/resources/updated": frozenset(
+        {"tools/call", "resources/read", "resources/subscribe"}
+    ),
+    "notifications/message": WORK_OF_AUTHORS | {"logging/setLevel"},
+}
 ALL_TRANSPORTS: Final[tuple[Transport, ...]] = ("stdio", "http", "sse")
 
 # Ways to open a connection; unjudged ones are for scenarios that break rules themselves.
@@ -51,6 +64,7 @@ UNINITIALIZED: Final[Opens] = partial(Probe.open, begins=False)
 OWN: Final[Opens] = Probe.open
 OWN_UNJUDGED: Final[Opens] = partial(Probe.open, is_judged=False)
 UNINITIALIZED_UNJUDGED: Final[Opens] = partial(Probe.open, is_judged=False, begins=False)
+_UNJUDGED_WAYS: Final = (UNJUDGED, OWN_UNJUDGED, UNINITIALIZED_UNJUDGED)
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +81,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         is_outside: whether it can run without authorization.
         is_once: whether its verdicts under one revision hold under all of them.
         sends: the requests that it makes of a judged connection, besides harmless ones.
+        is_judged: whether a monitor judges the messages of a connection that it uses.
     """
 
     name: str
@@ -79,6 +94,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     is_outside: bool = False
     is_once: bool = False
     sends: tuple[str, ...] = ()
+    is_judged: bool = True
 
     def runs_in(self, revision: RevisionId) -> bool:
         """Return whether it can decide something in a revision."""
@@ -97,6 +113,7 @@ class Settings(TypedDict, total=False):
     is_outside: bool
     is_once: bool
     sends: tuple[str, ...]
+    is_judged: bool
 
 
 SERVER_SCENARIOS: Final[list[Scenario]] = []
@@ -104,6 +121,7 @@ SERVER_SCENARIOS: Final[list[Scenario]] = []
 
 def bare_scenario(*ids: str, **settings: Unpack[Settings]) -> Callable[[Body], Body]:
     """Register a scenario that opens its connections itself; it is named after its function."""
+    settings.setdefault("is_judged", bool(settings.get("sends")))
 
     def register(body: Body) -> Body:
         name = getattr(body, "__name__", "scenario").replace("_", " ")
@@ -124,29 +142,48 @@ def scenario(
             async with opens(probe) as connection:
                 await body(probe, connection)
 
+        settings.setdefault("is_judged", opens not in _UNJUDGED_WAYS)
         bare_scenario(*ids, **settings)(run)
         return body
 
     return register
 
 
+@cache
 def revealing_methods(id: str, revision: RevisionId) -> frozenset[str] | None:
-    """Return the requests that let a monitor judge a requirement; None if any message may do."""
-    rules = [each for each in complete(revision).rules if each.requirement == id]
+    """Return the requests that let a monitor judge a server; None if any message may do."""
     found: set[str] = set()
-    for rule in rules:
+    for rule in complete(revision).rules:
+        if rule.requirement != id or SERVER not in rule.about.by:
+            continue
         if rule.about.on is None:
             return None
-        found |= rule.about.on
+        if not {RESULT, FAULT}.isdisjoint(rule.about.kinds):
+            found |= rule.about.on
         if not {REQUEST, NOTIFICATION}.isdisjoint(rule.about.kinds):
-            found |= _STIRRING
-    return frozenset(found) if found else None
+            found.update(*(_CAUSES.get(name, _STIRRING) for name in rule.about.on))
+    return frozenset(found)
+
+
+def can_show(scenario: Scenario, row: Requirement, revision: RevisionId) -> bool:
+    """Return whether a scenario can show a breach of a requirement.
+
+    Either it decides the requirement itself, or a monitor judges messages that it causes.
+    """
+    if row.id in scenario.ids:
+        return True
+    if row.check != "wire" or not scenario.is_judged:
+        return False
+    revealing = revealing_methods(row.id, revision)
+    return revealing is None or not revealing.isdisjoint(scenario.sends)
 
 
 # -- requests that several scenarios send
 
 SURVIVES: Final = "practice.server.survives-errors"
 ANSWERED: Final = "jsonrpc.request.answered"
+_ECHO: Final = "jsonrpc.response.id-echo"
+_LATER_ECHO: Final = "jsonrpc.error.id-echoed-or-unreadable"
 MISSING_URI: Final = "accord-check://no/such/resource"
 LISTS: Final = {"tools": "tools/list", "resources": "resources/list", "prompts": "prompts/list"}
 INITIALIZED: Final = new_notification("notifications/initialized")
@@ -169,6 +206,12 @@ def harmless_method(facts: ServerFacts) -> str:
     return next((method for name, method in LISTS.items() if facts.declares(name)), other)
 
 
+def blame_for_ending(probe: Probe, why: str) -> None:
+    """Record that the server ended while a request waited for its answer."""
+    has_practice = catalogue()[SURVIVES].holds_in(probe.revision)
+    probe.fail(SURVIVES if has_practice else ANSWERED, why)
+
+
 async def is_alive(
     probe: Probe, connection: RawConnection, after: str, *, id: int | None = None
 ) -> bool:
@@ -181,7 +224,7 @@ async def is_alive(
             await connection.collect(probe.target.leaving)
         if connection.ended is not None:
             reason = error if isinstance(error, ConnectionEnded) else connection.ended
-            probe.fail(SURVIVES, f"ends after {after}: {reason}")
+            blame_for_ending(probe, f"ends after {after}: {reason}")
         else:
             probe.fail(ANSWERED, f"answers no further request after {after}")
             connection.end("the server answers no further request")
@@ -253,12 +296,15 @@ async def wait_for_answer(
     except MessageTimeout as error:
         if not error.has_started:
             raise
-        strayed = connection.log.tally("jsonrpc.response.id-echo")
+        echo = _ECHO if catalogue()[_ECHO].holds_in(probe.revision) else _LATER_ECHO
+        strayed = connection.log.tally(echo)
         alike = [each for each in replies(connection.received) if str(each.id) == str(id)]
         if len(alike) > 1:
-            probe.fail("jsonrpc.response.id-echo", f"answers id {id!r} with an id of another type")
+            probe.fail(echo, f"answers id {id!r} with an id of another type")
         elif strayed is not None and strayed.breaches:
             pass  # the monitor reports an answer under an unknown id
+        elif error.is_garbled:
+            probe.skip(ANSWERED, "the answer may be one that cannot be read")
         elif error.method in WORK_OF_AUTHORS:
             probe.skip(ANSWERED, f"the server may still work on it: {error}")
         else:

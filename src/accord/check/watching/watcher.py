@@ -201,6 +201,9 @@ class Watcher:
         record = _record(copy, conversation.count)
         # Before it is judged, so that verdicts show no secrets.
         masked = conversation.masks.apply(record)
+        if record.http is not None:
+            # The facts as they are recorded, so that the recording gets the same verdicts.
+            record = replace(record, http=masked.http)
         self._tell(conversation, conversation.monitor.observe(record))
         if conversation.file is not None:
             try:

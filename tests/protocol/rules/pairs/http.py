@@ -22,17 +22,19 @@ def _headers(method: str, name: str | None = None, **more: str | None) -> dict[s
 
 def _post(id: Any, method: str, params: Any = None, stream: str | None = None) -> Said:
     headers = _headers(method)
-    return C.request(id, method, params).over(method="POST", headers=headers, stream=stream)
+    return C.request(id, method, params).over(
+        method="POST", headers=headers, stream=stream, recorded="all"
+    )
 
 
 def _with(**headers: str | None) -> list[Said]:
     said = C.request(1, "tools/list")
-    return [said.over(method="POST", headers=_headers("tools/list", **headers))]
+    return [said.over(method="POST", headers=_headers("tools/list", **headers), recorded="all")]
 
 
 def _named(method: str, params: Any, name: str | None) -> list[Said]:
     said = C.request(1, method, params)
-    return [said.over(method="POST", headers=_headers(method, name))]
+    return [said.over(method="POST", headers=_headers(method, name), recorded="all")]
 
 
 def _posted(requirement: str, illegal: list[Said], variant: str = "") -> Pair:
@@ -109,8 +111,24 @@ PAIRS = [
         "name",
         "två",
         "=?base64?dHbDpQ==?=",
-        illegal="två",
         variant="encoded",
+    ),
+    *(
+        _name(
+            "http.headers.mcp-name.encoded-when-unsafe",
+            *(method, member, value, legal),
+            illegal=illegal,
+            variant=variant,
+        )
+        for variant, method, member, value, legal, illegal in (
+            ("plain", "prompts/get", "name", "två", "=?base64?dHbDpQ==?=", "två"),
+            ("other encoding", "tools/call", "name", "två", "=?base64?dHbDpQ==?=", "tv%C3%A5"),
+            ("blank", "resources/read", "uri", " x", "=?base64?IHg=?=", "x"),
+            (
+                *("sentinel", "tools/call", "name", "=?base64?x?="),
+                *("=?base64?PT9iYXNlNjQ/eD89?=", "=?base64?x?="),
+            ),
+        )
     ),
     _name(
         "http.headers.mcp-name",

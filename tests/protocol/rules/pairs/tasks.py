@@ -135,6 +135,26 @@ PAIRS = [
     ),
     _pair("tasks.id.unique", _start(), [*_start(), *_start(2)], party="server"),
     _pair(
+        "tasks.id.unique",
+        [_TASKED, S.notify("tasks/status", _TASK), S.result(1, {"task": _TASK})],
+        [*_start(), S.notify("tasks/status", _TASK), *_start(2)],
+        variant="notified",
+    ),
+    _pair(
+        "tasks.id.string",
+        [
+            C.request(1, "tools/call", {**_TASKED_CALL, "_meta": {"progressToken": "p"}}),
+            S.result(1, {"task": _TASK}),
+            S.notify("progress", {"progressToken": "p", "progress": 1, "_meta": _RELATED}),
+        ],
+        [
+            C.request(1, "tools/call", {**_TASKED_CALL, "_meta": {"progressToken": "p"}}),
+            S.result(1, {"task": _without("taskId")}),
+            S.notify("progress", {"progressToken": "p", "progress": 1}),
+        ],
+        variant="progress",
+    ),
+    _pair(
         "tasks.status.valid-transitions",
         [*_start(), *_get(2, status="input_required"), *_get(3), *_get(4, status="completed")],
         [*_start(), *_get(2, status="paused")],
@@ -186,6 +206,52 @@ PAIRS = [
         _get(1),
         [C.request(1, "tasks/get", {"taskId": "t1"}), S.result(1, _without("ttl"))],
         variant="absent",
+    ),
+    _pair(
+        "tasks.ttl.in-get",
+        _start(ttl=None),
+        [_TASKED, S.result(1, {"task": _without("ttl")})],
+        variant="new",
+    ),
+    _pair(
+        "tasks.create.returns-task",
+        [*_list(execution={"taskSupport": "optional"}), *_start()],
+        [*_list(execution={"taskSupport": "optional"}), _TASKED, S.result(1, DONE)],
+        party="server",
+    ),
+    _pair(
+        "tasks.create.returns-task",
+        [*_list(execution={"taskSupport": "required"}), *_start()],
+        [
+            *_list(execution={"taskSupport": "required"}),
+            _TASKED,
+            S.result(1, {**DONE, "task": None}),
+        ],
+        variant="null",
+    ),
+    _pair(
+        "tasks.create.returns-task",
+        [
+            S.request(1, "sampling/createMessage", {**_SAMPLE, "task": {}}),
+            C.result(1, {"task": _TASK}),
+        ],
+        [S.request(1, "sampling/createMessage", {**_SAMPLE, "task": {}}), C.result(1, _SAID)],
+        party="client",
+        variant="sampling",
+    ),
+    _pair("tasks.status.starts-working", _start(), _start(status="completed"), party="server"),
+    _pair(
+        "tasks.status.starts-working",
+        [
+            S.request(1, "sampling/createMessage", {**_SAMPLE, "task": {}}),
+            C.result(1, {"task": _TASK}),
+        ],
+        [
+            S.request(1, "sampling/createMessage", {**_SAMPLE, "task": {}}),
+            C.result(1, {"task": {**_TASK, "status": "input_required"}}),
+        ],
+        party="client",
+        variant="sampling",
     ),
     _pair(
         "tasks.result.related-task",

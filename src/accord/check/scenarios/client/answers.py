@@ -38,8 +38,9 @@ class PagedLists(FakeServer):
         super().__init__(revision)
         # For each cursor: its connection, list and page.
         self.cursors: dict[str, tuple[RawConnection, str, int]] = {}
-        # For each list: the sizes of the pages that the client fetched.
+        # For each list: the sizes of the pages that the client fetched, of its longest try.
         self.fetched: dict[str, list[int]] = {}
+        self._current: dict[str, list[int]] = {}
         self.foreign: list[str] = []
 
     async def result(self, connection: RawConnection, method: str, params: JsonObject) -> Result:
@@ -63,8 +64,10 @@ class PagedLists(FakeServer):
         entries = (*entries, *_MORE[method])
         begin = sum(_SIZES[:number])
         page: JsonObject = {member: list(entries[begin : begin + _SIZES[number]])}
-        pages = self.fetched.setdefault(method, [])
-        pages[:] = [*([] if number == 0 else pages), _SIZES[number]]
+        pages = [*(self._current.get(method, []) if number else ()), _SIZES[number]]
+        self._current[method] = pages
+        if len(pages) >= len(self.fetched.get(method, [])):
+            self.fetched[method] = pages
         if number + 1 < len(_SIZES):
             page["nextCursor"] = f"{secrets.token_urlsafe(9)}=="
             self.cursors[page["nextCursor"]] = (connection, method, number + 1)
@@ -77,6 +80,8 @@ class PagedLists(FakeServer):
     "pagination.end.no-next-cursor",
     "pagination.page-size-not-assumed",
     "completion.client.care",
+    era="both",
+    shows=("pagination.",),
 )
 class ReturnsListsInPages(PagedLists):
     """Answers lists of tools and resources in pages of several sizes, one of them empty."""
@@ -106,7 +111,7 @@ class ReturnsListsInPages(PagedLists):
             run.holds("pagination.end.no-next-cursor", not last, why)
 
 
-@client_scenario("prompts.client.handles-pagination")
+@client_scenario("prompts.client.handles-pagination", era="both", shows=("pagination.",))
 class ReturnsPromptsInPages(PagedLists):
     """Answers the list of prompts in pages."""
 
@@ -192,7 +197,7 @@ class SendsUnrequestedAnswers(_UnexpectedMessages):
         )
 
 
-@client_scenario()
+@client_scenario(era="both", shows=("errors.", "jsonrpc."))
 class AnswersWithErrors(FakeServer):
     """Answers with errors: failed tools, missing resources, failed prompts."""
 
@@ -200,7 +205,7 @@ class AnswersWithErrors(FakeServer):
         if method == "tools/call":
             return {"content": [{"type": "text", "text": "it failed"}], "isError": True}
         if method == "resources/read":
-            raise RequestError("resource not found", code=-32002)
+            raise RequestError("resource not found", code=-32002 if self.has_handshake else -32602)
         if method in ("prompts/get", "completion/complete"):
             raise RequestError("invalid params", code=-32602)
         return await super().result(connection, method, params)
@@ -223,7 +228,7 @@ class DeclaresNoCapabilities(FakeServer):
             run.passes("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
 
 
-@client_scenario("tools.structured-content.client-validates", is_judged=False)
+@client_scenario("tools.structured-content.client-validates", is_judged=False, era="both")
 class ReturnsInvalidStructuredContent(FakeServer):
     """Returns structured results that do not match their schemas."""
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.server import FakeServer, client_scenario
+from accord.check.probing.failures import MessageTimeout
 from accord.check.probing.messages import (
     is_request,
     new_notification,
@@ -13,7 +14,7 @@ from accord.check.probing.messages import (
     params_of,
     progress_token_of,
 )
-from accord.check.probing.raw_connection import MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios.client.questions import SAMPLING, asks_model
 from accord.types import JsonObject
 
@@ -28,7 +29,7 @@ _RATE: Final = 0.05
 _FOREVER: Final = 120.0
 
 
-class _LeavesRequestUnanswered(FakeServer):
+class LeavesRequestUnanswered(FakeServer):
     """Leaves one request unanswered."""
 
     stuck: JsonObject | None = None
@@ -52,6 +53,11 @@ class _LeavesRequestUnanswered(FakeServer):
         id = None if self.stuck is None else self.stuck.get("id")
         return any(params_of(each).get("requestId") == id for each in run.messages(_CANCELLED))
 
+    def is_left(self, connection: RawConnection, request: JsonObject) -> bool:
+        """Return whether the client left the stream of the answer."""
+        is_http = connection.log.transport == "http"
+        return is_http and not connection.carrier.is_waited_for(request.get("id"))
+
     def patience_text(self) -> str:
         """Return that the client did not give up, as text."""
         if self.stuck is None:
@@ -59,8 +65,13 @@ class _LeavesRequestUnanswered(FakeServer):
         return "the client did not give up a request before the time limit of the check"
 
 
-@client_scenario("timeouts.established", "timeouts.cancel-by-notification", "http.cancel.explicit")
-class NeverAnswers(_LeavesRequestUnanswered):
+@client_scenario(
+    "timeouts.established",
+    "timeouts.cancel-by-notification",
+    "http.cancel.explicit",
+    shows=("cancellation.", "progress.token."),
+)
+class NeverAnswers(LeavesRequestUnanswered):
     """Never answers the first request."""
 
     async def judge(self, run: ClientRun) -> None:
@@ -77,18 +88,20 @@ class NeverAnswers(_LeavesRequestUnanswered):
             run.holds("timeouts.cancel-by-notification", told, why)
 
 
-@client_scenario("timeouts.maximum-despite-progress")
-class ReportsProgressForever(_LeavesRequestUnanswered):
+@client_scenario("timeouts.maximum-despite-progress", era="both")
+class ReportsProgressForever(LeavesRequestUnanswered):
     """Reports progress and never answers."""
 
     streams = True
+    has_left = False
 
     def is_stuck(self, request: Mapping[str, object]) -> bool:
         return super().is_stuck(request) and progress_token_of(request) is not None
 
     async def stick(self, connection: RawConnection, request: JsonObject) -> None:
         for number in range(int(_FOREVER / _RATE)):
-            if connection.messages(_CANCELLED):
+            self.has_left = self.is_left(connection, request)
+            if connection.messages(_CANCELLED) or self.has_left:
                 return
             params = {"progressToken": progress_token_of(request), "progress": number + 1}
             message = new_notification("notifications/progress", params)
@@ -99,14 +112,14 @@ class ReportsProgressForever(_LeavesRequestUnanswered):
         id = "timeouts.maximum-despite-progress"
         if self.stuck is None:
             run.skip(id, "the client asks for no progress")
-        elif self.is_cancelled(run) or run.exit_code is not None:
+        elif self.is_cancelled(run) or self.has_left or run.exit_code is not None:
             run.passes(id)
         else:
             run.skip(id, self.patience_text())
 
 
 @client_scenario("cancellation.sender.ignores-late")
-class AnswersCancelledRequests(_LeavesRequestUnanswered):
+class AnswersCancelledRequests(LeavesRequestUnanswered):
     """Answers a request after the client cancelled it."""
 
     streams = True
@@ -120,7 +133,7 @@ class AnswersCancelledRequests(_LeavesRequestUnanswered):
         if connection.log.transport == "http":
             # Time for the client to leave the stream of the answer.
             for _ in range(_LOOKS):
-                if not connection.carrier.is_waited_for(request.get("id")):
+                if self.is_left(connection, request):
                     self.survived = True
                     return
                 await asyncio.sleep(_SETTLING / _LOOKS)
@@ -146,7 +159,7 @@ class AnswersCancelledRequests(_LeavesRequestUnanswered):
 
 
 @client_scenario("ping.timeout.may-terminate", "ping.timeout-is-failure")
-class NeverAnswersPings(_LeavesRequestUnanswered):
+class NeverAnswersPings(LeavesRequestUnanswered):
     """Never answers a ping."""
 
     def is_stuck(self, request: Mapping[str, object]) -> bool:

@@ -25,14 +25,14 @@ _LOG: Final = {
 }
 
 
-@client_scenario("http.client.supports-both-forms", on=("http",))
+@client_scenario("http.client.supports-both-forms", on=("http",), era="both")
 class AnswersWithEventStreams(FakeServer):
     """Answers everything with event streams."""
 
     streams = True
 
 
-@client_scenario(on=("http",))
+@client_scenario(on=("http",), shows=("http.get.",))
 class RefusesGetStreams(FakeServer):
     """Offers no stream by GET."""
 

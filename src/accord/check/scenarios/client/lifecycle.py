@@ -112,7 +112,7 @@ class ChoosesNewestRevision(FakeServer):
 _ID: Final = "stdio.shutdown.escalates"
 
 
-@client_scenario(_ID, on=("stdio",))
+@client_scenario(_ID, on=("stdio",), era="both")
 class IgnoresShutdown(FakeServer):
     """Keeps running after its input was closed, and ignores SIGTERM."""
 
@@ -129,13 +129,13 @@ class IgnoresShutdown(FakeServer):
             run.holds(_ID, signal.SIGTERM in self.signals, why)
 
 
-@client_scenario("stdio.stderr-not-an-error-signal", on=("stdio",))
+@client_scenario("stdio.stderr-not-an-error-signal", on=("stdio",), era="both")
 class WritesToStderr(FakeServer):
     """Writes harmless errors and warnings to stderr."""
 
     relay_commands = ("stderr ERROR: this is only a check",)
 
     async def judge(self, run: ClientRun) -> None:
-        if run.is_initialized and run.usual_exit_code is not None:
+        if run.went_on and run.usual_exit_code is not None:
             why = "fails when the server writes to stderr"
             run.holds("stdio.stderr-not-an-error-signal", run.ended_as_usual, why)

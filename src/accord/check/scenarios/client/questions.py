@@ -5,8 +5,9 @@ from typing import Final
 
 from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.server import FakeServer, client_scenario, revisions_of
+from accord.check.probing.failures import MessageTimeout
 from accord.check.probing.messages import Reply, new_notification, new_request, progress_token_of
-from accord.check.probing.raw_connection import MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.json_schema.validation import compile_schema
 from accord.protocol.catalogue import catalogue
 from accord.types import JsonObject, RevisionId
@@ -68,11 +69,11 @@ async def asks_model(
 ) -> float | None:
     """Send a sampling request; return the seconds it took, None without a result."""
     began = asyncio.get_running_loop().time()
-    reply = await _ask_slowly(server, connection, "sampling/createMessage", SAMPLING, request)
+    reply = await ask_slowly(server, connection, "sampling/createMessage", SAMPLING, request)
     return None if reply is None or reply.is_error else asyncio.get_running_loop().time() - began
 
 
-async def _ask_slowly(
+async def ask_slowly(
     server: FakeServer, connection: RawConnection, method: str, params: object, request: JsonObject
 ) -> Reply | None:
     """Send a request that a person or a model answers: a late answer is not a violation."""
@@ -87,6 +88,15 @@ async def _ask_slowly(
     "roots.list-changed.sent",
     "elicitation.answers.validated",
     "progress.rate-limited",
+    shows=(
+        "sampling.",
+        "elicitation.",
+        "roots.",
+        "progress.",
+        "ping.",
+        "meta.",
+        "jsonrpc.response.",
+    ),
 )
 class SendsEveryRequest(FakeServer):
     """Sends every request and notification that a server may send."""
@@ -105,12 +115,12 @@ class SendsEveryRequest(FakeServer):
         self.is_pinged = await self.ask(connection, "ping", beside=request) is not None
         await self._list_roots(connection, request)
         if self.declares(connection, "sampling"):
-            reply = await _ask_slowly(self, connection, "sampling/createMessage", SAMPLING, request)
+            reply = await ask_slowly(self, connection, "sampling/createMessage", SAMPLING, request)
             if reply is not None and reply.is_error:
                 self.failures.append(("sampling.errors", reply))
         for form in FORMS if can_elicit(connection) else ():
             params = {"message": "Please fill this in.", "requestedSchema": form}
-            reply = await _ask_slowly(self, connection, "elicitation/create", params, request)
+            reply = await ask_slowly(self, connection, "elicitation/create", params, request)
             if reply is not None:
                 self.forms.append((form, reply))
         await self._list_roots(connection, request)
@@ -195,6 +205,7 @@ class SendsEveryRequest(FakeServer):
     "errors.invalid-params.data-details",
     "roots.errors",
     "sampling.errors",
+    shows=("roots.", "sampling.", "elicitation.capability", "errors.", "jsonrpc."),
 )
 class SendsInvalidRequests(FakeServer):
     """Sends unknown, undeclared and malformed requests."""

@@ -10,7 +10,7 @@ import msgspec
 from accord.check.probing.messages import Reply
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
-from accord.check.probing.server_facts import ServerFacts, list_all
+from accord.check.probing.server_facts import ServerFacts, list_intact
 from accord.check.scenarios._scenario import (
     LISTS,
     MISSING_URI,
@@ -47,7 +47,7 @@ async def watches_the_lists_while_tools_are_called(probe: Probe) -> None:
     if not wanted:
         return
     async with probe.borrow() as connection:
-        before = {name: await list_all(connection, LISTS[name], name) for name in wanted}
+        before = {name: await list_intact(connection, LISTS[name], name) for name in wanted}
         await call_all(probe, connection)
         await connection.collect(probe.target.settling)
         for name in wanted:
@@ -55,7 +55,8 @@ async def watches_the_lists_while_tools_are_called(probe: Probe) -> None:
             if _is_announced(connection, name):
                 probe.passes(id)
                 continue
-            is_changed = await list_all(connection, LISTS[name], name) != before[name]
+            after = await list_intact(connection, LISTS[name], name)
+            is_changed = None not in (after, before[name]) and after != before[name]
             if is_changed:
                 await connection.collect(probe.target.settling)
             if is_changed and is_listening(connection):
@@ -130,45 +131,74 @@ async def walks_all_pages(probe: Probe, connection: RawConnection) -> None:
         if not probe.facts.declares(capability):
             probe.not_applicable(id, f"the server did not declare {capability}")
             continue
-        cursor = (await connection.ask(method)).result.get("nextCursor")
-        if not isinstance(cursor, str):
+        first = await connection.ask(method)
+        if not isinstance(first.result.get("nextCursor"), str):
             probe.skip(id, _ONE_PAGE)
             continue
-        if await _walk(probe, connection, id, method, cursor):
-            await _repeat_page(probe, connection, method, member, cursor)
+        second = await _walk(probe, connection, id, method, member, first)
+        if second is not None:
+            await _repeat_page(probe, connection, method, member, first, second)
             await _try_unknown_cursor(probe, method)
     probe.skip((_STABLE, _BAD, _NEXT), _ONE_PAGE)
 
 
-async def _walk(probe: Probe, connection: RawConnection, id: str, method: str, cursor: str) -> bool:
-    """Follow cursors; return whether they end."""
+async def _walk(
+    probe: Probe, connection: RawConnection, id: str, method: str, member: str, first: Reply
+) -> Reply | None:
+    """Follow cursors; return the second page, None if something is wrong."""
     used: list[str] = []
-    following: Any = cursor
+    second: Reply | None = None
+    following: Any = first.result["nextCursor"]
     while isinstance(following, str):
         used.append(following)
         reply = await connection.ask(method, {"cursor": following})
+        second = second or reply
         if reply.is_error:
             probe.fail(id, f"answers {method} with its own cursor with {reply}")
-            return False
+            return None
+        if _entries(reply, member) and _entries(reply, member) == _entries(first, member):
+            probe.fail(id, f"answers {method} with its own cursor with the first page again")
+            return None
         following = reply.result.get("nextCursor")
         if following in used or len(used) > _PAGES:
             probe.fail(id, f"never ends {method}: the cursor {following!r:.80} is repeated")
-            return False
+            return None
     probe.passes(id)
-    return True
+    return second
 
 
 async def _repeat_page(
-    probe: Probe, connection: RawConnection, method: str, member: str, cursor: str
+    probe: Probe,
+    connection: RawConnection,
+    method: str,
+    member: str,
+    first: Reply,
+    before: Reply,
 ) -> None:
+    params = {"cursor": first.result["nextCursor"]}
+    was_filled = bool(_entries(before, member))
     # Lists may change in between: only a second difference counts.
-    for is_last in (False, True):
-        one, other = [await connection.ask(method, {"cursor": cursor}) for _ in range(2)]
-        is_same = one.result.get(member) == other.result.get(member) and not other.is_error
-        if is_same or is_last:
-            why = f"answers {method} with the same cursor first {one}, then {other}"
-            probe.holds(_STABLE, is_same, why)
-            return
+    for _ in range(3):
+        after = await connection.ask(method, params)
+        if after.result.get(member) == before.result.get(member) and not after.is_error:
+            break
+        before, earlier = after, before
+    else:
+        why = f"answers {method} with the same cursor first {earlier}, then {after}"
+        probe.fail(_STABLE, why)
+        return
+    # A list that shrank has no more pages.
+    is_spent = was_filled and after.result.get(member) == []
+    if is_spent:
+        is_spent = "nextCursor" in (await connection.ask(method)).result
+    why = f"answers {method} with nothing when a cursor is used again"
+    probe.holds(_STABLE, not is_spent, why)
+
+
+def _entries(page: Reply, member: str) -> list[Any]:
+    """Return the entries of a page; none if it has no list."""
+    entries = page.result.get(member)
+    return entries if isinstance(entries, list) else []
 
 
 async def _try_unknown_cursor(probe: Probe, method: str) -> None:
@@ -245,6 +275,7 @@ def _has_no_resources(facts: ServerFacts) -> str | None:
 @scenario(
     _SENT,
     *_OF_UPDATES,
+    era="handshake",
     needs="resources.subscribe",
     when=_has_no_resources,
     sends=(_READ, _SUBSCRIBE, _UNSUBSCRIBE),

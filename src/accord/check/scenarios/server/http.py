@@ -1,32 +1,28 @@
-"""Streamable HTTP: statuses, content types, streams, the version header, origins and addresses."""
+"""Streamable HTTP: statuses, content types, streams, the version header."""
 
-import asyncio
-import socket
 from collections import Counter
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.bindings.addresses import is_loopback
 from accord.bindings.http import UNNAMED
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import RawResponse, exchange, post_message
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.http import CONTENT_JSON
 from accord.check.probing.messages import new_notification, new_request, objects_in, params_of
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import (
     INITIALIZED,
     PERMISSION,
     UNINITIALIZED_UNJUDGED,
     bare_scenario,
     calls,
-    end_session,
+    complete_request,
     harmless_method,
-    initialize,
     open_unjudged,
     scenario,
 )
@@ -37,28 +33,59 @@ from accord.types import JsonObject
 _ACCEPTED: Final = "http.post.accepted-202"
 _REFUSED: Final = "http.post.refused-status"
 _DEFAULT: Final = "http.version-header.default-2025-03-26"
-_ORIGIN: Final = "http.origin.validated"
-_ORIGIN_403: Final = "http.origin.invalid-403"
-_FOREIGN: Final = "http://accord-check.example"
+# Which message belongs on which stream.
+_PLACED: Final = (
+    "http.post.related-requests-on-stream",
+    "http.get.unrelated-messages",
+    "http.sse.notifications-related",
+    "http.sse.listen-excludes-request-scoped",
+    "http.sse.no-requests",
+)
+EVERY_CHANGE: Final = {
+    "toolsListChanged": True,
+    "promptsListChanged": True,
+    "resourcesListChanged": True,
+}
+"""A filter that lets a stream carry all changes of lists."""
 _UNKNOWN_VERSION: Final = "1999-12-31"
-_ANY_ADDRESS: Final = ("192.0.2.1", 9)
-_DIALLING: Final = 1.0
+# That the answer ends its stream, as revisions say it.
+_ENDS: Final = (
+    "http.sse.closed-after-response",
+    "http.sse.terminate-after-response",
+    "http.sse.response-ends-stream",
+)
 
 
 # -- accepted messages
 
 
-@scenario(_ACCEPTED, _REFUSED, opens=UNINITIALIZED_UNJUDGED, on=("http",))
+@scenario(_ACCEPTED, _REFUSED, opens=UNINITIALIZED_UNJUDGED, on=("http",), era="handshake")
 async def posts_messages_without_an_answer(probe: Probe, connection: RawConnection) -> None:
     nothing = {"jsonrpc": "2.0", "id": "accord-check-nobody-asked", "result": {}}
+    late = new_notification("notifications/cancelled", {"requestId": "accord-check-nobody"})
     malformed = new_notification("notifications/cancelled", {"requestId": {}})
     await connection.initialize(probe.revision, is_confirmed=False)
     for message, what in [
         (INITIALIZED, "notifications/initialized"),
+        (late, "notifications/cancelled"),
         (nothing, "a response"),
         (malformed, "a malformed notification"),
     ]:
         _judge_acceptance(probe, await post_message(connection, message), what)
+
+
+@scenario(_ACCEPTED, _REFUSED, opens=open_unjudged, on=("http",), era="standalone")
+async def posts_notifications(probe: Probe, connection: RawConnection) -> None:
+    for message, what in [
+        (new_notification("notifications/cancelled", {"requestId": "accord-check"}), "a late one"),
+        (new_notification("notifications/accord-check"), "an unknown one"),
+        (new_notification("notifications/cancelled", {"requestId": {}}), "a malformed one"),
+    ]:
+        heard = await post_message(connection, message)
+        _judge_acceptance(probe, heard, f"{message['method']}, {what}")
+    message = new_notification("notifications/cancelled", {"requestId": "accord-check"})
+    heard = await post_message(connection, message, mcp_protocol_version=_UNKNOWN_VERSION)
+    _judge_acceptance(probe, heard, f"a notification under version {_UNKNOWN_VERSION}")
 
 
 def _judge_acceptance(probe: Probe, heard: RawResponse, what: str) -> None:
@@ -96,9 +123,12 @@ class _Traffic(msgspec.Struct):
     "http.post.stream-one-response-per-request",
     "http.post.stream-messages-before-response",
     "http.server.sse-optional",
+    "http.sse.accel-buffering-off",
     "http.sse.closed-after-response",
     "http.sse.event-id-unique",
+    "http.sse.no-event-ids",
     "http.sse.not-closed-before-response",
+    "http.sse.response-ends-stream",
     "http.sse.retry-before-close",
     "http.sse.terminate-after-response",
     "http.streams.no-broadcast",
@@ -106,13 +136,17 @@ class _Traffic(msgspec.Struct):
 )
 async def reads_all_streams_of_a_session(probe: Probe) -> None:
     traffic = _Traffic()
-    messages: list[Any] = [new_request("ping"), new_request(harmless_method(probe.facts))]
+    messages: list[Any] = [complete_request(probe, harmless_method(probe.facts))]
     messages += calls(probe)
-    if REVISIONS[probe.revision].batching:
+    row = REVISIONS[probe.revision]
+    if row.handshake:
+        messages.insert(0, new_request("ping"))
+    if row.batching:
         messages.append([new_request("ping"), new_request("ping")])
     async with open_unjudged(probe) as connection, AsyncExitStack() as stack:
-        await _listen(probe, connection, stack, traffic)
-        if probe.facts.declares("logging"):
+        if row.handshake:
+            await _listen(probe, connection, stack, traffic)
+        if row.handshake and probe.facts.declares("logging"):
             await post_message(connection, new_request("logging/setLevel", {"level": "debug"}))
         for message in messages:
             await _post(probe, connection, message, traffic)
@@ -122,6 +156,7 @@ async def reads_all_streams_of_a_session(probe: Probe) -> None:
     _judge_listening(probe, traffic)
     _judge_broadcast(probe, traffic)
     _judge_event_ids(probe, traffic)
+    _judge_heads(probe, traffic)
 
 
 async def _listen(
@@ -189,7 +224,7 @@ def _judge_stream(probe: Probe, message: JsonObject | list[JsonObject], heard: R
     probe.holds("http.post.stream-one-response-per-request", is_right, why)
     probe.passes("http.sse.not-closed-before-response")
     probe.not_applicable("http.sse.retry-before-close", "the server ends no stream early")
-    for id in ("http.sse.closed-after-response", "http.sse.terminate-after-response"):
+    for id in _ENDS:
         why = f"leaves the stream of {what} open after the response"
         probe.holds(id, heard.has_ended, why)
     if len(heard.messages) > responses:
@@ -221,6 +256,12 @@ def _judge_broadcast(probe: Probe, traffic: _Traffic) -> None:
     for _, heard in traffic.streams:
         own = _tally(heard, is_unique=True)
         twice += [text for text in own for each in told if text in each]
+    posted = sum((_tally(heard, is_unique=False) for _, heard in traffic.streams), Counter[str]())
+    for each in told:
+        kinds = set(posted) & set(each)
+        # One message may be said here and there by chance, but not each as often.
+        if len(kinds) > 1 and all(posted[text] == each[text] for text in kinds):
+            twice += kinds
     probe.holds(id, not twice, f"sends a message on several streams: {twice[:1]}")
 
 
@@ -246,6 +287,16 @@ def _judge_event_ids(probe: Probe, traffic: _Traffic) -> None:
     probe.holds("http.sse.event-id-unique", not twice, why)
 
 
+def _judge_heads(probe: Probe, traffic: _Traffic) -> None:
+    """Judge what the streams of requests that stand on their own look like."""
+    for message, heard in traffic.streams:
+        why = f"answers {_what(message)} with a stream without X-Accel-Buffering: no"
+        value = heard.headers.get("x-accel-buffering", "")
+        probe.holds("http.sse.accel-buffering-off", value.strip().lower() == "no", why)
+        why = f"gives events ids although no stream can be resumed: {heard.ids[:1]}"
+        probe.holds("http.sse.no-event-ids", not heard.ids, why)
+
+
 def _what(message: JsonObject | list[JsonObject]) -> str:
     if isinstance(message, list):
         return "a batch"
@@ -254,22 +305,25 @@ def _what(message: JsonObject | list[JsonObject]) -> str:
 
 
 @bare_scenario(
-    "http.post.related-requests-on-stream",
-    "http.get.unrelated-messages",
+    *_PLACED,
     on=("http",),
     sends=("tools/call",),
 )
 async def calls_several_tools_at_once(probe: Probe) -> None:
     wanted = calls(probe)
     if not wanted:
-        probe.skip("http.post.related-requests-on-stream", "no tool may be called")
+        probe.skip(_PLACED, "no tool may be called")
         return
     # The monitor judges which message belongs on which stream.
     async with probe.open(capabilities={}) as connection:
+        if connection.is_standalone:
+            await connection.start("subscriptions/listen", {"notifications": EVERY_CHANGE})
         for message in wanted:
             await connection.send(message)
         for message in wanted:
             await connection.reply_to(message["id"], what=_what(message))
+        if connection.is_standalone:
+            await connection.collect(probe.target.settling)
 
 
 # -- the version header
@@ -282,6 +336,12 @@ async def sends_an_unknown_version_header(probe: Probe, connection: RawConnectio
         heard = await post_message(connection, message, mcp_protocol_version=version)
         why = f"answers MCP-Protocol-Version {version!r} with {heard}, expected 400"
         probe.holds("http.version-header.bad-400", heard.status == 400, why)
+    async with exchange(
+        connection, method="GET", accept=CONTENT_TYPE, mcp_protocol_version=_UNKNOWN_VERSION
+    ) as heard:
+        pass
+    why = f"answers GET with MCP-Protocol-Version {_UNKNOWN_VERSION!r} with a stream, expected 400"
+    probe.holds("http.version-header.bad-400", not heard.is_stream, why)
 
 
 @scenario(_DEFAULT, opens=partial(open_unjudged, revision=UNNAMED.id), on=("http",))
@@ -292,60 +352,6 @@ async def sends_no_version_header(probe: Probe, connection: RawConnection) -> No
     heard = await post_message(connection, new_request("ping"), mcp_protocol_version=None)
     why = f"answers a request without MCP-Protocol-Version with {heard}"
     probe.holds(_DEFAULT, heard.is_ok, why)
-
-
-# -- origins and addresses
-
-
-@bare_scenario(_ORIGIN, _ORIGIN_403, on=("http", "sse"))
-async def sends_a_foreign_origin(probe: Probe) -> None:
-    if not is_loopback(urlsplit(probe.target.url).hostname or ""):
-        why = "foreign origins are known for servers on this machine only"
-        probe.skip((_ORIGIN, _ORIGIN_403), why)
-        return
-    async with probe.open(is_judged=False, begins=False) as connection:
-        if probe.facts.transport == "http":
-            heard = await post_message(connection, initialize(probe.revision), origin=_FOREIGN)
-            await end_session(connection, heard)
-        else:
-            headers = {"accept": CONTENT_TYPE, **probe.target.headers, "origin": _FOREIGN}
-            async with exchange(connection, method="GET", headers=headers) as heard:
-                pass
-    if probe.holds(_ORIGIN, not heard.is_ok, f"serves a request with Origin {_FOREIGN}"):
-        why = f"refuses a foreign Origin with {heard}, expected status 403"
-        probe.holds(_ORIGIN_403, heard.status == 403, why)
-
-
-@bare_scenario("http.server.bind-localhost", on=("http", "sse"))
-async def connects_to_the_address_of_this_machine(probe: Probe) -> None:
-    id = "http.server.bind-localhost"
-    if not probe.target.is_launched:
-        probe.skip(id, "the check did not launch the server itself")
-        return
-    address = own_address()
-    if address is None:
-        probe.skip(id, "this machine has no address but loopback")
-        return
-    port = urlsplit(probe.target.url).port
-    is_open = True
-    try:
-        async with asyncio.timeout(_DIALLING):
-            _, writer = await asyncio.open_connection(address, port)
-        writer.close()
-    except (OSError, TimeoutError):
-        is_open = False
-    probe.holds(id, not is_open, f"listens at {address}, not only at loopback")
-
-
-def own_address() -> str | None:
-    """Return the address of this machine in its network; nothing is sent."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probing:
-        try:
-            probing.connect(_ANY_ADDRESS)
-        except OSError:
-            return None
-        address = str(probing.getsockname()[0])
-    return None if address.startswith(("127.", "0.")) else address
 
 
 # -- the end

@@ -1,16 +1,12 @@
-"""Sessions over HTTP, resumed streams, and the two endpoints of HTTP with SSE."""
+"""Sessions over Streamable HTTP, and streams that break and are resumed."""
 
-import contextlib
 from contextlib import AsyncExitStack
-from functools import partial
 from itertools import combinations
 from typing import Final
-from urllib.parse import urlsplit
 
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import RawResponse, exchange, post_message
-from accord.check.probing.http import SseCarrier
-from accord.check.probing.messages import decode_json, new_request, next_id, params_of
+from accord.check.probing.messages import new_request, next_id, params_of
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import (
@@ -64,17 +60,26 @@ def _differences(one: str, other: str) -> int:
     return sum(a != b for a, b in zip(one, other, strict=False)) + abs(len(one) - len(other))
 
 
-@scenario(_MISSING, opens=open_unjudged, on=("http",))
+@scenario(_MISSING, _TERMINATED, opens=open_unjudged, on=("http",))
 async def omits_the_session_id(probe: Probe, connection: RawConnection) -> None:
     if connection.carrier.session is None:
         probe.not_applicable(_MISSING, _STATELESS)
         return
-    heard = await post_message(connection, new_request("ping"), mcp_session_id=None)
-    if heard.is_ok:
+    served = 0
+    for message in (new_request("ping"), new_request(harmless_method(probe.facts))):
+        heard = await post_message(connection, message, mcp_session_id=None)
+        served += heard.is_ok
+        if not heard.is_ok:
+            why = f"answers {message['method']} without session id with {heard}, expected 400"
+            probe.holds(_MISSING, heard.status == 400, why)
+    if served:
         probe.not_applicable(_MISSING, "the server does not require session ids")
         return
-    why = f"answers a request without session id with {heard}, expected status 400"
-    probe.holds(_MISSING, heard.status == 400, why)
+    # A server that needs the id has to know it as well.
+    given = f"accord-check-{next_id()}"
+    heard = await post_message(connection, new_request("ping"), mcp_session_id=given)
+    why = f"serves a request with a session id that it never gave: {heard}"
+    probe.holds(_TERMINATED, not heard.is_ok, why)
 
 
 @scenario(_TERMINATED, _MAY_TERMINATE, opens=open_unjudged, on=("http",))
@@ -88,9 +93,14 @@ async def uses_a_session_that_was_ended(probe: Probe, connection: RawConnection)
     if not ended.is_ok:
         probe.skip(_TERMINATED, f"the server lets no client end a session: {ended}")
         return
-    heard = await post_message(connection, new_request("ping"))
-    why = f"answers a request in a session that was ended with {heard}, expected status 404"
-    probe.holds(_TERMINATED, heard.status == 404, why)
+    for method in ("ping", harmless_method(probe.facts)):
+        heard = await post_message(connection, new_request(method))
+        why = f"answers {method} in a session that was ended with {heard}, expected status 404"
+        probe.holds(_TERMINATED, heard.status == 404, why)
+    async with exchange(connection, method="GET", accept=CONTENT_TYPE) as heard:
+        pass
+    why = f"answers GET in a session that was ended with a stream: {heard}"
+    probe.holds(_TERMINATED, not heard.is_stream, why)
 
 
 # -- streams that break and are resumed
@@ -121,6 +131,9 @@ async def resumes_streams(probe: Probe, connection: RawConnection) -> None:
     # After the only event, everything that follows belongs to other streams.
     stray = _of(resumed, again)
     probe.holds(_REPLAY, not stray, f"replays messages of another stream: {stray[:1]}")
+    if stray and not resumed.answers_to(call["id"]):
+        probe.fail(_NAMES, "takes the event id of one stream for one of another")
+        return
     if not resumed.answers_to(call["id"]):
         probe.not_applicable((_NAMES, _CANCEL), "the server replays nothing")
         return
@@ -204,54 +217,3 @@ async def _judge_disconnect(probe: Probe, connection: RawConnection) -> None:
         probe.holds(_CANCEL, resumed.answers_to(call["id"]), why)
         return
     probe.skip(_CANCEL, "no call takes long enough to disconnect during it")
-
-
-# -- HTTP with SSE
-
-_ENDPOINT: Final = "sse.connect.endpoint-event"
-
-
-@scenario(
-    "sse.endpoint.stream",
-    "sse.endpoint.post",
-    _ENDPOINT,
-    "sse.server.message-event",
-    "sse.server.event-data-json",
-    opens=partial(Probe.open, is_judged=False, capabilities={}),
-    on=("sse",),
-)
-async def speaks_over_two_endpoints(probe: Probe, connection: RawConnection) -> None:
-    carrier: SseCarrier = connection.carrier
-    probe.passes("sse.endpoint.stream")
-    await connection.ask("ping")
-    await connection.ask(harmless_method(probe.facts))
-    for tool in probe.facts.callable_tools()[:3]:
-        await connection.ask("tools/call", tool.params)
-    _judge_endpoint(probe, carrier)
-    odd = [status for status in carrier.statuses if not 200 <= status < 300]
-    probe.holds("sse.endpoint.post", not odd, f"answers a posted message with status {odd[:1]}")
-    unnamed = [each.name for each in carrier.odd if _is_message(each.data)]
-    why = f"sends a message as an event named {unnamed[:1]}, expected 'message'"
-    probe.holds("sse.server.message-event", not unnamed, why)
-    broken = [record.raw for record in connection.log.records if record.raw is not None]
-    why = f"sends a message event with data that is not JSON: {broken[:1]}"
-    probe.holds("sse.server.event-data-json", not broken, why)
-
-
-def _judge_endpoint(probe: Probe, carrier: SseCarrier) -> None:
-    first = carrier.first
-    assert first is not None
-    why = f"sends an event {first.name!r} first, expected 'endpoint'"
-    if not probe.holds(_ENDPOINT, first.name == "endpoint", why):
-        return
-    text = first.data.decode(errors="replace")
-    is_uri = False
-    with contextlib.suppress(ValueError):
-        parts = urlsplit(text)
-        is_uri = bool(parts.path or parts.query) and text == text.strip() and " " not in text
-    probe.holds(_ENDPOINT, is_uri, f"names the endpoint {text[:80]!r}, expected a URI")
-
-
-def _is_message(data: bytes) -> bool:
-    message = decode_json(data)
-    return isinstance(message, dict) and "jsonrpc" in message

@@ -2,9 +2,10 @@
 
 from typing import Any, Final
 
+from accord.check.probing.failures import MessageTimeout
 from accord.check.probing.messages import Reply, new_notification, new_request, next_id
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import (
     ANSWERED,
     MISSING_URI,
@@ -53,7 +54,7 @@ async def uses_ids_of_all_kinds(probe: Probe, connection: RawConnection) -> None
         await wait_for_answer(probe, connection, id, harmless_method(probe.facts))
 
 
-@bare_scenario(ANSWERED)
+@bare_scenario(ANSWERED, is_judged=True)
 async def reuses_ids_of_another_connection(probe: Probe) -> None:
     method = harmless_method(probe.facts)
     async with probe.borrow() as one, probe.borrow() as other:
@@ -101,7 +102,7 @@ async def sends_large_and_deep_messages(probe: Probe, connection: RawConnection)
             return
 
 
-@bare_scenario("jsonrpc.batch.receive")
+@bare_scenario("jsonrpc.batch.receive", is_judged=True)
 async def sends_a_batch(probe: Probe) -> None:
     has_batches = REVISIONS[probe.revision].batching
     async with probe.open(is_judged=has_batches) as connection:
@@ -177,9 +178,12 @@ async def sends_text_that_is_not_json(probe: Probe, connection: RawConnection) -
 
 @scenario(_INVALID_REQUEST, SURVIVES, opens=UNJUDGED, is_once=True)
 async def sends_json_that_is_not_a_request(probe: Probe, connection: RawConnection) -> None:
+    valid = connection.request(harmless_method(probe.facts))
     messages: dict[str, object] = {
-        "a request of JSON-RPC 1.0": {"jsonrpc": "1.0", "id": next_id(), "method": "ping"},
-        "a request without jsonrpc": {"id": next_id(), "method": "ping"},
+        "a request of JSON-RPC 1.0": valid | {"jsonrpc": "1.0", "id": next_id()},
+        "a request without jsonrpc": {
+            name: value for name, value in valid.items() if name != "jsonrpc"
+        },
         "a method that is a number": {"jsonrpc": "2.0", "id": next_id(), "method": 7},
         "a message with nothing but an id": {"jsonrpc": "2.0", "id": next_id()},
         "a message that is a number": b"7",

@@ -20,7 +20,7 @@ from accord.check.scenarios._scenario import (
     text_of,
 )
 from accord.check.verdicts import NO_PROBE
-from accord.protocol.jsonrpc import INTERNAL_ERROR
+from accord.protocol.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND
 from accord.protocol.verdict import Tally
 from accord.types import JsonObject
 
@@ -45,6 +45,8 @@ _HEALTH_WORDS: Final = ("health", "status", "ping", "alive", "diagnos", "version
 _PROTOCOL_ERROR: Final = "it is reported as a protocol error, which the specification lists"
 # Invalid calls of this many tools show how the server handles them.
 _WRONGED: Final = 8
+_SCALARS: Final = ("integer", "number", "boolean", "string")
+_JSON_TYPES: Final = (*_SCALARS, "array", "object")
 
 
 def _none_may_be_called(facts: ServerFacts) -> str | None:
@@ -65,15 +67,23 @@ async def calls_every_tool(probe: Probe, connection: RawConnection) -> None:
     made = await call_all(probe, connection)
     for tool, reply in made:
         _judge_failure(probe, reply, f"a call of {tool.name}")
+        if reply.code == METHOD_NOT_FOUND and _is_task_only(tool):
+            continue
         if reply.is_error:
             # A tool may refuse arguments that its schema allows.
-            is_right = reply.code not in (INTERNAL_ERROR, -32000, 0, 1)
+            is_right = reply.code not in (INTERNAL_ERROR, METHOD_NOT_FOUND, -32000, 0, 1)
             why = f"answers a failing call of {tool.name} with {reply}, expected a"
             probe.holds(_EXECUTION, is_right, f"{why} result with isError")
         elif reply.is_failed_call:
             probe.passes(_EXECUTION)
     await _judge_structured(probe, connection, made)
     probe.skip((_FAILURE, _JSON_FAILURE, _EXECUTION), "no call of a tool fails")
+
+
+def _is_task_only(tool: ToolCall) -> bool:
+    """Return whether a tool may be called as a task only, and else is an unknown method."""
+    execution = tool.tool.get("execution")
+    return isinstance(execution, dict) and execution.get("taskSupport") == "required"
 
 
 async def _judge_structured(
@@ -189,9 +199,45 @@ def _wrong_arguments(call: ToolCall) -> list[JsonObject]:
         made.append({key: value for key, value in call.arguments.items() if key != name})
         rule = properties.get(name)
         kind = rule.get("type") if isinstance(rule, dict) else None
-        if kind in ("integer", "number", "boolean", "string"):
+        if kind in _SCALARS:
             made.append(call.arguments | {name: {"accord-check": []}})
     return made
+
+
+@scenario(_VALIDATES, needs="tools", when=_none_may_be_called, is_once=True, sends=(_CALL,))
+async def calls_tools_with_values_out_of_range(probe: Probe, connection: RawConnection) -> None:
+    for tool in probe.facts.callable_tools()[:_WRONGED]:
+        for wrong in _excluded_arguments(tool):
+            reply = await call(probe, connection, ToolCall(tool.tool, wrong))
+            if reply is not None and not has_failed(reply):
+                what = f"{tool.name} with {msgspec.json.encode(wrong).decode()}"
+                probe.fail(_VALIDATES, f"calls {what}, which its inputSchema does not allow")
+            elif reply is not None:
+                probe.passes(_VALIDATES)
+    probe.skip(_VALIDATES, "no tool that may be called limits its arguments")
+    await is_alive(probe, connection, "calls with arguments out of range")
+
+
+def _excluded_arguments(call: ToolCall) -> list[JsonObject]:
+    """Return arguments that a schema excludes: null, a value not in an enum, and a large number.
+
+    Additional arguments are not tried: many servers take no notice of them.
+    """
+    schema = call.tool.get("inputSchema")
+    schema = schema if isinstance(schema, dict) else {}
+    required, properties = schema.get("required"), schema.get("properties")
+    made: dict[str, JsonObject] = {}
+    for name, rule in properties.items() if isinstance(properties, dict) else ():
+        if not isinstance(rule, dict):
+            continue
+        kind, enum, most = rule.get("type"), rule.get("enum"), rule.get("maximum")
+        if isinstance(required, list) and name in required and kind in _JSON_TYPES:
+            made["null"] = call.arguments | {name: None}
+        if kind == "string" and isinstance(enum, list) and enum:
+            made["enum"] = call.arguments | {name: "accord-check-no-such-value"}
+        if kind in ("integer", "number") and isinstance(most, int | float):
+            made["maximum"] = call.arguments | {name: most + 1}
+    return list(made.values())
 
 
 @scenario(_UNKNOWN, SURVIVES, needs="tools", sends=(_CALL,))

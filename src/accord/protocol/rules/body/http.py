@@ -19,10 +19,12 @@ from accord.protocol.mirroring import (
     NAME_MEMBERS,
     Annotation,
     decode_header,
+    encode_header,
     find_annotations,
 )
 from accord.protocol.party import Bounded
 from accord.protocol.rules._rule import Finding, Findings, Outcome, breach_at, check
+from accord.protocol.rules.http.exchanges import STATE, is_masked
 from accord.protocol.rules.selection import messages, notifications, requests, results
 from accord.protocol.rules.values import (
     as_id,
@@ -60,14 +62,10 @@ def _http_facts(step: Step) -> HttpFacts | None:
 # -- what a client posts
 
 
-def _facts_with_headers(step: Step, *, metadata: bool = False) -> HttpFacts | None:
-    """Return the facts of a message with recorded headers, if asked for with metadata in them."""
+def _facts_with_headers(step: Step, *names: str) -> HttpFacts | None:
+    """Return the facts of a message if it is known whether it has these headers."""
     facts = _http_facts(step)
-    if facts is None or not facts.headers:
-        return None
-    names = (_VERSION_HEADER, METHOD_HEADER, NAME_HEADER) if metadata else ()
-    lacks_metadata = metadata and all(facts.header(name) is None for name in names)
-    return None if lacks_metadata else facts
+    return facts if facts is not None and all(facts.knows(name) for name in names) else None
 
 
 @check("http.post.each-message", _POSTS)
@@ -79,18 +77,26 @@ def message_is_posted(step: Step, conversation: Conversation) -> Outcome:
     return facts.method.upper() == "POST" or f"sends {step.name} with HTTP {facts.method[:20]}"
 
 
+_METADATA: Final = (_VERSION_HEADER, METHOD_HEADER, NAME_HEADER)
+
+
+def _has_no_metadata(facts: HttpFacts) -> bool:
+    return all(facts.lacks(name) for name in _METADATA)
+
+
 @check("http.post.metadata-headers", requests(by=CLIENT))
 def post_has_the_metadata_headers(step: Step, conversation: Conversation) -> Outcome:
-    if _facts_with_headers(step) is None:
+    facts = _facts_with_headers(step, *_METADATA)
+    if facts is None:
         return None
-    has_metadata = _facts_with_headers(step, metadata=True) is not None
-    return has_metadata or f"posts {step.name} without any of its metadata headers"
+    why = f"posts {step.name} without any of its metadata headers"
+    return why if _has_no_metadata(facts) else True
 
 
 @check("http.version-header.present", _POSTS)
 def post_has_the_version_header(step: Step, conversation: Conversation) -> Outcome:
-    facts = _facts_with_headers(step, metadata=step.kind == REQUEST)
-    if facts is None:
+    facts = _facts_with_headers(step, _VERSION_HEADER)
+    if facts is None or (step.kind == REQUEST and _has_no_metadata(facts)):
         return None
     has_version = facts.header(_VERSION_HEADER) is not None
     return has_version or f"posts {step.name} without {_VERSION_HEADER}"
@@ -98,7 +104,7 @@ def post_has_the_version_header(step: Step, conversation: Conversation) -> Outco
 
 @check("http.version-header.matches-meta", requests(by=CLIENT), at=META_VERSION)
 def version_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
-    facts = _facts_with_headers(step)
+    facts = _facts_with_headers(step, _VERSION_HEADER)
     header = facts.header(_VERSION_HEADER) if facts else None
     version = meta_of(step.body).get(META_VERSION)
     if header is None or not isinstance(version, str):
@@ -110,8 +116,8 @@ def version_header_repeats_the_body(step: Step, conversation: Conversation) -> O
 
 @check("http.headers.mcp-method", requests(by=CLIENT), at="/method")
 def method_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
-    facts = _facts_with_headers(step, metadata=True)
-    if facts is None:
+    facts = _facts_with_headers(step, METHOD_HEADER)
+    if facts is None or _has_no_metadata(facts):
         return None
     header = facts.header(METHOD_HEADER)
     if header is None:
@@ -127,15 +133,37 @@ def method_header_repeats_the_body(step: Step, conversation: Conversation) -> Ou
 )
 @check("tasks-ext.http.mcp-name", requests(_TASKS, by=CLIENT))
 def name_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
-    facts, member = _facts_with_headers(step, metadata=True), NAME_MEMBERS[step.name]
+    facts, member = _facts_with_headers(step, NAME_HEADER), NAME_MEMBERS[step.name]
     name = as_object(step.body).get(member)
-    if facts is None or not isinstance(name, str):
+    if facts is None or not isinstance(name, str) or _has_no_metadata(facts):
         return None
     header = facts.header(NAME_HEADER)
     if header is None:
         return f"posts {step.name} without {NAME_HEADER}"
+    if is_masked(header, name):
+        return None
+    if decode_header(header) != name and _is_unsafe(name):
+        return None  # http.headers.mcp-name.encoded-when-unsafe
     return decode_header(header) == name or breach_at(
         f"posts {step.name} with {NAME_HEADER}: {header[:60]}, which is not its {member}", member
+    )
+
+
+def _is_unsafe(name: str) -> bool:
+    return encode_header(name) != name
+
+
+@check("http.headers.mcp-name.encoded-when-unsafe", requests(list(NAME_MEMBERS), by=CLIENT))
+def unsafe_name_is_encoded(step: Step, conversation: Conversation) -> Outcome:
+    facts, name = _http_facts(step), as_object(step.body).get(NAME_MEMBERS[step.name])
+    header = None if facts is None else facts.header(NAME_HEADER)
+    if header is None or not isinstance(name, str) or not _is_unsafe(name):
+        return None
+    if is_masked(header, name):
+        return None
+    expected = encode_header(name)
+    return header.strip(" \t") == expected or (
+        f"posts {step.name} with {NAME_HEADER}: {header[:60]!r}, expected {expected[:80]}"
     )
 
 
@@ -180,12 +208,21 @@ def progress_is_on_the_stream_of_its_request(step: Step, conversation: Conversat
     return f"reports progress of id {step.exchange.id!r} on the stream of another request"
 
 
+def _is_resumed(facts: HttpFacts, conversation: Conversation) -> bool:
+    """Return whether a stream resumes another; recorders may say so in either direction."""
+    if facts.header("Last-Event-ID") is not None:
+        return True
+    state = memory_of(conversation).facts.get(STATE)
+    exchange = state.exchanges.get(facts.exchange) if state and facts.exchange else None
+    return exchange is not None and exchange.is_resumed is True
+
+
 @check("http.get.unrelated-messages", messages((REQUEST, NOTIFICATION), by=SERVER), at="/method")
 def get_stream_has_only_unrelated_messages(step: Step, conversation: Conversation) -> Outcome:
     facts = _http_facts(step)
     if facts is None or (facts.method or "").upper() != "GET":
         return None
-    if facts.header("Last-Event-ID") is not None or _requests_of_stream(step, conversation):
+    if _is_resumed(facts, conversation) or _requests_of_stream(step, conversation):
         # A resumed stream continues the stream of its request.
         return None
     if step.exchange is not None and step.name == _PROGRESS:

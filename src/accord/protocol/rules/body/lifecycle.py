@@ -166,8 +166,9 @@ shapes(
 def discovery_names_the_server(step: Step, conversation: Conversation) -> Outcome:
     if complete_result(step) is None:
         return None
-    return SERVER_INFO in meta_of(step.body) or breach_at(
-        f"answers server/discover without {SERVER_INFO}", "_meta"
+    is_named = isinstance(meta_of(step.body).get(SERVER_INFO), dict)
+    return is_named or breach_at(
+        f"answers server/discover without {SERVER_INFO} as an object", "_meta"
     )
 
 

@@ -5,14 +5,21 @@ from typing import Final, TypeAlias
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, RESULT
-from accord.protocol.methods import KNOWN
+from accord.protocol.methods import KNOWN, REQUESTS
 from accord.protocol.party import Bounded
 from accord.protocol.rules._rule import Breach, Outcome, check, holds
 from accord.protocol.rules.body.tasks import RELATED, TASK_REQUESTS, TERMINAL
 from accord.protocol.rules.selection import REPLIES, messages, notifications, requests, results
 from accord.protocol.rules.shapes import shapes
 from accord.protocol.rules.state import TASK_TOKENS
-from accord.protocol.rules.values import as_id, as_object, is_number, memory_of, request_params
+from accord.protocol.rules.values import (
+    as_id,
+    as_object,
+    crosses,
+    is_number,
+    memory_of,
+    request_params,
+)
 from accord.protocol.violation import CLIENT, OTHER, SERVER, WARN, Party
 from accord.types._base import ProgressToken, RequestId
 
@@ -40,7 +47,7 @@ shapes(
 
 @check("progress.token.in-meta", requests(), at="progressToken")
 def token_is_in_meta(step: Step, conversation: Conversation) -> Outcome:
-    if step.name in KNOWN and "progressToken" in as_object(step.body):
+    if step.name in REQUESTS and "progressToken" in as_object(step.body):
         return f"sends {step.name} with progressToken in params, expected it in params._meta"
     return True if "progressToken" in meta_of(step.body) else None
 
@@ -88,13 +95,16 @@ def progress_ends_with_the_total(step: Step, conversation: Conversation) -> Outc
 
 @check(TASK_TOKENS, results(TASK_REQUESTS))
 def note_token_of_task(step: Step, conversation: Conversation) -> Outcome:
-    id = as_object(as_object(step.body).get("task")).get("taskId")
-    if step.exchange is None or not isinstance(id, str):
+    task = as_object(step.body).get("task")
+    if step.exchange is None or not isinstance(task, dict):
         return None
+    id = task.get("taskId")
     token, tokens = step.exchange.token, _task_tokens(conversation)
-    tokens[id] = token
+    if isinstance(id, str):
+        tokens[id] = token
     if token is not None:
-        tokens[OTHER[step.sender], token] = id
+        # The token stays in use even if the task has no valid id.
+        tokens[OTHER[step.sender], token] = id if isinstance(id, str) else ""
     return None
 
 
@@ -254,7 +264,8 @@ def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -
     id = _cancelled_id(step)
     for task in memory_of(conversation).tasks.values():
         request = task.request
-        if request is not None and (request.sender, request.id) == (step.sender, id):
+        is_own = request is not None and (request.sender, request.id) == (step.sender, id)
+        if request is not None and is_own and not crosses(step, task.since):
             name = f"{request.name} (id {id!r})"
             return f"cancels {name} with {_CANCELLED}; it is a task: use tasks/cancel"
     return None

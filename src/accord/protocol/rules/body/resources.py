@@ -167,6 +167,9 @@ def update_goes_to_a_subscriber(step: Step, conversation: Conversation) -> Outco
     ]
     if any(_covers(each, uri) for each in (*memory_of(conversation).subscribed, *pending)):
         return True
+    if not is_uri(uri):
+        # Judged as an invalid uri.
+        return None
     return f"sends an update of {quote(uri)}, to which the client did not subscribe"
 
 

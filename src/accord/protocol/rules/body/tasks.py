@@ -20,6 +20,7 @@ from accord.protocol.rules.values import (
     META,
     Located,
     as_object,
+    crosses,
     declared_in,
     memory_of,
     objects_at,
@@ -108,7 +109,9 @@ def learn_tasks(step: Step, memory: Memory) -> None:
         known = memory.tasks.get((step.sender, id))
         if known is None or is_new:
             request = step.exchange if is_new else None
-            known = memory.tasks[step.sender, id] = KnownTask(owner=step.sender, request=request)
+            since = step.record.t if step.record else None
+            known = KnownTask(owner=step.sender, request=request, since=since)
+            memory.tasks[step.sender, id] = known
         if isinstance(task.get("status"), str):
             known.status = task["status"]
         known.asked.update(as_object(task.get("inputRequests")))
@@ -168,9 +171,9 @@ def tool_is_not_a_task_without_capability(step: Step, conversation: Conversation
     )
 
 
-def _task_support(step: Step, conversation: Conversation) -> object:
+def _support_of(params: JsonObject, conversation: Conversation) -> object:
     """Return the taskSupport of a called tool; None when it is unknown or tasks are off."""
-    name = as_object(step.body).get("name")
+    name = params.get("name")
     tools = memory_of(conversation).tools
     if not isinstance(name, str) or name not in tools:
         return None
@@ -181,7 +184,7 @@ def _task_support(step: Step, conversation: Conversation) -> object:
 
 @check("tasks.tool.forbidden-not-tasked", _CALLS, at="task")
 def tool_without_task_support_is_called_plainly(step: Step, conversation: Conversation) -> Outcome:
-    support = _task_support(step, conversation)
+    support = _support_of(as_object(step.body), conversation)
     if support is None or not _asks_for_task(step):
         return None
     return support != "forbidden" or (
@@ -191,7 +194,7 @@ def tool_without_task_support_is_called_plainly(step: Step, conversation: Conver
 
 @check("tasks.tool.required-tasked", _CALLS, at="name")
 def tool_that_requires_a_task_is_called_as_one(step: Step, conversation: Conversation) -> Outcome:
-    if _task_support(step, conversation) != "required":
+    if _support_of(as_object(step.body), conversation) != "required":
         return None
     return _asks_for_task(step) or (
         f"calls tool {quote(step.body['name'])} without a task, but its taskSupport is 'required'"
@@ -213,7 +216,31 @@ shapes(
 shapes(
     _REPORTS, {"tasks.errors.status-message": "statusMessage: string"}, within=_find_tasks("failed")
 )
-shapes(results(_GET), {"tasks.ttl.in-get": "ttl: duration"}, within=_find_tasks())
+shapes(_REPORTS, {"tasks.ttl.in-get": "ttl: duration"}, within=_find_tasks())
+
+
+@check("tasks.create.returns-task", _FIRST_RESULTS)
+def request_for_a_task_is_answered_with_one(step: Step, conversation: Conversation) -> Outcome:
+    if "task" not in request_params(step) or not isinstance(step.body, dict):
+        return None
+    if step.name == _CALL:
+        is_due = _support_of(request_params(step), conversation) in ("optional", "required")
+    else:
+        declared = conversation.parties[step.sender].capabilities or ()
+        is_due = f"tasks.requests.{step.name.replace('/', '.')}" in declared
+    if not is_due:
+        return None
+    is_task = isinstance(step.body.get("task"), dict)
+    return is_task or f"answers {step.name}, requested as a task, with a plain result"
+
+
+@check("tasks.status.starts-working", _FIRST_RESULTS)
+def new_task_is_working(step: Step, conversation: Conversation) -> Outcome:
+    status = as_object(_created_task(step)).get("status")
+    # A status that does not exist is judged by tasks.status.valid-transitions.
+    if not isinstance(status, str) or status not in _STATUSES:
+        return None
+    return status == "working" or f"creates a task in status {status}, expected working"
 
 
 @check("tasks.id.receiver-generated", _FIRST_RESULTS, at="task.taskId")
@@ -232,7 +259,9 @@ def task_id_is_new(step: Step, conversation: Conversation) -> Outcome:
     task = _created_task(step)
     if task is None or not isinstance(task.get("taskId"), str):
         return None
-    is_known = (step.sender, task["taskId"]) in memory_of(conversation).tasks
+    known = memory_of(conversation).tasks.get((step.sender, task["taskId"]))
+    # A notification may overtake the answer that creates a task.
+    is_known = known is not None and known.request is not None
     return f"creates a second task {quote(task['taskId'])}" if is_known else True
 
 
@@ -294,7 +323,7 @@ def progress_of_a_task_names_it(step: Step, conversation: Conversation) -> Outco
     if step.exchange is not None or not is_token:
         return None
     id = memory_of(conversation).facts.get(TASK_TOKENS, {}).get((OTHER[step.sender], token))
-    if id is None:
+    if not id:
         return None
     return _related_task(step.body) == id or (
         f"reports progress of the task {quote(id)} without related-task"
@@ -476,7 +505,8 @@ def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -
     if step.exchange is not None or isinstance(id, bool | float):
         return None
     for task in memory_of(conversation).tasks.values():
-        if task.request is not None and task.request.id == id and task.status not in TERMINAL:
+        is_own = task.request is not None and task.request.id == id
+        if is_own and task.status not in TERMINAL and not crosses(step, task.since):
             return f"cancels the request {quote(id)}, which became a task: use {_CANCEL}"
     return None
 

@@ -1,0 +1,145 @@
+"""Judges what recordings show of HTTP: requests, statuses, headers, sessions, streams, tokens.
+
+Monitors alone run these rules; endpoints have their own decisions about HTTP. The judge is pure:
+it sees records in order, and says which requirement each breaks.
+"""
+
+from collections.abc import Callable, Iterator
+
+import accord.protocol.rules.http.authorization
+import accord.protocol.rules.http.older
+import accord.protocol.rules.http.requests
+import accord.protocol.rules.http.responses
+import accord.protocol.rules.http.standalone
+import accord.protocol.rules.http.streams  # noqa: F401  # these register their rules
+from accord.protocol.jsonrpc import Batch, Frame, MalformedMessage
+from accord.protocol.party import Memory
+from accord.protocol.revisions import Revision
+from accord.protocol.rules._rule import Breach
+from accord.protocol.rules.http._rule import (
+    HTTP_RULES,
+    NEEDED_BY_MESSAGES,
+    HttpRule,
+    When,
+    facts_in,
+    http_rules,
+    needed_facts,
+)
+from accord.protocol.rules.http.exchanges import (
+    LAST_EVENT,
+    STATE,
+    HttpExchange,
+    HttpState,
+    Moment,
+    Posted,
+    read_posted,
+)
+from accord.protocol.rules.http.requests import find_fault
+from accord.protocol.violation import Violation
+from accord.trace import HttpFacts, Record
+
+__all__ = ["HTTP_RULES", "NEEDED_BY_MESSAGES", "HttpFactsJudge", "HttpRule", "needed_facts"]
+
+
+class HttpFactsJudge:
+    """Judges the HTTP facts of the records of one conversation.
+
+    Args:
+        memory: what the monitor remembers; the state is kept there too.
+        held: called with each rule that held.
+
+    Attributes:
+        known: the kinds of facts that the recording has.
+    """
+
+    def __init__(self, memory: Memory, held: Callable[[HttpRule], None]) -> None:
+        self.known: set[str] = set()
+        self._memory = memory
+        self._held = held
+        self._state: HttpState | None = None
+
+    def observe(
+        self,
+        record: Record,
+        facts: HttpFacts,
+        decoded: Frame | Batch | MalformedMessage | None,
+        revision: Revision,
+    ) -> list[Violation]:
+        """Judge the facts of one record."""
+        state = self._state
+        if state is None:
+            state = self._state = HttpState(revision, self._memory)
+            self._memory.facts[STATE] = state
+        state.revision = revision
+        self.known |= facts_in(record, facts)
+        posted = read_posted(record, decoded)
+        if record.sender == "client":
+            return list(self._request(state, record, facts, posted))
+        return list(self._response(state, record, facts, posted))
+
+    def _request(
+        self, state: HttpState, record: Record, facts: HttpFacts, posted: Posted
+    ) -> Iterator[Violation]:
+        key = facts.exchange or facts.stream
+        exchange = HttpExchange(
+            key=key,
+            form=record.transport,
+            method=(facts.method or "").upper(),
+            request=facts,
+            posted=posted,
+            number=record.number,
+            stream=facts.stream or key,
+        )
+        if exchange.method == "POST":
+            exchange.is_resumed = False
+        elif facts.knows(LAST_EVENT):
+            exchange.is_resumed = facts.header(LAST_EVENT) is not None
+            exchange.resumed = facts.header(LAST_EVENT)
+        moment = Moment(exchange, facts, record)
+        if not state.revision.handshake:
+            exchange.fault = find_fault(exchange, state)
+        yield from self._judge("request", moment, state)
+        state.add_request(moment)
+        posted.forget_bodies()
+
+    def _response(
+        self, state: HttpState, record: Record, facts: HttpFacts, posted: Posted
+    ) -> Iterator[Violation]:
+        exchange = state.find(record, facts)
+        exchange.form = record.transport  # only the first event tells the older form
+        moment = Moment(exchange, facts, record, is_malformed=posted.is_malformed)
+        if exchange.response is None and facts.status is not None:
+            yield from self._judge("head", moment, state)
+            state.add_head(moment)
+            yield from self._settle(state, exchange)
+        if facts.event is not None:
+            yield from self._judge("event", moment, state)
+            state.add_event(moment)
+        elif facts.retry is not None:
+            exchange.retry = facts.retry
+        for frame in posted.frames:
+            each = Moment(exchange, facts, record, frame)
+            yield from self._judge("message", each, state)
+            state.add_message(each)
+        if facts.ended is not None:
+            exchange.ended, exchange.ended_at = facts.ended, record.t
+            yield from self._judge("end", moment, state)
+
+    def _settle(self, state: HttpState, exchange: HttpExchange) -> Iterator[Violation]:
+        """Report what counts only if the server goes on serving."""
+        if exchange.is_ok and exchange.method == "POST" and state.suspects:
+            suspects, state.suspects = state.suspects, []
+            for requirement, why in suspects:
+                yield Violation(requirement, "server", why)
+
+    def _judge(self, when: When, moment: Moment, state: HttpState) -> Iterator[Violation]:
+        for each in http_rules(state.revision.id, moment.exchange.form, when):
+            outcome = each.judge(moment, state)
+            if outcome is None:
+                continue
+            if outcome is True:
+                self._held(each)
+                continue
+            for item in [outcome] if isinstance(outcome, str | Breach) else outcome:
+                breach = Breach(item) if isinstance(item, str) else item
+                yield Violation(each.requirement, each.party, breach.why, severity=breach.severity)

@@ -1,0 +1,254 @@
+"""Event streams over Streamable HTTP: what they carry, how they end, ids, resumption."""
+
+from typing import Any, Final
+
+import msgspec
+
+from accord.protocol.codec import parse
+from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
+from accord.protocol.rules._rule import Outcome
+from accord.protocol.rules.http._rule import (
+    END,
+    EVENTS,
+    LINK,
+    METHOD,
+    STATUS,
+    STREAM,
+    asks,
+    rule,
+    says,
+)
+from accord.protocol.rules.http.exchanges import HttpExchange, HttpState, Moment, as_object
+
+_PROGRESS: Final = "notifications/progress"
+
+
+def _is_post_stream(exchange: HttpExchange) -> bool:
+    return exchange.method == "POST" and exchange.request is not None and exchange.is_stream
+
+
+# -- responses
+
+
+@rule("http.post.stream-one-response-per-request", "message", needs=(LINK,))
+def answer_is_on_the_stream_of_its_request(moment: Moment, state: HttpState) -> Outcome:
+    exchange, id = moment.exchange, moment.answered_id
+    if exchange.method != "POST" or not exchange.posted.requests or id is None:
+        return None
+    if id in exchange.posted.requests:
+        is_first = id not in exchange.answered
+        return is_first or f"answers id {id!r} twice on the stream of its request"
+    if state.requests.get(id) is None:
+        return None
+    return f"answers id {id!r} on the stream of {exchange.title}, which is another request"
+
+
+@rule("http.post.stream-one-response-per-request", "end", needs=(LINK, END))
+def stream_ends_with_an_answer(moment: Moment, state: HttpState) -> Outcome:
+    # Before 2025-11-25 this is http.sse.not-closed-before-response, and there it may be resumed.
+    if state.revision.handshake or not _ends_early(moment, state):
+        return None
+    why = f"ends the stream of {moment.exchange.title} without an answer"
+    state.suspects.append(("http.post.stream-one-response-per-request", why))
+    return None
+
+
+def _ends_early(moment: Moment, state: HttpState) -> bool:
+    """Return whether the server ends a stream while a request waits that nobody gave up."""
+    exchange = moment.exchange
+    if moment.facts.ended != "server" or not _is_post_stream(exchange):
+        return False
+    return any(id not in state.cancelled for id in exchange.open)
+
+
+@rule("http.sse.not-closed-before-response", "end", needs=(LINK, END))
+def stream_is_not_closed_before_the_answer(moment: Moment, state: HttpState) -> Outcome:
+    if not _is_post_stream(moment.exchange):
+        return None
+    if not _ends_early(moment, state):
+        return None if moment.exchange.open else True
+    why = f"closes the stream of {moment.exchange.title} before the answer"
+    state.suspects.append(("http.sse.not-closed-before-response", why))
+    return None
+
+
+@rule("http.sse.retry-before-close", "end", needs=(LINK, EVENTS, END))
+def retry_is_sent_before_an_early_close(moment: Moment, state: HttpState) -> Outcome:
+    exchange = moment.exchange
+    if not _ends_early(moment, state) or not exchange.events:
+        return None
+    if exchange.retry is not None:
+        return True
+    why = f"closes the stream of {exchange.title} before the answer, without a retry field"
+    state.suspects.append(("http.sse.retry-before-close", why))
+    return None
+
+
+@rule("http.sse.closed-after-response", "message", needs=(LINK,))
+@rule("http.sse.terminate-after-response", "message", needs=(LINK,))
+@rule("http.sse.response-ends-stream", "message", needs=(LINK,))
+def nothing_follows_the_answer(moment: Moment, state: HttpState) -> Outcome:
+    exchange = moment.exchange
+    is_over = bool(exchange.answered) and not exchange.open
+    if not _is_post_stream(exchange) or not is_over:
+        return None
+    if moment.answered_id in exchange.answered or moment.answered_id in state.requests:
+        return None  # http.post.stream-one-response-per-request
+    return f"goes on with the stream of {exchange.title} after the answer"
+
+
+@rule("http.sse.closed-after-response", "end", needs=(LINK, END))
+@rule("http.sse.terminate-after-response", "end", needs=(LINK, END))
+@rule("http.sse.response-ends-stream", "end", needs=(LINK, END))
+def stream_ends_after_the_answer(moment: Moment, state: HttpState) -> Outcome:
+    exchange = moment.exchange
+    is_over = bool(exchange.answered) and not exchange.open
+    return (
+        True if is_over and _is_post_stream(exchange) and moment.facts.ended == "server" else None
+    )
+
+
+@rule("http.get.no-responses", "message", needs=(LINK, METHOD, asks("Last-Event-ID")))
+def get_stream_has_no_responses(moment: Moment, state: HttpState) -> Outcome:
+    exchange, id = moment.exchange, moment.answered_id
+    if exchange.method != "GET" or not exchange.is_stream or exchange.is_resumed is not False:
+        return None
+    return id is None or f"answers id {id!r} on a GET stream that resumes nothing"
+
+
+# -- one message, one stream
+
+
+@rule("http.streams.no-broadcast", "message", needs=(STREAM,))
+def message_is_on_one_stream_only(moment: Moment, state: HttpState) -> Outcome:
+    exchange, key = moment.exchange, _key(moment)
+    is_plain = exchange.request is not None and exchange.is_resumed is False
+    if key is None or exchange.stream is None or not exchange.is_stream or not is_plain:
+        return None  # a resumed stream may repeat messages
+    sent = state.progress if key[0] == "progress" else state.sent
+    before = sent.get(key)
+    if before is None:
+        sent[key] = exchange.stream
+        return True
+    return before == exchange.stream or f"sends the {key[0]} {key[1]!r:.60} on two streams"
+
+
+def _key(moment: Moment) -> tuple[Any, ...] | None:
+    """Return what tells a message from all others; None where two may be alike."""
+    frame = moment.frame
+    if frame is None:
+        return None
+    # Answers belong on the stream of their request, which other rules judge.
+    if frame.kind == REQUEST:
+        return "request", frame.id
+    if frame.kind == NOTIFICATION and frame.method == _PROGRESS:
+        params = as_object(_params(moment))
+        token, progress = params.get("progressToken"), params.get("progress")
+        if isinstance(token, str | int) and isinstance(progress, int | float):
+            return "progress", token, progress
+    return None
+
+
+def _params(moment: Moment) -> object:
+    frame = moment.frame
+    if frame is None or not isinstance(frame.params, msgspec.Raw):
+        return None
+    return parse(bytes(frame.params))
+
+
+# -- event ids
+
+
+@rule("http.sse.event-id-unique", "event", needs=(EVENTS,))
+def event_id_is_unique(moment: Moment, state: HttpState) -> Outcome:
+    id, exchange = moment.facts.id, moment.exchange
+    if id is None or exchange.request is None:
+        return None
+    known = state.event_ids.get(id)
+    if known is None:
+        return True
+    is_same = known == (exchange.stream or "", hash(bytes(moment.record.message or b"")))
+    if exchange.is_resumed is None or (exchange.is_resumed and is_same):
+        return None  # a replay
+    if exchange.is_resumed and known[0] != exchange.stream:
+        return None  # http.sse.no-foreign-replay
+    return f"gives the id {id[:60]!r} to two events"
+
+
+@rule("http.sse.no-foreign-replay", "event", needs=(LINK, EVENTS, asks("Last-Event-ID")))
+def replay_has_no_events_of_other_streams(moment: Moment, state: HttpState) -> Outcome:
+    origin, id = _origin(moment, state), moment.facts.id
+    if origin is None or id is None:
+        return None
+    known = state.event_ids.get(id)
+    if known is None:
+        return None
+    return known[0] == origin or f"replays event {id[:60]!r}, which belongs to another stream"
+
+
+@rule("http.sse.no-foreign-replay", "message", needs=(LINK, EVENTS, asks("Last-Event-ID")))
+def replay_has_no_answers_of_other_streams(moment: Moment, state: HttpState) -> Outcome:
+    origin = _origin(moment, state)
+    if origin is None or (
+        moment.facts.id is not None and moment.facts.id in _earlier(moment, state)
+    ):
+        return None
+    asked = _asked(moment, state)
+    if asked is None or asked.stream is None:
+        return None
+    if asked.stream == origin:
+        return True
+    return f"replays a message of {asked.title}, which belongs to another stream"
+
+
+def _earlier(moment: Moment, state: HttpState) -> set[str]:
+    """Return the id of an event that was judged by its id already."""
+    id = moment.facts.id
+    known = None if id is None else state.event_ids.get(id)
+    return set() if known is None or known[0] == moment.exchange.stream else {str(id)}
+
+
+def _origin(moment: Moment, state: HttpState) -> str | None:
+    """Return the stream that a response resumes; None if it resumes none that is known."""
+    last = moment.exchange.resumed
+    known = None if last is None else state.event_ids.get(last)
+    return known[0] if known else None
+
+
+def _asked(moment: Moment, state: HttpState) -> HttpExchange | None:
+    """Return the exchange whose request a message answers, or reports progress of."""
+    id = moment.answered_id
+    if id is not None:
+        return state.requests.get(id)
+    return None
+
+
+@rule("http.sse.priming-event", "event", needs=(EVENTS, STATUS))
+def stream_begins_with_an_id(moment: Moment, state: HttpState) -> Outcome:
+    exchange, facts = moment.exchange, moment.facts
+    if not exchange.is_stream or exchange.is_resumed is not False:
+        return None
+    # A server without event ids cannot be resumed anyway.
+    if facts.id is None or exchange.last is not None:
+        return None
+    has_text = moment.record.message is not None or moment.record.raw or facts.data
+    is_primed = not exchange.events and not has_text
+    return is_primed or f"begins the stream of {exchange.title} without an event id and empty data"
+
+
+@rule("http.sse.no-event-ids", "event", needs=(EVENTS,))
+def events_have_no_ids(moment: Moment, state: HttpState) -> Outcome:
+    id = moment.facts.id
+    return id is None or f"gives the id {id[:60]!r} to an event"
+
+
+@rule("http.sse.accel-buffering-off", "head", needs=(STATUS, says("X-Accel-Buffering")))
+def buffering_is_off(moment: Moment, state: HttpState) -> Outcome:
+    facts = moment.facts
+    kind = (facts.header("content-type") or "").partition(";")[0].strip().lower()
+    if kind != "text/event-stream" or not facts.knows("x-accel-buffering"):
+        return None
+    given = facts.header("x-accel-buffering")
+    if given is None:
+        return "opens an event stream without X-Accel-Buffering: no"
+    return given.strip().lower() == "no" or f"opens a stream with X-Accel-Buffering: {given[:40]}"

@@ -1,0 +1,93 @@
+"""Servers with tasks under check: the correct ones raise no alarm, and most rows are decided."""
+
+import pytest
+
+from accord.check.scenarios.server.tasks_lists import why_guessable
+from accord.check.server_check import ServerPlan, check_server
+from accord.testing import run_in_virtual_time
+from check.mutants.foundation import in_memory
+from check.mutants.task_server import make_known, make_plain, make_server
+from check.mutants.tasks_operations import served
+
+REVISION = "2025-11-25"
+
+
+async def _check(making, only=()):
+    async with making() as target:
+        return await check_server(target, ServerPlan(revisions=[REVISION], only=only))
+
+
+def _verdicts(making, only=()):
+    report = run_in_virtual_time(_check(making, only))
+    return {each.id: each.verdict for each in report.results}
+
+
+def _leave(_):
+    pass
+
+
+@pytest.mark.parametrize("make", [make_known, make_server, make_plain])
+def test_correct_server_with_tasks_raises_no_alarm(make):
+    found = _verdicts(in_memory(_leave, make()))
+    assert {id for id, name in found.items() if name in ("fail", "warn")} == set()
+
+
+@pytest.mark.parametrize("is_guarded", [False, True])
+def test_correct_server_with_tasks_over_http_raises_no_alarm(is_guarded):
+    found = _verdicts(served(_leave, is_guarded=is_guarded), ["tasks"])
+    assert {id for id, name in found.items() if name in ("fail", "warn")} == set()
+    decided = {
+        "tasks.security.foreign-rejected": is_guarded,
+        "tasks.security.list-own-only": is_guarded,
+        "tasks.security.unguessable-ids": not is_guarded,
+        "tasks.http.no-sse-for-get": True,
+    }
+    assert {id: found[id] == "pass" for id in decided} == decided
+
+
+def test_correct_server_with_tasks_is_tested_in_every_row_that_it_can_show():
+    found = _verdicts(in_memory(_leave, make_known()), ["tasks"])
+    open_rows = {id for id, name in found.items() if name == "not-exercised"}
+    assert open_rows == {
+        # It declares tasks, has few of them, and asks for none.
+        "tasks.undeclared.ignored",
+        "tasks.list.paginated",
+        "tasks.list.next-cursor",
+        "tasks.capability.requestor-respects",
+        "tasks.capability.none-no-tasks",
+        # Those who ask for tasks keep these.
+        "tasks.input.requestor-calls-result",
+        "tasks.poll-interval-respected",
+        "tasks.poll-until-terminal",
+        "tasks.notify.not-relied-on",
+        # It takes a person.
+        "tasks.security.limits",
+        "tasks.security.audit",
+    }
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["task-7", "task-8", "task-9"],
+        ["9", "10", "11"],
+        ["t-1764064800000", "t-1764064800031", "t-1764064800099"],
+        ["018f3a2c00000001-a", "018f3a2c00000002-a", "018f3a2c00000003-a"],
+        ["same", "same", "same"],
+    ],
+)
+def test_ids_that_count_up_can_be_guessed(ids):
+    assert why_guessable(ids) is not None
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        # Version 4, and version 7 of one millisecond.
+        ["5b2c7a1e-0f0e-4a43-9c6e-1f2d3c4b5a69", "6b2c7a1e-7f0e-4a43-9c6e-1f2d3c4b5a60"],
+        ["0190a6f0-8c00-7a31-8f11-2b3c4d5e6f70", "0190a6f0-8c00-7a32-9e22-9a8b7c6d5e4f"],
+        ["task_q8Zr1LxT0v", "task_0aB9kdPw3M"],
+    ],
+)
+def test_random_ids_cannot_be_guessed(ids):
+    assert why_guessable(ids) is None
