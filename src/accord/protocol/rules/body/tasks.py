@@ -219,7 +219,7 @@ shapes(
 shapes(_REPORTS, {"tasks.ttl.in-get": "ttl: duration"}, within=_find_tasks())
 
 
-@check("tasks.create.returns-task", _FIRST_RESULTS)
+@check("tasks.create.returns-task", _FIRST_RESULTS, at="/result")
 def request_for_a_task_is_answered_with_one(step: Step, conversation: Conversation) -> Outcome:
     if "task" not in request_params(step) or not isinstance(step.body, dict):
         return None
@@ -234,7 +234,7 @@ def request_for_a_task_is_answered_with_one(step: Step, conversation: Conversati
     return is_task or f"answers {step.name}, requested as a task, with a plain result"
 
 
-@check("tasks.status.starts-working", _FIRST_RESULTS)
+@check("tasks.status.starts-working", _FIRST_RESULTS, at="task.status")
 def new_task_is_working(step: Step, conversation: Conversation) -> Outcome:
     status = as_object(_created_task(step)).get("status")
     # A status that does not exist is judged by tasks.status.valid-transitions.
