@@ -78,7 +78,7 @@ async def calls_declared_methods(probe: Probe, connection: RawConnection) -> Non
     for name, method, params in asked:
         reply = await connection.ask(method, params)
         why = f"declares {name} and does not know {method}"
-        probe.holds(_RESPECTED, reply.code != METHOD_NOT_FOUND, why)
+        probe.holds(_RESPECTED, reply.code != METHOD_NOT_FOUND, why, at="/error/code")
 
 
 @bare_scenario(*(f"{name}.capability.declared" for name in LISTS))
@@ -161,7 +161,8 @@ async def _walk(
             return None
         following = reply.result.get("nextCursor")
         if following in used or len(used) > _PAGES:
-            probe.fail(id, f"never ends {method}: the cursor {following!r:.80} is repeated")
+            why = f"never ends {method}: the cursor {following!r:.80} is repeated"
+            probe.fail(id, why, at="/result/nextCursor")
             return None
     probe.passes(id)
     return second
