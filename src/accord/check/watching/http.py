@@ -10,7 +10,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
 
@@ -193,7 +193,7 @@ class HttpProxy:
             place = None
             if event is not None and event.name == "endpoint":
                 place = event.data.decode(errors="replace")
-                self._conversations.begin_older(tap, place.partition("?")[2].partition("#")[0])
+                self._conversations.begin_older(tap, place)
             tap.begin()
             return None if place is None else self._inside(place)
 
@@ -241,6 +241,7 @@ class _ConversationIndex:
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
         self._older: dict[str, str] = {}
+        self._places: dict[str, str] = {}
         self._plain: Bounded[str, str] = Bounded(_CONNECTIONS)
         self._sessions: Bounded[str, None] = Bounded(_CONNECTIONS)
         self._on_connection: Bounded[str, str] = Bounded(_CONNECTIONS)
@@ -255,8 +256,9 @@ class _ConversationIndex:
         """Assign a request to its conversation, as far as the request names it."""
         session = tap.headers.get(names.SESSION)
         tap.begun = lambda: self._note(tap, connection)
-        if query in self._older:
-            tap.join(self._older[query])
+        older = self._older.get(query) or self._find_older(tap)
+        if older is not None:
+            tap.join(older)
         elif session:
             # An id that nobody assigned, on the connection of a session: its client made it up.
             known = session if session in self._sessions else self._on_connection.get(connection)
@@ -290,16 +292,25 @@ class _ConversationIndex:
         self._latest = self._plain[connection] = f"without session {tap.number}"
         return self._latest
 
-    def begin_older(self, tap: "_Tap", query: str) -> None:
+    def _find_older(self, tap: "_Tap") -> str | None:
+        """Return the only stream with this endpoint, for a client that leaves its query out."""
+        found = [name for name, path in self._places.items() if path == tap.path]
+        return found[0] if len(found) == 1 and tap.method != "GET" else None
+
+    def begin_older(self, tap: "_Tap", place: str) -> None:
         """Start the conversation of an SSE stream that names its endpoint."""
         tap.join(f"stream {tap.number}")
         tap.transport = "sse"
+        query = place.partition("?")[2].partition("#")[0]
         if query:
             self._older[query] = tap.conversation
+        with contextlib.suppress(ValueError):
+            self._places[tap.conversation] = urlsplit(urljoin(tap.path, place)).path
 
     def end(self, tap: "_Tap") -> None:
         """Forget the conversation of a stream that ended."""
         if tap.transport == "sse" and tap.method == "GET":
+            self._places.pop(tap.conversation, None)
             self._older = {
                 query: name for query, name in self._older.items() if name != tap.conversation
             }
@@ -312,6 +323,7 @@ class _Tap:
         self, watcher: Watcher, scope: Scope, headers: Mapping[str, str], number: int
     ) -> None:
         self.method: str = scope["method"]
+        self.path = _path_of(scope)
         self.headers = headers
         self.number = number
         self.conversation = ""
@@ -355,7 +367,7 @@ class _Tap:
             self.method,
             f"{self.method.lower()}-{self.number}",
             sent,
-            path=_path_of(self._scope),
+            path=self.path,
             query=self._scope["query_string"].decode("latin-1"),
             streams=streams,
         )
