@@ -56,7 +56,7 @@ def test_a_session_that_keeps_the_rules_raises_no_alarm(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", _clean())
-def test_without_recorded_facts_nobody_is_accused(name: str) -> None:
+def test_a_recording_without_facts_accuses_no_party(name: str) -> None:
     session = _clean()[name]
     for label, record in session.items():
         session[label] = replace(record, http=None)
@@ -78,7 +78,7 @@ def test_every_mutant_is_found_under_its_requirement_alone(row: str) -> None:
         mutant.spoil(session)
         _, found = judge(session)
         told = f"{mutant}: {[str(each) for each in found]}"
-        # What messages break beside it, such as an answer that nobody asked for, is not HTTP.
+        # What messages break beside it, such as an answer without a request, is not HTTP.
         fresh = {each.requirement for each in found} & HTTP - {each.requirement for each in before}
         assert row in fresh, told
         assert fresh <= {row} | mutant.also, told
@@ -103,7 +103,7 @@ def _changed(session: Session, change: Callable[[HttpFacts], HttpFacts]) -> Sess
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_recording_without_marked_headers_accuses_nobody_of_leaving_them_out(row: str) -> None:
+def test_a_recording_without_marked_headers_accuses_no_party_of_missing_ones(row: str) -> None:
     """What is not marked as recorded is unknown: only what is there can be wrong."""
     for mutant in [each for each in MUTANTS if each.requirement == row][:4]:
         session = mutant.session()
@@ -128,7 +128,7 @@ def _verdict(session: Session, id: str) -> tuple[str, str]:
     return found.verdict, found.message
 
 
-def test_what_was_not_recorded_is_told_from_what_was_not_exercised() -> None:
+def test_rows_without_facts_are_told_from_rows_without_occasion() -> None:
     session = streamable("2025-06-18")
     id = "http.client.protocol-version-header"
     assert _verdict(session, id)[0] == "pass"

@@ -18,12 +18,12 @@ from accord.protocol.rules.http._rule import (
     rule,
     says,
 )
-from accord.protocol.rules.http.exchanges import HttpExchange, HttpState, Moment, as_object
+from accord.protocol.rules.http.exchanges import HttpState, Moment, RecordedExchange, as_object
 
 _PROGRESS: Final = "notifications/progress"
 
 
-def _is_post_stream(exchange: HttpExchange) -> bool:
+def _is_post_stream(exchange: RecordedExchange) -> bool:
     return exchange.method == "POST" and exchange.request is not None and exchange.is_stream
 
 
@@ -54,7 +54,7 @@ def stream_ends_with_an_answer(moment: Moment, state: HttpState) -> Outcome:
 
 
 def _ends_early(moment: Moment, state: HttpState) -> bool:
-    """Return whether the server ends a stream while a request waits that nobody gave up."""
+    """Return whether the server ends a stream while a request waits that the client still wants."""
     exchange = moment.exchange
     if moment.facts.ended != "server" or not _is_post_stream(exchange):
         return False
@@ -193,7 +193,7 @@ def replay_has_no_answers_of_other_streams(moment: Moment, state: HttpState) -> 
         moment.facts.id is not None and moment.facts.id in _earlier(moment, state)
     ):
         return None
-    asked = _asked(moment, state)
+    asked = _exchange_of(moment, state)
     if asked is None or asked.stream is None:
         return None
     if asked.stream == origin:
@@ -215,7 +215,7 @@ def _origin(moment: Moment, state: HttpState) -> str | None:
     return known[0] if known else None
 
 
-def _asked(moment: Moment, state: HttpState) -> HttpExchange | None:
+def _exchange_of(moment: Moment, state: HttpState) -> RecordedExchange | None:
     """Return the exchange whose request a message answers, or reports progress of."""
     id = moment.answered_id
     if id is not None:
