@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.protocol.codec import parse
-from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
+from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, Frame
 from accord.protocol.rules._rule import Outcome
 from accord.protocol.rules.http._rule import (
     END,
@@ -121,7 +121,8 @@ def get_stream_has_no_responses(moment: Moment, state: HttpState) -> Outcome:
 
 @rule("http.streams.no-broadcast", "message", needs=(STREAM,))
 def message_is_on_one_stream_only(moment: Moment, state: HttpState) -> Outcome:
-    exchange, key = moment.exchange, _key(moment)
+    exchange, frame = moment.exchange, moment.frame
+    key = None if frame is None else _key(frame)
     is_plain = exchange.request is not None and exchange.is_resumed is False
     if key is None or exchange.stream is None or not exchange.is_stream or not is_plain:
         return None  # a resumed stream may repeat messages
@@ -133,27 +134,18 @@ def message_is_on_one_stream_only(moment: Moment, state: HttpState) -> Outcome:
     return before == exchange.stream or f"sends the {key[0]} {key[1]!r:.60} on two streams"
 
 
-def _key(moment: Moment) -> tuple[Any, ...] | None:
+def _key(frame: Frame) -> tuple[Any, ...] | None:
     """Return what tells a message from all others; None where two may be alike."""
-    frame = moment.frame
-    if frame is None:
-        return None
     # Answers belong on the stream of their request, which other rules judge.
     if frame.kind == REQUEST:
         return "request", frame.id
     if frame.kind == NOTIFICATION and frame.method == _PROGRESS:
-        params = as_object(_params(moment))
+        has_params = isinstance(frame.params, msgspec.Raw)
+        params = as_object(parse(bytes(frame.params)) if has_params else None)  # type: ignore[arg-type]
         token, progress = params.get("progressToken"), params.get("progress")
         if isinstance(token, str | int) and isinstance(progress, int | float):
             return "progress", token, progress
     return None
-
-
-def _params(moment: Moment) -> object:
-    frame = moment.frame
-    if frame is None or not isinstance(frame.params, msgspec.Raw):
-        return None
-    return parse(bytes(frame.params))
 
 
 # -- event ids
