@@ -186,8 +186,7 @@ class FakeHttpTransport(FakeTransport):
         self, request: ReceivedRequest, status: int, headers: Mapping[str, str]
     ) -> JsonObject:
         request.status = status
-        change = str.upper if self._fake.has_large_headers else str.lower
-        shown = [(change(name).encode(), text.encode("latin-1")) for name, text in headers.items()]
+        shown = [(name.lower().encode(), text.encode("latin-1")) for name, text in headers.items()]
         return {"type": "http.response.start", "status": status, "headers": shown}
 
     # -- Streamable HTTP; these return None after they answered with a stream

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from accord.bindings.addresses import is_loopback
 from accord.bindings.headers import media_type
+from accord.bindings.http_responses import quote_url
 from accord.bindings.request_headers import request_headers
 from accord.bindings.sse import CONTENT_TYPE, Event, EventTooLong
 from accord.check.probing.failures import AuthorizationRequired, ConnectionEnded, MessageTimeout
@@ -94,7 +95,7 @@ class _HttpBase:
         except TimeoutError:
             raise MessageTimeout(f"no response to HTTP {method} within {wait:.3g} s") from None
         except NotSent as error:
-            raise ConnectFailed(f"{self.url}: {error.reason}") from None
+            raise ConnectFailed(f"{quote_url(self.url)}: {error.reason}") from None
         except ConnectionCut as error:
             raise ConnectionEnded(f"the connection broke: {error}") from None
         try:
@@ -334,7 +335,7 @@ class SseCarrier(_HttpBase):
             await self.close()
             if self.is_locked:
                 raise AuthorizationRequired(_LOCKED)
-            raise ConnectFailed(f"{self.url}: {why}")
+            raise ConnectFailed(f"{quote_url(self.url)}: {why}")
 
     async def _listen(self) -> None:
         try:

@@ -4,6 +4,7 @@ The page is complete and may fetch nothing. Its content security policy allows o
 and the script of this package, by their digests, so injected text could not run.
 """
 
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
@@ -40,6 +41,11 @@ _WORDS: Final = {**_HEADINGS, "warn": "Warning"}
 # Up to this many violations are unfolded.
 _UNFOLDED: Final = 3
 _RADIUS: Final = 44
+# Before and after a marked value.
+_BEGIN: Final = "\x02"
+_END: Final = "\x03"
+_SIGN: Final = re.compile(f"([{_BEGIN}{_END}])")
+_TAGS: Final = {_BEGIN: "<mark>", _END: "</mark>"}
 
 
 def as_html(report: Report) -> str:
@@ -256,6 +262,9 @@ def _result(result: RequirementResult, *, is_open: bool) -> Iterator[str]:
         yield f"<h3>Seen</h3><p>{_safe(result.message)}</p>"
     if is_broken and result.mend is not None:
         yield f'<h3>How to mend it</h3><p class="mend">{_safe(result.mend)}</p>'
+    if result.also:
+        links = ", ".join(f'<a href="#{_safe(each)}">{_safe(each)}</a>' for each in result.also)
+        yield f"<h3>The same value also breaks</h3><p>{links}</p>"
     yield from _by_revision(result)
     yield from _evidence(result.evidence)
     if result.repeat is not None:
@@ -291,11 +300,30 @@ def _evidence(evidence: Iterable[Evidence]) -> Iterator[str]:
     yield "<h3>Evidence</h3><ol>"
     for each in shown:
         place = "" if each.number is None else f" (record {each.number})"
+        if each.pointer is not None:
+            place += f" at <code>{_safe(each.pointer)}</code>"
         speaker = f"<b>{_safe(each.party)}</b> {_safe(each.why)}{place}"
         yield f'<li><span class="speaker">{speaker}</span>'
-        lines = _indent_json(each.message or "")
-        yield f"<pre>{chr(10).join(_safe(line) for line in lines)}</pre></li>"
+        yield f"<pre>{_quote_message(each)}</pre></li>"
     yield "</ol>"
+
+
+def _quote_message(evidence: Evidence) -> str:
+    """Return a message as indented lines, with the value in question highlighted."""
+    parts = wording.split_marked(evidence.message or "", evidence.mark)
+    # Signs of our own; JSON has no control characters, and others are escaped.
+    before, value, after = (_SIGN.sub(" ", part) for part in parts)
+    marked = before if evidence.mark is None else f"{before}{_BEGIN}{value}{_END}{after}"
+    # A mark ends with its line: those of one value look like one.
+    lines, is_inside = [], False
+    for line in _indent_json(marked):
+        shown = "".join(_TAGS.get(part) or _safe(part) for part in _SIGN.split(line))
+        if is_inside:
+            indent = len(shown) - len(shown.lstrip())
+            shown = f"{shown[:indent]}<mark>{shown[indent:]}"
+        is_inside = (is_inside or _BEGIN in line) and _END not in line
+        lines.append(f"{shown}</mark>" if is_inside else shown)
+    return "\n".join(lines)
 
 
 def _indent_json(text: str) -> list[str]:
