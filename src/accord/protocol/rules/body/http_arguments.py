@@ -24,7 +24,7 @@ from accord.trace import HttpFacts
 _CALLS = requests("tools/call", by=CLIENT)
 
 
-def _mirrored(
+def _mirrored_values(
     step: Step, conversation: Conversation
 ) -> Iterator[tuple[MirroredArgument, Any, HttpFacts]]:
     """Yield the arguments that headers repeat, their values, and the recorded headers."""
@@ -44,9 +44,11 @@ def _mirrored(
             yield each, each.value(params.get("arguments")), facts
 
 
-def _given(step: Step, conversation: Conversation) -> Iterator[tuple[MirroredArgument, Any, str]]:
+def _given_values(
+    step: Step, conversation: Conversation
+) -> Iterator[tuple[MirroredArgument, Any, str]]:
     """Yield the arguments with a value and with a header that can be compared with it."""
-    for each, value, facts in _mirrored(step, conversation):
+    for each, value, facts in _mirrored_values(step, conversation):
         header = facts.header(each.header)
         if header is None or not isinstance(value, str | int | float):
             continue
@@ -60,7 +62,7 @@ def _breach(why: str, argument: MirroredArgument) -> Breach:
 
 @check("http.param-headers.client-support", _CALLS)
 def argument_has_its_header(step: Step, conversation: Conversation) -> Findings:
-    for each, value, facts in _mirrored(step, conversation):
+    for each, value, facts in _mirrored_values(step, conversation):
         if isinstance(value, str | int | float):
             yield not facts.lacks(each.header) or _breach(
                 f"calls a tool without the header {each.header}", each
@@ -69,7 +71,7 @@ def argument_has_its_header(step: Step, conversation: Conversation) -> Findings:
 
 @check("http.param-headers.omitted-without-value", _CALLS)
 def absent_argument_has_no_header(step: Step, conversation: Conversation) -> Findings:
-    for each, value, facts in _mirrored(step, conversation):
+    for each, value, facts in _mirrored_values(step, conversation):
         if value is None:
             yield facts.lacks(each.header) or _breach(
                 f"calls a tool with the header {each.header} for an argument without a value", each
@@ -78,7 +80,7 @@ def absent_argument_has_no_header(step: Step, conversation: Conversation) -> Fin
 
 @check("http.param-headers.value.string-forms", _CALLS)
 def value_has_its_form(step: Step, conversation: Conversation) -> Findings:
-    for each, value, header in _given(step, conversation):
+    for each, value, header in _given_values(step, conversation):
         if isinstance(value, str):
             if encode_header(value) == value and header == value:
                 yield True
@@ -100,7 +102,7 @@ def _looks_encoded(text: str) -> bool:
 
 @check("http.param-headers.value.base64-when-unsafe", _CALLS)
 def unsafe_value_is_encoded(step: Step, conversation: Conversation) -> Findings:
-    for each, value, header in _given(step, conversation):
+    for each, value, header in _given_values(step, conversation):
         if isinstance(value, str) and encode_header(value) != value and not _looks_encoded(value):
             yield header == encode_header(value) or _breach(
                 f"calls a tool with {each.header}: {header[:60]!r}, "
@@ -111,7 +113,7 @@ def unsafe_value_is_encoded(step: Step, conversation: Conversation) -> Findings:
 
 @check("http.param-headers.value.sentinel-escaped", _CALLS)
 def text_like_a_sentinel_is_encoded(step: Step, conversation: Conversation) -> Findings:
-    for each, value, header in _given(step, conversation):
+    for each, value, header in _given_values(step, conversation):
         if isinstance(value, str) and _looks_encoded(value):
             yield header == encode_header(value) or _breach(
                 f"calls a tool with {each.header}: {header[:60]!r}, which hides another value", each
@@ -120,7 +122,7 @@ def text_like_a_sentinel_is_encoded(step: Step, conversation: Conversation) -> F
 
 @check("http.param-headers.exact-path", _CALLS)
 def header_repeats_its_own_argument(step: Step, conversation: Conversation) -> Findings:
-    for each, value, header in _given(step, conversation):
+    for each, value, header in _given_values(step, conversation):
         if not isinstance(value, str) or encode_header(value) != value:
             continue
         yield (
