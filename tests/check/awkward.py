@@ -91,7 +91,7 @@ def at_start():
         signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))
     if HABIT == "knows one signal":
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    if HABIT == "ignores signals":
+    if HABIT in ("ignores signals", "survives signals"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from check.mutants.foundation import Between, Message, Sent, interloper, mutant, saying
+from check.mutants.foundation import Between, Message, Sent, few, interloper, mutant, saying
 
 PING = {"jsonrpc": "2.0", "id": "own", "method": "ping"}
 ROOTS = {"jsonrpc": "2.0", "id": "own", "method": "roots/list"}
@@ -186,8 +186,8 @@ def misnames(name: str, rename: Callable[[Any], Any], **settings: Any) -> None:
 
 
 misnames("writes_ids_in_capitals", str.upper)
-misnames("wraps_ids_in_a_list", lambda id: [id])
-misnames("answers_text_ids_with_null", lambda id: None)
+misnames("wraps_ids_in_a_list", lambda text: [text])
+misnames("answers_text_ids_with_null", lambda text: None)
 
 XOR = "jsonrpc.response.result-xor-error"
 answers(XOR, "adds_an_error_that_is_null", lambda m: m | {"error": None})
@@ -448,3 +448,9 @@ def refuses_batches_with_unknown_notifications(wire: Between) -> None:
         return message
 
     wire.from_server, wire.from_client = from_server, from_client
+
+
+few(
+    "a batch is wrong by its length or its mixture; its messages have other requirements",
+    "jsonrpc.batch.send-optional",
+)

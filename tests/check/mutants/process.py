@@ -56,7 +56,7 @@ for _habit in ("breaks a text", "spreads an answer"):
     launched("stdio.framing.no-embedded-newline", _habit, also=NO_MESSAGE, is_thorough=True)
 for _habit in ("stays if it was busy", "reads on"):
     launched("stdio.shutdown.server-exits", _habit, is_thorough=True)
-for _habit in ("fails at signals", "knows one signal", "ignores signals"):
+for _habit in ("fails at signals", "knows one signal", "survives signals"):
     launched("practice.shutdown.signals", _habit, is_thorough=True)
 unbreakable(
     "a server that answers elsewhere cannot be checked at all",

@@ -267,6 +267,22 @@ asking_for(
     "sampling/createMessage",
     _meta={"progressToken": {}},
 )
+
+
+@interloper("progress.token.unique", areas=["timeouts"])
+def uses_each_token_twice(wire: Between) -> None:
+    questions: list[str] = []
+
+    def from_server(message: Message, request: Message) -> Sent:
+        if message.get("method") in ("sampling/createMessage", "roots/list"):
+            token = len(questions) // 2
+            questions.append(message["method"])
+            message["params"] = params_of(message) | {"_meta": {"progressToken": token}}
+        return message
+
+    wire.from_server = from_server
+
+
 asking_for(
     "progress.token.unique",
     "uses_one_number_for_all",

@@ -206,6 +206,12 @@ def harmless_method(facts: ServerFacts) -> str:
     return next((method for name, method in LISTS.items() if facts.declares(name)), other)
 
 
+def blame_for_ending(probe: Probe, why: str) -> None:
+    """Record that the server ended while a request waited for its answer."""
+    has_practice = catalogue()[SURVIVES].holds_in(probe.revision)
+    probe.fail(SURVIVES if has_practice else ANSWERED, why)
+
+
 async def is_alive(
     probe: Probe, connection: RawConnection, after: str, *, id: int | None = None
 ) -> bool:
@@ -218,7 +224,7 @@ async def is_alive(
             await connection.collect(probe.target.leaving)
         if connection.ended is not None:
             reason = error if isinstance(error, ConnectionEnded) else connection.ended
-            probe.fail(SURVIVES, f"ends after {after}: {reason}")
+            blame_for_ending(probe, f"ends after {after}: {reason}")
         else:
             probe.fail(ANSWERED, f"answers no further request after {after}")
             connection.end("the server answers no further request")
@@ -298,7 +304,7 @@ async def wait_for_answer(
         elif strayed is not None and strayed.breaches:
             pass  # the monitor reports an answer under an unknown id
         elif error.is_garbled:
-            probe.skip(ANSWERED, "the answer may be in text that cannot be read")
+            probe.skip(ANSWERED, "the answer may be one that cannot be read")
         elif error.method in WORK_OF_AUTHORS:
             probe.skip(ANSWERED, f"the server may still work on it: {error}")
         else:

@@ -10,12 +10,12 @@ from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import (
     Reply,
     answer_to,
-    is_request,
     params_of,
     progress_token_of,
 )
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import EVERYTHING, RawConnection, Respond
+from accord.check.probing.standalone import questions_in
 from accord.check.probing.tool_calls import ToolCall
 from accord.check.scenarios._scenario import (
     SURVIVES,
@@ -29,9 +29,9 @@ from accord.check.scenarios._scenario import (
     scenario,
     text_of,
 )
+from accord.check.scenarios.server._rounds import call_and_answer
 from accord.json_schema.samples import sample
 from accord.json_schema.validation import compile_schema
-from accord.protocol.jsonrpc import INVALID_PARAMS
 from accord.types import JsonObject
 
 _ELICIT: Final = "elicitation/create"
@@ -54,7 +54,7 @@ _MEMBERS: Final = 3
 @scenario(*_METHODS, _MODES, _TOOLS, sends=("tools/call",))
 async def answers_requests_of_the_server(probe: Probe, connection: RawConnection) -> None:
     await call_all(probe, connection)
-    questions = [each for each in connection.received if is_request(each)]
+    questions = [each for message in connection.received for each in questions_in(message)]
     methods = {str(each["method"]) for each in questions}
     for id, method in _METHODS.items():
         area = method.partition("/")[0]
@@ -75,33 +75,6 @@ async def answers_requests_of_the_server(probe: Probe, connection: RawConnection
             probe.holds(_TOOLS, not has_tools, why)
     probe.skip(_MODES, _NO_FORM)
     probe.skip(_TOOLS, "no tool that may be called asks for a model")
-
-
-@bare_scenario(_MODES, sends=("tools/call",))
-async def declares_url_elicitation_only(probe: Probe) -> None:
-    if not probe.facts.is_asking:
-        probe.skip(_MODES, _NO_FORM)
-        return
-
-    async def respond(connection: RawConnection, question: JsonObject) -> None:
-        answer = answer_to(question, connection.client_capabilities)
-        if question.get("method") == _ELICIT:
-            if _mode_of(question) == "url":
-                answer["result"] = {"action": "decline"}
-            else:
-                answer.pop("result", None)
-                answer["error"] = {"code": INVALID_PARAMS, "message": "forms were not declared"}
-        await connection.send(answer)
-
-    capabilities = {**EVERYTHING, "elicitation": {"url": {}}}
-    async with probe.open(capabilities=capabilities) as connection:
-        connection.respond = respond
-        for tool in probe.facts.callable_tools():
-            since = len(connection.received)
-            await call(probe, connection, tool)
-            for mode in map(_mode_of, connection.messages(_ELICIT, since)):
-                why = f"asks in mode {mode!r}, although the client declared only 'url'"
-                probe.holds(_MODES, mode == "url", f"{why}, in a call of {tool.name}")
 
 
 def _mode_of(question: Mapping[str, object]) -> Any:
@@ -170,20 +143,19 @@ async def _call_with_answer(
     """Call a tool and answer its first form, with one member wrong; None if it has no form."""
     answered: list[tuple[Any, JsonObject]] = []
 
-    async def respond(connection: RawConnection, question: JsonObject) -> None:
+    def make(question: JsonObject) -> JsonObject | None:
         answer = answer_to(question, connection.client_capabilities)
         content = answer.get("result", {}).get("content")
-        if question.get("method") == _ELICIT and isinstance(content, dict) and not answered:
-            schema = params_of(question).get("requestedSchema")
-            # Members that may be left out are answered too.
-            content |= {name: sample(rule) for name, rule in _rules(schema) if name not in content}
-            content |= {} if wrong is None else {wrong: _WRONG}
-            answered.append((schema, content))
-        await connection.send(answer)
+        if question.get("method") != _ELICIT or not isinstance(content, dict) or answered:
+            return None
+        schema = params_of(question).get("requestedSchema")
+        # Members that may be left out are answered too.
+        content |= {name: sample(rule) for name, rule in _rules(schema) if name not in content}
+        content |= {} if wrong is None else {wrong: _WRONG}
+        answered.append((schema, content))
+        return {"action": "accept", "content": content}
 
-    connection.respond = respond
-    reply = await call(probe, connection, tool)
-    connection.respond = None
+    reply = await call_and_answer(probe, connection, tool, make)
     return _Answered(reply, *answered[0]) if reply is not None and answered else None
 
 
@@ -226,21 +198,21 @@ async def lets_the_model_use_tools(probe: Probe, connection: RawConnection) -> N
     used: list[str] = []
     answered: list[str] = []
 
-    async def respond(connection: RawConnection, question: JsonObject) -> None:
-        answer = answer_to(question, connection.client_capabilities)
-        params = question.get("params")
-        tools = params_of(question).get("tools")
+    def make(question: JsonObject) -> JsonObject | None:
+        params = params_of(question)
+        tools = params.get("tools")
         if isinstance(tools, list) and tools and not used:
             use = {"type": "tool_use", "id": "accord-check-1", "input": {}}
             used.append("accord-check-1")
-            answer["result"]["content"] = [use | {"name": str(tools[0].get("name"))}]
-            answer["result"]["stopReason"] = "toolUse"
-        elif used and isinstance(params, dict):
-            answered.append(str(params.get("messages")))
-        await connection.send(answer)
+            usual: JsonObject = answer_to(question, connection.client_capabilities)["result"]
+            content = [use | {"name": str(tools[0].get("name"))}]
+            return usual | {"content": content, "stopReason": "toolUse"}
+        if used and "messages" in params:
+            answered.append(str(params["messages"]))
+        return None
 
-    connection.respond = respond
-    await call_all(probe, connection)
+    for tool in probe.facts.callable_tools():
+        await call_and_answer(probe, connection, tool, make)
     if answered:
         told = any("accord-check-1" in text for text in answered)
         probe.holds(_TOOL_USE, told, "asks again without a result of the tool that was used")
@@ -285,7 +257,13 @@ class _Question(msgspec.Struct):
         return any(each.id == self.call for each in replies(connection.received))
 
 
-@bare_scenario(*_ALL, sends=("tools/call",))
+@bare_scenario(*_ALL, era="standalone")
+async def looks_for_requests_of_the_server(probe: Probe) -> None:
+    # One that sends them nevertheless breaks mrtr.server-asks-only-this-way.
+    probe.not_applicable(_ALL, "a server without a handshake sends no requests")
+
+
+@bare_scenario(*_ALL, era="handshake", sends=("tools/call",))
 async def leaves_requests_of_the_server_unanswered(probe: Probe) -> None:
     asking = (await asking_tools(probe))[:_WAITING_TOOLS]
     if not asking:
