@@ -6,7 +6,12 @@ from typing import Any, Final
 from accord.check.probing.messages import CAPABILITY_OF, Reply
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
-from accord.check.scenarios._scenario import bare_scenario, harmless_method, scenario
+from accord.check.scenarios._scenario import (
+    bare_scenario,
+    call_all,
+    harmless_method,
+    scenario,
+)
 from accord.check.scenarios.server._rounds import (
     NO_QUESTIONS,
     AskingRequest,
@@ -112,6 +117,26 @@ def _has(declared: Mapping[str, Any], name: str, needed: object) -> bool:
     if name == "elicitation" and not settings:
         settings = {"form": {}}
     return all(_has(settings, inner, value) for inner, value in needed.items())
+
+
+# What a client can declare at most; extensions have scenarios of their own.
+_MOST: Final[JsonObject] = {
+    "roots": {},
+    "sampling": {"tools": {}, "context": {}},
+    "elicitation": {"form": {}, "url": {}},
+}
+_BY_MODE: Final = "elicitation.mode.supported-only"
+
+
+@scenario(_BY_MODE, era="standalone", needs="tools", sends=("tools/call",))
+async def declares_all_that_a_client_can(probe: Probe, connection: RawConnection) -> None:
+    # The monitor judges the questions, such as those that only such a client is asked.
+    usual, connection.client_capabilities = connection.client_capabilities, _MOST
+    try:
+        await call_all(probe, connection)
+    finally:
+        connection.client_capabilities = usual
+    probe.skip(_BY_MODE, "no tool that may be called asks the user")
 
 
 # -- extensions
