@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any, TypeAlias
@@ -493,16 +493,19 @@ def served(hook: Callable[[Web], None], *, is_guarded: bool) -> Making:
 
 
 def served_mutant(
-    id: str, *, is_guarded: bool = False, also: dict[str, str] | None = None
+    id: str,
+    *,
+    is_guarded: bool = False,
+    revision: str = "2025-11-25",
+    only: Sequence[str] = ("tasks.security", "tasks.http"),
+    also: dict[str, str] | None = None,
 ) -> Callable[[Callable[[Web], None]], Callable[[Web], None]]:
     """Register a server with tasks over HTTP, with a hook into all that passes."""
 
     def register(hook: Callable[[Web], None]) -> Callable[[Web], None]:
         making = served(hook, is_guarded=is_guarded)
         making.__name__ = hook.__name__
-        elsewhere(id, revision="2025-11-25", also=also, only=("tasks.security", "tasks.http"))(
-            making
-        )
+        elsewhere(id, revision=revision, also=also, only=only)(making)
         return hook
 
     return register

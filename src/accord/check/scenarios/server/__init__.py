@@ -3,6 +3,7 @@
 from accord.check.scenarios._scenario import SERVER_SCENARIOS as SCENARIOS
 from accord.check.scenarios.server import (  # noqa: F401  # modules register their scenarios
     auth,
+    auth_users,
     capabilities,
     declared_capabilities,
     features,
@@ -22,6 +23,7 @@ from accord.check.scenarios.server import (  # noqa: F401  # modules register th
     standalone,
     standalone_features,
     tasks,
+    tasks_extension,
     tasks_lists,
     tasks_unfinished,
     tools,

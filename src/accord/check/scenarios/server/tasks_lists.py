@@ -306,14 +306,14 @@ async def lists_tasks_of_another_session(probe: Probe, connection: RawConnection
 
 
 @asynccontextmanager
-async def _open_as_other(probe: Probe) -> AsyncIterator[RawConnection]:
+async def open_as_other(probe: Probe) -> AsyncIterator[RawConnection]:
     """Open a connection with the token of another user, which is not judged."""
     headers = {
         name: text for name, text in probe.target.headers.items() if name.lower() != "authorization"
     }
     headers["authorization"] = f"Bearer {probe.target.other_token}"
     async with replace(probe.target, headers=headers).connection(is_judged=False) as connection:
-        await connection.initialize(probe.revision)
+        await connection.begin_conversation(probe.revision)
         yield connection
 
 
@@ -330,7 +330,7 @@ async def asks_for_a_task_of_another_user(probe: Probe, connection: RawConnectio
         probe.skip(_OF_OTHERS, NO_TASKS)
         return
     id = tasks[0].id
-    async with _open_as_other(probe) as other:
+    async with open_as_other(probe) as other:
         methods = [_GET, "tasks/result"]
         methods += ["tasks/cancel"] if probe.facts.declares("tasks.cancel") else []
         for method in methods:
