@@ -555,6 +555,8 @@ def refuses_their_calls_alone(message: Message) -> Message:
 
 @saying(ONE_SIDED, also={"result.type.from-known-set": "the type of the result is not of the core"})
 def answers_in_a_way_of_its_own(message: Message, request: Message) -> Sent:
+    if request.get("method") == DISCOVER and "result" in message:
+        message["result"]["capabilities"]["extensions"] = {"org.example/later": {}}
     if params_of(request).get("name") == "count_bags" and "result" in message:
-        message["result"]["resultType"] = "org.example/later"
+        message["result"]["resultType"] = "later"
     return message
