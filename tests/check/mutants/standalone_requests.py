@@ -29,6 +29,13 @@ KNOWN = "2026-07-28"
 # -- discovery
 
 
+@answering(
+    "discover.implemented", lambda it: it["method"] == DISCOVER and it.get("jsonrpc") == "2.0"
+)
+def cannot_be_discovered(message: Message) -> Message:
+    return error(message, -32601)
+
+
 @hooked("discover.implemented")
 def can_be_discovered_only_once(wire: Between) -> None:
     def from_server(message: Message, request: Message) -> Sent:
