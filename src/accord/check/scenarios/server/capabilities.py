@@ -13,6 +13,7 @@ from accord.check.scenarios._scenario import (
     scenario,
 )
 from accord.check.scenarios.server._rounds import (
+    ASKING_METHODS,
     NO_QUESTIONS,
     AskingRequest,
     find_asking,
@@ -31,7 +32,9 @@ _PRIOR: Final = "stateless.no-prior-context"
 _MISSING: Final = -32021
 
 
-@bare_scenario(_DECLARED_ONLY, _NOT_USED, _CODE, _DATA, _PRIOR, era="standalone")
+@bare_scenario(
+    *(_DECLARED_ONLY, _NOT_USED, _CODE, _DATA, _PRIOR), era="standalone", sends=ASKING_METHODS
+)
 async def declares_other_capabilities_each_time(probe: Probe) -> None:
     asking = await find_asking(probe)
     async with open_rounds(probe) as connection:

@@ -334,7 +334,7 @@ _EXPECTED: Final = (-32021, METHOD_NOT_FOUND)
 _CLIENTS: Final = ("accord-check-one", "accord-check-two")
 
 
-@bare_scenario(_INTERLEAVED, era="standalone", sends=("tools/call",))
+@bare_scenario(_INTERLEAVED, era="standalone", sends=("tools/call", "resources/read"))
 async def lets_two_clients_share_a_connection(probe: Probe) -> None:
     async with probe.borrow() as connection:
         wanted = _harmless_requests(probe)
