@@ -24,7 +24,12 @@ _LISTS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 @client_scenario(
-    _ACK, _AGAIN, _BY_ID, era="standalone", on=("stdio", "http"), shows=("subscriptions.",)
+    _ACK,
+    _AGAIN,
+    _BY_ID,
+    era="standalone",
+    on=("stdio", "http"),
+    shows=("subscriptions.", "caching.client.notification"),
 )
 class TellsListeners(FakeServer):
     """Acknowledges a part of what a client listens for, tells it, and ends the stream.

@@ -158,7 +158,14 @@ _NO_OPENING: Final = "elicitation.client.no-open-without-consent"
     *TOOL_CHOICE_IDS,
     era="standalone",
     on=("stdio", "http"),
-    shows=("mrtr.client.", "elicitation.", "sampling.", "roots.", "jsonrpc.client-no-responses"),
+    shows=(
+        "mrtr.client.",
+        "elicitation.",
+        "sampling.",
+        "roots.",
+        "jsonrpc.client-no-responses",
+        "caching.client.no-mrtr-results",
+    ),
 )
 class AsksInRounds(_AsksBack):
     """Asks questions in rounds, with and without a state, before it answers."""
