@@ -11,6 +11,7 @@ import time
 
 HABIT = sys.argv[1] if len(sys.argv) > 1 else "none"
 NOTICE = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
+CALLS = []
 TOOL = {
     "name": "get_time",
     "description": "Tell the time.",
@@ -48,6 +49,7 @@ def answer(message):
     if method == "tools/list":
         return {"result": {"tools": [TOOL]}}
     if method == "tools/call":
+        CALLS.append(params)
         if params.get("name") != TOOL["name"]:
             return {"error": {"code": -32602, "message": "there is no such tool"}}
         return {"result": {"content": [{"type": "text", "text": "noon"}], "isError": False}}
@@ -84,7 +86,12 @@ def at_start():
     if HABIT != "default signals":
         signal.signal(signal.SIGTERM, leave)
         signal.signal(signal.SIGINT, leave)
-    if HABIT == "ignores signals":
+    if HABIT == "fails at signals":
+        signal.signal(signal.SIGTERM, lambda number, frame: os._exit(1))
+        signal.signal(signal.SIGINT, lambda number, frame: os._exit(130))
+    if HABIT == "knows one signal":
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if HABIT in ("ignores signals", "survives signals"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -92,6 +99,13 @@ def at_start():
 def at_opening():
     if HABIT == "joins messages":
         write(json.dumps(NOTICE) + json.dumps(NOTICE) + "\n")
+    if HABIT == "joins messages by commas":
+        write(json.dumps(NOTICE) + "," + json.dumps(NOTICE) + "\n")
+    if HABIT == "separates records":
+        write("\x1e" + json.dumps(NOTICE) + "\x1e" + json.dumps(NOTICE) + "\n")
+    if HABIT == "breaks a text":
+        notice = NOTICE | {"params": {"_meta": {"org.example/note": "one@two"}}}
+        write(json.dumps(notice).replace("@", "\n") + "\n")
     if HABIT == "spreads messages":
         write(json.dumps(NOTICE, indent=2) + "\n")
     if HABIT == "crashes":
@@ -101,7 +115,9 @@ def at_opening():
 def at_end():
     if HABIT == "farewell":
         write("good bye\n")
-    if HABIT in ("stays", "ignores signals"):
+    while HABIT == "reads on" and not sys.stdin.buffer.readline():
+        time.sleep(0.01)
+    if HABIT in ("stays", "ignores signals") or (HABIT == "stays if it was busy" and CALLS):
         time.sleep(60)
 
 
@@ -111,6 +127,9 @@ def respond(message):
     if not answers:
         return
     out = sys.stderr if HABIT == "speaks on stderr" else sys.stdout
+    if HABIT == "spreads an answer" and "tools" in answers[0].get("result", ()):
+        write(json.dumps(answers[0], indent=1) + "\n")
+        return
     write(json.dumps(answers if isinstance(message, list) else answers[0]) + "\n", out)
 
 

@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from accord.check.fake_server.authorization_server import PREREGISTERED
 from accord.check.fake_server.client_run import (
     CROSS_RUN_CHECKS,
     PASSIVELY_CHECKED,
@@ -74,7 +75,8 @@ class ClientPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Which requirements to check, and how to run the client.
 
     Attributes:
-        command: runs the client; `{url}` and `{server}` stand for where the server is.
+        command: runs the client; `{url}` and `{server}` stand for where the server is, and
+            `{client_id}` for an id that its authorization servers know.
         transport: which HTTP form `{url}` speaks; `{server}` is always stdio.
         revisions: the revisions to agree on; empty tries all of them.
         only: ids of requirements, or their beginnings; empty checks all.
@@ -234,6 +236,7 @@ async def _run_against(plan: ClientPlan, server: FakeServer, usual_exit: int | N
     )
     run = ClientRun(server, over, server.revision or BEFORE_HANDSHAKE.id)
     run.usual_exit_code = usual_exit
+    run.has_client_id = any("{client_id}" in word for word in plan.command)
     server.fake_transport = transport
     async with transport:
         await _run(plan, ServerAddress(transport.url, transport.command), run)
@@ -282,7 +285,8 @@ def _fill_in(command: Sequence[str], address: ServerAddress) -> list[str]:
             words += address.command
         else:
             text = shlex.join(address.command)
-            words.append(word.replace("{server}", text).replace("{url}", address.url))
+            word = word.replace("{server}", text).replace("{url}", address.url)
+            words.append(word.replace("{client_id}", PREREGISTERED))
     return words
 
 

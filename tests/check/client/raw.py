@@ -38,6 +38,8 @@ class Raw:
     }
     patience = 2.0
     thinking = 0.12
+    # Further words of its command.
+    options: ClassVar[tuple[str, ...]] = ()
     falls_back_on: ClassVar[tuple[int, ...]] = (400, 404, 405)
     scheme = "Bearer"
 

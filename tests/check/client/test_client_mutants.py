@@ -14,6 +14,7 @@ from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import REVISIONS
 from accord.testing import run_in_virtual_time
 from check.client import (  # noqa: F401  # modules register their mutants
+    authorization_mutants,
     mutants_conduct,
     mutants_newer,
     mutants_rounds,
@@ -39,7 +40,7 @@ def found(kind, over="http", scenarios=(), run=run_in_virtual_time, revisions=No
         return await kind(place).run()
 
     plan = ClientPlan(
-        command=["{server}" if over == "stdio" else "{url}"],
+        command=["{server}" if over == "stdio" else "{url}", *kind.options],
         transport="sse" if over == "sse" else "http",
         revisions=[kind.revision] if revisions is None else revisions,
         client=client,

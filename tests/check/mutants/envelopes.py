@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from check.mutants.foundation import Between, Message, Sent, interloper, mutant, saying
+from check.mutants.foundation import Between, Message, Sent, few, interloper, mutant, saying
 
 PING = {"jsonrpc": "2.0", "id": "own", "method": "ping"}
 ROOTS = {"jsonrpc": "2.0", "id": "own", "method": "roots/list"}
@@ -157,14 +157,13 @@ says("jsonrpc.notification.params-object", "logs_with_text_as_params", LOG | {"p
 # -- answers
 
 ECHO = "jsonrpc.response.id-echo"
-MISSING = {"jsonrpc.request.answered": "the request itself has no answer"}
 
 
 def renamed(id: Any) -> Any:
     return str(id) if isinstance(id, int) else id
 
 
-@interloper(ECHO, also=MISSING)
+@interloper(ECHO)
 def makes_text_of_all_ids(wire: Between) -> None:
     def from_server(message: Message, request: Message) -> Sent:
         if request.get("method") == "tools/list" and len(wire.requests) > 6:
@@ -187,8 +186,8 @@ def misnames(name: str, rename: Callable[[Any], Any], **settings: Any) -> None:
 
 
 misnames("writes_ids_in_capitals", str.upper)
-misnames("wraps_ids_in_a_list", lambda id: [id])
-misnames("answers_text_ids_with_null", lambda id: None)
+misnames("wraps_ids_in_a_list", lambda text: [text])
+misnames("answers_text_ids_with_null", lambda text: None)
 
 XOR = "jsonrpc.response.result-xor-error"
 answers(XOR, "adds_an_error_that_is_null", lambda m: m | {"error": None})
@@ -357,18 +356,46 @@ def replying(name: str, method: str, reply: Message, **settings: Any) -> None:
 
 
 OK = {"jsonrpc": "2.0", "id": None, "result": {}}
-REFUSED = {"jsonrpc": "2.0", "id": None, "error": {"code": -32601, "message": "not found"}}
-replying("confirms_unknown_notifications", "accord-check/unknown", OK)
+NO_ID = {ECHO: "a result needs an id"}
+replying("confirms_unknown_notifications", "accord-check/unknown", OK, also=NO_ID)
 replying(
-    "confirms_notifications_without_an_id", "notifications/accord-check/unknown", without(OK, "id")
+    "confirms_notifications_without_an_id",
+    "notifications/accord-check/unknown",
+    without(OK, "id"),
+    also=NO_ID,
 )
-replying("refuses_the_end_of_the_opening", "notifications/initialized", REFUSED)
+
+
+def refusing_the_end_of_the_opening(name: str, text: str, code: int) -> None:
+    """Register a server that does not know the first notification, and says so a moment later."""
+
+    def hook(wire: Between) -> None:
+        waiting: list[Message] = []
+
+        def from_client(message: Message) -> Sent:
+            if message.get("method") == "notifications/initialized":
+                error = {"code": code, "message": text}
+                waiting.append({"jsonrpc": "2.0", "id": None, "error": error})
+            elif waiting:
+                wire.to_client(waiting.pop())
+            return message
+
+        wire.from_client = from_client
+
+    hook.__name__ = name
+    interloper(QUIET)(hook)
+
+
+refusing_the_end_of_the_opening("does_not_find_the_end_of_the_opening", "not found", -32601)
+refusing_the_end_of_the_opening(
+    "does_not_want_the_end_of_the_opening", "what is notifications/initialized?", -32000
+)
 
 # -- batches
 
 BATCH = {"revision": "2025-03-26"}
-says("jsonrpc.batch.send-optional", "sends_a_batch_within_a_batch", [[PING]], **BATCH)
-says("jsonrpc.batch.send-optional", "sends_a_batch_of_numbers", [1, 2], **BATCH)
+says("jsonrpc.message.version-2-0", "sends_a_batch_within_a_batch", [[PING]], **BATCH)
+says("jsonrpc.message.version-2-0", "sends_a_batch_of_numbers", [1, 2], **BATCH)
 says("jsonrpc.batch.removed", "sends_notifications_in_a_batch", [CHANGED, CHANGED])
 says(
     "jsonrpc.batch.removed",
@@ -421,3 +448,9 @@ def refuses_batches_with_unknown_notifications(wire: Between) -> None:
         return message
 
     wire.from_server, wire.from_client = from_server, from_client
+
+
+few(
+    "a batch is wrong by its length or its mixture; its messages have other requirements",
+    "jsonrpc.batch.send-optional",
+)

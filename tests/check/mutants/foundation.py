@@ -18,7 +18,7 @@ import msgspec
 
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.target import ServerTarget
-from accord.check.scenarios._scenario import revealing_methods
+from accord.check.scenarios._scenario import Scenario, revealing_methods
 from accord.check.scenarios.server import SCENARIOS
 from accord.check.server_check import ServerPlan, check_server
 from accord.protocol.catalogue import catalogue
@@ -74,12 +74,16 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
         names = [name for id in ids for name in self._deciding(id) or self._revealing(id)]
         return [each.name for each in SCENARIOS if each.name in names]
 
+    @property
+    def _running(self) -> list[Scenario]:
+        return [each for each in SCENARIOS if each.runs_in(self.revision)]
+
     def _deciding(self, id: str) -> list[str]:
         """Return the scenarios that decide a requirement, and those of the areas."""
         rows = catalogue()
         return [
             each.name
-            for each in SCENARIOS
+            for each in self._running
             if id in each.ids or any(rows[id].area in self.areas for id in each.ids)
         ]
 
@@ -90,11 +94,12 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
             area = catalogue()[id].area
             return [
                 each.name
-                for each in SCENARIOS
+                for each in self._running
                 if each.is_judged and any(catalogue()[id].area == area for id in each.ids)
             ]
+        judged = [each for each in self._running if each.is_judged]
         firsts = (
-            next((each.name for each in SCENARIOS if each.is_judged and method in each.sends), None)
+            next((each.name for each in judged if method in each.sends), None)
             for method in sorted(revealing)
         )
         return [name for name in firsts if name is not None]
@@ -286,18 +291,20 @@ def elsewhere(
 
 
 def saying(*messages: Any, after: str = "notifications/initialized") -> Callable[[Between], None]:
-    """Return a hook that says something of its own once the client sent a message like this.
+    """Return a hook that says something of its own after the first message like this.
 
     What the client answers to it is kept from the server.
     """
 
     def hook(wire: Between) -> None:
+        said: list[str] = []
         own = [each.get("id") for each in messages if isinstance(each, dict) and "id" in each]
 
         def from_client(message: Message) -> Sent:
             if "method" not in message and message.get("id") in own:
                 return None
-            if message.get("method") == after:
+            if message.get("method") == after and not said:
+                said.append(after)
                 wire.later(0, lambda: [wire.to_client(each) for each in messages] and None)
             return message
 

@@ -4,7 +4,16 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from check.mutants.foundation import Between, Message, Sent, interloper, mutant, params_of, saying
+from check.mutants.foundation import (
+    Between,
+    Message,
+    Sent,
+    few,
+    interloper,
+    mutant,
+    params_of,
+    saying,
+)
 from check.mutants.spoiling import ABSENT, wrong
 
 UNKNOWN = "1999-12-31"
@@ -231,9 +240,22 @@ opens(
     "offers_the_second",
     lambda result: result.update(protocolVersion="2025-03-26"),
 )
-wrong("lifecycle.capabilities.declared", INIT, "capabilities.completions", [])
+wrong(
+    "lifecycle.capabilities.declared",
+    INIT,
+    "capabilities.completions",
+    [],
+    also={"completion.capability.declared": "a list declares nothing"},
+    areas=["completion"],
+)
 wrong("lifecycle.capabilities.declared", INIT, "capabilities.experimental", {"org.example/x": True})
-wrong("lifecycle.capabilities.declared", INIT, "capabilities.logging", "debug")
+wrong(
+    "lifecycle.capabilities.declared",
+    INIT,
+    "capabilities.logging",
+    "debug",
+    also={"logging.capability.declared": "text declares nothing"},
+)
 
 
 def offering(name: str, answer_: dict[str, Any]) -> None:
@@ -406,7 +428,11 @@ def opens_without_the_name_of_the_client(wire: Between) -> None:
     wire.from_server = from_server
 
 
-@interloper("lifecycle.version.server-echoes", revision="2025-03-26")
+@interloper(
+    "lifecycle.version.server-echoes",
+    revision="2025-03-26",
+    also={"completion.capability.declared": "the revision before has no such capability"},
+)
 def answers_with_the_revision_before(wire: Between) -> None:
     def from_client(message: Message) -> Sent:
         changed = {"2025-03-26": "2024-11-05", "2025-06-18": "2025-03-26"}
@@ -454,7 +480,7 @@ def answers_a_ping_once(wire: Between) -> None:
     pings: list[int] = []
 
     def from_client(message: Message) -> Sent:
-        if message.get("method") == "ping":
+        if message.get("method") == "ping" and message.get("jsonrpc") == "2.0":
             pings.append(1)
             return (
                 message
@@ -507,3 +533,9 @@ def pings_every_few_milliseconds(wire: Between) -> None:
         return None if str(message.get("id")).startswith("own-") else message
 
     wire.from_client = from_client
+
+
+few(
+    "a server that answers with another revision may not speak the one that it was asked for",
+    "lifecycle.version.server-echoes",
+)

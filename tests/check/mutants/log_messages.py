@@ -11,7 +11,16 @@ from check.mutants.foundation import (
     params_of,
     unbreakable,
 )
-from check.mutants.spoiling import notice, refusal, undeclared
+from check.mutants.spoiling import (
+    ABSENT,
+    NULL,
+    Circumstances,
+    answer,
+    notice,
+    refusal,
+    undeclared,
+    wrong,
+)
 
 LOG = "notifications/message"
 
@@ -55,3 +64,92 @@ def logs_at_any_level(wire: Between) -> None:
 
 refusal("logging.set-level.invalid-params", "logging/setLevel", -32602)
 unbreakable("reported as logging.message.min-level", "logging.session-wide")
+
+# -- the same rows, broken in other ways
+
+OWN: Circumstances = {"of": "params"}
+LATE: Circumstances = {"of": "params", "since": 2}
+wrong("logging.capability.declared", "initialize", "capabilities.logging", None, also=NULL)
+
+
+@answer("logging.capability.declared", "initialize")
+def declares_logs(result: dict[str, Any]) -> None:
+    result["capabilities"]["logs"] = result["capabilities"].pop("logging")
+
+
+wrong("logging.levels.rfc5424", LOG, "level", "WARNING", OWN)
+wrong("logging.levels.rfc5424", LOG, "level", 4, LATE)
+wrong("logging.levels.rfc5424", LOG, "level", "warn", LATE)
+wrong("logging.levels.rfc5424", LOG, "level", None, OWN)
+wrong("logging.message.level-and-data", LOG, "level", ABSENT, OWN)
+wrong("logging.message.level-and-data", LOG, "data", ABSENT, LATE)
+
+
+@mutant("logging.message.level-and-data")
+def logs_a_message_in_place_of_data(message: Message, request: Message) -> Message:
+    if message.get("method") == LOG:
+        params = message["params"]
+        params["message"] = params.pop("data", "")
+    return message
+
+
+wrong("logging.message.logger-optional", LOG, "logger", None, LATE)
+wrong("logging.message.logger-optional", LOG, "logger", {"name": "desk"}, OWN)
+
+
+def renaming(name: str, method: str) -> None:
+    """Register a server that logs by another name."""
+
+    def change(message: Message, request: Message) -> Message:
+        return message | {"method": method} if message.get("method") == LOG else message
+
+    change.__name__ = name
+    mutant("logging.message.method")(change)
+
+
+renaming("logs_as_editors_do", "window/logMessage")
+renaming("logs_in_the_area_of_logging", "notifications/logging/message")
+
+
+@interloper("logging.message.min-level")
+def takes_no_notice_of_the_highest_level(wire: Between) -> None:
+    def from_client(message: Message) -> Sent:
+        if params_of(message).get("level") == "emergency":
+            return message | {"params": {"level": "warning"}}
+        return message
+
+    wire.from_client = from_client
+
+
+def not_knowing(name: str, level: str) -> None:
+    """Register a server that refuses a level."""
+
+    def change(message: Message, request: Message) -> Message:
+        if request.get("method") == "logging/setLevel" and params_of(request).get("level") == level:
+            message.pop("result", None)
+            message["error"] = {"code": -32602, "message": "unknown level"}
+        return message
+
+    change.__name__ = name
+    mutant("logging.message.min-level")(change)
+
+
+not_knowing("does_not_know_notices", "notice")
+not_knowing("does_not_know_emergencies", "emergency")
+
+
+def accepting(name: str, reply: dict[str, Any]) -> None:
+    """Register a server with another answer to unknown levels."""
+
+    def change(message: Message, request: Message) -> Message:
+        level = params_of(request).get("level")
+        if request.get("method") == "logging/setLevel" and level == "accord-check":
+            return {"jsonrpc": "2.0", "id": message["id"], **reply}
+        return message
+
+    change.__name__ = name
+    mutant("logging.set-level.invalid-params")(change)
+
+
+accepting("accepts_any_level", {"result": {}})
+accepting("calls_an_unknown_level_an_unknown_method", {"error": {"code": -32601, "message": "?"}})

@@ -11,7 +11,7 @@ PASS: Circumstances = {"asked": {"name": "show_pass"}}
 
 
 def key(id: str, *keys: str, **settings: Any) -> None:
-    """Register servers with an invalid key in the `_meta` of a result, a tool, a block and a log."""
+    """Register servers with invalid keys: of a result, a tool, a block and a log message."""
     places: list[tuple[str, str, Circumstances]] = [
         (CALL, "_meta", {}),
         ("tools/list", "tools.1._meta", LATER),

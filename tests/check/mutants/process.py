@@ -28,6 +28,7 @@ def launched(
     also: dict[str, str] | None = None,
     only: Sequence[str] = ONLY,
     patience: float = 3,
+    is_thorough: bool = False,
 ) -> None:
     """Register a server with a bad habit."""
 
@@ -37,7 +38,7 @@ def launched(
 
     made: Making = making
     made.__name__ = habit.replace(" ", "_")
-    elsewhere(id, also=also, only=only, is_process=True)(made)
+    elsewhere(id, also=also, only=only, is_process=True, is_thorough=is_thorough)(made)
 
 
 NO_MESSAGE = {"stdio.server.stdout-only-messages": "neither line is a message of its own"}
@@ -49,6 +50,14 @@ launched("stdio.framing.newline-delimited", "joins messages", also=NO_MESSAGE)
 launched("stdio.framing.no-embedded-newline", "spreads messages", also=NO_MESSAGE)
 launched("stdio.shutdown.server-exits", "stays")
 launched("practice.shutdown.signals", "default signals")
+for _habit in ("joins messages by commas", "separates records"):
+    launched("stdio.framing.newline-delimited", _habit, also=NO_MESSAGE, is_thorough=True)
+for _habit in ("breaks a text", "spreads an answer"):
+    launched("stdio.framing.no-embedded-newline", _habit, also=NO_MESSAGE, is_thorough=True)
+for _habit in ("stays if it was busy", "reads on"):
+    launched("stdio.shutdown.server-exits", _habit, is_thorough=True)
+for _habit in ("fails at signals", "knows one signal", "survives signals"):
+    launched("practice.shutdown.signals", _habit, is_thorough=True)
 unbreakable(
     "a server that answers elsewhere cannot be checked at all",
     "stdio.server.reads-stdin-writes-stdout",

@@ -3,6 +3,7 @@
 from typing import Any
 
 from check.mutants.foundation import Between, Message, Sent, interloper, mutant, params_of
+from check.mutants.spoiling import ABSENT, Circumstances, wrong
 
 PROGRESS = "notifications/progress"
 
@@ -111,3 +112,180 @@ def puts_the_token_beside_the_parameters(message: Message, request: Message) -> 
 @mutant("progress.token.unique", areas=["timeouts"])
 def uses_one_token_for_all(message: Message, request: Message) -> Message:
     return asking(message, _meta={"progressToken": "own"})
+
+
+# -- the same rows, broken in other ways
+
+
+@mutant("progress.notification.token")
+def calls_the_token_by_another_name(message: Message, request: Message) -> Message:
+    if message.get("method") == PROGRESS:
+        message["params"]["token"] = message["params"].pop("progressToken")
+    return message
+
+
+OWN: Circumstances = {"of": "params"}
+LATE: Circumstances = {"of": "params", "since": 2}
+wrong("progress.notification.token", PROGRESS, "progressToken", ABSENT, LATE)
+wrong("progress.token.type", PROGRESS, "progressToken", {"id": 1}, OWN)
+wrong("progress.token.type", PROGRESS, "progressToken", True, LATE)
+wrong("progress.token.type", PROGRESS, "progressToken", None, OWN)
+wrong("progress.notification.progress", PROGRESS, "progress", ABSENT, OWN)
+wrong("progress.notification.progress", PROGRESS, "progress", None, LATE)
+wrong("progress.notification.progress", PROGRESS, "progress", True, OWN)
+wrong("progress.notification.total", PROGRESS, "total", None, LATE)
+wrong("progress.notification.total", PROGRESS, "total", [3], OWN)
+wrong("progress.notification.message", PROGRESS, "message", None, LATE)
+wrong("progress.notification.message", PROGRESS, "message", {"en": "half"}, OWN)
+
+
+def falls_back(progress: Any) -> Any:
+    return -progress
+
+
+def is_repeated(progress: Any) -> Any:
+    return 1
+
+
+wrong("progress.value.increases", PROGRESS, "progress", falls_back, OWN)
+wrong("progress.value.increases", PROGRESS, "progress", is_repeated, LATE)
+
+
+@interloper("progress.value.increases")
+def sends_each_report_twice(wire: Between) -> None:
+    def from_server(message: Message, request: Message) -> Sent:
+        return [message, message] if message.get("method") == PROGRESS else message
+
+    wire.from_server = from_server
+
+
+def renaming(name: str, method: str) -> None:
+    """Register a server that reports progress by another name."""
+
+    def change(message: Message, request: Message) -> Message:
+        return message | {"method": method} if message.get("method") == PROGRESS else message
+
+    change.__name__ = name
+    mutant("progress.notification.method-name")(change)
+
+
+renaming("reports_as_editors_do", "$/progress")
+renaming("reports_in_the_area_of_tools", "notifications/tools/progress")
+
+
+def confuses(token: Any) -> Any:
+    return str(token) if isinstance(token, int) else token
+
+
+wrong("progress.notification.active-only", PROGRESS, "progressToken", confuses, OWN)
+
+
+@interloper("progress.notification.active-only")
+def reports_under_the_id_of_the_request(wire: Between) -> None:
+    def from_server(message: Message, request: Message) -> Sent:
+        if message.get("method") == PROGRESS:
+            ids = [each["id"] for each in wire.requests.values() if each["method"] == "tools/call"]
+            message["params"]["progressToken"] = ids[-1]
+        return message
+
+    wire.from_server = from_server
+
+
+@interloper("progress.stops-after-completion")
+def reports_once_more_at_the_end(wire: Between) -> None:
+    def from_server(message: Message, request: Message) -> Sent:
+        params = params_of(message)
+        if message.get("method") == PROGRESS and params.get("progress") == params.get("total"):
+            more = params | {"progress": params["progress"] + 1}
+            return [message, message | {"params": more}]
+        return message
+
+    wire.from_server = from_server
+
+
+@mutant("progress.stops-after-completion")
+def begins_with_what_is_done(message: Message, request: Message) -> Message:
+    return changed(message, total=0)
+
+
+def flooding(name: str, steps: int, tool: str) -> None:
+    """Register a server that floods the client with reports about one tool."""
+
+    def hook(wire: Between) -> None:
+        def from_server(message: Message, request: Message) -> Sent:
+            params = params_of(request)
+            token = (params.get("_meta") or {}).get("progressToken")
+            if params.get("name") != tool or token is None:
+                return message
+            reports = [
+                {
+                    "jsonrpc": "2.0",
+                    "method": PROGRESS,
+                    "params": {"progressToken": token, "progress": 1000 + number},
+                }
+                for number in range(steps)
+            ]
+            return [*reports, message]
+
+        wire.from_server = from_server
+
+    hook.__name__ = name
+    interloper("progress.rate-limited")(hook)
+
+
+flooding("floods_at_the_end_of_a_call", 250, "greet")
+flooding("floods_in_a_tool_that_is_quick", 400, "health_status")
+
+
+def asking_for(id: str, name: str, method: str, **params: Any) -> None:
+    """Register a server that asks for progress in its own way."""
+
+    def change(message: Message, request: Message) -> Message:
+        if message.get("method") == method:
+            message["params"] = params_of(message) | params
+        return message
+
+    change.__name__ = name
+    mutant(id, areas=["timeouts"])(change)
+
+
+asking_for(
+    "progress.token.in-meta",
+    "puts_the_token_beside_the_messages",
+    "sampling/createMessage",
+    progressToken=7,
+)
+asking_for(
+    "progress.token.in-meta",
+    "puts_the_token_beside_the_form",
+    "elicitation/create",
+    progressToken="own",
+)
+asking_for(
+    "progress.token.type",
+    "asks_with_an_object_as_token",
+    "sampling/createMessage",
+    _meta={"progressToken": {}},
+)
+
+
+@interloper("progress.token.unique", areas=["timeouts"])
+def uses_each_token_twice(wire: Between) -> None:
+    questions: list[str] = []
+
+    def from_server(message: Message, request: Message) -> Sent:
+        if message.get("method") in ("sampling/createMessage", "roots/list"):
+            token = len(questions) // 2
+            questions.append(message["method"])
+            message["params"] = params_of(message) | {"_meta": {"progressToken": token}}
+        return message
+
+    wire.from_server = from_server
+
+
+asking_for(
+    "progress.token.unique",
+    "uses_one_number_for_all",
+    "sampling/createMessage",
+    _meta={"progressToken": 0},
+)

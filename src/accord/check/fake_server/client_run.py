@@ -1,5 +1,6 @@
 """One run of a client under check against a fake server, and the checks on every run."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -39,6 +40,8 @@ class ClientRun(VerdictCollector):
         was_connected: whether a connection was still open when the client had to be stopped.
         left_servers_running: over stdio, whether a launched server outlived the client.
         stderr: the last lines that the client wrote.
+        has_client_id: whether the command gave the client the id that every authorization server
+            of the check knows.
     """
 
     def __init__(self, server: FakeServer, transport: Transport, revision: RevisionId) -> None:
@@ -50,6 +53,7 @@ class ClientRun(VerdictCollector):
         self.was_connected = False
         self.left_servers_running = False
         self.stderr: Sequence[str] = ()
+        self.has_client_id = False
 
     @property
     def path(self) -> str:
@@ -129,16 +133,23 @@ class ClientRun(VerdictCollector):
         why: str,
         *,
         evidence: Sequence[Evidence] | None = None,
+        at: str | None = None,
         request: "ReceivedRequest | None" = None,
     ) -> bool:
         """Record whether a requirement was met; an HTTP `request` may be the evidence."""
         if request is not None and not condition:
             evidence = [_evidence_of(request)]
-        return super().holds(id, condition, why, evidence=evidence)
+        return super().holds(id, condition, why, evidence=evidence, at=at)
 
     def last_evidence(self) -> Sequence[Evidence]:
         """Return the last messages of the last connection."""
         return self.lines[-1].log.last() if self.lines else ()
+
+    def whole_message(self, evidence: Evidence) -> str:
+        """Return the message of which an evidence may be an excerpt."""
+        if not self.lines:
+            return super().whole_message(evidence)
+        return self.lines[-1].log.whole_message(evidence)
 
     def not_applicable(self, ids: str | Iterable[str], why: str) -> None:
         """Record why requirements do not apply to this client, even if they were skipped."""
@@ -149,12 +160,19 @@ class ClientRun(VerdictCollector):
         super().not_applicable(ids, why)
 
 
+# The client may use credentials that its user needs elsewhere too.
+_SECRET_FIELD: Final = re.compile(
+    r"""((?:client_secret|client_assertion|refresh_token|access_token|password)"?\s*[=:]\s*"?)"""
+    r"""[^&"\s]+"""
+)
+
+
 def _evidence_of(request: "ReceivedRequest") -> Evidence:
     secret = ("authorization", "cookie")
     heads = "; ".join(
         f"{name}: {'***' if name in secret else text}" for name, text in request.headers.items()
     )
-    body = request.body[:400].decode(errors="replace")
+    body = _SECRET_FIELD.sub(r"\1***", request.body.decode(errors="replace"))[:400]
     text = f"{request.method} {request.path} [{heads}] {body}"
     return Evidence("HTTP request", "client", None, text[:1000])
 

@@ -9,12 +9,22 @@ class MessageTimeout(AccordError):
     Attributes:
         method: of the request without an answer; empty if another message is missing.
         has_started: whether the server sent anything at all on this connection.
+        is_garbled: whether something arrived meanwhile that may be the answer: text that is not
+            JSON, or an answer under an unknown id.
     """
 
-    def __init__(self, text: str, *, method: str = "", has_started: bool = True) -> None:
+    def __init__(
+        self,
+        text: str,
+        *,
+        method: str = "",
+        has_started: bool = True,
+        is_garbled: bool = False,
+    ) -> None:
         super().__init__(text)
         self.method = method
         self.has_started = has_started
+        self.is_garbled = is_garbled
 
 
 class ConnectionEnded(AccordError):

@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import RawResponse, exchange
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.http import CONTENT_JSON
 from accord.check.probing.messages import initialize_params, new_request
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.target import Form, ServerTarget
 from accord.errors import ConnectFailed
 from accord.protocol.revisions import HANDSHAKE
@@ -64,7 +65,7 @@ async def find_form(target: ServerTarget) -> Form | None:
             if _is_streamable(posted):
                 return "http"
             if posted.status in _LOCKED:
-                # Nobody can tell before there is a token, except by the usual path.
+                # Without a token only the usual path shows the form.
                 return "sse" if urlsplit(target.url).path.endswith("/sse") else "http"
         return await _listen(line, posted)
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.json_schema.samples import sample
+from accord.protocol.party import capability_paths, undeclared_mode, undeclared_tools
 from accord.protocol.verdict import Evidence, Tally
 from accord.trace import HttpFacts, Party, Record, Transport
 from accord.types import JsonObject
@@ -39,8 +40,9 @@ class Reply(msgspec.Struct, frozen=True):
 
     @property
     def is_error(self) -> bool:
-        """Whether it is a JSON-RPC error."""
-        return "error" in self.message
+        """Whether it is a JSON-RPC error; null beside a result is none."""
+        is_null = self.message.get("error") is None and "result" in self.message
+        return "error" in self.message and not is_null
 
     @property
     def error(self) -> JsonObject:
@@ -102,14 +104,18 @@ def decode_json(data: bytes | str) -> Any:
         return None
 
 
+# Commas, the record separator of RFC 7464, and zero bytes.
+_SEPARATORS: Final = ",\x1e\0"
+
+
 def are_several(text: str) -> bool:
-    """Return whether a text is several JSON objects in a row."""
-    text, place, objects = text.strip(), 0, 0
+    """Return whether a text is several JSON objects in a row, whatever separates them."""
+    text, place, objects = text.strip().lstrip(_SEPARATORS), 0, 0
     try:
         while place < len(text):
             value, place = JSONDecoder().raw_decode(text, place)
             objects += isinstance(value, dict)
-            while place < len(text) and text[place].isspace():
+            while place < len(text) and (text[place].isspace() or text[place] in _SEPARATORS):
                 place += 1
     except (ValueError, RecursionError):
         return False
@@ -159,12 +165,25 @@ def answer_to(question: JsonObject, capabilities: Mapping[str, object]) -> JsonO
         return answer | {"result": {}}
     if CAPABILITY_OF.get(str(method)) not in capabilities:
         return answer | {"error": {"code": -32601, "message": f"unknown method {method!s:.80}"}}
+    refusal = _refusal(str(method), params_of(question), capabilities)
+    if refusal is not None:
+        return answer | {"error": {"code": -32602, "message": refusal}}
     result = _result(str(method), params_of(question))
     related = _as_object(params_of(question).get("_meta")).get(RELATED)
     if related is not None:
         # tasks.related.everywhere
         result["_meta"] = {RELATED: related}
     return answer | {"result": result}
+
+
+def _refusal(method: str, params: JsonObject, capabilities: Mapping[str, object]) -> str | None:
+    """Return why a client does not answer a question; None if it does."""
+    declared = capability_paths(dict(capabilities))
+    if method == "elicitation/create" and (mode := undeclared_mode(params, declared)):
+        return f"elicitation.{mode} was not declared"
+    if method == "sampling/createMessage" and undeclared_tools(params, declared):
+        return "sampling.tools was not declared"
+    return None
 
 
 def _result(method: str, params: JsonObject) -> JsonObject:
@@ -177,6 +196,9 @@ def _result(method: str, params: JsonObject) -> JsonObject:
             "model": "accord-check",
             "stopReason": "endTurn",
         }
+    if params.get("mode") == "url":
+        # Nobody opens the page.
+        return {"action": "decline"}
     schema = params.get("requestedSchema")
     return {
         "action": "accept",
@@ -255,6 +277,19 @@ class MessageLog:
             self.monitor.observe(record)
         return message
 
+    def note(self, sender: Party, http: HttpFacts) -> None:
+        """Let the monitor see what HTTP said without a message; it is no evidence by itself."""
+        if self.monitor is not None:
+            self.monitor.observe(
+                Record(
+                    sender=sender,
+                    t=round(monotonic() - self._start, 6),
+                    transport=self.transport,
+                    http=http,
+                    number=self.count,
+                )
+            )
+
     def judge(self) -> bool:
         """Begin to judge, from the first record on; return False if some were not kept."""
         if self._is_whole:
@@ -303,6 +338,17 @@ class MessageLog:
                 found.append(record)
                 wanted = [each for each in wanted if each not in matched]
         return [_evidence(record) for record in reversed(found)]
+
+    def whole_message(self, evidence: Evidence) -> str:
+        """Return the message of which an evidence may be an excerpt."""
+        for record in self.records:
+            is_same = (record.number, record.sender) == (evidence.number, evidence.party)
+            if is_same and record.message is not None:
+                whole = bytes(record.message).decode(errors="replace")
+                # An evidence of another connection may have the same number.
+                if whole.startswith((evidence.message or "").removesuffix("...")):
+                    return whole
+        return evidence.message or ""
 
     def evidence_since(self, number: int) -> list[Evidence]:
         """Return the first records from this number on, as evidence."""

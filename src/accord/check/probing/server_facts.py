@@ -264,13 +264,15 @@ async def plan_calls(
                 await discover(facts, connection)
         except (MessageTimeout, ConnectionEnded) as error:
             hint = "; give --bearer or --oauth" if isinstance(error, AuthorizationRequired) else ""
-            raise ConnectFailed(f"{target.name}: {error}{hint}") from None
+            why = target.hide_secrets(f"{target.name}: {error}{hint}")
+            raise ConnectFailed(why) from None
         annotations |= annotations_of(facts.tools)
         plan = facts.call_plan()
         called |= dict.fromkeys(plan.called)
         not_called |= plan.not_called
-    refused = {name: why for name, why in not_called.items() if name not in called}
-    return CallPlan(calls=rules.calls, called=tuple(called), not_called=refused)
+    hide = target.hide_secrets
+    refused = {hide(name): hide(why) for name, why in not_called.items() if name not in called}
+    return CallPlan(calls=rules.calls, called=tuple(map(hide, called)), not_called=refused)
 
 
 def report_once(on_plan: OnPlan) -> OnPlan:
@@ -340,9 +342,11 @@ async def _pages(
     cursor: object = None
     for _ in range(_PAGES):
         reply = await connection.ask(method, {} if cursor is None else {"cursor": cursor})
-        entries = reply.result.get(member)
-        is_list = isinstance(entries, list)
-        yield [each for each in entries if isinstance(each, dict)] if is_list else None
+        entries: object = reply.result.get(member)
+        if isinstance(entries, list):
+            yield [each for each in entries if isinstance(each, dict)]
+        else:
+            yield None
         cursor = reply.result.get("nextCursor")
         if cursor is None:
             break

@@ -182,6 +182,8 @@ def can_show(scenario: Scenario, row: Requirement, revision: RevisionId) -> bool
 
 SURVIVES: Final = "practice.server.survives-errors"
 ANSWERED: Final = "jsonrpc.request.answered"
+_ECHO: Final = "jsonrpc.response.id-echo"
+_LATER_ECHO: Final = "jsonrpc.error.id-echoed-or-unreadable"
 MISSING_URI: Final = "accord-check://no/such/resource"
 LISTS: Final = {"tools": "tools/list", "resources": "resources/list", "prompts": "prompts/list"}
 INITIALIZED: Final = new_notification("notifications/initialized")
@@ -204,6 +206,12 @@ def harmless_method(facts: ServerFacts) -> str:
     return next((method for name, method in LISTS.items() if facts.declares(name)), other)
 
 
+def blame_for_ending(probe: Probe, why: str) -> None:
+    """Record that the server ended while a request waited for its answer."""
+    has_practice = catalogue()[SURVIVES].holds_in(probe.revision)
+    probe.fail(SURVIVES if has_practice else ANSWERED, why)
+
+
 async def is_alive(
     probe: Probe, connection: RawConnection, after: str, *, id: int | None = None
 ) -> bool:
@@ -216,7 +224,7 @@ async def is_alive(
             await connection.collect(probe.target.leaving)
         if connection.ended is not None:
             reason = error if isinstance(error, ConnectionEnded) else connection.ended
-            probe.fail(SURVIVES, f"ends after {after}: {reason}")
+            blame_for_ending(probe, f"ends after {after}: {reason}")
         else:
             probe.fail(ANSWERED, f"answers no further request after {after}")
             connection.end("the server answers no further request")
@@ -288,12 +296,15 @@ async def wait_for_answer(
     except MessageTimeout as error:
         if not error.has_started:
             raise
-        strayed = connection.log.tally("jsonrpc.response.id-echo")
+        echo = _ECHO if catalogue()[_ECHO].holds_in(probe.revision) else _LATER_ECHO
+        strayed = connection.log.tally(echo)
         alike = [each for each in replies(connection.received) if str(each.id) == str(id)]
         if len(alike) > 1:
-            probe.fail("jsonrpc.response.id-echo", f"answers id {id!r} with an id of another type")
+            probe.fail(echo, f"answers id {id!r} with an id of another type")
         elif strayed is not None and strayed.breaches:
             pass  # the monitor reports an answer under an unknown id
+        elif error.is_garbled:
+            probe.skip(ANSWERED, "the answer may be one that cannot be read")
         elif error.method in WORK_OF_AUTHORS:
             probe.skip(ANSWERED, f"the server may still work on it: {error}")
         else:

@@ -4,6 +4,10 @@ from accord.check.fake_server.server import CLIENT_SCENARIOS
 from accord.check.scenarios.client import (  # noqa: F401  # modules register their scenarios
     answers,
     authorization,
+    authorization_discovery,
+    authorization_issuers,
+    authorization_registration,
+    authorization_scopes,
     caching,
     cancellation,
     eras,

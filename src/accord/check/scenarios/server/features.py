@@ -275,6 +275,7 @@ def _has_no_resources(facts: ServerFacts) -> str | None:
 @scenario(
     _SENT,
     *_OF_UPDATES,
+    era="handshake",
     needs="resources.subscribe",
     when=_has_no_resources,
     sends=(_READ, _SUBSCRIBE, _UNSUBSCRIBE),

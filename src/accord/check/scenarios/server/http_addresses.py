@@ -1,4 +1,4 @@
-"""Who may reach a server on this machine: foreign origins, and the addresses it listens at."""
+"""Access to a server on this machine: foreign origins, and the addresses it listens at."""
 
 import ipaddress
 from typing import Final
@@ -7,11 +7,12 @@ from urllib.parse import urlsplit
 from accord.bindings.addresses import is_loopback
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import RawResponse, exchange, post_message
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.http import ACCEPT, CONTENT_JSON
 from accord.check.probing.listeners import listening_addresses, open_addresses
 from accord.check.probing.messages import new_request
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import ConnectionEnded, MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import (
     bare_scenario,
     complete_request,
@@ -83,7 +84,7 @@ async def _use_a_session(probe: Probe) -> None:
                 connection, method=method, origin=_FOREIGN, accept=CONTENT_TYPE
             ) as heard:
                 pass
-            # A page for everybody at this path is no service.
+            # A page without a stream serves no request of MCP.
             if method == "DELETE" or heard.is_stream or not heard.is_ok:
                 _judge_origin(probe, heard, _FOREIGN, method)
 

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from accord.bindings.addresses import is_loopback
 from accord.bindings.sse import CONTENT_TYPE, Event
 from accord.check.probing.exchange import RawResponse, exchange
+from accord.check.probing.failures import MessageTimeout
 from accord.check.probing.http import CONTENT_JSON, SseCarrier, is_own_place
 from accord.check.probing.messages import decode_json
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import MessageTimeout, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import bare_scenario, harmless_method, initialize, scenario
 from accord.protocol.verdict import Evidence
 from accord.types import JsonObject

@@ -7,8 +7,8 @@ from accord.bindings.sse import CONTENT_TYPE
 from accord.check.probing.exchange import RawResponse, exchange, post_message
 from accord.check.probing.messages import Reply, new_request, params_of
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import STANDALONE_EVERYTHING, RawConnection
-from accord.check.probing.standalone import answer_round, stamp
+from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.standalone import EVERYTHING_STANDALONE, answer_round, stamp
 from accord.check.scenarios._scenario import (
     LISTS,
     bare_scenario,
@@ -19,6 +19,7 @@ from accord.check.scenarios._scenario import (
     open_unjudged,
     scenario,
 )
+from accord.check.scenarios.server.http import EVERY_CHANGE
 from accord.check.scenarios.server.http_headers import judge_refusal
 from accord.protocol.exchange import META_CAPABILITIES, META_VERSION
 from accord.protocol.revisions import HANDSHAKE
@@ -232,11 +233,11 @@ async def _answer_round_on(
     probe: Probe, asking: RawConnection, answering: RawConnection, params: JsonObject
 ) -> bool:
     """Call a tool, answer its questions on a connection, and return whether that is accepted."""
-    stamped = stamp(probe.revision, params, STANDALONE_EVERYTHING)
+    stamped = stamp(probe.revision, params, EVERYTHING_STANDALONE)
     message = new_request("tools/call", stamped)
     heard = await post_message(asking, message)
     for each in heard.answers_to(message["id"]):
-        repeat = answer_round(message, Reply(each), STANDALONE_EVERYTHING)
+        repeat = answer_round(message, Reply(each), EVERYTHING_STANDALONE)
         if repeat is not None:
             return _is_served(await post_message(answering, repeat), repeat)
     return False
@@ -248,11 +249,6 @@ _COMMENTS: Final = "http.sse.keepalive-comments"
 _CANCELS: Final = "http.cancel.disconnect-is-cancel"
 _STOPS: Final = "http.cancel.stop-work"
 _SILENT: Final = "http.cancel.no-further-messages"
-_EVERY_CHANGE: Final = {
-    "toolsListChanged": True,
-    "promptsListChanged": True,
-    "resourcesListChanged": True,
-}
 
 
 @bare_scenario(
@@ -264,7 +260,7 @@ async def closes_the_stream_of_a_call(probe: Probe) -> None:
     async with AsyncExitStack() as stack:
         listening = await stack.enter_async_context(open_unjudged(probe))
         calling = await stack.enter_async_context(open_unjudged(probe))
-        listen = complete_request(probe, "subscriptions/listen", {"notifications": _EVERY_CHANGE})
+        listen = complete_request(probe, "subscriptions/listen", {"notifications": EVERY_CHANGE})
         heard = await stack.enter_async_context(exchange(listening, listen))
         for call in calls(probe):
             if await _leave(calling, call):

@@ -1,11 +1,13 @@
 """The lifecycle of a connection: revisions, capabilities, requests out of order, and its end."""
 
+import json
+import re
 import signal
 from collections.abc import Iterable
 from typing import Final
 
 from accord.check.probing.failures import ConnectionEnded, MessageTimeout
-from accord.check.probing.messages import are_several, decode_json, is_request
+from accord.check.probing.messages import are_several, is_request
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.target import StdioCarrier
@@ -27,6 +29,7 @@ from accord.protocol.revisions import REVISIONS, later_than
 from accord.trace import Record
 
 _UNKNOWN: Final = "1999-12-31"
+_DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
 _ECHOES: Final = "lifecycle.version.server-echoes"
 _OFFERS_OTHER: Final = "lifecycle.version.server-offers-other"
 _OFFERS_LATEST: Final = "lifecycle.version.server-offers-latest"
@@ -60,7 +63,7 @@ async def requests_an_unknown_revision(probe: Probe, connection: RawConnection) 
     is_refusal = reply.code == -32602
     why = f"answers an unknown revision with {reply}"
     probe.holds(_OFFERS_OTHER, is_other or is_refusal, why)
-    if not is_other:
+    if not is_other or not _DATE.fullmatch(str(offered)):
         probe.skip(_OFFERS_LATEST, "the server offers no other")
         return
     later = [row.id for row in later_than(str(offered)) if await _speaks(probe, row.id)]
@@ -93,6 +96,7 @@ async def sends_invalid_initialize_parameters(probe: Probe, connection: RawConne
     ANSWERED,
     "ping.response.prompt",
     opens=UNINITIALIZED_UNJUDGED,
+    era="handshake",
     on=("stdio", "sse"),
     is_once=True,
 )
@@ -125,7 +129,7 @@ async def _blame_for_silence(probe: Probe, connection: RawConnection, what: str)
     probe.fail(ANSWERED, f"leaves {what} unanswered")
 
 
-@scenario(ANSWERED, opens=OWN_UNJUDGED, is_once=True)
+@scenario(ANSWERED, opens=OWN_UNJUDGED, era="handshake", is_once=True)
 async def initializes_twice(probe: Probe, connection: RawConnection) -> None:
     await connection.initialize(probe.revision)
     await is_alive(probe, connection, "a second initialize")
@@ -158,6 +162,7 @@ async def declares_no_capabilities(probe: Probe) -> None:
 
 _STREAMS: Final = "stdio.server.reads-stdin-writes-stdout"
 _EXITS: Final = "stdio.shutdown.server-exits"
+_EXITS_ON_EOF: Final = "stdio.shutdown.server-exits-on-eof"
 _SIGNALS: Final = "practice.shutdown.signals"
 _ONLY_MESSAGES: Final = "stdio.server.stdout-only-messages"
 _NEWLINE: Final = "stdio.framing.newline-delimited"
@@ -190,16 +195,28 @@ async def reads_stderr(probe: Probe) -> None:
 
 
 @bare_scenario(
-    _ONLY_MESSAGES, _NEWLINE, _NO_NEWLINE, _EXITS, on=("stdio",), is_once=True, is_judged=True
+    _ONLY_MESSAGES,
+    _NEWLINE,
+    _NO_NEWLINE,
+    _EXITS,
+    _EXITS_ON_EOF,
+    on=("stdio",),
+    is_once=True,
+    is_judged=True,
 )
 async def closes_the_input_of_an_idle_server(probe: Probe) -> None:
-    if not _is_launched(probe, _EXITS):
+    if not _is_launched(probe, _EXITS, _EXITS_ON_EOF):
         return
     async with probe.open() as connection:
-        await connection.ask(harmless_method(probe.facts))
+        try:
+            await connection.ask(harmless_method(probe.facts))
+        except MessageTimeout as error:
+            if error.is_garbled:
+                _judge_lines(probe, connection.log.records)
+            raise
         await connection.collect(probe.target.settling)
         why = "keeps running after its standard input was closed"
-        probe.holds(_EXITS, await connection.carrier.end_input(), why)
+        _judge_exit(probe, why, has_ended=await connection.carrier.end_input())
         _judge_lines(probe, connection.log.records)
 
 
@@ -208,7 +225,7 @@ def _judge_lines(probe: Probe, records: Iterable[Record]) -> None:
     lines = [each for each in records if each.sender == "server"]
     texts = [each.raw for each in lines if each.raw is not None and each.raw.strip()]
     spread = any(
-        isinstance(decode_json("\n".join(texts[start:end])), dict | list)
+        _is_message("\n".join(texts[start:end]))
         for start in range(min(len(texts), 20))
         for end in range(start + 2, min(len(texts), start + _SPREAD) + 1)
     )
@@ -219,16 +236,29 @@ def _judge_lines(probe: Probe, records: Iterable[Record]) -> None:
         probe.passes(_ONLY_MESSAGES)
 
 
-@bare_scenario(_EXITS, on=("stdio",), is_once=True, sends=("tools/call",))
+def _judge_exit(probe: Probe, why: str, *, has_ended: bool) -> None:
+    for id in (_EXITS, _EXITS_ON_EOF):
+        probe.holds(id, has_ended, why)
+
+
+def _is_message(text: str) -> bool:
+    """Return whether lines are a message, even with a raw newline in one of its strings."""
+    try:
+        return isinstance(json.loads(text, strict=False), dict | list)
+    except (ValueError, RecursionError):
+        return False
+
+
+@bare_scenario(_EXITS, _EXITS_ON_EOF, on=("stdio",), is_once=True, sends=("tools/call",))
 async def closes_the_input_while_requests_are_in_flight(probe: Probe) -> None:
-    if not _is_launched(probe, _EXITS):
+    if not _is_launched(probe, _EXITS, _EXITS_ON_EOF):
         return
     async with probe.open() as connection:
         await connection.begin(harmless_method(probe.facts), {})
         for tool in probe.facts.callable_tools()[:4]:
             await connection.begin("tools/call", tool.params)
         why = "keeps running after its standard input was closed while requests were in flight"
-        probe.holds(_EXITS, await connection.carrier.end_input(), why)
+        _judge_exit(probe, why, has_ended=await connection.carrier.end_input())
 
 
 @bare_scenario(_SIGNALS, on=("stdio",), is_once=True)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Final, get_args
 
 from accord.check.probing.failures import ConnectionEnded, MessageTimeout
@@ -41,7 +42,7 @@ _OF_MESSAGES: Final = (
 _LOGS_NOTHING: Final = "the server logs nothing while its tools are called"
 
 
-@scenario(*_OF_MESSAGES, needs="logging", sends=(_SET, "tools/call"))
+@scenario(*_OF_MESSAGES, era="handshake", needs="logging", sends=(_SET, "tools/call"))
 async def asks_for_all_log_messages(probe: Probe, connection: RawConnection) -> None:
     await connection.ask(_SET, {"level": _LEVELS[0]})
     await call_together(probe, connection)
@@ -141,7 +142,8 @@ async def asks_for_progress(probe: Probe, connection: RawConnection) -> None:
 async def asks_for_no_progress(probe: Probe, connection: RawConnection) -> None:
     await call_all(probe, connection)
     await connection.collect(probe.target.settling)
-    uninvited = connection.messages(_PROGRESS)
+    # With an id it is reported as jsonrpc.notification.no-id.
+    uninvited = [each for each in connection.messages(_PROGRESS) if "id" not in each]
     if probe.facts.callable_tools():
         why = "reports progress although no request asked for it"
         probe.holds(_ACTIVE_ONLY, not uninvited, why)
@@ -151,8 +153,9 @@ async def asks_for_no_progress(probe: Probe, connection: RawConnection) -> None:
 
 _CANCELLED: Final = "notifications/cancelled"
 _RACES: Final = "cancellation.races"
-_STOPS: Final = "cancellation.receiver.stops"
-_SILENT: Final = "cancellation.receiver.frees-and-silent"
+# Of every transport, and of stdio alone.
+_STOPPING: Final = ("cancellation.receiver.stops", "stdio.cancel.stop-work")
+_SILENCE: Final = ("cancellation.receiver.frees-and-silent", "stdio.cancel.no-further-messages")
 # A tool that takes this long is still running when a cancellation arrives.
 _SLOW: Final = 0.08
 _TOOLS: Final = 12
@@ -202,6 +205,8 @@ async def cancels_while_the_answer_is_on_its_way(probe: Probe, connection: RawCo
             await connection.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
         await connection.ask(method)
     except (ConnectionEnded, MessageTimeout) as error:
+        if getattr(error, "is_garbled", False):
+            raise
         probe.fail(_RACES, f"fails after cancelled requests: {error}")
         connection.end("the server answers no further request")
     else:
@@ -209,8 +214,8 @@ async def cancels_while_the_answer_is_on_its_way(probe: Probe, connection: RawCo
 
 
 @scenario(
-    _STOPS,
-    _SILENT,
+    *_STOPPING,
+    *_SILENCE,
     opens=OWN,
     needs="tools",
     when=_cancels_by_closing,
@@ -221,7 +226,7 @@ async def cancels_a_tool_that_takes_its_time(probe: Probe, connection: RawConnec
     slow = await _slowest(probe, connection)
     if slow is None:
         why = "no tool that may be called takes long enough to be cancelled"
-        probe.skip((_STOPS, _SILENT), why)
+        probe.skip((*_STOPPING, *_SILENCE), why)
         return
     # On a busy machine the first cancellation may be too late.
     if await _cancel(probe, connection, *slow) or await _cancel(probe, connection, *slow):
@@ -229,7 +234,7 @@ async def cancels_a_tool_that_takes_its_time(probe: Probe, connection: RawConnec
         return
     name, duration = slow[0]["name"], slow[1]
     why = f"continues a call of {name} that was cancelled, and answers it after {duration:.1f} s"
-    probe.fail(_STOPS, why)
+    _blame_all(probe, _STOPPING, why)
 
 
 async def _cancel(
@@ -244,22 +249,33 @@ async def _cancel(
     except MessageTimeout:
         late = len(connection.messages(_PROGRESS, since))
         # Messages sent before the cancellation may still arrive.
-        probe.holds(_STOPS, late < 3, f"continues, and reports progress {late} times")
-        probe.passes(_SILENT)
+        if late < 3:
+            probe.passes(*_STOPPING)
+        else:
+            _blame_all(probe, _STOPPING, f"continues, and reports progress {late} times")
+        probe.passes(*_SILENCE)
         return True
-    if reply.is_error:
-        probe.passes(_STOPS)
+    # The tool succeeds if it is not cancelled.
+    if reply.is_error or reply.is_failed_call:
+        probe.passes(*_STOPPING)
         if _is_plain(connection):
-            probe.skip(_SILENT, "over HTTP a response that is not a stream must end with an answer")
+            probe.skip(
+                _SILENCE, "over HTTP a response that is not a stream must end with an answer"
+            )
         else:
             what = f"a call of {params['name']} that was cancelled, and takes {duration:.1f} s"
-            probe.fail(_SILENT, f"answers {what}: {reply}")
+            _blame_all(probe, _SILENCE, f"answers {what}: {reply}")
     elif asyncio.get_running_loop().time() - began < left / 2:
         # The call may have ended before the cancellation arrived.
-        probe.skip((_STOPS, _SILENT), "the tool was quicker than its cancellation")
+        probe.skip((*_STOPPING, *_SILENCE), "the tool was quicker than its cancellation")
     else:
         return False
     return True
+
+
+def _blame_all(probe: Probe, ids: Iterable[str], why: str) -> None:
+    for id in ids:
+        probe.fail(id, why)
 
 
 async def _begin_call(
@@ -297,7 +313,8 @@ async def _slowest(probe: Probe, connection: RawConnection) -> tuple[JsonObject,
 
 
 async def _duration(connection: RawConnection, params: JsonObject) -> float:
-    """Call a tool and return the seconds it takes, 0 if it is refused."""
+    """Call a tool and return the seconds it takes, 0 if it fails."""
     began = asyncio.get_running_loop().time()
     reply = await connection.ask("tools/call", params)
-    return 0.0 if reply.is_error else asyncio.get_running_loop().time() - began
+    has_failed = reply.is_error or reply.is_failed_call
+    return 0.0 if has_failed else asyncio.get_running_loop().time() - began

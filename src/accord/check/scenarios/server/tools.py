@@ -67,6 +67,8 @@ async def calls_every_tool(probe: Probe, connection: RawConnection) -> None:
     made = await call_all(probe, connection)
     for tool, reply in made:
         _judge_failure(probe, reply, f"a call of {tool.name}")
+        if reply.code == METHOD_NOT_FOUND and _is_task_only(tool):
+            continue
         if reply.is_error:
             # A tool may refuse arguments that its schema allows.
             is_right = reply.code not in (INTERNAL_ERROR, METHOD_NOT_FOUND, -32000, 0, 1)
@@ -76,6 +78,12 @@ async def calls_every_tool(probe: Probe, connection: RawConnection) -> None:
             probe.passes(_EXECUTION)
     await _judge_structured(probe, connection, made)
     probe.skip((_FAILURE, _JSON_FAILURE, _EXECUTION), "no call of a tool fails")
+
+
+def _is_task_only(tool: ToolCall) -> bool:
+    """Return whether a tool may be called as a task only, and else is an unknown method."""
+    execution = tool.tool.get("execution")
+    return isinstance(execution, dict) and execution.get("taskSupport") == "required"
 
 
 async def _judge_structured(

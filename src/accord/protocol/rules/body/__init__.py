@@ -30,7 +30,7 @@ from accord.protocol.rules.body.lifecycle import VERSIONS
 from accord.protocol.rules.body.notifications import LOG_LEVEL, LOGS_REQUESTED, learn_subscriptions
 from accord.protocol.rules.body.rounds import learn_rounds
 from accord.protocol.rules.body.tasks import learn_tasks
-from accord.protocol.rules.values import objects_at, request_params
+from accord.protocol.rules.values import as_object, objects_at, request_params
 from accord.types._base import JsonObject
 
 
@@ -43,8 +43,8 @@ def learn(step: Step, conversation: Conversation, memory: Memory) -> None:
         memory.tools.clear()
     if step.kind == REQUEST and LOG_LEVEL in meta_of(step.body):
         memory.facts[LOGS_REQUESTED] = True
-    if step.kind == RESULT and isinstance(step.body, dict):
-        _learn_from_result(step, step.body, memory)
+    if step.kind == RESULT:
+        _learn_from_result(step, as_object(step.body), memory)
 
 
 def _learn_from_result(step: Step, result: JsonObject, memory: Memory) -> None:
