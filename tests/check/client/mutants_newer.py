@@ -252,7 +252,7 @@ class FallsBackOn404(RawNewer):
 @mutant("stdio.stderr-not-an-error-signal", "WritesToStderr", over="stdio")
 class FailsOnStderr(RawNewer):
     async def finish(self) -> None:
-        # In place of its stderr: what the relay is told to write there.
+        # In place of its stderr: what the relay has to write there.
         with contextlib.suppress(TimeoutError):
             told = await asyncio.wait_for(self.relay_commands.readline(), 0.3)
             if told.startswith(b"stderr"):
