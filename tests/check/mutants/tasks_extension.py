@@ -236,7 +236,7 @@ def knows_its_tasks_a_moment_later(wire: Between) -> None:
         return message
 
     def replies(asked: Message) -> Message | None:
-        is_fresh = params_of(asked).get("taskId") in fresh
+        is_fresh = params_of(asked).get("taskId") in fresh and has_extension(asked)
         return error(-32602) if asked["method"] == "tasks/get" and is_fresh else None
 
     in_place_of(wire, replies)
