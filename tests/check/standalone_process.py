@@ -62,11 +62,30 @@ def serve(message):
         write({"jsonrpc": "2.0", "id": message["id"], "error": refused})
 
 
-def main():
-    for line in sys.stdin:
+def refuse(id, code):
+    write({"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": f"speak {VERSION}"}})
+
+
+def read(line):
+    try:
         message = json.loads(line)
-        if "id" in message and "method" in message:
+    except ValueError:
+        refuse(None, -32700)
+        return
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
+        refuse(message.get("id") if isinstance(message, dict) else None, -32600)
+    elif message.get("method") == "initialize":
+        refuse(message["id"], -32022)
+    elif "id" in message:
+        if isinstance(message.get("method"), str):
             serve(message)
+        else:
+            refuse(message["id"], -32600)
+
+
+def main():
+    for line in sys.stdin.buffer:
+        read(line)
     if HABIT == "stays":
         time.sleep(60)
     if HABIT == "lets a thread hold it":

@@ -260,8 +260,10 @@ async def _run_against(plan: ClientPlan, server: FakeServer, usual_exit: int | N
 
 def _settle_revision(plan: ClientPlan, run: ClientRun) -> None:
     """Judge by the agreed revision, or by the one the client asked for if it did not go on."""
-    if plan.revisions and run.server.revision is not None and type(run.server) is not FakeServer:
-        # A faulty server counts for the revision that the user chose.
+    is_chosen_revision = bool(plan.revisions) or not run.server.has_handshake
+    is_faulty = type(run.server) is not FakeServer
+    if is_faulty and run.server.revision is not None and is_chosen_revision:
+        # A faulty server counts for its revision, even where a client leaves that.
         run.revision = run.server.revision
         return
     if run.standalone and not run.messages("initialize"):

@@ -3,8 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from functools import cache
+from functools import cache, partial
 from time import monotonic
+from traceback import format_exc
 from typing import Final, TypeAlias
 
 import msgspec
@@ -25,7 +26,7 @@ from accord.check.probing.server_facts import (
     withheld_calls,
 )
 from accord.check.probing.target import ServerTarget
-from accord.check.probing.tool_calls import CallLimit
+from accord.check.probing.tool_calls import CallLimit, CallPlan
 from accord.check.report import Report, Setting, merge_revisions
 from accord.check.revision_probe import RevisionProbe, add_stderr, describe_failure
 from accord.check.scenarios._scenario import (
@@ -35,6 +36,7 @@ from accord.check.scenarios._scenario import (
     can_show,
 )
 from accord.check.verdicts import (
+    NO_MESSAGE,
     NO_OCCASION,
     chosen_requirements,
     edit_texts,
@@ -115,24 +117,35 @@ async def check_server(
     plan = plan or ServerPlan()
     limit = CallLimit(plan.rules.calls)
     subject = msgspec.structs.replace(await with_form(subject), limit=limit)
+    hide = subject.hide_secrets
     async with RevisionProbe(subject) as revision_probe:
-        on_plan = None if tell_plan is None else report_once(tell_plan)
+        on_plan = None if tell_plan is None else report_once(partial(_tell, tell_plan, hide))
         if subject.is_form_found and subject.form == "sse":
             revision_probe.notes.append(f"the URL speaks {FORM_NAMES['sse']}, and was checked so")
         try:
             found, not_called = await _check_all(plan, revision_probe, step, on_plan)
         except ConnectFailed as error:
-            found, not_called = await _judge_opening(plan, subject, error), {}
+            try:
+                found, not_called = await _judge_opening(plan, subject, error), {}
+            except ConnectFailed as error:
+                # The server may have said anything.
+                raise ConnectFailed(hide(str(error))) from None
     complete_setting = msgspec.structs.replace(
         setting or Setting(),
         transport=subject.transport,
         seconds=round(monotonic() - began, 3),
         calls=limit.calls,
-        called=dict(limit.made),
-        not_called=not_called,
-        notes=tuple(revision_probe.notes),
+        called={hide(name): count for name, count in limit.made.items()},
+        not_called={hide(name): hide(why) for name, why in not_called.items()},
+        notes=tuple(map(hide, revision_probe.notes)),
     )
     return merge_revisions(found, target=subject.name, party="server", setting=complete_setting)
+
+
+def _tell(tell_plan: OnPlan, hide: Callable[[str], str], plan: CallPlan) -> None:
+    """Tell which tools will be called; a server may put anything into their names."""
+    names = {hide(name): hide(why) for name, why in plan.not_called.items()}
+    tell_plan(msgspec.structs.replace(plan, called=tuple(map(hide, plan.called)), not_called=names))
 
 
 async def _check_all(
@@ -284,7 +297,9 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
         probe.skip(scenario.ids, str(error))
     except Exception as error:
         # An unexpected message must not cost the other scenarios.
-        log.exception("the scenario %r failed", scenario.name)
+        # Not `log.exception`: the traceback may quote the user's token.
+        said = probe.target.hide_secrets(format_exc())
+        log.error("the scenario %r failed: %s", scenario.name, said)  # noqa: TRY400
         probe.skip(scenario.ids, f"the check itself failed: {type(error).__name__}: {error}")
     else:
         probe.skip(scenario.ids, NO_OCCASION.format("server"))
@@ -326,7 +341,7 @@ def _blame(probe: Probe, error: BaseException) -> None:
         # A further copy that does not start proves nothing.
         return
     if getattr(error, "is_garbled", False):
-        # The answer may be in text that cannot be read, which the monitor reports.
+        # The monitor reports what arrived in place of the answer.
         return
     if isinstance(error, ConnectionEnded):
         blame_for_ending(probe, str(error))
@@ -339,17 +354,11 @@ def _blame(probe: Probe, error: BaseException) -> None:
 
 
 def _verdicts(probe: Probe, plan: ServerPlan) -> list[Verdict]:
-    secrets = probe.target.secrets
-
-    def hide_secrets(text: str) -> str:
-        # A server may repeat the user's tokens.
-        for secret in secrets:
-            text = text.replace(secret, "(secret)")
-        return text
-
+    # A server may repeat the user's tokens.
+    hide = probe.target.hide_secrets
     rows = chosen_requirements("server", probe.revision, plan.only)
     exhausted = probe.facts.exhausted_text()
-    return [edit_texts(_verdict(row, probe, exhausted), hide_secrets) for row in rows]
+    return [edit_texts(_verdict(row, probe, exhausted), hide) for row in rows]
 
 
 def _verdict(row: Requirement, probe: Probe, exhausted: str) -> Verdict:
@@ -375,7 +384,7 @@ def _why_untried(row: Requirement, probe: Probe, exhausted: str) -> tuple[Verdic
     if reason is not None:
         return "not-applicable", reason
     why = explain_untried(row, _ids_with_scenarios(), "server")
-    if why != NO_OCCASION.format("server"):
+    if why not in (NO_OCCASION.format("server"), NO_MESSAGE.format("server")):
         return "not-exercised", why
     if probe.facts.locked:
         return "not-exercised", probe.facts.locked

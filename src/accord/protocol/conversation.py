@@ -259,7 +259,7 @@ class Conversation:
             if outcome is None:
                 continue
             if outcome is not True:
-                found = (found or []) + breaches(rule, outcome, step.sender)
+                found = (found or []) + breaches(rule, outcome, step)
             elif report is not None:
                 report(rule)
         return _NOTHING if found is None else found

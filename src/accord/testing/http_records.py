@@ -139,7 +139,7 @@ class ExchangeRecorder:
         self._take(sender, data, facts)
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """Record the events that a chunk completes, and return them.
+        """Record the events that a chunk completes, and return those with data.
 
         Raises:
             EventTooLong: an event outgrew the limit.
@@ -149,7 +149,7 @@ class ExchangeRecorder:
             self.event(event)
         if not events:
             self._note_retry()
-        return events
+        return [event for event in events if event.data]
 
     def event(self, event: Event) -> None:
         """Record one event of the stream."""

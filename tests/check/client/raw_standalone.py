@@ -39,7 +39,11 @@ class RawStandalone(Raw):
         "elicitation": {"form": {}, "url": {}},
         "extensions": {TASKS: {}},
     }
-    filter: ClassVar[Message] = {"toolsListChanged": True, "promptsListChanged": True}
+    filter: ClassVar[Message] = {
+        "toolsListChanged": True,
+        "promptsListChanged": True,
+        "resourcesListChanged": True,
+    }
     is_legacy = False
     opens_by_discovery = True
 
@@ -212,8 +216,16 @@ class RawStandalone(Raw):
     async def recover(self) -> None:
         """Start the server again if it exited."""
         if self.writer is not None:
-            await self.launch()
+            await self.launch_again()
             await self.subscribe()
+
+    async def launch_again(self) -> None:
+        self.reading.cancel()
+        for each in (self.writer, self.control):
+            each.close()
+            with contextlib.suppress(OSError):
+                await each.wait_closed()
+        await self.launch()
 
     async def give_up(self, id: Any) -> None:
         if self.is_legacy or self.writer is not None:

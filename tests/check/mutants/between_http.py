@@ -40,6 +40,8 @@ class Asked:
         self.query: str = scope["query_string"].decode()
         self.headers = {name.decode(): value.decode() for name, value in scope["headers"]}
         self.body = body
+        # The connection that it came on.
+        self.client = scope.get("client")
         try:
             self.message = json.loads(body) if body else None
         except ValueError:

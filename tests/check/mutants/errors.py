@@ -140,7 +140,9 @@ def malformed(id: str, name: str, old: int, change_: Callable[[Message], Sent]) 
     """Register a server that answers malformed messages otherwise."""
 
     def change(message: Message, request: Message) -> Sent:
-        return change_(message) if (message.get("error") or {}).get("code") == old else message
+        is_proper = request.get("jsonrpc") == "2.0" and isinstance(request.get("method"), str)
+        is_due = (message.get("error") or {}).get("code") == old and not is_proper
+        return change_(message) if is_due else message
 
     change.__name__ = name
     mutant(id)(change)

@@ -240,7 +240,14 @@ opens(
     "offers_the_second",
     lambda result: result.update(protocolVersion="2025-03-26"),
 )
-wrong("lifecycle.capabilities.declared", INIT, "capabilities.completions", [])
+wrong(
+    "lifecycle.capabilities.declared",
+    INIT,
+    "capabilities.completions",
+    [],
+    also={"completion.capability.declared": "a list declares nothing"},
+    areas=["completion"],
+)
 wrong("lifecycle.capabilities.declared", INIT, "capabilities.experimental", {"org.example/x": True})
 wrong(
     "lifecycle.capabilities.declared",
@@ -421,7 +428,11 @@ def opens_without_the_name_of_the_client(wire: Between) -> None:
     wire.from_server = from_server
 
 
-@interloper("lifecycle.version.server-echoes", revision="2025-03-26")
+@interloper(
+    "lifecycle.version.server-echoes",
+    revision="2025-03-26",
+    also={"completion.capability.declared": "the revision before has no such capability"},
+)
 def answers_with_the_revision_before(wire: Between) -> None:
     def from_client(message: Message) -> Sent:
         changed = {"2025-03-26": "2024-11-05", "2025-06-18": "2025-03-26"}
@@ -469,7 +480,7 @@ def answers_a_ping_once(wire: Between) -> None:
     pings: list[int] = []
 
     def from_client(message: Message) -> Sent:
-        if message.get("method") == "ping":
+        if message.get("method") == "ping" and message.get("jsonrpc") == "2.0":
             pings.append(1)
             return (
                 message

@@ -1,7 +1,8 @@
 """A correct server whose requests need several rounds, for mutants of 2026-07-28.
 
 It has questions in tools, prompts and resources; states that the next round needs; schemas with
-keywords of 2020-12; and capabilities that it needs without looking for them.
+keywords of 2020-12; and capabilities that it needs without looking for them. It has no templates:
+completion takes a thread, which virtual time does not wait for.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from accord.errors import ElicitationRefused
 
 READS = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
-server: Server[Any] = Server("standalone", version="1.0.0", page_size=4, revisions=["2026-07-28"])
+server: Server[Any] = Server("rounds", version="1.0.0", page_size=4, revisions=["2026-07-28"])
 
 
 @dataclass
@@ -121,12 +122,6 @@ async def two() -> str:
 async def notes() -> str:
     """A file, or so it seems."""
     return "nothing to declare"
-
-
-@server.resource("file:///srv/desk/{name}", mime_type="text/plain")
-async def desk_file(name: str) -> str | None:
-    """Any file of the desk; there is one."""
-    return "closed on Sundays" if name == "hours.txt" else None
 
 
 @server.prompt

@@ -26,13 +26,15 @@ Hook: TypeAlias = Callable[[Between], None]
 Reaction: TypeAlias = Callable[[Message], Sent]
 
 
-def hooked(id: str, server: Any = standalone, **settings: Any) -> Callable[[Hook], Hook]:
+def hooked(
+    id: str, server: Any = standalone, *, revision: str = REVISION, **settings: Any
+) -> Callable[[Hook], Hook]:
     """Register a server with a hook into both directions."""
 
     def register(hook: Hook) -> Hook:
         making = in_memory(hook, server)
         making.__name__ = hook.__name__
-        elsewhere(id, revision=REVISION, **settings)(making)
+        elsewhere(id, revision=revision, **settings)(making)
         return hook
 
     return register

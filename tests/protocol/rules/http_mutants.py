@@ -327,12 +327,20 @@ for _revision in (THIRD, SIXTH, ELEVENTH):
                 put("get-answer", status=204, headers={}),
                 silent_get(_revision),
             ),
-            "not found": all_of(
-                put("get-answer", status=404, headers={}),
+            "accepted": all_of(
+                put("get-answer", status=202, headers={}),
                 silent_get(_revision),
             ),
         },
         _without_session,
+    )
+    mutants(
+        "http.endpoint.single-post-get",
+        _revision,
+        {
+            name: all_of(put("get-answer", status=status, headers={}), silent_get(_revision))
+            for name, status in (("not found", 404), ("gone", 410), ("not implemented", 501))
+        },
     )
     mutants(
         "http.get.no-responses",
@@ -370,7 +378,10 @@ for _revision in (THIRD, SIXTH, ELEVENTH):
         "http.streams.no-broadcast",
         _revision,
         {
-            "an answer": add("call-result", "get-change", message=CALLED, id="g-9"),
+            "a request first heard by GET": all_of(
+                add("get-change", "get-change", "one", message=request("q", "ping"), id="g-8"),
+                add("call-progress", "call-progress", message=request("q", "ping"), id="c-9"),
+            ),
             "a request": all_of(
                 add(
                     "call-progress", "call-progress", "one", message=request("q", "ping"), id="c-9"

@@ -1,5 +1,6 @@
 """One run of a client under check against a fake server, and the checks on every run."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
@@ -132,16 +133,23 @@ class ClientRun(VerdictCollector):
         why: str,
         *,
         evidence: Sequence[Evidence] | None = None,
+        at: str | None = None,
         request: "ReceivedRequest | None" = None,
     ) -> bool:
         """Record whether a requirement was met; an HTTP `request` may be the evidence."""
         if request is not None and not condition:
             evidence = [_evidence_of(request)]
-        return super().holds(id, condition, why, evidence=evidence)
+        return super().holds(id, condition, why, evidence=evidence, at=at)
 
     def last_evidence(self) -> Sequence[Evidence]:
         """Return the last messages of the last connection."""
         return self.lines[-1].log.last() if self.lines else ()
+
+    def whole_message(self, evidence: Evidence) -> str:
+        """Return the message of which an evidence may be an excerpt."""
+        if not self.lines:
+            return super().whole_message(evidence)
+        return self.lines[-1].log.whole_message(evidence)
 
     def not_applicable(self, ids: str | Iterable[str], why: str) -> None:
         """Record why requirements do not apply to this client, even if they were skipped."""
@@ -152,12 +160,19 @@ class ClientRun(VerdictCollector):
         super().not_applicable(ids, why)
 
 
+# The client may use credentials that its user needs elsewhere too.
+_SECRET_FIELD: Final = re.compile(
+    r"""((?:client_secret|client_assertion|refresh_token|access_token|password)"?\s*[=:]\s*"?)"""
+    r"""[^&"\s]+"""
+)
+
+
 def _evidence_of(request: "ReceivedRequest") -> Evidence:
     secret = ("authorization", "cookie")
     heads = "; ".join(
         f"{name}: {'***' if name in secret else text}" for name, text in request.headers.items()
     )
-    body = request.body[:400].decode(errors="replace")
+    body = _SECRET_FIELD.sub(r"\1***", request.body.decode(errors="replace"))[:400]
     text = f"{request.method} {request.path} [{heads}] {body}"
     return Evidence("HTTP request", "client", None, text[:1000])
 
@@ -188,6 +203,7 @@ PASSIVELY_CHECKED: Final[set[str]] = set(
         "http.get.accept-event-stream",
         "http.get.client-may-listen",
         "http.post.body-message-or-batch",
+        "http.post.each-message",
         "http.streams.multiple",
         "jsonrpc.request.answered",
         "lifecycle.shutdown.http-close",
@@ -351,6 +367,9 @@ def _check_head(run: ClientRun, request: "ReceivedRequest") -> None:
         why = f"sends a POST with Accept: {accept}"
         run.holds("http.client.accept-both", both, why, request=request)
         is_message = isinstance(request.message, dict | list)
+        why = "sends a POST with a body that is not one message"
+        is_one = isinstance(request.message, dict)
+        run.holds("http.post.each-message", is_one, why, request=request)
         why = "sends a POST with a body that is not a message"
         run.holds("http.post.body-message-or-batch", is_message, why, request=request)
     elif request.method == "GET":
@@ -361,6 +380,7 @@ def _check_head(run: ClientRun, request: "ReceivedRequest") -> None:
     elif request.body and isinstance(request.message, dict):
         why = f"sends a message with {request.method}"
         run.holds("http.client.post-messages", condition=False, why=why, request=request)
+        run.holds("http.post.each-message", condition=False, why=why, request=request)
 
 
 def accepts_type(accept: str | None, content_type: str) -> bool:

@@ -122,7 +122,6 @@ class FakeServer:
         hints: without a handshake, how long results may be kept.
         is_stamped: without a handshake, whether results say of which type they are.
         comment: without a handshake over HTTP, what precedes each event of a stream.
-        has_large_headers: over HTTP, whether the names of headers are in capital letters.
         fulfilled: without a handshake, the requests that got a result.
         listening: without a handshake, the open requests for notifications.
         visited: the paths beside that of the server which were requested over HTTP.
@@ -153,7 +152,6 @@ class FakeServer:
     is_stamped = True
     comment = b""
     is_dual = False
-    has_large_headers = False
 
     def __init__(self, revision: RevisionId | None = None) -> None:
         self.revision = revision
@@ -457,7 +455,8 @@ class FakeTransport:
         self.pids: list[int] = []
 
     def _open_line(self, carrier: RawCarrier, transport: Transport) -> RawConnection:
-        log = MessageLog(transport, "client", is_judged=self._fake.is_judged)
+        clock = asyncio.get_running_loop().time
+        log = MessageLog(transport, "client", is_judged=self._fake.is_judged, clock=clock)
         line = RawConnection(carrier, log, patience=self._patience, me="server")
         line.respond = self._fake.respond
         self._fake.lines.append(line)

@@ -9,7 +9,8 @@ class MessageTimeout(AccordError):
     Attributes:
         method: of the request without an answer; empty if another message is missing.
         has_started: whether the server sent anything at all on this connection.
-        is_garbled: whether text that is not JSON arrived meanwhile, which may be the answer.
+        is_garbled: whether something arrived meanwhile that may be the answer: text that is not
+            JSON, or an answer under an unknown id.
     """
 
     def __init__(

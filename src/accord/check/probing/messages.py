@@ -1,7 +1,7 @@
 """The messages of a check: built, read and answered as a client does, recorded and judged."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import count
 from json import JSONDecoder
@@ -40,8 +40,9 @@ class Reply(msgspec.Struct, frozen=True):
 
     @property
     def is_error(self) -> bool:
-        """Whether it is a JSON-RPC error."""
-        return "error" in self.message
+        """Whether it is a JSON-RPC error; null beside a result is none."""
+        is_null = self.message.get("error") is None and "result" in self.message
+        return "error" in self.message and not is_null
 
     @property
     def error(self) -> JsonObject:
@@ -225,9 +226,17 @@ class MessageLog:
         transport: the transport of the connection.
         judged: the party under check.
         is_judged: False if the checker itself breaks rules, so that answers prove nothing.
+        clock: returns the time in seconds.
     """
 
-    def __init__(self, transport: Transport, judged: Party, *, is_judged: bool = True) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        judged: Party,
+        *,
+        is_judged: bool = True,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         # Not needed by those who only read and build messages.
         from accord.protocol.monitor import Monitor
 
@@ -238,7 +247,8 @@ class MessageLog:
         self._monitor = partial(Monitor, judged=judged)
         self.monitor = self._monitor() if is_judged else None
         self._is_whole = True
-        self._start = monotonic()
+        self._clock = clock
+        self._start = clock()
 
     def take(self, sender: Party, data: bytes, http: HttpFacts | None = None) -> object:
         """Record the message of a party; return it decoded, or None if it is not JSON."""
@@ -253,7 +263,7 @@ class MessageLog:
         self.count += 1
         record = Record(
             sender=sender,
-            t=round(monotonic() - self._start, 6),
+            t=round(self._clock() - self._start, 6),
             transport=self.transport,
             message=msgspec.Raw(data) if is_json else None,
             raw=None if is_json else data.decode(errors="replace"),
@@ -266,6 +276,19 @@ class MessageLog:
         if self.monitor is not None:
             self.monitor.observe(record)
         return message
+
+    def note(self, sender: Party, http: HttpFacts) -> None:
+        """Let the monitor see what HTTP said without a message; it is no evidence by itself."""
+        if self.monitor is not None:
+            self.monitor.observe(
+                Record(
+                    sender=sender,
+                    t=round(monotonic() - self._start, 6),
+                    transport=self.transport,
+                    http=http,
+                    number=self.count,
+                )
+            )
 
     def judge(self) -> bool:
         """Begin to judge, from the first record on; return False if some were not kept."""
@@ -315,6 +338,17 @@ class MessageLog:
                 found.append(record)
                 wanted = [each for each in wanted if each not in matched]
         return [_evidence(record) for record in reversed(found)]
+
+    def whole_message(self, evidence: Evidence) -> str:
+        """Return the message of which an evidence may be an excerpt."""
+        for record in self.records:
+            is_same = (record.number, record.sender) == (evidence.number, evidence.party)
+            if is_same and record.message is not None:
+                whole = bytes(record.message).decode(errors="replace")
+                # An evidence of another connection may have the same number.
+                if whole.startswith((evidence.message or "").removesuffix("...")):
+                    return whole
+        return evidence.message or ""
 
     def evidence_since(self, number: int) -> list[Evidence]:
         """Return the first records from this number on, as evidence."""

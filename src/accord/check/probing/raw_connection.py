@@ -23,8 +23,8 @@ from accord.check.probing.messages import (
     new_notification,
     new_request,
     objects_in,
-    params_of,
 )
+from accord.check.probing.sent_requests import SentRequests
 from accord.check.probing.standalone import (
     EVERYTHING_STANDALONE,
     ROUNDS,
@@ -118,7 +118,7 @@ class RawConnection:
         self._grace = grace
         self._starting = patience * _STARTING if starting is None else starting
         self._first_sent: float | None = None
-        self._requests: dict[tuple[type, Any], JsonObject] = {}
+        self._requests = SentRequests()
         self.received: list[JsonObject] = []
         self.opening: JsonObject = {}
         self.opening_proof: list[Evidence] = []
@@ -129,8 +129,6 @@ class RawConnection:
         self.ended: str | None = None
         self.respond: Respond | None = None
         self._has_received = False
-        self._unreadable = 0
-        self._unreadable_before: dict[tuple[type, Any], int] = {}
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -159,7 +157,7 @@ class RawConnection:
             self.end(f"the server floods the connection: more than {_FLOOD} messages")
             return
         found = self.log.take(OTHER[self.me], data, http)
-        self._unreadable += found is None
+        self._requests.note_arrival(found)
         for message in objects_in(found):
             self.received.append(message)
             if is_request(message):
@@ -287,15 +285,14 @@ class RawConnection:
     async def begin_uncounted(self, message: JsonObject) -> None:
         """Send a request without counting it: one that goes on with an earlier call."""
         id = message["id"]
-        self._requests[type(id), id] = message
-        self._unreadable_before[type(id), id] = self._unreadable
+        self._requests.add(message)
         self.proof = partial(self.log.evidence_of_exchange, id)
         try:
             await self._send(message)
         except MessageTimeout as error:
             # Over HTTP the request may be accepted only with its answer.
             self._note_late(id, self.longest)
-            raise self._missing(id, error) from None
+            raise self._requests.missing(id, error, has_started=self._has_received) from None
 
     async def start(self, method: str, params: object = None, *, id: Any = None) -> Any:
         """Send a request in a task of its own, and return its id.
@@ -342,8 +339,8 @@ class RawConnection:
             ConnectionEnded: the connection ended first.
         """
         reply = await self._next_reply(id, patience, what)
-        request = self._requests.get((type(id), id))
-        if request is None or not self.is_standalone:
+        request = self._requests.get(id)
+        if not request or not self.is_standalone:
             return reply
         for _ in range(ROUNDS):
             if not self.follows_rounds:
@@ -369,7 +366,7 @@ class RawConnection:
         except MessageTimeout as error:
             if patience is None:
                 self._note_late(id, wait)
-            raise self._missing(id, error) from None
+            raise self._requests.missing(id, error, has_started=self._has_received) from None
         took = asyncio.get_running_loop().time() - began
         if took > self.patience:
             self._note_late(id, took)
@@ -381,21 +378,10 @@ class RawConnection:
         # Before its first message a server has to start.
         return self.patience * self._grace if self._has_received else self._starting
 
-    def _missing(self, id: Any, error: MessageTimeout) -> MessageTimeout:
-        method = str(self._requests.get((type(id), id), {}).get("method", ""))
-        before = self._unreadable_before.get((type(id), id), self._unreadable)
-        return MessageTimeout(
-            str(error),
-            method=method,
-            has_started=self._has_received,
-            is_garbled=self._unreadable > before,
-        )
-
     def _note_late(self, id: Any, seconds: float) -> None:
-        request = self._requests.get((type(id), id), {})
-        name = params_of(request).get("name")
-        if request.get("method") == "tools/call" and isinstance(name, str):
-            self.late[name] = seconds
+        tool = self._requests.tool_of(id)
+        if tool is not None:
+            self.late[tool] = seconds
 
     async def until(
         self,

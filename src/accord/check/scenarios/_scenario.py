@@ -304,7 +304,7 @@ async def wait_for_answer(
         elif strayed is not None and strayed.breaches:
             pass  # the monitor reports an answer under an unknown id
         elif error.is_garbled:
-            probe.skip(ANSWERED, "the answer may be in text that cannot be read")
+            probe.skip(ANSWERED, "the answer may be one that cannot be read")
         elif error.method in WORK_OF_AUTHORS:
             probe.skip(ANSWERED, f"the server may still work on it: {error}")
         else:

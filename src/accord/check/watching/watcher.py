@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from accord import trace
 from accord.check.report import Report, RequirementResult, ViolationGroups, build_report, rank
 from accord.check.trace_check import decidable
-from accord.check.verdicts import edit_texts
+from accord.check.verdicts import edit_marked, edit_texts
 from accord.protocol.monitor import Monitor
 from accord.protocol.violation import Violation
 from accord.testing.masking import Masks
@@ -228,8 +228,14 @@ class Watcher:
     def _tell(self, conversation: _WatchedConversation, violations: Iterable[Violation]) -> None:
         told = conversation.masks.mask_text
         for found in violations:
-            evidence = None if found.evidence is None else told(found.evidence)
-            violation = replace(found, why=told(found.why), evidence=evidence)
+            evidence, mark = edit_marked(found.evidence, found.mark, told)
+            violation = replace(
+                found,
+                why=told(found.why),
+                evidence=evidence,
+                place=found.place and told(found.place),
+                mark=mark,
+            )
             conversation.violations.add(violation)
             if self._found is not None:
                 self._found(violation)

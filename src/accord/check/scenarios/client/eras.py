@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 from accord.check.fake_server.client_run import ClientRun, cross_run_check
 from accord.check.fake_server.http_transport import CannedResponse, ReceivedRequest
 from accord.check.fake_server.server import FakeServer, Result, client_scenario
-from accord.check.fake_server.standalone import names_own_revision
+from accord.check.fake_server.standalone import STANDALONE, names_own_revision
 from accord.check.probing.messages import is_request
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import HeaderMismatch, RequestError, UnsupportedRevision
@@ -126,6 +126,7 @@ class IgnoresDiscovery(_KnowsNoDiscovery):
 @cross_run_check()
 def check_fallbacks(runs: Sequence[ClientRun]) -> None:
     """Judge whether a client that falls back to a handshake does so on every refusal."""
+    home = _home(runs)
     plain = [each for each in runs if type(each.server) is FakeServer and not each.server.is_dual]
     falls_back = any(each.standalone and each.is_initialized for each in plain)
     for run in runs:
@@ -134,13 +135,19 @@ def check_fallbacks(runs: Sequence[ClientRun]) -> None:
         id = _NOT_ONE_CODE if run.transport == "stdio" else _INSPECTS
         first = next(iter(run.received), {})
         if not falls_back or (run.lines and not names_own_revision(first)):
-            run.not_applicable(run.server.ids, "the client does not fall back to a handshake")
+            home.not_applicable(run.server.ids, "the client does not fall back to a handshake")
         elif isinstance(run.server, IgnoresDiscovery) and not run.messages("initialize"):
-            run.skip(run.server.ids, "the client did not give up server/discover in time")
+            home.skip(run.server.ids, "the client did not give up server/discover in time")
         else:
             did = run.server.name[0].lower() + run.server.name[1:]
             why = f"does not fall back to initialize when the server {did}"
-            run.holds(id, run.messages("initialize"), why)
+            proof = run.last_evidence()
+            home.holds(id, run.messages("initialize"), why, evidence=proof)
+
+
+def _home(runs: Sequence[ClientRun]) -> ClientRun:
+    """Return a run under a revision without a handshake, whose requirements these are."""
+    return next((each for each in runs if each.revision == STANDALONE.id), runs[0])
 
 
 # -- what all runs show together
@@ -173,10 +180,10 @@ def check_openings(runs: Sequence[ClientRun]) -> None:
             run.not_applicable(_CACHED, "the client speaks one era alone")
         elif run.transport == "stdio":
             run.not_applicable(_FIRST, "the client speaks both eras")
-        _check_memory(run)
+        _check_memory(run, _home(runs))
 
 
-def _check_memory(run: ClientRun) -> None:
+def _check_memory(run: ClientRun, home: ClientRun) -> None:
     """versioning.era.cached: after a handshake the same process probes no more."""
     found = [str(each.get("method")) for each in run.received]
     if not run.is_initialized or "server/discover" not in found:
@@ -184,4 +191,4 @@ def _check_memory(run: ClientRun) -> None:
     ready = found.index("notifications/initialized")
     again = "server/discover" in found[ready:]
     why = "sends server/discover again to a server that it opened by initialize"
-    run.holds(_CACHED, not again, why)
+    home.holds(_CACHED, not again, why, evidence=run.last_evidence())

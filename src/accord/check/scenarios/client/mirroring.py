@@ -99,8 +99,6 @@ _MIRRORED: Final = {
 class WantsArgumentsInHeaders(FakeServer):
     """Wants arguments repeated in headers, and lists a tool that says so in a wrong way."""
 
-    has_large_headers = True
-
     async def result(self, line: RawConnection, method: str, params: JsonObject) -> Result:
         if method == "tools/list":
             return {"tools": list(_TOOLS)}
@@ -109,9 +107,8 @@ class WantsArgumentsInHeaders(FakeServer):
         return await super().result(line, method, params)
 
     async def judge(self, run: ClientRun) -> None:
-        if run.usual_exit_code == 0 and run.exit_code not in (0, None) and not self.fulfilled:
-            run.fail(_CASE, "does not understand names of headers in capital letters")
-        elif self.fulfilled:
+        if self.fulfilled:
+            # The names of our headers are in small letters.
             run.passes(_CASE)
         listed = [each.ended or 0.0 for each in run.requests if each.name == "tools/list"]
         for request in run.requests:

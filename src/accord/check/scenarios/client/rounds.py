@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Mapping
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -80,8 +81,8 @@ class _AsksBack(FakeServer):
 
     @property
     def page(self) -> str:
-        """The address of a page that a user may visit."""
-        return f"{self.fake_transport.origin}{_PAGE}"
+        """The address of a new page that a user may visit."""
+        return f"{self.fake_transport.origin}{_PAGE}-{secrets.token_hex(4)}"
 
     async def work_result(self, line: RawConnection, request: JsonObject) -> Result:
         if request.get("method") not in ASKING:
@@ -223,17 +224,18 @@ class AsksInRounds(_AsksBack):
             if isinstance(given.get(key), dict):
                 _judge_answer(run, question, given[key], proof)
                 if params_of(question).get("mode") == "url":
-                    self._judge_page(run, asked, given[key])
+                    path = urlsplit(params_of(question)["url"]).path
+                    self._judge_page(run, asked, path, given[key])
 
-    def _judge_page(self, run: ClientRun, asked: Round, answer: JsonObject) -> None:
+    def _judge_page(self, run: ClientRun, asked: Round, path: str, answer: JsonObject) -> None:
         if answer.get("action") == "accept":
             run.skip((_NO_PREFETCH, _NO_OPENING), "the user agreed, so that a visit proves nothing")
             return
         before, after = self.visited[: asked.visits], self.visited[asked.visits :]
         why = f"fetches the page of an elicitation that it answers with {answer}"
-        run.holds(_NO_PREFETCH, _PAGE not in before, why)
+        run.holds(_NO_PREFETCH, path not in before, why)
         why = f"opens a page although it answered {answer}"
-        run.holds(_NO_OPENING, _PAGE not in after, why)
+        run.holds(_NO_OPENING, path not in after, why)
 
 
 def _declared_questions(capabilities: JsonObject, page: str) -> dict[str, JsonObject]:

@@ -79,6 +79,8 @@ def judge_sampled(
     content = result.get("content")
     blocks = content if isinstance(content, list) else [content]
     said = [each for each in blocks if isinstance(each, dict)]
+    if not said:
+        return  # a monitor judges content that is none
     used = any(each.get("type") == "tool_use" for each in said)
     choice = params.get("toolChoice")
     mode = choice.get("mode") if isinstance(choice, dict) else None

@@ -3,6 +3,7 @@
 from accord.check.scenarios._scenario import SERVER_SCENARIOS as SCENARIOS
 from accord.check.scenarios.server import (  # noqa: F401  # modules register their scenarios
     auth,
+    auth_users,
     capabilities,
     declared_capabilities,
     features,
@@ -17,7 +18,9 @@ from accord.check.scenarios.server import (  # noqa: F401  # modules register th
     messages,
     notifications,
     questions,
+    required_pages,
     rounds,
+    schemas,
     standalone,
     standalone_features,
     tasks,

@@ -60,7 +60,7 @@ def _name_in(message: JsonObject) -> str:
     return str(params_of(message)[NAME_MEMBERS[message["method"]]])
 
 
-def _encoded(text: str, prefix: str = "=?base64?") -> str:
+def _encode(text: str, prefix: str = "=?base64?") -> str:
     return f"{prefix}{base64.b64encode(text.encode()).decode()}?="
 
 
@@ -136,10 +136,10 @@ async def encodes_names_in_headers(probe: Probe, connection: RawConnection) -> N
         what, name = message["method"], _name_in(message)
         if (await post_message(connection, message)).code == _HEADER_MISMATCH:
             continue  # it is refused in any case, for another reason
-        heard = await post_message(connection, message, mcp_name=_encoded(name))
+        heard = await post_message(connection, message, mcp_name=_encode(name))
         _judge_service(probe, _DECODED, heard, f"{what} with Mcp-Name in base64")
         for prefix in ("=?BASE64?", "=?base64url?"):
-            heard = await post_message(connection, message, mcp_name=_encoded(name, prefix))
+            heard = await post_message(connection, message, mcp_name=_encode(name, prefix))
             why = f"answers {what} with Mcp-Name {prefix}...?= with {heard}, expected status 400"
             probe.holds(_MARKERS, heard.status == 400, why)
     probe.skip((_DECODED, _MARKERS), _NOTHING_NAMED)
@@ -151,7 +151,7 @@ async def encodes_names_in_headers(probe: Probe, connection: RawConnection) -> N
 @scenario(*_PARAMS, _DECODED, _MARKERS, _BODY, opens=open_unjudged, on=_ON, era="standalone")
 async def repeats_arguments_in_headers(probe: Probe, connection: RawConnection) -> None:
     tried = set()
-    for tool, argument in _mirrored(probe):
+    for tool, argument in _find_mirrored(probe):
         kind = _type_of(tool, argument)
         if kind is None or kind in tried:
             continue
@@ -162,7 +162,7 @@ async def repeats_arguments_in_headers(probe: Probe, connection: RawConnection) 
         probe.not_applicable(_PARAMS, why)
 
 
-def _mirrored(probe: Probe) -> Iterator[tuple[ToolCall, MirroredArgument]]:
+def _find_mirrored(probe: Probe) -> Iterator[tuple[ToolCall, MirroredArgument]]:
     for tool in probe.facts.callable_tools():
         for argument in probe.facts.mirrored.get(tool.name, ()):
             yield tool, argument
@@ -222,9 +222,9 @@ async def _repeat(
     # What is refused in any case proves nothing about other ways to say the same.
     is_served = (await post(value, text)).code != _HEADER_MISMATCH
     if is_served:
-        heard = await post(value, _encoded(text))
+        heard = await post(value, _encode(text))
         _judge_service(probe, _DECODED, heard, f"{what} with {header} in base64")
-    heard = await post(value, _encoded(text, "=?BASE64?"))
+    heard = await post(value, _encode(text, "=?BASE64?"))
     judge_refusal(probe, _MARKERS, heard, f"{what} with =?BASE64?...?= in {header}")
     for absent in (..., None):
         heard = await post(absent, None)

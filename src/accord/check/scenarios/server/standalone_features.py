@@ -183,6 +183,7 @@ def _ways_outside(probe: Probe) -> Iterator[str]:
             folder = uri.rpartition("/")[0]
             yield f"{folder}/{_UP}{target}"
             yield f"{folder}/{quote(_UP + target, safe='')}"
+            yield f"{folder}/{_UP.replace('.', '%2e')}{target}"
             break
     for template in probe.facts.templates:
         text = str(template.get("uriTemplate"))

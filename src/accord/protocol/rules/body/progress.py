@@ -45,14 +45,14 @@ shapes(
 )
 
 
-@check("progress.token.in-meta", requests())
+@check("progress.token.in-meta", requests(), at="progressToken")
 def token_is_in_meta(step: Step, conversation: Conversation) -> Outcome:
     if step.name in REQUESTS and "progressToken" in as_object(step.body):
         return f"sends {step.name} with progressToken in params, expected it in params._meta"
     return True if "progressToken" in meta_of(step.body) else None
 
 
-@check("progress.notification.method-name", notifications())
+@check("progress.notification.method-name", notifications(), at="/method")
 def progress_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     if step.name == _PROGRESS:
         return True
@@ -64,7 +64,7 @@ def progress_has_its_name(step: Step, conversation: Conversation) -> Outcome:
 holds(notifications(_PROGRESS, by=SERVER), "progress.server-only")
 
 
-@check("progress.server-only", notifications(_PROGRESS, by=CLIENT))
+@check("progress.server-only", notifications(_PROGRESS, by=CLIENT), at="/method")
 def client_does_not_report_progress(step: Step, conversation: Conversation) -> Outcome:
     return f"sends {_PROGRESS}; only servers do"
 
@@ -72,7 +72,7 @@ def client_does_not_report_progress(step: Step, conversation: Conversation) -> O
 # -- the end of reports
 
 
-@check(_COMPLETION, _REPORTS)
+@check(_COMPLETION, _REPORTS, at="progress")
 def progress_ends_with_the_total(step: Step, conversation: Conversation) -> Outcome:
     # Progress after the answer breaks progress.notification.active-only; before it, a report may
     # already have reached its total. A total may be an estimate, so this is only a warning.
@@ -108,7 +108,7 @@ def note_token_of_task(step: Step, conversation: Conversation) -> Outcome:
     return None
 
 
-@check(TASK_TOKENS, _REPORTS)
+@check(TASK_TOKENS, _REPORTS, at="progressToken")
 def task_reports_under_its_token(step: Step, conversation: Conversation) -> Outcome:
     tokens = _task_tokens(conversation)
     id, token = _task_id(step, conversation), as_id(as_object(step.body).get("progressToken"))
@@ -130,7 +130,7 @@ def note_end_of_task(step: Step, conversation: Conversation) -> Outcome:
     return None
 
 
-@check(_TASK_END, _REPORTS)
+@check(_TASK_END, _REPORTS, at="progressToken")
 def task_reports_until_it_ends(step: Step, conversation: Conversation) -> Outcome:
     id = _task_id(step, conversation)
     if id is None or id not in _task_tokens(conversation):
@@ -177,7 +177,7 @@ shapes(
 )
 
 
-@check("cancellation.notification.either-party", notifications())
+@check("cancellation.notification.either-party", notifications(), at="/method")
 def cancellation_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     if step.name == _CANCELLED:
         return True
@@ -198,7 +198,7 @@ def _client_exchange(step: Step, conversation: Conversation) -> Exchange | None:
     return None if id is None else client.open.get(id) or client.cancelled.get(id)
 
 
-@check("cancellation.server-only-for-listen", notifications(_CANCELLED, by=SERVER))
+@check("cancellation.server-only-for-listen", notifications(_CANCELLED, by=SERVER), at="requestId")
 def server_cancels_only_listen_requests(step: Step, conversation: Conversation) -> Outcome:
     exchange = _client_exchange(step, conversation)
     if exchange is None:
@@ -208,7 +208,7 @@ def server_cancels_only_listen_requests(step: Step, conversation: Conversation) 
     )
 
 
-@check("cancellation.server-names-listen", notifications(_CANCELLED, by=SERVER))
+@check("cancellation.server-names-listen", notifications(_CANCELLED, by=SERVER), at="requestId")
 def server_names_a_listen_request(step: Step, conversation: Conversation) -> Outcome:
     id, client = _cancelled_id(step), conversation.parties[CLIENT]
     exchange = _client_exchange(step, conversation)
@@ -231,7 +231,7 @@ def note_answer(step: Step, conversation: Conversation) -> Outcome:
     return None
 
 
-@check(_PENDING, notifications(_CANCELLED, by=CLIENT))
+@check(_PENDING, notifications(_CANCELLED, by=CLIENT), at="requestId")
 def client_cancels_a_pending_request(step: Step, conversation: Conversation) -> Outcome:
     id, facts = _cancelled_id(step), memory_of(conversation).facts
     ends: Bounded[RequestId, float | None] = facts.setdefault(_PENDING, Bounded())
@@ -258,7 +258,7 @@ def client_cancels_a_pending_request(step: Step, conversation: Conversation) -> 
 holds(requests("tasks/cancel"), _NOT_FOR_TASKS)
 
 
-@check(_NOT_FOR_TASKS, notifications(_CANCELLED))
+@check(_NOT_FOR_TASKS, notifications(_CANCELLED), at="requestId")
 def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -> Outcome:
     # Before its task is known a request can be cancelled in no other way.
     id = _cancelled_id(step)

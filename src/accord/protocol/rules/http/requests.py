@@ -63,14 +63,14 @@ def _judge_accept(moment: Moment, *types: str) -> Outcome:
     return _names(accept, *types) or f"sends {moment.exchange.title} with Accept: {accept[:100]}"
 
 
-@rule("http.client.accept-both", "request", needs=(METHOD, asks("accept")))
+@rule("http.client.accept-both", "request", needs=(METHOD, asks("Accept")))
 def post_accepts_both(moment: Moment, state: HttpState) -> Outcome:
     if moment.exchange.method != "POST" or not state.is_at_endpoint(moment.exchange):
         return None
     return _judge_accept(moment, JSON, EVENT_STREAM)
 
 
-@rule("http.get.accept-event-stream", "request", needs=(METHOD, asks("accept")))
+@rule("http.get.accept-event-stream", "request", needs=(METHOD, asks("Accept")))
 def get_accepts_events(moment: Moment, state: HttpState) -> Outcome:
     if moment.exchange.method != "GET" or not _is_to_server(moment, state):
         return None
