@@ -15,6 +15,7 @@ from check.mutants.foundation import (
     params_of,
     unbreakable,
 )
+from check.mutants.tasks import has_mutants
 from check.mutants.tasks_extension import extended
 
 NEW = "2026-07-28"
@@ -34,7 +35,7 @@ def notice(id: str, method: str, **settings: Any) -> Callable[[Spoil], Spoil]:
             return spoil(message) if message.get("method") == method else message
 
         change.__name__ = spoil.__name__
-        mutant(id, revision=NEW, **settings)(change)
+        mutant(id, revision=NEW, is_thorough=has_mutants(id, 1), **settings)(change)
         return spoil
 
     return register
@@ -76,12 +77,12 @@ def closing(named: Any) -> Message:
     return {"result": {"resultType": "complete", "_meta": {**INFO, SUBSCRIPTION: named}}}
 
 
-@interloper(FIRST, revision=NEW)
+@interloper(FIRST, revision=NEW, is_thorough=has_mutants(FIRST, 1))
 def ends_before_it_acknowledges(wire: Between) -> None:
     ending(wire, is_early=True, result=closing)
 
 
-@interloper(FIRST, revision=NEW)
+@interloper(FIRST, revision=NEW, is_thorough=has_mutants(FIRST, 1))
 def never_acknowledges_an_empty_filter(wire: Between) -> None:
     ended: list[Any] = []
 
@@ -164,7 +165,7 @@ def tells_of_resources_before_it_acknowledges(message: Message) -> Sent:
     return [told(message, UPDATED, uri=watched[0]), message] if watched else message
 
 
-@interloper(BEFORE, revision=NEW)
+@interloper(BEFORE, revision=NEW, is_thorough=has_mutants(BEFORE, 1))
 def acknowledges_late(wire: Between) -> None:
     def from_server(message: Message, request: Message) -> Sent:
         if message.get("method") == ACKNOWLEDGED:
@@ -273,13 +274,13 @@ GRACEFUL = "subscriptions.graceful-end-result"
 ENDS = "subscriptions.graceful-end-carries-id"
 
 
-@interloper(GRACEFUL, revision=NEW)
+@interloper(GRACEFUL, revision=NEW, is_thorough=has_mutants(GRACEFUL, 1))
 def ends_subscriptions_with_an_error(wire: Between) -> None:
     fault = {"error": {"code": -32603, "message": "going away"}}
     ending(wire, is_early=False, result=lambda named: fault)
 
 
-@interloper(GRACEFUL, revision=NEW)
+@interloper(GRACEFUL, revision=NEW, is_thorough=has_mutants(GRACEFUL, 1))
 def loses_a_subscription_after_a_while(wire: Between) -> None:
     ended: list[Any] = []
 
@@ -312,18 +313,18 @@ def cuts_the_stream_of_a_subscription(web: Web) -> None:
     web.before = before
 
 
-@interloper(ENDS, revision=NEW)
+@interloper(ENDS, revision=NEW, is_thorough=has_mutants(ENDS, 1))
 def ends_without_the_id(wire: Between) -> None:
     without_id = {"result": {"resultType": "complete", "_meta": INFO}}
     ending(wire, is_early=False, result=lambda named: without_id)
 
 
-@interloper(ENDS, revision=NEW)
+@interloper(ENDS, revision=NEW, is_thorough=has_mutants(ENDS, 1))
 def ends_with_another_id(wire: Between) -> None:
     ending(wire, is_early=False, result=lambda named: closing("another"))
 
 
-@interloper(ENDS, revision=NEW)
+@interloper(ENDS, revision=NEW, is_thorough=has_mutants(ENDS, 1))
 def ends_with_the_text_of_the_id(wire: Between) -> None:
     ending(wire, is_early=False, result=lambda named: closing(str(named)))
 
