@@ -190,7 +190,12 @@ misnames("wraps_ids_in_a_list", lambda text: [text])
 misnames("answers_text_ids_with_null", lambda text: None)
 
 XOR = "jsonrpc.response.result-xor-error"
-answers(XOR, "adds_an_error_that_is_null", lambda m: m | {"error": None})
+answers(
+    XOR,
+    "adds_an_error_that_is_null",
+    lambda m: m | {"error": None},
+    is_meant=lambda message, request: "result" in message,
+)
 answers(XOR, "answers_with_an_id_alone", lambda m: without(m, "result"))
 answers(
     XOR,
