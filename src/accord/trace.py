@@ -85,7 +85,7 @@ class HttpFacts(msgspec.Struct, frozen=True, omit_defaults=True):
         id: of the event.
         retry: milliseconds, as the event says.
         data: of an event that is not a message, or a body that is not one, such as metadata.
-        size: the length of a body that is not an event stream, in bytes.
+        size: the length of the body in bytes, unless it is an event stream.
         ended: the party that ended the response, in the record of its end.
     """
 

@@ -12,14 +12,15 @@ from accord.check.probing.authorization import obtain
 from accord.check.probing.target import ServerTarget, serve_target
 from accord.check.server_check import ServerPlan, check_server
 from accord.errors import ConnectFailed
-from accord.testing import unattended
+from accord.testing import run_in_virtual_time, unattended
 from check.mutants.between_http import PROBED, over_http, serving
 from check.mutants.everything import server as everything
 from check.mutants.foundation import found
 from check.mutants.protected import PROBED as AUTH
 from check.mutants.protected import protected
+from check.mutants.standalone_server import server as standalone
 
-OLD, MIDDLE, NEW = "2024-11-05", "2025-03-26", "2025-06-18"
+OLD, MIDDLE, NEW, NEWEST = "2024-11-05", "2025-03-26", "2025-06-18", "2026-07-28"
 AREAS = [*PROBED, *AUTH]
 
 
@@ -66,6 +67,33 @@ def serving_everything(path="mcp", form="http", **options):
 @pytest.mark.parametrize(("form", "revision"), [("http", MIDDLE), ("http", NEW), ("sse", OLD)])
 def test_a_good_server_over_http_raises_no_alarm(form, revision):
     assert asyncio.run(found(over_http(unchanged, form=form), revision)) == {}
+
+
+@pytest.mark.parametrize(
+    ("form", "revision"), [("http", "2025-11-25"), ("http", NEWEST), ("sse", "2025-11-25")]
+)
+def test_a_good_server_raises_no_alarm_in_later_revisions(form, revision):
+    assert run_in_virtual_time(found(over_http(unchanged, form=form), revision)) == {}
+
+
+def test_a_good_server_without_a_handshake_raises_no_alarm():
+    making = over_http(unchanged, server=standalone)
+
+    async def run():
+        async with making() as subject:
+            return await check_server(subject)
+
+    results = {result.id: result for result in run_in_virtual_time(run()).results}
+    assert breaches(results) == {}
+    for id in (
+        "http.legacy-traffic.get-delete-405",
+        "http.version-header.missing-rejected",
+        "http.param-headers.match-validated",
+        "http.headers.integers-compared-numerically",
+        "capability.missing-error-http-400",
+        "stateless.no-connection-affinity",
+    ):
+        assert results[id].verdict == "pass", (id, results[id].message)
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def test_the_form_of_a_server_is_found_out(path, form, options):
         pytest.param(404, 404, "mcp", None, id="nothing there"),
     ],
 )
-def test_the_form_is_told_from_the_answers_to_post_and_get(post, get, path, form):
+def test_the_form_follows_from_the_answers_to_post_and_get(post, get, path, form):
     assert form_at(answering(post, get), path) == form
 
 
@@ -139,7 +139,7 @@ def verdicts(app, **settings):
     return {each.id: each for each in asyncio.run(run()).results}
 
 
-def test_what_keeps_a_conversation_from_beginning_is_judged_by_its_own_requirement():
+def test_a_fault_that_prevents_a_conversation_breaks_its_own_requirement():
     """sse.connect.endpoint-event"""
     found = verdicts(answering(405, b"event: url\ndata: /messages\n\n"))
     first = found["sse.connect.endpoint-event"]
@@ -155,7 +155,7 @@ def test_what_keeps_a_conversation_from_beginning_is_judged_by_its_own_requireme
 @pytest.mark.parametrize(
     "named", [b"http://203.0.113.1/messages", b"https://127.0.0.1/messages", b"//other.example/m"]
 )
-def test_nothing_is_posted_to_an_endpoint_elsewhere_and_nobody_is_accused_of_it(named):
+def test_an_endpoint_elsewhere_gets_no_message_and_is_not_a_breach(named):
     event = b"event: endpoint\ndata: " + named + b"\n\n"
     with pytest.raises(ConnectFailed, match="the endpoint event names another host"):
         verdicts(answering(405, event))

@@ -167,7 +167,7 @@ def test_the_evidence_of_a_violation_is_the_last_message():
     report = merge_revisions({NEW: [wrong, mute]}, target="x", party="server")
     assert [(each.severity, each.violation.evidence) for each in report.violations] == [
         ("fail", None),
-        ("warn", "server: []"),
+        ("warn", "[]"),
     ]
 
 

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from accord.check.probing.target import ServerTarget
+from accord.check.rendering.text import as_text
 from accord.check.revision_probe import spoken_revisions
 from accord.check.scenarios.server import SCENARIOS
 from accord.check.server_check import ServerPlan, check_server
@@ -219,6 +220,9 @@ def test_a_violation_has_the_messages_that_show_it():
     shown = [each.message for each in found.evidence if each.message]
     assert any("accord-check/no-such-method" in text for text in shown)
     assert any("-32603" in text for text in shown)
+    [marked] = [each for each in found.evidence if each.pointer is not None]
+    assert (marked.party, marked.pointer) == ("server", "/error/code")
+    assert marked.message[slice(*marked.mark)] == "-32603"
 
 
 @pytest.mark.parametrize(
@@ -253,6 +257,29 @@ def test_the_evidence_is_the_request_and_its_wrong_answer_alone(name, proof):
     assert len(shown) == len(proof), shown
     for text, part in zip(shown, proof, strict=True):
         assert part in text
+
+
+def test_one_broken_tool_among_many_is_marked_and_shown_alone():
+    def hook(wire):
+        def from_server(message, request):
+            if request.get("method") == "tools/list":
+                [tool, *_] = message["result"]["tools"]
+                tools = [{**tool, "name": f"tool_{number}"} for number in range(100)]
+                tools[50]["inputSchema"] = {"type": "array"}
+                message["result"]["tools"] = tools
+            return message
+
+        wire.from_server = from_server
+
+    report = checked(in_process(hook), revisions=[NEW], only=["tools.item.input-schema"])
+    [found] = report.results
+    [shown] = found.evidence
+    assert shown.pointer == "/result/tools/50/inputSchema/type"
+    assert shown.message[slice(*shown.mark)] == '"array"'
+    text = as_text(report)
+    assert "     at:      /result/tools/50/inputSchema/type\n" in text
+    assert ' >>> "array" <<< ' in text
+    assert "tool_49" not in text
 
 
 def test_the_same_mistake_on_many_connections_is_reported_once():

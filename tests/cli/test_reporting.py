@@ -134,7 +134,8 @@ def test_a_report_that_cannot_be_written_is_exit_code_2(bad, tmp_path, capsys):
 def test_options_have_the_agreed_defaults():
     parser = argparse.ArgumentParser()
     add_options(parser, reporting.OPTIONS)
-    assert vars(parser.parse_args([])) == {"format": None, "output": [], "quiet": False}
+    defaults = {"format": None, "output": [], "quiet": False, "verbose": False}
+    assert vars(parser.parse_args([])) == defaults
     assert parser.parse_args(["--output", "a"]).output == [Path("a")]
 
 

@@ -663,8 +663,8 @@ def test_long_evidence_is_cut():
     _, found = judge(
         [C.request(1, "ping"), C.request(1, "ping", {"_meta": {"x": "y" * 999}})], LATEST
     )
-    assert len(found[0].evidence) == 403
-    assert found[0].evidence.endswith("...")
+    assert found[0].evidence == '{"jsonrpc":"2.0","id":1,"method":"ping","params":{...}}'
+    assert (found[0].place, found[0].mark) == ("/id", (22, 23))
 
 
 def test_a_requirement_that_held_passes_with_its_count():
@@ -937,3 +937,42 @@ def test_answers_to_an_id_used_twice_in_flight_are_not_distinguished():
     assert [(each.party, each.requirement) for each in found] == [
         ("client", "jsonrpc.request.id-unique")
     ]
+
+
+# -- a client that uses an id twice at the same time
+
+_CALL = {"name": "a", "arguments": {}}
+_DONE = {"content": []}
+_TWICE = [C.request(5, "tools/call", _CALL), C.request(5, "tools/list")]
+_PROGRESS_1 = S.notify("progress", {"progressToken": 1, "progress": 1})
+_PROGRESS_2 = S.notify("progress", {"progressToken": 2, "progress": 1})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        [*_TWICE, S.result(5, _DONE), S.result(5, {"tools": []})],
+        [*_TWICE, S.result(5, {"tools": []}), S.result(5, _DONE)],
+        [*_TWICE, S.error(5, -32600), S.result(5, _DONE)],
+        [*_TWICE, S.error(None, -32600), S.result(5, _DONE)],
+        [
+            *_TWICE,
+            C.notify("cancelled", {"requestId": 5}),
+            S.result(5, {"tools": []}),
+            S.result(5, _DONE),
+        ],
+        [
+            C.request(5, "tools/call", {**_CALL, "_meta": {"progressToken": 1}}),
+            C.request(5, "tools/call", {**_CALL, "_meta": {"progressToken": 2}}),
+            _PROGRESS_2,
+            S.result(5, _DONE),
+            _PROGRESS_1,
+            S.result(5, _DONE),
+        ],
+    ],
+    ids=["in-order", "crossed", "refused", "refused-without-id", "cancelled", "progress"],
+)
+@pytest.mark.parametrize("revision", [LATEST, MODERN])
+def test_server_is_not_blamed_for_an_id_that_the_client_uses_twice(said, revision):
+    _, found = judge(said, revision, client={}, server={"tools": {}})
+    assert {each.party for each in found} == {"client"}

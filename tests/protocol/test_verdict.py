@@ -2,7 +2,13 @@ import pytest
 
 from accord.protocol.catalogue import AREAS, catalogue
 from accord.protocol.conversation import Conversation
-from accord.protocol.verdict import SUPERSEDED_BY, out_of_scope
+from accord.protocol.verdict import (
+    SUPERSEDED_BY,
+    most_specific,
+    out_of_scope,
+    specificity,
+)
+from accord.protocol.violation import Violation
 
 ROWS = catalogue()
 PAGED = ("tools", "resources", "prompts")
@@ -95,3 +101,32 @@ def test_no_requirement_yields_to_one_that_yields_to_it():
 def test_areas_with_conditions_exist():
     for area in ("stdio", "http", "sse", "auth", "session", "tools", "tasks", "pagination"):
         assert area in AREAS
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        # one method before all messages
+        ("tools.list.array", "result.type.present", "jsonrpc.response.result-member"),
+        ("ping.response.empty", "jsonrpc.response.result-member"),
+        # a MUST before a SHOULD
+        ("tools.item.name", "tools.name.charset"),
+        # a new revision before an older one
+        ("tools.input-schema.type-object", "tools.item.input-schema"),
+        # what the specification says before what servers do
+        ("schema.wire-schemas-valid", "lifecycle.capabilities.declared", "practice.schema.types"),
+        ("practice.schema.types", "not.in-the-catalogue"),
+    ],
+)
+def test_requirements_that_say_more_come_first(ids):
+    order = [specificity(each, "2026-07-28") for each in ids]
+    assert order == sorted(set(order))
+
+
+def test_a_less_exact_requirement_is_named_beside_the_one_that_replaces_it():
+    general, exact = "progress.stops-after-completion", "progress.notification.active-only"
+    other = "jsonrpc.request.id-not-null"
+    found = most_specific([Violation(each, "server", "x") for each in (general, exact, other)])
+    assert [(each.requirement, each.also) for each in found] == [(exact, (general,)), (other, ())]
+    [alone] = most_specific([Violation(general, "server", "x")])
+    assert (alone.requirement, alone.also) == (general, ())

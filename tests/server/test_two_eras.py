@@ -255,6 +255,17 @@ def test_a_server_of_the_newest_revision_alone_refuses_a_handshake_with_its_list
     run_in_virtual_time(main())
 
 
+@pytest.mark.requirement("meta.request.missing-field-rejected")
+def test_a_server_of_the_newest_revision_alone_refuses_requests_that_name_none() -> None:
+    async def main() -> None:
+        async with ListeningClient(make(revisions=["2026-07-28"])) as raw:
+            for number, method in enumerate(("server/discover", "tools/list", "ping")):
+                answer = await raw.ask(number, method, {})
+                assert answer["error"]["code"] == (-32601 if method == "ping" else -32602)
+
+    run_in_virtual_time(main())
+
+
 @pytest.mark.requirement("versioning.modern-error-is-not-legacy")
 def test_a_server_of_older_revisions_alone_lets_clients_fall_back_to_a_handshake() -> None:
     async def main() -> None:

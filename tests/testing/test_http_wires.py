@@ -62,8 +62,9 @@ def test_the_transport_chooses_json_or_event_streams(
     recording = Recording()
     run(called(servers.good, recording, transport=transport, revision=revision_of(transport)))
     assert {each.transport for each in recording.records} == {recorded}
-    answers = [each.http for each in recording.records if each.message and each.sender == "server"]
-    assert {each.header("content-type") for each in answers if each is not None} == {kind}
+    said = [each for each in recording.records if each.sender == "server" and each.http is not None]
+    kinds = {each.http.exchange: each.http.header("content-type") for each in reversed(said)}  # type: ignore[union-attr]
+    assert {kinds[each.http.exchange] for each in said if each.message} == {kind}  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("transport", OVER_HTTP)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from accord import trace
+from accord.protocol.catalogue import catalogue
 from accord.testing import ProtocolBroken, Recording, connected
 from support import testing_servers as servers
 from support.waiting import LONG, run
@@ -88,7 +89,8 @@ def test_breaches_are_reported_by_requirement_with_each_message_once() -> None:
     text = str(error)
     assert text.startswith("the traffic broke the protocol 2 times:")
     assert text.count("- tools.structured-content.also-text") == 1
-    assert text.count("message 5:") == 1
+    assert text.count("message 5, at /result/structuredContent: ") == 1
+    assert text.count(f"\n  mend: {catalogue()['tools.structured-content.also-text'].mend}") == 1
 
 
 @pytest.mark.parametrize(("allow", "count"), [((), 1), (("tools.*",), 0), (("prompts.*",), 1)])

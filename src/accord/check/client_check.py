@@ -22,6 +22,7 @@ from accord.check.fake_server.http_transport import FakeHttpTransport
 from accord.check.fake_server.server import FakeServer
 from accord.check.fake_server.standalone import STANDALONE
 from accord.check.fake_server.stdio_transport import FakeStdioTransport
+from accord.check.fake_server.unseen import UNSEEN, why_not_of_clients
 from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.report import Report, Setting, merge_revisions
 from accord.check.verdicts import (
@@ -49,6 +50,10 @@ _ELSEWHERE: Final[Mapping[str, tuple[Transport, ...]]] = {
     "lifecycle.shutdown.stdio-close-stdin": ("stdio",),
     # Elsewhere a connection is a session.
     "pagination.no-cross-session-cursors": ("http",),
+    "discover.stdio-probe": ("stdio",),
+    "versioning.modern-client.stdio-discover-first": ("stdio",),
+    "stateless.client.process-not-conversation": ("stdio",),
+    "tools.x-mcp-header.client-drops-invalid-tool": ("http",),
 }
 _LOOK: Final = 0.02
 _LOOKS: Final = 100
@@ -187,7 +192,8 @@ def _faulty_servers(plan: ClientPlan, eras: Collection[str]) -> list[FakeServer]
 
     found = []
     for kind in CLIENT_SCENARIOS:
-        if plan.played_over in kind.on and _is_wanted(plan, kind):
+        is_met = not kind.needs_both or {*eras} >= _ALL
+        if plan.played_over in kind.on and is_met and _is_wanted(plan, kind):
             found += _servers_of_kind(plan, kind, eras)
     return found
 
@@ -254,8 +260,10 @@ async def _run_against(plan: ClientPlan, server: FakeServer, usual_exit: int | N
 
 def _settle_revision(plan: ClientPlan, run: ClientRun) -> None:
     """Judge by the agreed revision, or by the one the client asked for if it did not go on."""
-    if plan.revisions and run.server.revision is not None and type(run.server) is not FakeServer:
-        # A faulty server counts for the revision that the user chose.
+    is_chosen_revision = bool(plan.revisions) or not run.server.has_handshake
+    is_faulty = type(run.server) is not FakeServer
+    if is_faulty and run.server.revision is not None and is_chosen_revision:
+        # A faulty server counts for its revision, even where a client leaves that.
         run.revision = run.server.revision
         return
     if run.standalone and not run.messages("initialize"):
@@ -342,7 +350,8 @@ def _verdicts(plan: ClientPlan, revision: RevisionId, runs: Sequence[ClientRun])
         known = [each for run in own if (each := run.verdict(row.id)) is not None]
         verdict = worst(known)
         if verdict is None or verdict.verdict == "not-exercised":
-            name, why = _why_untried(row, plan, scope, verdict or _verdict_elsewhere(row, runs))
+            known_reason = verdict or _verdict_elsewhere(row, runs)
+            name, why = _why_untried(row, revision, plan, scope, known_reason)
             verdict = make_verdict(row, revision, name, why)
         found.append(verdict)
     return found
@@ -356,8 +365,15 @@ def _verdict_elsewhere(row: Requirement, runs: Sequence[ClientRun]) -> Verdict |
 
 
 def _why_untried(
-    row: Requirement, plan: ClientPlan, runs: Sequence[ClientRun], known: Verdict | None
+    row: Requirement,
+    revision: RevisionId,
+    plan: ClientPlan,
+    runs: Sequence[ClientRun],
+    known: Verdict | None,
 ) -> tuple[VerdictName, str]:
+    foreign = why_not_of_clients(row, revision)
+    if foreign is not None:
+        return "not-applicable", foreign
     if row.id in _ELSEWHERE and plan.played_over not in _ELSEWHERE[row.id]:
         return "not-applicable", f"it does not concern {plan.played_over}"
     reason = _out_of_scope(row, plan, runs)
@@ -365,6 +381,8 @@ def _why_untried(
         return "not-applicable", reason
     if known is not None:
         return known.verdict, known.message
+    if row.id in UNSEEN:
+        return "not-exercised", UNSEEN[row.id]
     return "not-exercised", explain_untried(row, _ids_with_scenarios(), "client")
 
 
@@ -373,7 +391,7 @@ def _ids_with_scenarios() -> frozenset[str]:
     """Return the ids of the requirements that a faulty server tries, or that any run runs."""
     from accord.check.scenarios.client import CLIENT_SCENARIOS
 
-    return PASSIVELY_CHECKED | {id for each in CLIENT_SCENARIOS for id in each.ids}
+    return frozenset(PASSIVELY_CHECKED) | {id for each in CLIENT_SCENARIOS for id in each.ids}
 
 
 def _out_of_scope(row: Requirement, plan: ClientPlan, runs: Sequence[ClientRun]) -> str | None:

@@ -15,7 +15,7 @@ import msgspec
 
 from accord.protocol.catalogue import Level, Requirement, catalogue
 from accord.protocol.revisions import REVISIONS, in_order, newest
-from accord.protocol.verdict import Verdict, VerdictName
+from accord.protocol.verdict import Evidence, Verdict, VerdictName, specificity
 from accord.protocol.violation import FAIL, Party, Severity, Violation
 from accord.types import RevisionId
 from accord.version import __version__
@@ -28,6 +28,7 @@ VERDICTS: Final[tuple[VerdictName, ...]] = (
     "warn",
     "pass",
     "not-exercised",
+    "not-recorded",
     "not-applicable",
 )
 
@@ -59,12 +60,16 @@ class ViolationGroup(msgspec.Struct):
         severity: whether it fails or warns.
         numbers: of the first records that show it.
         count: how often it was seen.
+        also: less specific requirements that the same value of the same message breaks.
+        beside: the most specific one; None if it is this one.
     """
 
     violation: Violation
     severity: Severity
     numbers: list[int]
     count: int = 0
+    also: tuple[str, ...] = ()
+    beside: str | None = None
 
 
 class ViolationGroups:
@@ -100,6 +105,35 @@ class ViolationGroups:
 
 def _failures_first(groups: Iterable[ViolationGroup]) -> list[ViolationGroup]:
     return sorted(groups, key=lambda group: group.severity != FAIL)
+
+
+def name_overlaps(groups: Iterable[ViolationGroup], revision: RevisionId) -> list[ViolationGroup]:
+    """Find violations that are about the same value of the same message.
+
+    The most specific requirement names the others, see `specificity`.
+    """
+    by_value: dict[object, list[ViolationGroup]] = {}
+    for each in groups:
+        each.also, each.beside = each.violation.also, None
+        found = each.violation
+        value: object = id(each)
+        # An object is the place of what it lacks, and it may lack several members.
+        if found.place is not None and not _marks_object(found):
+            value = (found.party, found.place, found.evidence, *each.numbers, each.count)
+        by_value.setdefault(value, []).append(each)
+    for same in by_value.values():
+        first, *others = sorted(
+            same, key=lambda each: specificity(each.violation.requirement, revision)
+        )
+        for each in others:
+            first.also = tuple(dict.fromkeys((*first.also, each.violation.requirement, *each.also)))
+            each.beside = first.violation.requirement
+    return [each for same in by_value.values() for each in same]
+
+
+def _marks_object(violation: Violation) -> bool:
+    start = (violation.mark or (0, 0))[0]
+    return (violation.evidence or "").startswith("{", start)
 
 
 class Setting(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,6 +181,7 @@ class RequirementResult(Verdict, frozen=True, kw_only=True):
         by_revision: the verdict under each revision checked; `verdict` is the worst of them.
         clause: the text of the requirement.
         mend: what the author of the party at fault should change.
+        also: less specific requirements that the same value of the same message breaks.
         anchor: the page of the specification.
         repeat: the command line that checks only this requirement.
     """
@@ -154,6 +189,7 @@ class RequirementResult(Verdict, frozen=True, kw_only=True):
     by_revision: dict[RevisionId, VerdictName] = msgspec.field(default_factory=dict)
     clause: str = ""
     mend: str | None = None
+    also: tuple[str, ...] = ()
     anchor: str | None = None
     repeat: str | None = None
 
@@ -209,6 +245,8 @@ def build_report(
         by_revision: for each requirement its verdicts; by default the one under `judged_by`.
     """
     setting, by_revision = setting or Setting(), by_revision or {}
+    found = name_overlaps(violations, judged_by)
+    also = {each.violation.requirement: each.also for each in found if each.also}
     exercised = [result for result in results if result.verdict in _CREDIT]
     untried = [
         result for result in results if result.verdict == "not-exercised" and result.id in decidable
@@ -220,10 +258,15 @@ def build_report(
         score=_score(exercised),
         coverage=Coverage(len(exercised) + len(untried), len(exercised)),
         results=tuple(
-            _describe(each, by_revision.get(each.id, {judged_by: each.verdict}), setting)
+            _describe(
+                each,
+                by_revision.get(each.id, {judged_by: each.verdict}),
+                setting,
+                also.get(each.id, ()),
+            )
             for each in results
         ),
-        violations=tuple(violations),
+        violations=tuple(_failures_first(found)),
         setting=setting
         if setting.revisions
         else msgspec.structs.replace(setting, revisions=(judged_by,)),
@@ -288,18 +331,31 @@ def _violations(results: Iterable[Verdict], party: Party) -> list[ViolationGroup
     found = []
     for each in results:
         if each.verdict in ("fail", "warn"):
-            violation = Violation(each.id, party, each.message, evidence=_last_message(each))
+            shown = _last_message(each) or Evidence(each.message, party)
+            violation = Violation(
+                each.id,
+                party,
+                each.message,
+                evidence=shown.message,
+                place=shown.pointer,
+                mark=shown.mark,
+            )
             found.append(ViolationGroup(violation, each.verdict, [], count=1))
     return _failures_first(found)
 
 
-def _last_message(verdict: Verdict) -> str | None:
-    messages = [f"{each.party}: {each.message}" for each in verdict.evidence if each.message]
-    return messages[-1] if messages else None
+def _last_message(verdict: Verdict) -> Evidence | None:
+    """Return the message that shows a violation: the one with its place, else the last one."""
+    messages = [each for each in verdict.evidence if each.message]
+    marked = [each for each in messages if each.pointer is not None]
+    return next(iter([*marked, *reversed(messages)]), None)
 
 
 def _describe(
-    verdict: Verdict, by_revision: dict[RevisionId, VerdictName], setting: Setting
+    verdict: Verdict,
+    by_revision: dict[RevisionId, VerdictName],
+    setting: Setting,
+    also: tuple[str, ...],
 ) -> RequirementResult:
     row = catalogue().get(verdict.id)
     shown = newest(id for id, name in by_revision.items() if name == verdict.verdict)
@@ -308,6 +364,7 @@ def _describe(
         by_revision=by_revision,
         clause="not in the catalogue" if row is None else row.text,
         mend=None if row is None else row.mend,
+        also=also,
         anchor=None if row is None else anchor(row, shown),
         repeat=setting.repeat(verdict.id, shown),
     )

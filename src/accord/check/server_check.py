@@ -3,8 +3,9 @@
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Sequence
-from functools import cache
+from functools import cache, partial
 from time import monotonic
+from traceback import format_exc
 from typing import Final, TypeAlias
 
 import msgspec
@@ -25,11 +26,17 @@ from accord.check.probing.server_facts import (
     withheld_calls,
 )
 from accord.check.probing.target import ServerTarget
-from accord.check.probing.tool_calls import CallLimit
+from accord.check.probing.tool_calls import CallLimit, CallPlan
 from accord.check.report import Report, Setting, merge_revisions
 from accord.check.revision_probe import RevisionProbe, add_stderr, describe_failure
-from accord.check.scenarios._scenario import WORK_OF_AUTHORS, Scenario, can_show
+from accord.check.scenarios._scenario import (
+    WORK_OF_AUTHORS,
+    Scenario,
+    blame_for_ending,
+    can_show,
+)
 from accord.check.verdicts import (
+    NO_MESSAGE,
     NO_OCCASION,
     chosen_requirements,
     edit_texts,
@@ -38,7 +45,7 @@ from accord.check.verdicts import (
 )
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.catalogue import Requirement
-from accord.protocol.revisions import HANDSHAKE, in_order
+from accord.protocol.revisions import HANDSHAKE, REVISIONS, in_order
 from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
 from accord.types import RevisionId
 
@@ -110,24 +117,35 @@ async def check_server(
     plan = plan or ServerPlan()
     limit = CallLimit(plan.rules.calls)
     subject = msgspec.structs.replace(await with_form(subject), limit=limit)
+    hide = subject.hide_secrets
     async with RevisionProbe(subject) as revision_probe:
-        on_plan = None if tell_plan is None else report_once(tell_plan)
+        on_plan = None if tell_plan is None else report_once(partial(_tell, tell_plan, hide))
         if subject.is_form_found and subject.form == "sse":
             revision_probe.notes.append(f"the URL speaks {FORM_NAMES['sse']}, and was checked so")
         try:
             found, not_called = await _check_all(plan, revision_probe, step, on_plan)
         except ConnectFailed as error:
-            found, not_called = await _judge_opening(plan, subject, error), {}
+            try:
+                found, not_called = await _judge_opening(plan, subject, error), {}
+            except ConnectFailed as error:
+                # The server may have said anything.
+                raise ConnectFailed(hide(str(error))) from None
     complete_setting = msgspec.structs.replace(
         setting or Setting(),
         transport=subject.transport,
         seconds=round(monotonic() - began, 3),
         calls=limit.calls,
-        called=dict(limit.made),
-        not_called=not_called,
-        notes=tuple(revision_probe.notes),
+        called={hide(name): count for name, count in limit.made.items()},
+        not_called={hide(name): hide(why) for name, why in not_called.items()},
+        notes=tuple(map(hide, revision_probe.notes)),
     )
     return merge_revisions(found, target=subject.name, party="server", setting=complete_setting)
+
+
+def _tell(tell_plan: OnPlan, hide: Callable[[str], str], plan: CallPlan) -> None:
+    """Tell which tools will be called; a server may put anything into their names."""
+    names = {hide(name): hide(why) for name, why in plan.not_called.items()}
+    tell_plan(msgspec.structs.replace(plan, called=tuple(map(hide, plan.called)), not_called=names))
 
 
 async def _check_all(
@@ -141,13 +159,14 @@ async def _check_all(
     revisions = tuple(in_order({*await revision_probe.find_revisions(plan.revisions)}))[::-1]
     annotations = await later_annotations(revision_probe.target, revisions)
     slow: dict[str, str] = {}
-    settled: dict[str, list[Verdict]] = {}
+    # A server answers the two eras by different code.
+    settled: dict[bool, dict[str, list[Verdict]]] = {True: {}, False: {}}
     found: dict[RevisionId, list[Verdict]] = {}
     not_called: dict[str, str] = {}
     for revision in revisions:
         target = revision_probe.target
         facts = new_facts(target, plan.rules, revision, annotations)
-        facts.slow, facts.settled = slow, settled
+        facts.slow, facts.settled = slow, settled[revision in HANDSHAKE]
         line, *others = await revision_probe.lines(revision)
         probe = Probe(target, facts, line)
         for each in others:
@@ -278,13 +297,21 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
         probe.skip(scenario.ids, str(error))
     except Exception as error:
         # An unexpected message must not cost the other scenarios.
-        log.exception("the scenario %r failed", scenario.name)
+        # Not `log.exception`: the traceback may quote the user's token.
+        said = probe.target.hide_secrets(format_exc())
+        log.error("the scenario %r failed: %s", scenario.name, said)  # noqa: TRY400
         probe.skip(scenario.ids, f"the check itself failed: {type(error).__name__}: {error}")
     else:
         probe.skip(scenario.ids, NO_OCCASION.format("server"))
     if scenario.is_once:
         found = [probe.found[id] for id in scenario.ids if id in probe.found]
-        probe.facts.settled[scenario.name] = found
+        probe.facts.settled[_settled_name(probe, scenario)] = found
+
+
+def _settled_name(probe: Probe, scenario: Scenario) -> str:
+    """Return the name under which verdicts are kept; servers have other code for each era."""
+    era = "handshake" if REVISIONS[probe.revision].handshake else "standalone"
+    return f"{scenario.name} ({era})"
 
 
 def _is_left_out(probe: Probe, scenario: Scenario) -> bool:
@@ -301,8 +328,9 @@ def _is_left_out(probe: Probe, scenario: Scenario) -> bool:
         probe.skip(scenario.ids, why)
         return True
     else:
-        probe.adopt(facts.settled.get(scenario.name, ()))
-        return scenario.name in facts.settled
+        name = _settled_name(probe, scenario)
+        probe.adopt(facts.settled.get(name, ()))
+        return name in facts.settled
     probe.not_applicable(scenario.ids, reason)
     return True
 
@@ -316,7 +344,7 @@ def _blame(probe: Probe, error: BaseException) -> None:
         # The monitor reports what arrived in place of the answer.
         return
     if isinstance(error, ConnectionEnded):
-        probe.fail("practice.server.survives-errors", str(error))
+        blame_for_ending(probe, str(error))
     elif isinstance(error, MessageTimeout) and error.method not in WORK_OF_AUTHORS:
         probe.fail("jsonrpc.request.answered", f"falls silent: {error}")
         probe.lose_patience()
@@ -326,17 +354,11 @@ def _blame(probe: Probe, error: BaseException) -> None:
 
 
 def _verdicts(probe: Probe, plan: ServerPlan) -> list[Verdict]:
-    secrets = probe.target.secrets
-
-    def hide_secrets(text: str) -> str:
-        # A server may repeat the user's tokens.
-        for secret in secrets:
-            text = text.replace(secret, "(secret)")
-        return text
-
+    # A server may repeat the user's tokens.
+    hide = probe.target.hide_secrets
     rows = chosen_requirements("server", probe.revision, plan.only)
     exhausted = probe.facts.exhausted_text()
-    return [edit_texts(_verdict(row, probe, exhausted), hide_secrets) for row in rows]
+    return [edit_texts(_verdict(row, probe, exhausted), hide) for row in rows]
 
 
 def _verdict(row: Requirement, probe: Probe, exhausted: str) -> Verdict:
@@ -362,7 +384,7 @@ def _why_untried(row: Requirement, probe: Probe, exhausted: str) -> tuple[Verdic
     if reason is not None:
         return "not-applicable", reason
     why = explain_untried(row, _ids_with_scenarios(), "server")
-    if why != NO_OCCASION.format("server"):
+    if why not in (NO_OCCASION.format("server"), NO_MESSAGE.format("server")):
         return "not-exercised", why
     if probe.facts.locked:
         return "not-exercised", probe.facts.locked

@@ -9,8 +9,7 @@ from accord.check.report import Report, Setting, ViolationGroups, build_report
 from accord.check.verdicts import is_chosen, sum_tallies
 from accord.errors import TraceError
 from accord.protocol.catalogue import requirements
-from accord.protocol.monitor import JUDGED_HERE, Monitor
-from accord.protocol.rules import complete
+from accord.protocol.monitor import Monitor
 from accord.protocol.violation import Violation
 from accord.trace import Record
 from accord.types import RevisionId
@@ -141,6 +140,5 @@ def opening_method(message: bytes) -> str | None:
 
 
 def decidable(revision: RevisionId) -> set[str]:
-    """Return the requirements that recorded traffic can show: those of the wire, or with a rule."""
-    on_the_wire = {row.id for row in requirements(revision=revision, check="wire")}
-    return on_the_wire | JUDGED_HERE | {rule.requirement for rule in complete(revision).rules}
+    """Return the requirements that recorded traffic can show."""
+    return {row.id for row in requirements(revision=revision) if row.recording is not None}

@@ -8,19 +8,19 @@ import msgspec
 
 from accord.check.report import rank
 from accord.protocol.catalogue import Requirement, catalogue
+from accord.protocol.excerpt import Mark, excerpt
 from accord.protocol.rules import complete
 from accord.protocol.rules._rule import RULES
-from accord.protocol.verdict import Evidence, Tally, Verdict, VerdictName
+from accord.protocol.verdict import Evidence, Tally, Verdict, VerdictName, evidence_of
 from accord.protocol.violation import Party
 from accord.types import RevisionId
 from accord.types._base import REVISION_IDS
 
 NO_OCCASION: Final = "the {} gave no occasion for it"
-NO_PROBE: Final = "accord has no probe for this yet"
+NO_MESSAGE: Final = "no message of the {} put this to the test"
+NO_PROBE: Final = "no scenario tries this"
 _EVIDENCE_KEPT: Final = 5
-_OPEN: tuple[VerdictName, ...] = ("not-exercised", "not-applicable")
-# A check of a client never asks for these, so no message of the client can show them.
-_NEVER_REQUESTED: Final = frozenset({"tasks"})
+_OPEN: tuple[VerdictName, ...] = ("not-exercised", "not-recorded", "not-applicable")
 # The parties of the catalogue that a client or a server counts as.
 _BOUND: Final[Mapping[Party, frozenset[str]]] = {
     "client": frozenset({"client", "host", "both", "sender", "receiver"}),
@@ -66,7 +66,13 @@ class VerdictCollector:
         self.tallies: list[Mapping[str, Tally]] = []
 
     def holds(
-        self, id: str, condition: object, why: str, *, evidence: Sequence[Evidence] | None = None
+        self,
+        id: str,
+        condition: object,
+        why: str,
+        *,
+        evidence: Sequence[Evidence] | None = None,
+        at: str | None = None,
     ) -> bool:
         """Record whether a requirement was kept; one breach outweighs every success.
 
@@ -75,6 +81,7 @@ class VerdictCollector:
             condition: what must be true.
             why: what the party does otherwise, to be read after its name.
             evidence: the messages that show it; the last ones by default.
+            at: a JSON pointer to the value in question, in the last of them that the party sent.
         """
         row = catalogue()[id]
         if not row.holds_in(self.revision):
@@ -90,6 +97,8 @@ class VerdictCollector:
             self.found.setdefault(id, make_verdict(row, self.revision, "pass", optional))
         elif known is None or known.verdict not in ("fail", "warn"):
             shown = self.last_evidence() if evidence is None else evidence
+            if at is not None:
+                shown = self._mark_value(shown, at)
             first = Evidence(why, self.party)
             self.found[id] = make_verdict(row, self.revision, severity, why, [first, *shown])
         return False
@@ -98,14 +107,31 @@ class VerdictCollector:
         """Return the messages that show a breach, if a scenario names none."""
         return ()
 
+    def whole_message(self, evidence: Evidence) -> str:
+        """Return the message of which an evidence may be an excerpt."""
+        return evidence.message or ""
+
+    def _mark_value(self, evidence: Sequence[Evidence], pointer: str) -> Sequence[Evidence]:
+        """Return the evidence with a value marked, if the last message of the party has it."""
+        own = [place for place, each in enumerate(evidence) if each.party == self.party]
+        if not own:
+            return evidence
+        marked = excerpt(self.whole_message(evidence[own[-1]]), pointer)
+        if marked.mark is None:
+            return evidence
+        changed = msgspec.structs.replace(
+            evidence[own[-1]], message=marked.text, pointer=pointer, mark=marked.mark
+        )
+        return [*evidence[: own[-1]], changed, *evidence[own[-1] + 1 :]]
+
     def passes(self, *ids: str) -> None:
         """Record that requirements were kept."""
         for id in ids:
             self.holds(id, condition=True, why="")
 
-    def fail(self, id: str, why: str) -> None:
-        """Record that a requirement was broken."""
-        self.holds(id, condition=False, why=why)
+    def fail(self, id: str, why: str, *, at: str | None = None) -> None:
+        """Record that a requirement was broken, at a value of the last message if it is known."""
+        self.holds(id, condition=False, why=why, at=at)
 
     def skip(self, ids: str | Iterable[str], why: str) -> None:
         """Record why requirements could not be put to the test."""
@@ -143,9 +169,7 @@ class VerdictCollector:
             # One mistake shows on many connections, so only different mistakes are counted.
             ways: dict[str, Evidence] = {}
             for kept in tally.kept:
-                ways.setdefault(
-                    kept.why, Evidence(kept.why, kept.party, kept.number, kept.evidence)
-                )
+                ways.setdefault(kept.why, evidence_of(kept))
             first, *rest = ways
             more = f" (and {len(rest)} more like it)" if rest else ""
             evidence = list(ways.values())[:_EVIDENCE_KEPT]
@@ -182,13 +206,38 @@ def chosen_requirements(
 
 def edit_texts(verdict: Verdict, edit: Callable[[str], str]) -> Verdict:
     """Return a verdict with every text of a peer edited, such as to hide secrets."""
-    evidence = [
-        msgspec.structs.replace(
-            each, why=edit(each.why), message=each.message and edit(each.message)
-        )
-        for each in verdict.evidence
-    ]
-    return msgspec.structs.replace(verdict, message=edit(verdict.message), evidence=evidence)
+    return msgspec.structs.replace(
+        verdict,
+        message=edit(verdict.message),
+        evidence=[_edit_evidence(each, edit) for each in verdict.evidence],
+    )
+
+
+def _edit_evidence(evidence: Evidence, edit: Callable[[str], str]) -> Evidence:
+    message, mark = edit_marked(evidence.message, evidence.mark, edit)
+    return msgspec.structs.replace(
+        evidence,
+        why=edit(evidence.why),
+        message=message,
+        pointer=evidence.pointer and edit(evidence.pointer),
+        mark=mark,
+    )
+
+
+def edit_marked(
+    text: str | None, mark: Mark | None, edit: Callable[[str], str]
+) -> tuple[str | None, Mark | None]:
+    """Edit a text of a peer, and find the value again that was marked in it."""
+    whole = text and edit(text)
+    if not text or not whole or mark is None:
+        return whole, None
+    before, value, after = (
+        edit(text[slice(*each)]) for each in ((0, mark[0]), mark, (mark[1], None))
+    )
+    # A secret that only the whole text shows must stay hidden: it is more important than the mark.
+    if f"{before}{value}{after}" != whole:
+        return whole, None
+    return whole, (len(before), len(before) + len(value))
 
 
 def sum_tallies(tallies: Iterable[Tally | None]) -> Tally:
@@ -215,9 +264,11 @@ def explain_untried(row: Requirement, probed: Collection[str], party: str) -> st
     """
     if row.check == "human":
         return "it takes a person to see this"
-    has_rule = row.check == "wire" and row.id in _ids_with_rules()
-    if row.id in probed or (has_rule and (party == "server" or row.area not in _NEVER_REQUESTED)):
+    if row.id in probed:
         return NO_OCCASION.format(party)
+    has_rule = row.check == "wire" and row.id in _ids_with_rules()
+    if has_rule:
+        return NO_MESSAGE.format(party)
     return NO_PROBE
 
 

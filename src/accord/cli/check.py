@@ -426,7 +426,8 @@ def _judge(options: argparse.Namespace) -> "Report":
                 revision=revision,
                 only=options.only,
                 setting=Setting(
-                    command=None if is_piped else f"accord check trace {quote(options.file)}"
+                    command=None if is_piped else f"accord check trace {quote(options.file)}",
+                    artifact=None if is_piped else reporting.own_artifact(options.file),
                 ),
                 seen=step,
             )

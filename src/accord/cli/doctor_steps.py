@@ -185,8 +185,10 @@ class Diagnosis(StepList):
         elif newer := {*_named_revisions(body)} & ({*REVISIONS} - {*HANDSHAKE}):
             came = f"HTTP {status}: no handshake, the server speaks {', '.join(newer)}"
             self._add("http", "ok", asked=asked, came=came)
+        elif status in (404, 405) and await self._is_older_form():
+            came = f"HTTP {status} to POST, events to GET: HTTP with SSE, the older form"
+            self._add("http", "ok", asked=asked, came=came)
         elif status in (404, 405):
-            # It may be a server of the older form; a later step finds out.
             change = "check the path; servers often use /mcp"
             self._add("http", "warning", asked=asked, came=came, change=change)
         elif 300 <= status < 400:
@@ -196,6 +198,18 @@ class Diagnosis(StepList):
         else:
             self._add("http", "failed", asked=asked, came=came, change=_advice(body))
         return
+
+    async def _is_older_form(self) -> bool:
+        from accord.check.probing.form import find_form
+        from accord.check.probing.target import ServerTarget
+
+        target = ServerTarget(
+            name=self._display_url, url=self.url, headers=self._headers, patience=self._seconds
+        )
+        try:
+            return await find_form(target) == "sse"
+        except AccordError:
+            return False
 
     async def _post(self) -> "tuple[int, CIMultiDictProxy[str], bytes]":
         from accord.transports.http.client.aiohttp_sender import AiohttpSender

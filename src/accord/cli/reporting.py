@@ -45,6 +45,7 @@ OPTIONS: Final = f"""\
 --format F     {", ".join(_FORMS)} (default: the form that the file's ending names, else text)
 --output FILE  write the report to a file, in the form that its ending names; may be repeated
 --quiet        text: only the violations and one summary line
+--verbose      text: also every requirement that was not put to the test, with the reason
 """
 
 
@@ -102,6 +103,12 @@ def artifact_file(target: str) -> str | None:
     return None
 
 
+def own_artifact(file: str) -> str | None:
+    """Return a file as tools for source code name it; None if it is not below this folder."""
+    found = artifact_file(file)
+    return found if found == Path(os.path.relpath(file)).as_posix() else None
+
+
 def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
     """Print or write a report; return the exit code."""
     from accord.check.rendering.wording import summary
@@ -110,7 +117,15 @@ def deliver(report: "Report", form: str, options: argparse.Namespace) -> int:
     if not options.output and form == "text":
         from accord.check.rendering.text import as_text
 
-        say(as_text(report, quiet=options.quiet, width=width(), paint=painter()))
+        say(
+            as_text(
+                report,
+                quiet=options.quiet,
+                verbose=options.verbose,
+                width=width(),
+                paint=painter(),
+            )
+        )
         return code
     if not options.output:
         say(render(report, form))
@@ -128,7 +143,7 @@ def write_report(
 
     def as_file(path: Path) -> str:
         own = form if len(options.output) == 1 else _form_of(path, form)
-        return render(report, own, quiet=options.quiet)
+        return render(report, own, quiet=options.quiet, verbose=options.verbose)
 
     return write_files(options.output, as_file, is_private=is_private)
 
@@ -156,7 +171,7 @@ def write_files(
     return True
 
 
-def render(report: "Report", form: str, *, quiet: bool = False) -> str:
+def render(report: "Report", form: str, *, quiet: bool = False, verbose: bool = False) -> str:
     """Return the text of a report in one of its forms."""
     from msgspec.structs import replace
 
@@ -165,7 +180,7 @@ def render(report: "Report", form: str, *, quiet: bool = False) -> str:
     if report.setting.at is None:
         now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
         report = replace(report, setting=replace(report.setting, at=now))
-    return render(report, quiet=quiet) if form == "text" else render(report)
+    return render(report, quiet=quiet, verbose=verbose) if form == "text" else render(report)
 
 
 # -- plans of calls

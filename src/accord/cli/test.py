@@ -1,6 +1,7 @@
 """`accord test`: contract tests generated from a server's schemas, and cases from a file."""
 
 import argparse
+import asyncio
 from contextlib import contextmanager
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
@@ -12,12 +13,14 @@ from accord.cli.options import (
     Commands,
     UsageError,
     add_command,
+    headers_of,
     one_of,
     without_secrets,
 )
 from accord.cli.reporting import announce_plan, display_target, plan_form, show_plan, write_files
 from accord.cli.target import demand_target
 from accord.cli.terminal import interruptible, painter, progress, say
+from accord.errors import ConnectFailed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -67,8 +70,8 @@ _OPTIONS: Final = f"""\
 {CALLS.format("100, or 4 times --examples")}
 --examples N   generated arguments per tool (default: 25)
 --seed N       another seed generates other arguments (default: 0)
---transport T  how to reach it: {", ".join(_TRANSPORTS)} (default: http for URLs, else stdio);
-               memory runs a Python file in this process
+--transport T  how to reach it: {", ".join(_TRANSPORTS)} (default: what the URL speaks, else
+               stdio); memory runs a Python file in this process
 --format F     {", ".join(_FORMS)} (default: text)
 --output FILE  write the report to a file, .xml JUnit, .json JSON, else text; may be repeated
 --quiet        text: only what failed
@@ -101,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
         contacting = TestedServer(
             target, settings, patience=patience, command=_call_options(options)
         )
-        with _temporary_hypothesis_home(), contacting as contact:
+        with _temporary_hypothesis_home(), _naming_form(options, found), contacting as contact:
             tests, plan = _plan_tests(contact, options, file)
             if options.plan:
                 show_plan(plan, plan_form(form), _target(options))
@@ -112,6 +115,23 @@ def run(options: argparse.Namespace) -> int:
         return _deliver(options, ran, form, contact.limit)
 
     return run_with_target(options, work)
+
+
+@contextmanager
+def _naming_form(options: argparse.Namespace, found: Any) -> "Iterator[None]":
+    """Say which form of HTTP a URL speaks if another one was chosen."""
+    try:
+        yield
+    except ConnectFailed as error:
+        if options.transport is None or not isinstance(found, str):
+            raise
+        from accord.check.probing.form import name_form
+        from accord.check.probing.target import ServerTarget
+
+        target = ServerTarget(
+            name=found, url=found, form=options.transport, headers=headers_of(options)
+        )
+        raise asyncio.run(name_form(target, error)) from None
 
 
 @contextmanager

@@ -30,6 +30,9 @@ Check: TypeAlias = Literal[
 ]
 CHECKS: Final[tuple[Check, ...]] = get_args(Check)
 
+Recorded: TypeAlias = Literal["messages", "http"]
+"""What a recording must have to decide a row: the messages alone, or what HTTP said as well."""
+
 # The order of the specification, from the message up to the features; reports keep it.
 AREAS: Final = (
     *("jsonrpc", "stdio", "sse", "http", "session", "auth", "lifecycle"),
@@ -57,6 +60,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         official_level: the keyword of the official text if it differs, for all or by revision.
         party: the party it binds; a `sender` sends the message in question, a `receiver` gets it.
         check: what decides it; `wire` is recorded traffic.
+        recording: what a recording must have to decide it; None if no recording can.
         removed_in: the first revision in which it no longer holds.
         changed_in: the first revision in which it has another form, that of `replaced_by`.
         change: how the later revision changed it.
@@ -71,6 +75,7 @@ class Requirement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     revisions: tuple[RevisionId | Literal["practice"], ...]
     source: tuple[str, ...]
     mend: str
+    recording: Recorded | None = None
     also: tuple[RevisionId, ...] = ()
     levels: dict[RevisionId, Level] = {}
     official_level: Level | dict[RevisionId, Level] | None = None

@@ -259,7 +259,7 @@ class Conversation:
             if outcome is None:
                 continue
             if outcome is not True:
-                found = (found or []) + breaches(rule, outcome, step.sender)
+                found = (found or []) + breaches(rule, outcome, step)
             elif report is not None:
                 report(rule)
         return _NOTHING if found is None else found
@@ -357,6 +357,8 @@ class Conversation:
         earlier = party.open.setdefault(exchange.id, exchange)
         if earlier is not exchange:
             earlier.duplicates += 1
+            if exchange.token is not None and self.memory is not None:
+                party.keep_token(exchange, exchange.token)
             return
         if exchange.token is not None:
             party.keep_token(exchange, exchange.token)
@@ -369,13 +371,17 @@ class Conversation:
             exchange.duplicates -= 1
             return
         party = self.parties[exchange.sender]
-        if exchange.cancelled:
+        if exchange.cancelled and exchange.duplicates:
+            # Which of the two was cancelled cannot be told.
+            exchange.duplicates -= 1
+        elif exchange.cancelled:
             party.cancelled.pop(exchange.id, None)
         elif party.open.get(exchange.id) is exchange:
             del party.open[exchange.id]
             if exchange.duplicates:
                 party.remember_cancelled(exchange)
-        if kind == FAULT or not exchange.is_task:  # progress.task.same-token
+        is_over = kind == FAULT or not exchange.is_task  # progress.task.same-token
+        if is_over and not exchange.duplicates:
             party.forget_token(exchange)
 
     def _note(self, step: Step) -> None:

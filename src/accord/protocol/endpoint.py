@@ -102,9 +102,10 @@ class Endpoint:
         """The facts about the other side for the next request; set by the driver."""
         self._refuse_own = _refuse_all if enforce else None
         rows = [REVISIONS[id] for id in self.revisions]
-        self._stateless_rows: dict[str, Revision] = {
-            row.id: row for row in rows if not row.handshake
-        }
+        self._stateless_rows = {str(row.id): row for row in rows if not row.handshake}
+        # The revision of requests that name none, if there is no handshake to agree on one.
+        is_only = len(self._stateless_rows) == len(rows) and role == SERVER
+        self._only_row = rows[0] if is_only else None
         self._codec = codec.codec_for(limits or codec.Limits())
         self._message_bytes = self._codec.limits.message_bytes
         self._sized = self._codec.check_size if enforce else codec.skip_size_check
@@ -225,7 +226,8 @@ class Endpoint:
 
     def _receive_request(self, frame: Frame, id: Any, name: str, batch: BatchReply | None) -> Event:
         conversation = self.conversation
-        revision, peer, raw = conversation.current, self.peer, frame.params
+        only = self._only_row if name != "initialize" else None
+        revision, peer, raw = only or conversation.current, self.peer, frame.params
         fault: RequestError | None = None
         token = None
         try:

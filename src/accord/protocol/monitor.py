@@ -29,12 +29,12 @@ from accord.protocol.rules import Index, Rule, complete
 from accord.protocol.rules.body import learn
 from accord.protocol.rules.http import HTTP_RULES, HttpFactsJudge, HttpRule, needed_facts
 from accord.protocol.verdict import (
-    SUPERSEDED_BY,
-    Evidence,
     Tally,
     Verdict,
     VerdictName,
     evidence_of,
+    excerpt_of,
+    most_specific,
     out_of_scope,
     plain_messages,
     text_of,
@@ -182,7 +182,7 @@ class Monitor:
         if record.http is not None:
             violations += self._judge_http(record, decoded)
         if isinstance(decoded, Frame):
-            return violations + self._step(record, decoded, in_batch=False)
+            return violations + self._step(record, decoded)
         return violations + self._batch(record, decoded)
 
     def _judge_http(
@@ -192,7 +192,7 @@ class Monitor:
         if facts is None or record.transport == "stdio":
             return []
         found = self._http.observe(record, facts, decoded, self.conversation.current)
-        return self._report(record, _most_specific(found))
+        return self._report(record, most_specific(found)) if found else []
 
     def _batch(self, record: Record, batch: Batch) -> list[Violation]:
         violations: list[Violation] = []
@@ -204,11 +204,11 @@ class Monitor:
         if not is_known and not (record.http and record.http.is_refusal):
             breach = Violation("jsonrpc.batch.removed", record.sender, "sends a batch")
             violations += self._report(record, [breach])
-        for part, _ in batch.parts:
+        for index, (part, _) in enumerate(batch.parts):
             if isinstance(part, MalformedMessage):
-                violations += self._judge_malformed(record, part)
+                violations += self._judge_malformed(record, part, index)
             else:
-                violations += self._step(record, part, in_batch=True)
+                violations += self._step(record, part, index)
                 if not is_whole:
                     self._expect_no_answer(record.sender, part)
         return violations
@@ -219,7 +219,9 @@ class Monitor:
         if frame.kind == REQUEST and exchange is not None:
             self.conversation.abandon(exchange)
 
-    def _judge_malformed(self, record: Record, malformed: MalformedMessage) -> list[Violation]:
+    def _judge_malformed(
+        self, record: Record, malformed: MalformedMessage, index: int | None = None
+    ) -> list[Violation]:
         self._unreadable[record.sender] += 1
         if malformed.id is not None:
             self._half_read.add((record.sender, malformed.id))
@@ -227,7 +229,9 @@ class Monitor:
         if record.raw is not None and record.transport == "stdio":
             requirement = f"stdio.{_STDIO_TEXT[record.sender]}-only-messages"
         why = f"sends a malformed message: {malformed}"
-        return self._report(record, [Violation(self._in_force(requirement), record.sender, why)])
+        place = _MALFORMED_MEMBERS.get(malformed.requirement)
+        violation = Violation(self._in_force(requirement), record.sender, why, place=place)
+        return self._report(record, [violation], index)
 
     def _in_force(self, requirement: str) -> str:
         """The requirement itself where it holds in this revision, else the one that took its place,
@@ -239,28 +243,38 @@ class Monitor:
                 return id
         return VERSION_2_0
 
-    def _step(self, record: Record, frame: Frame, *, in_batch: bool) -> list[Violation]:
+    def _step(self, record: Record, frame: Frame, index: int | None = None) -> list[Violation]:
+        """Judge one message; `index` is its place in a batch."""
         answered: object = (OTHER[record.sender], frame.id)
         if frame.kind == FAULT and answered in self._half_read:
             self._half_read.discard(answered)
             self._unreadable[answered[0]] -= 1
             return []
         body, is_readable = _read(frame)
-        step = self.conversation.step(record.sender, frame, body, record=record, in_batch=in_batch)
+        step = self.conversation.step(
+            record.sender, frame, body, record=record, in_batch=index is not None
+        )
         if is_readable:
-            index = complete(step.revision.id)
+            rules = complete(step.revision.id)
             report = self._count if self._is_judged[record.sender] else None
-            found = [*self.conversation.apply(step, index=index, report=report)]
+            found = [*self.conversation.apply(step, index=rules, report=report)]
             found += self._stray_error(step)
         else:
             self.conversation.apply(step, index=_NO_RULES)
             self._unreadable[record.sender] += 1
             why = "sends a number too large to be read"
             found = [Violation(VERSION_2_0, record.sender, why)]
+        if step.kind == REQUEST and self._is_duplicate(step):
+            # A refusal may leave out the id, which stands for another request.
+            self._unreadable[record.sender] += 1
         learn(step, self.conversation, self._memory)
-        self._last_kind[record.sender] = "batch" if in_batch else step.kind
+        self._last_kind[record.sender] = "batch" if index is not None else step.kind
         self._note_order(step)
-        return self._report(record, _most_specific(found))
+        return self._report(record, most_specific(found), index) if found else []
+
+    def _is_duplicate(self, step: Step) -> bool:
+        """Return whether a request has the id of one that is in flight."""
+        return self.conversation.parties[step.sender].open.get(step.id) is not step.exchange  # type: ignore[arg-type]  # a request has an id
 
     def _note_order(self, step: Step) -> None:
         if step.kind == NOTIFICATION:
@@ -294,7 +308,8 @@ class Monitor:
             else "jsonrpc.response.id-echo"
         )
         what = "a notification" if answers_notification else "a readable message"
-        return [Violation(requirement, step.sender, f"answers {what} with an error without id")]
+        why = f"answers {what} with an error without id"
+        return [Violation(requirement, step.sender, why, place="/error")]
 
     def _names_it(self, step: Step, other: Party) -> bool:
         """Return whether an error without id seems to answer the last notification."""
@@ -352,7 +367,9 @@ class Monitor:
         if self._is_judged[rule.party]:
             self._tally(rule.requirement).exercised += 1
 
-    def _report(self, record: Record, violations: list[Violation]) -> list[Violation]:
+    def _report(
+        self, record: Record, violations: list[Violation], index: int | None = None
+    ) -> list[Violation]:
         reported = []
         revision = self.conversation.current.id
         for violation in violations:
@@ -365,15 +382,26 @@ class Monitor:
             if severity is None:
                 tally.hint = tally.hint or violation.why
                 continue
+            place = violation.place
+            if place is not None and index is not None:
+                place = f"/{index}{place}"
+            # A place in a large message takes time to find; the first ones are enough.
+            is_kept = len(tally.kept) < self._kept
+            shown = excerpt_of(record, place if is_kept else None)
+            if is_kept and shown.mark is None:
+                # Such as a member that a malformed message lacks.
+                place = None
             complete_violation = msgspec.structs.replace(
                 violation,
                 severity=severity,
                 number=record.number or None,
-                evidence=evidence_of(record),
+                evidence=shown.text,
+                place=place,
+                mark=shown.mark,
             )
             tally.breaches += 1
             tally.worst = FAIL if FAIL in (tally.worst, severity) else severity
-            if len(tally.kept) < self._kept:
+            if is_kept:
                 tally.kept.append(complete_violation)
             reported.append(complete_violation)
         return reported
@@ -408,9 +436,7 @@ class Monitor:
             revisions=tuple(id for id in REVISIONS if row.holds_in(REVISIONS[id].id)),
             verdict=name,
             message=message,
-            evidence=[
-                Evidence(kept.why, kept.party, kept.number, kept.evidence) for kept in tally.kept
-            ],
+            evidence=[evidence_of(kept) for kept in tally.kept],
         )
 
     def _explain_unexercised(self, row: Requirement, *, is_ruled: bool) -> tuple[VerdictName, str]:
@@ -449,6 +475,22 @@ JUDGED_HERE: Final = frozenset(
 """Requirements that are judged before or after there is a step, not by a rule."""
 
 
+_MALFORMED_MEMBERS: Final = {
+    VERSION_2_0: "/jsonrpc",
+    "jsonrpc.request.id-string-or-integer": "/id",
+    "jsonrpc.request.id-not-null": "/id",
+    "jsonrpc.request.method-string": "/method",
+    "jsonrpc.notification.method-string": "/method",
+    "jsonrpc.request.params-object": "/params",
+    "jsonrpc.notification.params-object": "/params",
+    "jsonrpc.response.id-echo": "/id",
+    "jsonrpc.response.result-xor-error": "/error",
+    "jsonrpc.error.code-and-message": "/error",
+    "jsonrpc.error.code-integer": "/error/code",
+}
+"""The members of a malformed message that break these requirements."""
+
+
 def _read(frame: Frame) -> tuple[Any, bool]:
     """Read the body of a frame, and say whether all of it could be read."""
     if frame.body is None:
@@ -457,13 +499,3 @@ def _read(frame: Frame) -> tuple[Any, bool]:
         return msgspec.json.decode(frame.body), True
     except msgspec.DecodeError:
         return parse(bytes(frame.body)), False
-
-
-def _most_specific(found: list[Violation]) -> list[Violation]:
-    """Report overlapping breaches of one message once, as the most specific requirement."""
-    broken = {violation.requirement for violation in found}
-    return [
-        violation
-        for violation in found
-        if broken.isdisjoint(SUPERSEDED_BY.get(violation.requirement, ()))
-    ]

@@ -1,20 +1,18 @@
 """Verdicts of a monitor: what they rest on, which requirements are in scope, and which overlap."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 
-from accord.protocol.catalogue import Level, Requirement
-from accord.protocol.violation import CLIENT, SERVER, Party, Severity, Violation
+from accord.protocol.catalogue import Level, Requirement, catalogue
+from accord.protocol.excerpt import Excerpt, Mark, excerpt
+from accord.protocol.violation import CLIENT, FAIL, SERVER, Party, Severity, Violation
 from accord.trace import HttpFacts, Record
-from accord.types._base import JsonObject
+from accord.types._base import REVISION_IDS, JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.protocol.conversation import Conversation
-
-# Enough to recognize a message in a report.
-_EVIDENCE_LENGTH: Final = 400
 
 # Headers by which requests are judged, and which hold no secrets.
 _TELLING: Final = frozenset(
@@ -46,12 +44,23 @@ class Tally(msgspec.Struct):
 
 
 class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A message that shows a violation, and why."""
+    """A message that shows a violation, and why.
+
+    Attributes:
+        why: what the party does with it.
+        party: the sender.
+        number: of its record.
+        message: an excerpt.
+        pointer: a JSON pointer to the value in question.
+        mark: where this value begins and ends in the excerpt.
+    """
 
     why: str
     party: Party
     number: int | None = None
     message: str | None = None
+    pointer: str | None = None
+    mark: Mark | None = None
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -140,6 +149,54 @@ SUPERSEDED_BY: Final[dict[str, frozenset[str]]] = {
 }
 """A requirement is not reported beside one of these, which say the same more exactly."""
 
+# Requirements on every message, from the least specific; the other areas are about one feature.
+_GENERAL_AREAS: Final = (
+    *("practice", "base", "jsonrpc", "transport", "result", "meta", "errors", "capability"),
+    *("lifecycle", "stateless", "versioning", "schema"),
+)
+
+
+def specificity(requirement: str, revision: RevisionId) -> tuple[int, int, int]:
+    """Return the place of a requirement among those that one breach fits; the smallest is first.
+
+    A requirement on one feature or method says more than one on all messages, a strict one more
+    than advice, and one of a new revision more than an older one.
+    """
+    row = catalogue().get(requirement)
+    if row is None:
+        return len(_GENERAL_AREAS) + 1, 1, 0
+    generality = 0
+    if row.area in _GENERAL_AREAS:
+        generality = len(_GENERAL_AREAS) - _GENERAL_AREAS.index(row.area)
+    stated = [REVISION_IDS.index(each) for each in row.revisions if each != "practice"]
+    return generality, row.severity_in(revision) != FAIL, -min(stated, default=0)
+
+
+def most_specific(found: Sequence[Violation]) -> list[Violation]:
+    """Return the breaches of one message; what says the same less exactly is named beside it."""
+    broken = {violation.requirement for violation in found}
+    kept: list[Violation] = []
+    beside: list[Violation] = []
+    for violation in found:
+        is_kept = broken.isdisjoint(SUPERSEDED_BY.get(violation.requirement, ()))
+        (kept if is_kept else beside).append(violation)
+    if not beside:
+        return kept
+    return [
+        msgspec.structs.replace(violation, also=_find_superseded(violation, beside))
+        for violation in kept
+    ]
+
+
+def _find_superseded(violation: Violation, beside: Sequence[Violation]) -> tuple[str, ...]:
+    return tuple(
+        dict.fromkeys(
+            each.requirement
+            for each in beside
+            if violation.requirement in SUPERSEDED_BY[each.requirement]
+        )
+    )
+
 
 def out_of_scope(
     row: Requirement, conversation: "Conversation", transports: set[str]
@@ -184,14 +241,6 @@ def text_of(record: Record) -> bytes | None:
     return record.raw.encode(errors="surrogatepass")
 
 
-def evidence_of(record: Record) -> str:
-    """Return the beginning of what travelled, to show it in a report."""
-    text = (text_of(record) or b"").decode(errors="replace")
-    if not text and record.http is not None:
-        text = describe_http(record.http)
-    return text if len(text) <= _EVIDENCE_LENGTH else f"{text[:_EVIDENCE_LENGTH]}..."
-
-
 def describe_http(facts: HttpFacts) -> str:
     """Return what HTTP said in one line, with the headers that are never secret."""
     parts = ["HTTP"] + ([] if facts.method is None else [facts.method])
@@ -201,3 +250,23 @@ def describe_http(facts: HttpFacts) -> str:
     parts += [] if facts.ended is None else [f"ended by the {facts.ended}"]
     shown = {name: text for name, text in facts.headers.items() if name in _TELLING}
     return ", ".join([" ".join(parts), *(f"{name}: {text}" for name, text in shown.items())])
+
+
+def excerpt_of(record: Record, pointer: str | None = None) -> Excerpt:
+    """Return what travelled, shortened around a value, to show it in a report."""
+    text = (text_of(record) or b"").decode(errors="replace")
+    if not text and record.http is not None:
+        text = describe_http(record.http)
+    return excerpt(text, pointer)
+
+
+def evidence_of(violation: Violation) -> Evidence:
+    """Return the message of a violation as evidence."""
+    return Evidence(
+        violation.why,
+        violation.party,
+        violation.number,
+        violation.evidence,
+        violation.place,
+        violation.mark,
+    )

@@ -25,8 +25,10 @@ IGNORE: Final = 0
 class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
     """One breach: the requirement, the party that broke it, and why.
 
-    Without a `severity` the level of the requirement decides. `number` counts the observed
-    records from 1, `evidence` is the beginning of the message; only a monitor fills them in.
+    Without a `severity` the level of the requirement decides. `place` is a JSON pointer to the
+    value in question. `number` counts the observed records from 1, `evidence` is an excerpt of the
+    message, and `mark` where the value is in it. `also` are less specific requirements that the
+    same value breaks. Only a monitor fills these in.
     """
 
     requirement: str
@@ -36,6 +38,9 @@ class Violation(msgspec.Struct, frozen=True, omit_defaults=True):
     reaction: Reaction = ACCEPT
     number: int | None = None
     evidence: str | None = None
+    place: str | None = None
+    mark: tuple[int, int] | None = None
+    also: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.requirement}: {self.party} {self.why}"

@@ -5,17 +5,18 @@ from collections.abc import Mapping
 from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.bindings.headers import LAST_EVENT, media_type
-from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
+from accord.bindings.sse import EventTooLong
 from accord.client.connect import http_wire
 from accord.client.options import ClientSettings
 from accord.errors import MissingExtra
 from accord.protocol.exchange import Exchange
+from accord.testing.http_records import ExchangeRecorder, StreamNames
 from accord.testing.recording import Recording
-from accord.trace import HttpFacts
+from accord.trace import HttpFacts, Party
 from accord.transports.http.client.sender import NotSent, Sender, SenderResponse
 from accord.transports.http.server.app import HttpApp
 from accord.transports.http.server.endpoint import STREAM
@@ -40,6 +41,7 @@ _RESPONSE_HEADERS: Final = (
     "mcp-session-id",
     "retry-after",
     "www-authenticate",
+    "x-accel-buffering",
 )
 
 
@@ -194,8 +196,7 @@ class TappedSender:
         self._inner = inner
         self._recording = recording
         self._numbers = count(1)
-        # The stream of each event: a client that resumes a stream names the event.
-        self._streams: dict[str, str] = {}
+        self._streams = StreamNames()
         # Bodies that no server accepted; the client may send them again.
         self._rejected: set[bytes] = set()
         self._is_open = False
@@ -204,9 +205,18 @@ class TappedSender:
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None
     ) -> SenderResponse:
         """Send a request and wait for the head of its response."""
-        last = next((text for name, text in headers.items() if name.lower() == LAST_EVENT), None)
-        stream = self._streams.get(last or "") or f"{method.lower()}-{next(self._numbers)}"
-        self._observe_request(HttpFacts(method, None, headers, stream), body)
+        parts = urlsplit(url)
+        recorder = ExchangeRecorder(
+            self._observe,
+            method,
+            f"{method.lower()}-{next(self._numbers)}",
+            headers,
+            path=parts.path or "/",
+            query=parts.query,
+            streams=self._streams,
+        )
+        self._note_conversation(body)
+        recorder.request(body, is_repeated=body is not None and body in self._rejected)
         try:
             response = await self._inner.send(method, url, headers, body)
         except NotSent:
@@ -215,15 +225,15 @@ class TappedSender:
         if response.status >= 300:
             self._mark_rejected(body)
         said = {name: text for name in _RESPONSE_HEADERS if (text := response.header(name))}
-        if last is not None:
-            said[LAST_EVENT] = last  # replayed events may belong to any request
-        facts = HttpFacts(method, response.status, said, stream)
-        if response.status == 200 and media_type(response.header("content-type")) == CONTENT_TYPE:
-            self._recording.observe("server", None, http=facts)
-            return _TappedStream(response, self, facts)
-        return _TappedBody(response, self._recording, facts)
+        recorder.head(response.status, said, recorded=_RESPONSE_HEADERS)
+        return (_TappedStream if recorder.is_stream else _TappedBody)(response, recorder)
 
-    def _observe_request(self, facts: HttpFacts, body: bytes | None) -> None:
+    def _observe(self, sender: Party, data: bytes | None, facts: HttpFacts) -> None:
+        if facts.event == "endpoint":
+            self._recording.transport = "sse"
+        self._recording.observe(sender, data, http=facts)
+
+    def _note_conversation(self, body: bytes | None) -> None:
         name = None if body is None else _method_of(body)
         if name == "initialize" and self._is_open:
             # The server lost the session, and another conversation begins.
@@ -232,36 +242,28 @@ class TappedSender:
             self._recording.begin_anew()
         elif name == "notifications/initialized":
             self._is_open = True
-        is_repeated = body is not None and body in self._rejected
-        self._recording.observe("client", None if is_repeated else body, http=facts)
 
     def _mark_rejected(self, body: bytes | None) -> None:
         if body is not None:
             self._rejected.add(body)
 
-    def observe_event(self, event: Event, facts: HttpFacts) -> None:
-        """Record an event of a stream."""
-        if event.id is not None and facts.stream is not None:
-            self._streams[event.id] = facts.stream
-        if event.name == "endpoint":
-            self._recording.transport = "sse"
-        elif event.name == "message":
-            self._recording.observe("server", event.data, http=facts)
-
 
 class _Tapped:
     """A response that is recorded."""
 
-    def __init__(self, inner: SenderResponse, facts: HttpFacts) -> None:
+    def __init__(self, inner: SenderResponse, recorder: ExchangeRecorder) -> None:
         self.status = inner.status
         self._inner = inner
-        self._facts = facts
+        self._recorder = recorder
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)  # all other members of a response
 
     def header(self, name: str) -> str | None:
         return self._inner.header(name)
+
+    async def chunk(self) -> bytes:
+        return await self._inner.chunk()
 
     def close(self) -> None:
         self._inner.close()
@@ -270,52 +272,39 @@ class _Tapped:
 class _TappedBody(_Tapped):
     """A response that is one body."""
 
-    def __init__(self, inner: SenderResponse, recording: Recording, facts: HttpFacts) -> None:
-        super().__init__(inner, facts)
-        self._recording = recording
+    def __init__(self, inner: SenderResponse, recorder: ExchangeRecorder) -> None:
+        super().__init__(inner, recorder)
         self._chunks: list[bytes] = []
-        self._is_observed = False
 
     async def chunk(self) -> bytes:
         data = await self._inner.chunk()
         if data:
             self._chunks.append(data)
         else:
-            self._observe(b"".join(self._chunks))
+            body = b"".join(self._chunks)
+            self._recorder.body(body, size=len(body))
         return data
 
     def close(self) -> None:
-        self._observe(b"")
+        self._recorder.body(b"")
         super().close()
-
-    def _observe(self, body: bytes) -> None:
-        if not self._is_observed:
-            self._is_observed = True
-            message = body if _is_message(body, self._facts) else None
-            self._recording.observe("server", message, http=self._facts)
 
 
 class _TappedStream(_Tapped):
     """A response that is a stream of events."""
 
-    def __init__(self, inner: SenderResponse, tap: TappedSender, facts: HttpFacts) -> None:
-        super().__init__(inner, facts)
-        self._tap = tap
-        self._decoder = Decoder()
-
     async def chunk(self) -> bytes:
         data = await self._inner.chunk()
+        if not data:
+            self._recorder.end("server")
+            return data
         with suppress(EventTooLong):  # the client raises it, too
-            for event in self._decoder.feed(data):
-                self._tap.observe_event(event, self._facts)
+            self._recorder.feed(data)
         return data
 
-
-def _is_message(body: bytes, facts: HttpFacts) -> bool:
-    """Whether a body is a message; the body of a refusal may be anything."""
-    if not body.strip() or media_type(facts.header("content-type")) not in ("application/json", ""):
-        return False
-    return b'"jsonrpc"' in body if facts.is_refusal else True
+    def close(self) -> None:
+        self._recorder.end("client")
+        super().close()
 
 
 def _method_of(body: bytes) -> str | None:

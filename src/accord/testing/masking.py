@@ -7,12 +7,15 @@ a meaning in the protocol keep their shape: schemas, capabilities, progress toke
 import re
 from functools import lru_cache
 from typing import Final
+from urllib.parse import unquote
 
 import msgspec
 from msgspec.structs import replace
 
+from accord.bindings.headers import LAST_EVENT, SESSION, is_session_id
+from accord.protocol.mirroring import decode_header
 from accord.protocol.party import Bounded
-from accord.trace import SHOWN_HEADERS, Record
+from accord.trace import SHOWN_HEADERS, HttpFacts, Record
 from accord.types import JsonObject
 
 # -- names
@@ -76,6 +79,8 @@ _PAIR: Final = re.compile(
 _MEMBER: Final = re.compile(
     r"([\"'])([\w.-]{1,60})\1(\s{0,8}:\s{0,8})([\"'])((?:(?!\4)[^\\\n]|\\.){1,4096})\4"
 )
+# A part of a path or of a query that is a key: long, and letters and digits mixed.
+_KEY: Final = re.compile(r"(?=[^/]*\d)(?=[^/]*[A-Za-z])[\w.~-]{24,}")
 # Placeholders instead of a secret.
 _PLACEHOLDER: Final = re.compile(r"(?i)none|null|undefined|true|false|[$%{*<].*|x{3,}|\.{3}")
 _FIGURE: Final = re.compile(r"[\d.,_]+")
@@ -136,22 +141,82 @@ class Masks:
                 message = msgspec.Raw(msgspec.json.encode(clean))
         if raw is not None:
             raw = self._text(raw)
-        if http is not None and http.headers:
-            headers = {name: self._header(name, text) for name, text in http.headers.items()}
-            http = replace(http, headers=headers)
+        if http is not None:
+            http = self._http(http)
         if (message, raw, http) == (record.message, record.raw, record.http):
             return record
         return replace(record, message=message, raw=raw, http=http)
 
+    def _http(self, http: HttpFacts) -> HttpFacts:
+        data = http.data
+        if data is not None:
+            data = self._place(data) if http.event == "endpoint" else self._text(data)
+        return replace(
+            http,
+            headers={name: self._header(name, text) for name, text in http.headers.items()},
+            path=None if http.path is None else self._path(http.path),
+            query=None if http.query is None else self._query(http.query),
+            id=None if http.id is None else self._known_text(http.id),
+            data=data,
+        )
+
+    def _place(self, url: str) -> str:
+        """Mask the address in an endpoint event in the same way as that of a request."""
+        origin, slash, rest = url.partition("://")
+        host, path = "", url
+        if slash:
+            host, _, path = rest.partition("/")
+            host = f"{origin}://{host.rpartition('@')[2]}/"
+        place, mark, query = path.partition("?")
+        return f"{host}{self._path(place)}{mark}{self._query(query)}"
+
+    def _path(self, path: str) -> str:
+        """Mask the parts of a path that look like keys; some servers have the key in their URL."""
+        parts = path.split("/")
+        return "/".join(
+            self._mask(each) if _KEY.fullmatch(each) else self._text(each) for each in parts
+        )
+
+    def _query(self, query: str) -> str:
+        """Mask the values of a query that are secrets by their name, their form, or elsewhere."""
+        return "&".join(self._query_pair(each) for each in query.split("&"))
+
+    def _query_pair(self, pair: str) -> str:
+        name, equals, value = pair.partition("=")
+        plain = unquote(value)
+        is_secret = is_secret_name(name) or _plain_name(name) in _QUERY_NAMES
+        if not value or _is_masked(plain):
+            return pair
+        if is_secret or plain in self._known or _KEY.fullmatch(plain):
+            return f"{name}{equals}{self._mask(plain)}"
+        clean = self._text(plain)
+        return pair if clean == plain else f"{name}{equals}{clean}"
+
+    def _known_text(self, text: str) -> str:
+        return self._known.get(text, text)
+
     def _header(self, name: str, text: str) -> str:
         if name in SHOWN_HEADERS:
-            return text
+            return self._known_text(text) if name == LAST_EVENT else text
+        if name == "mcp-name" or name.startswith("mcp-param-"):
+            return self._repeated(text)
         if name == "www-authenticate":
             return self._text(text)
+        if name == SESSION and text and not is_session_id(text):
+            # So that the rule on session ids still sees what is wrong with it.
+            return f"{self._mask(text)} (not visible ASCII)"
         scheme = _SCHEMES.match(text)
         if scheme is not None:
             return scheme[0] + self._mask(text[scheme.end() :])
         return self._mask(text)
+
+    def _repeated(self, text: str) -> str:
+        """Mask a header that repeats a part of the body as the body was masked."""
+        value = decode_header(text)
+        if value is None:
+            return self._mask(text)
+        clean = self._known.get(value) or self._text(value)
+        return text if clean == value else clean
 
     # -- values
 

@@ -158,7 +158,10 @@ def _report(violations: tuple[Violation, ...]) -> str:
                 lines.append(f"  {violation.party} {violation.why}")
                 if violation.evidence and violation.evidence != evidence:
                     evidence = violation.evidence
-                    lines.append(f"    message {violation.number or '?'}: {evidence}")
+                    place = "" if violation.place is None else f", at {violation.place}"
+                    lines.append(f"    message {violation.number or '?'}{place}: {evidence}")
+        if row is not None:
+            lines.append(f"  mend: {row.mend}")
     return "\n".join(lines)
 
 

@@ -21,6 +21,7 @@ from accord.auth import MemoryStore, OAuth
 from accord.client import blocking
 from accord.errors import AccordError, InvalidParams, RequestTimeout
 from accord.json_schema.samples import sample
+from accord.protocol.revisions import HANDSHAKE
 from accord.types import (
     CreateMessageParams,
     CreateMessageResult,
@@ -29,6 +30,7 @@ from accord.types import (
     PromptReference,
     Root,
     TextContent,
+    ToolUseContent,
 )
 
 # Every server under which this runs answers at once, or never.
@@ -84,6 +86,23 @@ def fill_in(asked: ElicitParams) -> Any:
     return sample(asked.requested_schema or {})
 
 
+def print_nothing() -> None:
+    """Hear of a change, and do nothing."""
+
+
+def visit(_asked: ElicitParams) -> bool:
+    return False
+
+
+def with_tools(asked: CreateMessageParams) -> Any:
+    """Use a tool where one is required."""
+    if asked.tool_choice is not None and asked.tool_choice.mode == "required":
+        assert asked.tools
+        use = ToolUseContent("use-1", asked.tools[0].name, {"city": "Oslo"})
+        return CreateMessageResult("assistant", [use], "parrot", stop_reason="toolUse")
+    return SAID
+
+
 def agree_in_browser(url: str) -> None:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
@@ -100,6 +119,9 @@ def options(target: str | Sequence[str], revision: str, model: Model, mood: str)
     if mood == "willing":
         roots = [Root(uri="file:///srv", name="srv", meta=META)]
         chosen |= {"on_sample": model.answer, "on_elicit": fill_in, "roots": roots}
+        chosen |= {"on_tools_changed": print_nothing, "on_prompts_changed": print_nothing}
+    elif mood == "able":
+        chosen |= {"on_sample": with_tools, "sampling_tools": True, "on_elicit_url": visit}
     elif mood == "failing":
         chosen |= {"on_sample": no_answer, "roots": no_roots}
     if isinstance(target, str):
@@ -123,10 +145,12 @@ async def explore(client: Any) -> None:
     await tried(every(client.resources(**how)))
     await tried(every(client.resource_templates(**how)))
     await tried(every(client.prompts(**how)))
-    for tool in tools[:2]:
+    for tool in tools[: 2 if client.revision in HANDSHAKE else None]:
         arguments = sample(tool.input_schema)
         reports = {"on_progress": heard.append, "cap": 1.8, "meta": META}
         await tried(client.call_tool(tool.name, arguments, **reports, **how))
+    await tried(client.read_resource("play://note", **how))
+    await tried(every(client.tools(**how)))
     await tried(client.read_resource("play://note", **how))
     await tried(client.subscribe("play://note", **how))
     await tried(client.unsubscribe("play://note", **how))
@@ -150,7 +174,7 @@ async def cancel_a_call(client: Any) -> None:
 async def tried(work: Any) -> Any:
     try:
         return await work
-    except RequestTimeout:
+    except (RequestTimeout, OSError):
         return None
     except AccordError as error:
         if "schema" in str(error):
@@ -170,7 +194,8 @@ async def run(
     Args:
         target: the server.
         revision: the one to speak, or `any`.
-        mood: how the server's questions are met: `willing`, `failing`, or `silent`.
+        mood: how the server's questions are met: `willing`, `able` (with what 2025-11-25 added),
+            `failing`, or `silent`.
         is_blocking: whether it is the client for code without asyncio.
     """
     model = Model()

@@ -20,6 +20,8 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
         scenarios: where it shows; the server that does everything right is always met.
         over: the transport.
         also: other requirements that this breaks unavoidably, and why.
+        revisions: those to check; the one of the client by default.
+        is_thorough: whether it is left out of quick test runs.
     """
 
     id: str
@@ -27,17 +29,36 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     scenarios: tuple[str, ...] = ()
     over: str = "http"
     also: dict[str, str] = {}
+    revisions: tuple[str, ...] | None = None
+    is_thorough: bool = False
 
 
 MUTANTS: dict[str, Mutant] = {}
 
 
 def mutant(
-    id: str, *scenarios: str, over: str = "http", also: dict[str, str] | None = None
-) -> Callable[[type[Raw]], type[Raw]]:
-    def register(kind: type[Raw]) -> type[Raw]:
-        name = f"{id}-{kind.__name__}"
-        MUTANTS[name] = Mutant(id=id, kind=kind, scenarios=scenarios, over=over, also=also or {})
+    id: str,
+    *scenarios: str,
+    over: str = "http",
+    also: dict[str, str] | None = None,
+    revisions: tuple[str, ...] | None = None,
+    is_thorough: bool | None = None,
+) -> Callable[[type[Any]], type[Any]]:
+    """Register a client with a fault; by default the first of a requirement is not thorough."""
+
+    def register(kind: type[Any]) -> type[Any]:
+        is_first = all(each.id != id for each in MUTANTS.values())
+        name = f"{id}-{kind.__name__}{'' if over == 'http' else f'-{over}'}"
+        assert name not in MUTANTS, name
+        MUTANTS[name] = Mutant(
+            id=id,
+            kind=kind,
+            scenarios=scenarios,
+            over=over,
+            also=also or {},
+            revisions=revisions,
+            is_thorough=not is_first if is_thorough is None else is_thorough,
+        )
         return kind
 
     return register

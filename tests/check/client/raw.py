@@ -156,7 +156,7 @@ class Raw:
     async def asked_with(self, message: Message) -> Message | None:
         id = message.get("id")
         future = asyncio.get_running_loop().create_future()
-        self.waiting[_key(id)] = future
+        self.waiting[key_of(id)] = future
         sending = self.spawn(self.say(message))
         sending.add_done_callback(lambda task: _hand_on(task, future))
         try:
@@ -168,7 +168,7 @@ class Raw:
             sending.cancel()
             return None
         finally:
-            self.waiting.pop(_key(id), None)
+            self.waiting.pop(key_of(id), None)
 
     async def give_up(self, id: Any) -> None:
         params = {"requestId": id, "reason": "it took too long"}
@@ -197,20 +197,20 @@ class Raw:
             if isinstance(each.get("method"), str):
                 self.heed(each)
             else:
-                future = self.waiting.get(_key(each.get("id")))
+                future = self.waiting.get(key_of(each.get("id")))
                 if future is not None and not future.done():
                     future.set_result(each)
 
     def heed(self, message: Message) -> None:
         if "id" in message:
-            self.asked[_key(message["id"])] = self.spawn(self.answer(message))
+            self.asked[key_of(message["id"])] = self.spawn(self.answer(message))
         elif message["method"] == "notifications/cancelled":
             params = message.get("params")
             id = params.get("requestId") if isinstance(params, dict) else None
             self.stop(id)
 
     def stop(self, id: Any) -> None:
-        task = self.asked.get(_key(id))
+        task = self.asked.get(key_of(id))
         if task is not None:
             task.cancel()
 
@@ -467,5 +467,5 @@ def _hand_on(task: "asyncio.Task[Any]", future: "asyncio.Future[Message]") -> No
         future.set_exception(Gone())
 
 
-def _key(id: Any) -> Any:
+def key_of(id: Any) -> Any:
     return (type(id).__name__, str(id))

@@ -159,7 +159,7 @@ def answers_pings_where_it_is_asked(web: Web) -> None:
 
 
 def encoded(web: Web, change: Callable[[bytes], bytes], is_meant: Callable[[bytes], bool]) -> None:
-    """Let the data of messages be no JSON."""
+    """Encode the data of messages in another way than JSON."""
     web.event = lambda asked, event: (
         [Event(change(event.data))] if event.name == "message" and is_meant(event.data) else [event]
     )

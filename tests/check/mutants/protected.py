@@ -21,11 +21,7 @@ OWN, OTHER, FOREIGN = "token-of-ada", "token-of-grace", "token-for-somewhere-els
 JSON = {"content-type": "application/json"}
 RESOURCE = "/.well-known/oauth-protected-resource"
 SERVER = "/.well-known/oauth-authorization-server"
-PROBED = tuple(
-    id
-    for id, row in catalogue().items()
-    if row.check == "auth-probe" and row.area in ("auth", "session", "tools")
-)
+PROBED = tuple(id for id, row in catalogue().items() if row.check == "auth-probe")
 SAME = {
     "auth.token.audience-validated": "the same seen from the other side",
     "auth.token.foreign-rejected": "the same seen from the other side",
@@ -44,7 +40,9 @@ def metadata(origin: str) -> dict[str, Any]:
     }
 
 
-def protected(hook: Hook, *, has_token: bool = True, granted: Any = None) -> Making:
+def protected(
+    hook: Hook, *, has_token: bool = True, granted: Any = None, server: Any = everything
+) -> Making:
     """Return what makes a protected server, with a hook into all that passes."""
 
     @asynccontextmanager
@@ -63,7 +61,7 @@ def protected(hook: Hook, *, has_token: bool = True, granted: Any = None) -> Mak
             origin = f"http://127.0.0.1:{port}"
             published |= metadata(origin)
             tokens = StaticTokens({OWN: Principal("ada"), OTHER: Principal("grace")})
-            web.app = Protected(tokens, issuer=origin).guard(everything.asgi())
+            web.app = Protected(tokens, issuer=origin).guard(server.asgi())
             hook(web)
             headers = {"authorization": f"Bearer {OWN}"} if has_token else {}
             yield ServerTarget(
@@ -82,14 +80,22 @@ def protected(hook: Hook, *, has_token: bool = True, granted: Any = None) -> Mak
 
 
 def guard_mutant(
-    id: str, *, revision: str = "2025-06-18", also: dict[str, str] | None = None, **settings: Any
+    id: str,
+    *,
+    revision: str = "2025-06-18",
+    also: dict[str, str] | None = None,
+    is_thorough: bool = False,
+    **settings: Any,
 ) -> Callable[[Hook], Hook]:
     """Register a protected server with a hook into all that passes."""
 
     def register(hook: Hook) -> Hook:
         making = protected(hook, **settings)
         making.__name__ = hook.__name__
-        elsewhere(id, revision=revision, also=also, only=PROBED)(making)
+        register_making = elsewhere(
+            id, revision=revision, also=also, only=PROBED, is_thorough=is_thorough
+        )
+        register_making(making)
         return hook
 
     return register

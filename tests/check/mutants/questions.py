@@ -29,13 +29,26 @@ def names_its_choices_in_another_way(params: dict[str, Any]) -> None:
     params["requestedSchema"]["properties"]["side"] = {"type": "string", "oneOf": choices}
 
 
-@mutant("elicitation.answers.validated")
-def takes_any_answer(message: Message, request: Message) -> Message:
-    result = message.get("result") or {}
-    if params_of(request).get("name") == "get_choice" and result.get("isError"):
-        text = {"type": "text", "text": "row accord-check-wrong"}
-        message["result"] = {"content": [text], "isError": False}
-    return message
+VALIDATED = "elicitation.answers.validated"
+
+
+def taking(name: str, said: str) -> None:
+    """Register a server that goes on where an answer is invalid."""
+
+    def change(message: Message, request: Message) -> Message:
+        result = message.get("result") or {}
+        if params_of(request).get("name") == "get_choice" and result.get("isError"):
+            text = {"type": "text", "text": said}
+            message["result"] = {"content": [text], "isError": False}
+        return message
+
+    change.__name__ = name
+    mutant(VALIDATED)(change)
+
+
+taking("takes_any_answer", "row accord-check-wrong, window")
+taking("takes_any_row", "row accord-check-wrong")
+taking("takes_any_side", "row 1, accord-check-wrong")
 
 
 def asking_otherwise(id: str, method: str, other: str) -> None:

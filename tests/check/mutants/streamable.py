@@ -7,6 +7,7 @@ from typing import Any
 
 from accord.bindings.sse import Event
 from check.mutants.between_http import OPENING, Asked, Head, Headers, Send, Web, web_mutant
+from check.mutants.foundation import few
 from check.mutants.over_http import (
     ERROR,
     JSON,
@@ -397,3 +398,32 @@ def demands_a_version(web: Web) -> None:
 @web_mutant("http.version-header.default-2025-03-26", revision=NEWER)
 def falls_over_without_a_version(web: Web) -> None:
     unnamed(web, 500)
+
+
+@web_mutant(
+    "http.sse.event-id-names-stream",
+    revision=NEWER,
+    also={"http.sse.no-foreign-replay": "what it replays belongs to the other stream"},
+)
+def replays_the_stream_that_was_last(web: Web) -> None:
+    def event(asked: Asked, event: Event) -> list[Event]:
+        if asked.verb == "POST" and is_answer(event):
+            web.shared["last"] = Event(event.data)
+        elif "last-event-id" in asked.headers and "last" in web.shared:
+            return [web.shared["last"]] if is_answer(event) else []
+        return [event]
+
+    web.event = event
+
+
+few(
+    "a server that cannot tell replays another stream, or nothing",
+    "http.sse.event-id-names-stream",
+)
+few("a path takes GET or does not", "http.endpoint.single-post-get")
+few("what a client left is lost, at once or later", "http.disconnect.not-cancel")
+few(
+    "only progress names the request that it belongs to",
+    "http.get.unrelated-messages",
+    "http.post.related-requests-on-stream",
+)

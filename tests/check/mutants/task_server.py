@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from accord import Context, Principal, Server, ToolError, types
-from accord.errors import ElicitationRefused
+from accord.errors import ElicitationRefused, RequestError
 
 READS = types.ToolAnnotations(read_only_hint=True, open_world_hint=False)
 
@@ -48,6 +48,12 @@ def make_server() -> Server[Any]:
         """Find a lost film: never does."""
         await asyncio.sleep(0.01)
         raise ToolError(f'{{"error": "no film {number}"}}')
+
+    @server.tool(title="Closed hall", annotations=READS, task="optional")
+    async def view_hall() -> str:
+        """View the hall: refused by an error of the protocol."""
+        await asyncio.sleep(0.01)
+        raise RequestError("the hall is closed", code=-31000)
 
     @server.tool(title="Choice", annotations=READS, task="required")
     async def get_choice(ctx: Context[Any]) -> str:

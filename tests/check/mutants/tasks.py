@@ -22,7 +22,11 @@ Hook: TypeAlias = Callable[[Between], None]
 
 
 def task_interloper(
-    id: str, *, make: Callable[[], Any] = make_known, **settings: Any
+    id: str,
+    *,
+    make: Callable[[], Any] = make_known,
+    revision: str = "2025-11-25",
+    **settings: Any,
 ) -> Callable[[Hook], Hook]:
     """Register a server with tasks and a hook into both directions."""
 
@@ -34,7 +38,7 @@ def task_interloper(
                 yield target
 
         making.__name__ = hook.__name__
-        elsewhere(id, revision="2025-11-25", **{"areas": ["tasks"], **settings})(making)
+        elsewhere(id, revision=revision, **settings)(making)
         return hook
 
     return register

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ from accord.auth import Protected, StaticTokens
 from accord.bindings.sse import encode
 from accord.check.probing.target import ServerTarget
 from check.mutants.between_http import Asked, Head, Headers, Web, serving
-from check.mutants.foundation import Between, Making, Message, Sent, elsewhere, params_of
+from check.mutants.foundation import Between, Making, Message, Sent, elsewhere, few, params_of
 from check.mutants.protected import JSON, OTHER, OWN, token_of
 from check.mutants.task_server import make_plain, make_server
 from check.mutants.tasks import (
@@ -493,16 +493,19 @@ def served(hook: Callable[[Web], None], *, is_guarded: bool) -> Making:
 
 
 def served_mutant(
-    id: str, *, is_guarded: bool = False, also: dict[str, str] | None = None
+    id: str,
+    *,
+    is_guarded: bool = False,
+    revision: str = "2025-11-25",
+    only: Sequence[str] = ("tasks.security", "tasks.http"),
+    also: dict[str, str] | None = None,
 ) -> Callable[[Callable[[Web], None]], Callable[[Web], None]]:
     """Register a server with tasks over HTTP, with a hook into all that passes."""
 
     def register(hook: Callable[[Web], None]) -> Callable[[Web], None]:
         making = served(hook, is_guarded=is_guarded)
         making.__name__ = hook.__name__
-        elsewhere(id, revision="2025-11-25", also=also, only=("tasks.security", "tasks.http"))(
-            making
-        )
+        elsewhere(id, revision=revision, also=also, only=only)(making)
         return hook
 
     return register
@@ -593,3 +596,15 @@ def listing_all(id: str, name: str, newest: int) -> None:
 UNIDENTIFIED = "tasks.security.no-list-unidentified"
 listing_all(UNIDENTIFIED, "lists_all_tasks_to_anybody", 1000)
 listing_all(UNIDENTIFIED, "lists_the_newest_tasks_to_anybody", 60)
+
+few("the tool failed, or it did not", "tasks.errors.tool-error-is-failed")
+few("an id is taken from the request, or it is not", "tasks.id.receiver-generated")
+few("the status is shown by one method, or announced", "tasks.input.leaves-status")
+few("an answer is a stream, or it is not", "tasks.http.no-sse-for-get")
+few(
+    "a method looks at the owner of a task, or it does not",
+    BOUND,
+    REJECTED,
+    "tasks.security.list-own-only",
+    UNIDENTIFIED,
+)

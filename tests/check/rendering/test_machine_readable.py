@@ -17,7 +17,7 @@ def test_json_has_the_agreed_members():
     assert shown["coverage"] == {"applicable": 5, "exercised": 4}
     agreed = {"id", "level", "party", "revisions", "verdict", "message", "evidence"}
     for each in shown["results"]:
-        assert set(each) == agreed | {"by_revision", "clause", "mend", "anchor", "repeat"}
+        assert set(each) == agreed | {"by_revision", "clause", "mend", "also", "anchor", "repeat"}
     assert shown["results"][2]["evidence"] == [
         {"why": f"sends {NASTY}", "party": "server", "number": 3, "message": NASTY}
     ]

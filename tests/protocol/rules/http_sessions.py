@@ -80,6 +80,7 @@ class Talk:
             stream=f"{label}-stream",
             path=self.path,
             query=self.query,
+            size=None if message is None else len(msgspec.json.encode(message)),
         )
         self.add(label, "client", message, facts)
 

@@ -211,6 +211,14 @@ def test_a_request_beside_a_task_is_cancelled_as_a_request() -> None:
     assert rule in reported_of_tasks(said)
 
 
+def test_a_cancellation_may_cross_the_answer_that_makes_a_task() -> None:
+    rule = "cancellation.not-for-tasks-2025"
+    created = [each.at(1) for each in started("working")]
+    cancel = C.notify("cancelled", {"requestId": 1})
+    assert rule not in reported_of_tasks([*created, cancel.at(1.5)])
+    assert rule in reported_of_tasks([*created, cancel.at(60)])
+
+
 def test_an_integer_in_an_array_is_not_mirrored_in_a_header() -> None:
     items = {"type": "integer", "x-mcp-header": "Size"}
     schema = {"type": "object", "properties": {"a": {"type": "array", "items": items}}}

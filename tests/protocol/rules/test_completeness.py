@@ -7,6 +7,7 @@ from accord.protocol.monitor import JUDGED_HERE
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.rules import complete
 from accord.protocol.rules._rule import RULES
+from accord.protocol.rules.http import HTTP_RULES, NEEDED_BY_MESSAGES, needed_facts
 from protocol.rules.test_pairs import PAIRS
 
 MISSION = ("2024-11-05", "2025-03-26", "2025-06-18")
@@ -19,6 +20,23 @@ def test_every_wire_requirement_has_a_rule(revision: str) -> None:
         row.id for row in catalogue().values() if row.check == "wire" and row.holds_in(revision)
     }
     assert wire - ruled - UNDECIDABLE.keys() == set()
+
+
+def test_the_catalogue_marks_exactly_the_rows_that_recordings_can_decide() -> None:
+    for revision in REVISIONS:
+        complete(revision)  # registers all rules
+    http = {rule.requirement for rule in HTTP_RULES} | NEEDED_BY_MESSAGES.keys()
+    messages = ({rule.requirement for rule in RULES} | JUDGED_HERE) - http
+    marked: dict[str | None, set[str]] = {"http": set(), "messages": set(), None: set()}
+    for row in catalogue().values():
+        marked[row.recording].add(row.id)
+    assert marked["http"] == http
+    assert marked["messages"] == messages
+
+
+def test_a_row_that_needs_http_facts_says_which() -> None:
+    for row in catalogue().values():
+        assert (needed_facts(row.id) is not None) == (row.recording == "http"), row.id
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

@@ -1,15 +1,33 @@
 """What recordings show of HTTP: clean sessions raise no alarm, each mutant just its own."""
 
-import msgspec
-import pytest
+from collections import Counter
+from collections.abc import Callable
 
+import pytest
+from msgspec.structs import replace
+
+import protocol.rules.http_mutants_later  # noqa: F401  # registers mutants
+from accord.protocol.catalogue import catalogue
+from accord.protocol.rules.http import HTTP_RULES, NEEDED_BY_MESSAGES
+from accord.trace import HttpFacts
+from protocol.rules.http_mutants import MUTANTS
 from protocol.rules.http_sessions import (
+    CALL,
     HANDSHAKE_OVER_HTTP,
     STANDALONE,
     Session,
+    add,
+    all_of,
+    drop,
+    error,
+    header,
     judge,
     locked,
+    notice,
     older,
+    put,
+    request,
+    result,
     resumed,
     standalone,
     streamable,
@@ -41,8 +59,259 @@ def test_a_session_that_keeps_the_rules_raises_no_alarm(name: str) -> None:
 def test_without_recorded_facts_nobody_is_accused(name: str) -> None:
     session = _clean()[name]
     for label, record in session.items():
-        session[label] = msgspec.structs.replace(record, http=None)
+        session[label] = replace(record, http=None)
     bare = {label: each for label, each in session.items() if each.message or each.raw}
     monitor, found = judge(bare)
     assert [str(each) for each in found] == []
     assert "not-recorded" in {each.verdict for each in monitor.verdicts()}
+
+
+ROWS = sorted({each.requirement for each in MUTANTS})
+HTTP = frozenset(rule.requirement for rule in HTTP_RULES)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_every_mutant_is_found_under_its_requirement_alone(row: str) -> None:
+    for mutant in [each for each in MUTANTS if each.requirement == row]:
+        session = mutant.session()
+        _, before = judge(session)
+        mutant.spoil(session)
+        _, found = judge(session)
+        told = f"{mutant}: {[str(each) for each in found]}"
+        # What messages break beside it, such as an answer that nobody asked for, is not HTTP.
+        fresh = {each.requirement for each in found} & HTTP - {each.requirement for each in before}
+        assert row in fresh, told
+        assert fresh <= {row} | mutant.also, told
+        breach = next(each for each in found if each.requirement == row)
+        assert breach.severity in (catalogue()[row].severity_in(mutant.revision), "warn"), told
+        assert breach.evidence, told
+
+
+def test_every_rule_on_http_has_three_mutants_in_each_of_its_revisions() -> None:
+    count = Counter((each.requirement, each.revision) for each in MUTANTS)
+    judged = {rule.requirement for rule in HTTP_RULES}
+    mutated = {each.requirement for each in MUTANTS}
+    assert judged - mutated == set()
+    assert {key: many for key, many in count.items() if many < 3} == {}
+
+
+def _changed(session: Session, change: Callable[[HttpFacts], HttpFacts]) -> Session:
+    return {
+        label: replace(each, http=None if each.http is None else change(each.http))
+        for label, each in session.items()
+    }
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_recording_without_marked_headers_accuses_nobody_of_leaving_them_out(row: str) -> None:
+    """What is not marked as recorded is unknown: only what is there can be wrong."""
+    for mutant in [each for each in MUTANTS if each.requirement == row][:4]:
+        session = mutant.session()
+        mutant.spoil(session)
+        _, found = judge(_changed(session, lambda facts: replace(facts, recorded=())))
+        assert [
+            each.why for each in found if " without " in each.why and "header" in each.why
+        ] == []
+        _, found = judge(_changed(session, lambda facts: HttpFacts(method=facts.method)))
+        # The method and the body are all that these need.
+        sure = {
+            "http.client.post-messages",
+            "http.post.body-message-or-batch",
+            "http.post.each-message",
+        }
+        assert {each.requirement for each in found} & HTTP <= sure
+
+
+def _verdict(session: Session, id: str) -> tuple[str, str]:
+    monitor, _ = judge(session)
+    [found] = [each for each in monitor.verdicts() if each.id == id]
+    return found.verdict, found.message
+
+
+def test_what_was_not_recorded_is_told_from_what_was_not_exercised() -> None:
+    session = streamable("2025-06-18")
+    id = "http.client.protocol-version-header"
+    assert _verdict(session, id)[0] == "pass"
+    bare = _changed(session, lambda facts: HttpFacts(facts.method, facts.status))
+    assert _verdict(bare, id) == (
+        "not-recorded",
+        "the recording does not show the header MCP-Protocol-Version of requests",
+    )
+    opening = {label: session[label] for label in ("init", "init-answer")}
+    assert _verdict(opening, id)[0] == "not-exercised"
+    without = _changed(session, lambda facts: facts)
+    for label, record in without.items():
+        without[label] = replace(record, http=None)
+    kept = {label: each for label, each in without.items() if each.message}
+    assert _verdict(kept, id) == ("not-recorded", "the recording does not show what HTTP said")
+    local = {label: replace(each, transport="stdio") for label, each in kept.items()}
+    assert _verdict(local, id)[0] == "not-applicable"
+
+
+def test_only_the_headers_that_are_marked_are_missed() -> None:
+    session = streamable("2025-06-18")
+    header("list", "accept", None)(session)
+    header("list", "mcp-protocol-version", None)(session)
+    partly = _changed(
+        session,
+        lambda facts: replace(facts, recorded=("Accept", "mcp-session-id")),
+    )
+    _, found = judge(partly)
+    assert [each.requirement for each in found] == ["http.client.accept-both"]
+
+
+# -- odd, but allowed
+
+_ALLOWED: dict[str, tuple[Session, Callable[[Session], None]]] = {
+    "parameters of Accept": (
+        streamable("2025-06-18"),
+        header("list", "accept", "text/event-stream;q=0.5, application/json;q=1, */*"),
+    ),
+    "types in capitals": (
+        streamable("2025-06-18"),
+        header("list", "accept", "Application/JSON,TEXT/event-stream"),
+    ),
+    "names in capitals": (
+        streamable("2025-11-25"),
+        put(
+            "list",
+            headers={
+                "ACCEPT": "application/json, text/event-stream",
+                "Mcp-Session-Id": "s-1",
+                "MCP-PROTOCOL-VERSION": "2025-11-25",
+            },
+        ),
+    ),
+    "charset": (
+        streamable("2025-06-18"),
+        header("list-answer", "content-type", "application/json; charset=utf-8"),
+    ),
+    "a version twice, joined": (
+        streamable("2025-06-18"),
+        header("list", "mcp-protocol-version", "2025-06-18, 2025-06-18"),
+    ),
+    "GET refused": (
+        streamable("2025-06-18", session=None),
+        all_of(put("get-answer", status=405, headers={}), drop("get-change")),
+    ),
+    "a notification refused": (
+        streamable("2025-06-18"),
+        put("ready-answer", status=400, message=error(None, -32600), size=9),
+    ),
+    "a redirect": (
+        streamable("2025-06-18"),
+        all_of(
+            put("ping-answer", status=307, headers={"location": "/mcp/"}, message=None, size=0),
+            add("ping-answer", "ping", "again", exchange="again", stream="again", path="/mcp/"),
+            put("again", message=None),
+        ),
+    ),
+    "the session id in every answer": (
+        streamable("2025-06-18"),
+        all_of(*(header(f"{each}-answer", "mcp-session-id", "s-1") for each in ("list", "ping"))),
+    ),
+    "a batch": (
+        streamable("2025-03-26"),
+        all_of(
+            put("ping", message=[request(3, "ping"), request(33, "ping")]),
+            put("ping-answer", message=[result(3), result(33)]),
+        ),
+    ),
+    "a batch on a stream, answered one by one": (
+        streamable("2025-03-26"),
+        all_of(
+            put("call", message=[CALL, request(33, "ping")]),
+            add("call-progress", "call-result", "first", message=result(33), id="c-8"),
+        ),
+    ),
+    "a batch of notifications": (
+        streamable("2025-03-26"),
+        put("late", message=[request(4, "ping")]),
+    ),
+    "no end recorded": (streamable("2025-06-18"), drop("call-end")),
+    "an end without an answer when the server is over": (
+        streamable("2025-06-18"),
+        all_of(
+            drop("call-result", "ping", "ping-answer", "delete", "delete-answer"),
+            drop("late", "late-answer"),
+        ),
+    ),
+    "an end without an answer to a cancelled request": (
+        streamable("2025-06-18"),
+        all_of(
+            put("ready", message=notice("initialized")),
+            drop("call-result"),
+            add(
+                "call-progress",
+                "ready",
+                "cancel",
+                exchange="x",
+                stream="x",
+                message=notice("cancelled", requestId=2),
+            ),
+            header("cancel", "mcp-session-id", "s-1"),
+        ),
+    ),
+    "the client leaves a stream": (
+        streamable("2025-06-18"),
+        all_of(drop("call-result"), put("call-end", ended="client")),
+    ),
+    "no event ids": (streamable("2025-11-25", has_ids=False), put("call")),
+    "a version of tomorrow": (
+        streamable("2025-06-18"),
+        header("init", "mcp-protocol-version", "2031-01-01"),
+    ),
+    "a token of another scheme": (
+        locked("2025-06-18"),
+        all_of(
+            header("list", "authorization", "DPoP masked-7"),
+            header("again", "authorization", "dpop masked-7"),
+        ),
+    ),
+    "bearer in small letters": (
+        locked("2025-06-18"),
+        header("list", "authorization", "bearer masked-7"),
+    ),
+    "a challenge after another": (
+        locked("2025-06-18"),
+        header(
+            "first-answer",
+            "www-authenticate",
+            'Basic realm="a, Bearer b", Bearer resource_metadata="https://x/m"',
+        ),
+    ),
+    "a session id in the query, by the older form": (older(), put("ping")),
+    "an absolute endpoint": (
+        older(),
+        put("endpoint", data="http://127.0.0.1:80/messages?session_id=masked-1"),
+    ),
+    "a relative endpoint": (older(), put("endpoint", data="messages?session_id=masked-1")),
+    "200 for a POST of the older form": (older(), put("list-answer", status=200)),
+    "other events of the older form": (
+        older(),
+        add("init-result", "endpoint", "beat", event="ping", data="2026-01-01"),
+    ),
+    "a masked header": (
+        standalone(),
+        all_of(
+            header("call", "mcp-name", "masked-1"), header("call", "mcp-param-region", "masked-2")
+        ),
+    ),
+    "invalid params with any status": (
+        standalone(),
+        put("odd-answer", message=error(3, -32602), status=200),
+    ),
+    "an encoded name": (
+        standalone(),
+        header("call", "mcp-name", "=?base64?YWRk?="),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", _ALLOWED)
+def test_odd_forms_that_the_text_allows_raise_no_alarm(name: str) -> None:
+    session, change = _ALLOWED[name]
+    change(session)
+    _, found = judge(session)
+    judged = {rule.requirement for rule in HTTP_RULES} | NEEDED_BY_MESSAGES.keys()
+    assert [str(each) for each in found if each.requirement in judged] == []

@@ -16,7 +16,9 @@ def _judge(text: str, holder: Any, place: str = "the task") -> list[str]:
     if found is None or found is True:
         return [str(found)]
     assert isinstance(found, list)
-    return [f"{each.why} ({each.severity})" if isinstance(each, Breach) else each for each in found]
+    breaches = [each for each in found if isinstance(each, Breach)]
+    assert len(breaches) == len(found)
+    return [f"{each.why} (fail)" if each.severity == FAIL else each.why for each in breaches]
 
 
 @pytest.mark.parametrize(
@@ -75,10 +77,12 @@ def test_a_shape_of_the_body_speaks_for_the_body_as_a_whole() -> None:
 
 def test_a_single_member_is_judged_like_a_shape() -> None:
     assert judge_member({"uri": "a"}, "a link", "uri", "string") is True
-    assert judge_member({}, "a link", "uri", "string") == "sends a link without uri"
+    missing = Breach("sends a link without uri", at=("a link",))
+    assert judge_member({}, "a link", "uri", "string") == missing
     assert judge_member({}, "a link", "uri", "string", required=False) is None
     why = "sends uri of a link as a boolean, expected a string"
-    assert judge_member({"uri": True}, "a link", "uri", "string") == Breach(why, severity=FAIL)
+    wrong = Breach(why, severity=FAIL, at=("a link", "uri"))
+    assert judge_member({"uri": True}, "a link", "uri", "string") == wrong
 
 
 def test_values_are_quoted_as_json_writes_them_and_shortened() -> None:

@@ -1,14 +1,21 @@
 """One run of a client under check against a fake server, and the checks on every run."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import urlsplit
 
 from accord.bindings import headers as names
 from accord.bindings.sse import CONTENT_TYPE
 from accord.check.fake_server.server import LISTS, FakeServer
 from accord.check.fake_server.standalone import names_own_revision
-from accord.check.probing.messages import are_several, decode_json, is_request, params_of
+from accord.check.probing.messages import (
+    are_several,
+    decode_json,
+    is_request,
+    objects_in,
+    params_of,
+)
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.verdicts import VerdictCollector
 from accord.protocol.revisions import REVISIONS
@@ -18,6 +25,8 @@ from accord.types import JsonObject, RevisionId
 
 if TYPE_CHECKING:
     from accord.check.fake_server.http_transport import ReceivedRequest
+
+_CANCELLED: Final = "notifications/cancelled"
 
 
 class ClientRun(VerdictCollector):
@@ -80,8 +89,28 @@ class ClientRun(VerdictCollector):
 
     @property
     def received(self) -> list[JsonObject]:
-        """All messages of the client, in the order of each connection."""
-        return [message for line in self.lines for message in line.received]
+        """All messages of the client: over HTTP also those that were refused by a status."""
+        if self.transport == "stdio":
+            return [message for line in self.lines for message in line.received]
+        posts = [each.message for each in self.requests if each.method == "POST"]
+        return [each for message in posts for each in objects_in(message)]
+
+    def evidence_of(self, *messages: object) -> list[Evidence]:
+        """Return messages of the client, and answers to them, as evidence."""
+        return [each for line in self.lines for each in line.log.evidence_of(messages)]
+
+    def gave_up(self, params: object) -> bool:
+        """Return whether the client cancelled the request with these parameters, or left it."""
+        named = [params_of(each).get("requestId") for each in self.messages(_CANCELLED)]
+        asked = [each for each in self.received if each.get("params") == params]
+        left = [each.message for each in self.requests if each.was_left]
+        return any(each.get("id") in named or each in left for each in asked)
+
+    def stumbles_at(self, method: str) -> bool:
+        """Return whether the client, which ends well otherwise, ends badly after an answer."""
+        asked = [each for each in self.received if is_request(each)]
+        is_last = bool(asked) and asked[-1].get("method") == method
+        return is_last and self.usual_exit_code == 0 and self.exit_code not in (0, None)
 
     @property
     def standalone(self) -> list[JsonObject]:
@@ -104,16 +133,23 @@ class ClientRun(VerdictCollector):
         why: str,
         *,
         evidence: Sequence[Evidence] | None = None,
+        at: str | None = None,
         request: "ReceivedRequest | None" = None,
     ) -> bool:
         """Record whether a requirement was met; an HTTP `request` may be the evidence."""
         if request is not None and not condition:
             evidence = [_evidence_of(request)]
-        return super().holds(id, condition, why, evidence=evidence)
+        return super().holds(id, condition, why, evidence=evidence, at=at)
 
     def last_evidence(self) -> Sequence[Evidence]:
         """Return the last messages of the last connection."""
         return self.lines[-1].log.last() if self.lines else ()
+
+    def whole_message(self, evidence: Evidence) -> str:
+        """Return the message of which an evidence may be an excerpt."""
+        if not self.lines:
+            return super().whole_message(evidence)
+        return self.lines[-1].log.whole_message(evidence)
 
     def not_applicable(self, ids: str | Iterable[str], why: str) -> None:
         """Record why requirements do not apply to this client, even if they were skipped."""
@@ -124,12 +160,19 @@ class ClientRun(VerdictCollector):
         super().not_applicable(ids, why)
 
 
+# The client may use credentials that its user needs elsewhere too.
+_SECRET_FIELD: Final = re.compile(
+    r"""((?:client_secret|client_assertion|refresh_token|access_token|password)"?\s*[=:]\s*"?)"""
+    r"""[^&"\s]+"""
+)
+
+
 def _evidence_of(request: "ReceivedRequest") -> Evidence:
     secret = ("authorization", "cookie")
     heads = "; ".join(
         f"{name}: {'***' if name in secret else text}" for name, text in request.headers.items()
     )
-    body = request.body[:400].decode(errors="replace")
+    body = _SECRET_FIELD.sub(r"\1***", request.body.decode(errors="replace"))[:400]
     text = f"{request.method} {request.path} [{heads}] {body}"
     return Evidence("HTTP request", "client", None, text[:1000])
 
@@ -150,7 +193,7 @@ _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Rows that name a method, the method, and the parameter that is a string."""
 
-PASSIVELY_CHECKED: Final = frozenset(
+PASSIVELY_CHECKED: Final[set[str]] = set(
     {
         *_METHODS,
         "http.client.accept-both",
@@ -160,6 +203,7 @@ PASSIVELY_CHECKED: Final = frozenset(
         "http.get.accept-event-stream",
         "http.get.client-may-listen",
         "http.post.body-message-or-batch",
+        "http.post.each-message",
         "http.streams.multiple",
         "jsonrpc.request.answered",
         "lifecycle.shutdown.http-close",
@@ -177,7 +221,7 @@ PASSIVELY_CHECKED: Final = frozenset(
         "stdio.framing.no-embedded-newline",
     }
 )
-"""The requirements that `run_passive_checks` decides."""
+"""The requirements that every run decides, or several together."""
 
 
 def run_passive_checks(run: ClientRun) -> None:
@@ -323,6 +367,9 @@ def _check_head(run: ClientRun, request: "ReceivedRequest") -> None:
         why = f"sends a POST with Accept: {accept}"
         run.holds("http.client.accept-both", both, why, request=request)
         is_message = isinstance(request.message, dict | list)
+        why = "sends a POST with a body that is not one message"
+        is_one = isinstance(request.message, dict)
+        run.holds("http.post.each-message", is_one, why, request=request)
         why = "sends a POST with a body that is not a message"
         run.holds("http.post.body-message-or-batch", is_message, why, request=request)
     elif request.method == "GET":
@@ -333,6 +380,7 @@ def _check_head(run: ClientRun, request: "ReceivedRequest") -> None:
     elif request.body and isinstance(request.message, dict):
         why = f"sends a message with {request.method}"
         run.holds("http.client.post-messages", condition=False, why=why, request=request)
+        run.holds("http.post.each-message", condition=False, why=why, request=request)
 
 
 def accepts_type(accept: str | None, content_type: str) -> bool:
@@ -396,8 +444,20 @@ def _check_both_forms(runs: Sequence[ClientRun]) -> None:
             run.fail(id, "does not continue when answers are JSON")
 
 
-CROSS_RUN_CHECKS: Final[tuple[Callable[[Sequence[ClientRun]], None], ...]] = (
+CrossRunCheck: TypeAlias = Callable[[Sequence[ClientRun]], None]
+CROSS_RUN_CHECKS: Final[list[CrossRunCheck]] = [
     _check_disconnects,
     _check_fallback,
     _check_both_forms,
-)
+]
+
+
+def cross_run_check(*ids: str) -> Callable[[CrossRunCheck], CrossRunCheck]:
+    """Register a function that compares the runs of a client, and decides these requirements."""
+
+    def register(check: CrossRunCheck) -> CrossRunCheck:
+        CROSS_RUN_CHECKS.append(check)
+        PASSIVELY_CHECKED.update(ids)
+        return check
+
+    return register

@@ -11,6 +11,7 @@ import msgspec
 
 from accord.bindings import headers as names
 from accord.bindings import sse
+from accord.check.fake_server.http_notes import ExchangeNotes
 from accord.check.fake_server.http_streams import (
     JSON_HEAD,
     HttpSession,
@@ -24,7 +25,6 @@ from accord.check.fake_server.standalone import LISTEN, STANDALONE, names_own_re
 from accord.check.probing.messages import decode_json, is_request, objects_in, params_of
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import MissingExtra
-from accord.trace import HttpFacts
 from accord.transports.http.server.exchange import Receive, Scope, Send
 from accord.types import JsonObject
 
@@ -45,6 +45,7 @@ class ReceivedRequest(msgspec.Struct):
         status: of the response; None before it.
         ended: when the response ended; None before that.
         was_left: whether the client disconnected before the response ended.
+        notes: what the monitor of the client sees of it.
     """
 
     method: str
@@ -56,6 +57,7 @@ class ReceivedRequest(msgspec.Struct):
     status: int | None = None
     ended: float | None = None
     was_left: bool = False
+    notes: Any = None
 
     @property
     def message(self) -> Any:
@@ -150,8 +152,12 @@ class FakeHttpTransport(FakeTransport):
             asyncio.get_running_loop().time(),
         )
         self.requests.append(request)
+        notes = request.notes = ExchangeNotes(request, str(len(self.requests)))
         try:
-            await self._serve(request, receive, send)
+            await self._serve(request, receive, notes.wrap(send))
+        except BaseException:
+            notes.break_off()
+            raise
         finally:
             request.ended = asyncio.get_running_loop().time()
 
@@ -173,8 +179,15 @@ class FakeHttpTransport(FakeTransport):
         elif answer is None:
             answer = await self._delete(request)
         if answer is not None:
-            await send(_head(request, answer.status, answer.headers))
+            await send(self._head(request, answer.status, answer.headers))
             await send({"type": "http.response.body", "body": answer.body})
+
+    def _head(
+        self, request: ReceivedRequest, status: int, headers: Mapping[str, str]
+    ) -> JsonObject:
+        request.status = status
+        shown = [(name.lower().encode(), text.encode("latin-1")) for name, text in headers.items()]
+        return {"type": "http.response.start", "status": status, "headers": shown}
 
     # -- Streamable HTTP; these return None after they answered with a stream
 
@@ -218,7 +231,7 @@ class FakeHttpTransport(FakeTransport):
         opening: bytes = b"",
     ) -> None:
         """Send events until every request is answered."""
-        await send(_head(request, 200, {"content-type": sse.CONTENT_TYPE, **headers}))
+        await send(self._head(request, 200, {"content-type": sse.CONTENT_TYPE, **headers}))
         if opening:
             await send({"type": "http.response.body", "body": opening, "more_body": True})
         self.streaming += 1
@@ -246,6 +259,7 @@ class FakeHttpTransport(FakeTransport):
         http_session = self._find_session(request)
         if http_session is None:
             return CannedResponse(404 if names.SESSION in request.headers else 400)
+        request.notes.belong_to(http_session.connection, has_message=False)
         last = request.headers.get("last-event-id", "0").partition("-")[0]
         stream = http_session.streams.get(last, http_session.standing)
         if stream is http_session.standing and not self._fake.listens:
@@ -259,6 +273,7 @@ class FakeHttpTransport(FakeTransport):
         http_session = self._find_session(request)
         if http_session is None:
             return CannedResponse(404)
+        request.notes.belong_to(http_session.connection, has_message=False)
         http_session.connection.end("the client ended the session")
         await http_session.close()
         return CannedResponse(204)
@@ -282,7 +297,7 @@ class FakeHttpTransport(FakeTransport):
     async def _hear_request(self, http_session: HttpSession, request: ReceivedRequest) -> None:
         if request.name == "notifications/cancelled":
             await _wait_for_cancelled(http_session.connection, request.message)
-        facts = HttpFacts(method=request.method, headers=request.headers)
+        facts = request.notes.belong_to(http_session.connection, has_message=True)
         http_session.connection.receive(request.body, facts)
 
     # -- requests that stand on their own
@@ -327,7 +342,7 @@ class FakeHttpTransport(FakeTransport):
             if status != 200 or (is_answer and not is_streamed):
                 return CannedResponse(status, JSON_HEAD, first)
             more = {"content-type": sse.CONTENT_TYPE, "x-accel-buffering": "no"}
-            await send(_head(request, 200, more))
+            await send(self._head(request, 200, more))
             self.streaming += 1
             self.most_streams = max(self.most_streams, self.streaming)
             try:
@@ -350,6 +365,7 @@ class FakeHttpTransport(FakeTransport):
             http_session = self._begin()
             endpoint = f"/messages?session_id={http_session.session}"
             place = f"event: endpoint\ndata: {endpoint}\n\n".encode()
+            request.notes.belong_to(http_session.connection, has_message=False)
             await self._send_events(
                 http_session.standing, request, receive, send, {}, opening=place
             )
@@ -380,9 +396,3 @@ async def _body(receive: Receive) -> bytes:
         parts.append(message.get("body", b""))
         if message["type"] == "http.disconnect" or not message.get("more_body", False):
             return b"".join(parts)
-
-
-def _head(request: ReceivedRequest, status: int, headers: Mapping[str, str]) -> JsonObject:
-    request.status = status
-    shown = [(name.lower().encode(), text.encode("latin-1")) for name, text in headers.items()]
-    return {"type": "http.response.start", "status": status, "headers": shown}

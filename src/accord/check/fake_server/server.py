@@ -101,6 +101,7 @@ class FakeServer:
         ids: the requirements that the scenario decides.
         shows: beginnings of the ids of further requirements, which a monitor judges in its runs.
         era: the revisions under which it can run.
+        needs_both: whether it concerns only clients that speak revisions of both eras.
         is_dual: whether it takes requests that stand on their own, and handshakes.
         on: the transports on which it can run.
         lines: the connections that clients opened, in order.
@@ -118,7 +119,7 @@ class FakeServer:
         retry: over HTTP, the milliseconds of the `retry` field of events.
         is_older: over HTTP, whether it speaks only HTTP with SSE.
         refusal: the status with which it then refuses Streamable HTTP.
-        hints: without a handshake, how long results may be kept; None leaves that out.
+        hints: without a handshake, how long results may be kept.
         is_stamped: without a handshake, whether results say of which type they are.
         comment: without a handshake over HTTP, what precedes each event of a stream.
         fulfilled: without a handshake, the requests that got a result.
@@ -129,6 +130,7 @@ class FakeServer:
     ids: ClassVar[tuple[str, ...]] = ()
     shows: ClassVar[tuple[str, ...]] = ()
     era: ClassVar[Era] = "handshake"
+    needs_both: ClassVar[bool] = False
     on: ClassVar[tuple[Transport, ...]] = ("stdio", "http", "sse")
     is_judged: ClassVar[bool] = True
     revisions: ClassVar[tuple[RevisionId, ...]] = ()
@@ -146,7 +148,7 @@ class FakeServer:
     retry: int | None = None
     is_older = False
     refusal = 405
-    hints: Mapping[str, object] | None = {}
+    hints: Mapping[str, object] = {}
     is_stamped = True
     comment = b""
     is_dual = False
@@ -257,7 +259,11 @@ class FakeServer:
             result = await self.work_result(line, request)
         if result is None or not self.is_stamped:
             return result
-        return complete_result(method, result, self.hints)
+        return complete_result(method, result, self.hints_of(method))
+
+    def hints_of(self, method: str) -> Mapping[str, object] | None:
+        """Return how long the result of a method may be kept; None leaves that out."""
+        return self.hints
 
     async def work_result(self, line: RawConnection, request: JsonObject) -> Result:
         """Return the result of a request that is more than a question about the server.
@@ -449,7 +455,8 @@ class FakeTransport:
         self.pids: list[int] = []
 
     def _open_line(self, carrier: RawCarrier, transport: Transport) -> RawConnection:
-        log = MessageLog(transport, "client", is_judged=self._fake.is_judged)
+        clock = asyncio.get_running_loop().time
+        log = MessageLog(transport, "client", is_judged=self._fake.is_judged, clock=clock)
         line = RawConnection(carrier, log, patience=self._patience, me="server")
         line.respond = self._fake.respond
         self._fake.lines.append(line)

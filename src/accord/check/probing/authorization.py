@@ -43,12 +43,14 @@ class Granted(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         token: for the server under check.
         client_id: of the client it was issued to.
+        redirect_uri: where that client is sent back; empty if unknown.
         lifetime: seconds until it expires; None if unknown.
         is_rotated: whether refreshing it issued a new refresh token; None if it has none.
     """
 
     token: str
     client_id: str
+    redirect_uri: str = ""
     lifetime: float | None = None
     is_rotated: bool | None = None
 
@@ -134,6 +136,7 @@ async def _refresh(url: str, grant: "TokenGrant", *, may_ask: bool) -> Granted:
     return Granted(
         token=grant.access_token,
         client_id=grant.client.client_id,
+        redirect_uri=next(iter(grant.client.redirect_uris), ""),
         lifetime=lifetime,
         is_rotated=is_rotated,
     )

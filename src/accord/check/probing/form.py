@@ -65,7 +65,7 @@ async def find_form(target: ServerTarget) -> Form | None:
             if _is_streamable(posted):
                 return "http"
             if posted.status in _LOCKED:
-                # Nobody can tell before there is a token, except by the usual path.
+                # Without a token only the usual path shows the form.
                 return "sse" if urlsplit(target.url).path.endswith("/sse") else "http"
         return await _listen(line, posted)
 

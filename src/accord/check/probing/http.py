@@ -12,14 +12,16 @@ from msgspec.structs import replace
 
 from accord.bindings.addresses import is_loopback
 from accord.bindings.headers import media_type
+from accord.bindings.http_responses import quote_url
 from accord.bindings.request_headers import request_headers
-from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
+from accord.bindings.sse import CONTENT_TYPE, Event, EventTooLong
 from accord.check.probing.failures import AuthorizationRequired, ConnectionEnded, MessageTimeout
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import ConnectFailed
 from accord.protocol.mirroring import MirroredArgument
 from accord.protocol.revisions import find_revision
-from accord.trace import HttpFacts
+from accord.testing.http_records import ExchangeRecorder, StreamNames
+from accord.trace import HttpFacts, Party
 from accord.transports.http.client.sender import (
     ConnectionCut,
     HttpClientOptions,
@@ -57,6 +59,7 @@ class _HttpBase:
         self._sender: AiohttpSender | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._streams = count(1)
+        self._names = StreamNames()
         self.statuses: list[int] = []
 
     async def open(self, connection: RawConnection) -> None:
@@ -92,7 +95,7 @@ class _HttpBase:
         except TimeoutError:
             raise MessageTimeout(f"no response to HTTP {method} within {wait:.3g} s") from None
         except NotSent as error:
-            raise ConnectFailed(f"{self.url}: {error.reason}") from None
+            raise ConnectFailed(f"{quote_url(self.url)}: {error.reason}") from None
         except ConnectionCut as error:
             raise ConnectionEnded(f"the connection broke: {error}") from None
         try:
@@ -115,13 +118,15 @@ class _HttpBase:
                     await read_body(response)
             return response.status
 
-    async def events(self, response: "AiohttpResponse") -> AsyncIterator[Event]:
-        """Yield the events of a stream as they arrive, until it ends."""
-        decoder = Decoder(_MOST)
+    async def events(
+        self, response: "AiohttpResponse", recorder: ExchangeRecorder
+    ) -> AsyncIterator[Event]:
+        """Record the events of a stream as they arrive, and yield them, until it ends."""
         with contextlib.suppress(EventTooLong):
             while chunk := await response.chunk():
-                for event in decoder.feed(chunk):
+                for event in recorder.feed(chunk):
                     yield event
+            recorder.end("server")
 
     def _spawn(self, work: Coroutine[object, object, None]) -> "asyncio.Task[None]":
         task = asyncio.get_running_loop().create_task(work)
@@ -153,9 +158,28 @@ class _HttpBase:
     async def _end_session(self) -> None:
         pass
 
-    def _record(self, data: bytes, headers: Mapping[str, str], stream: str | None = None) -> None:
-        facts = HttpFacts(method="POST", headers=headers, stream=stream)
-        self.connection.log.take("client", data, facts)
+    def _recorder(
+        self, method: str, headers: Mapping[str, str], url: str | None = None
+    ) -> ExchangeRecorder:
+        """Return what records one exchange: messages for the checker, the rest for the monitor."""
+        parts = urlsplit(url or self.url)
+        return ExchangeRecorder(
+            self._take_record,
+            method,
+            f"stream-{next(self._streams)}",
+            headers,
+            path=parts.path or "/",
+            query=parts.query,
+            streams=self._names,
+        )
+
+    def _take_record(self, sender: Party, data: bytes | None, facts: HttpFacts) -> None:
+        if data is None:
+            self.connection.log.note(sender, facts)
+        elif sender == "client":
+            self.connection.log.take("client", data, facts)
+        else:
+            self.connection.receive(data, facts)
 
 
 class HttpCarrier(_HttpBase):
@@ -200,10 +224,10 @@ class HttpCarrier(_HttpBase):
     async def send(self, data: bytes) -> None:
         """Post a message; its answer is read while it arrives."""
         headers = self.heads(data)
-        stream = f"stream-{next(self._streams)}"
-        self._record(data, headers, stream)
+        recorder = self._recorder("POST", headers)
+        recorder.request(data)
         begun = asyncio.Event()
-        task = self._spawn(self._post(data, headers, begun, stream))
+        task = self._spawn(self._post(data, headers, begun, recorder))
         waiting = asyncio.get_running_loop().create_task(begun.wait())
         try:
             # Wait for the head, so that messages arrive in the order they were sent.
@@ -215,22 +239,23 @@ class HttpCarrier(_HttpBase):
             raise error
 
     async def _post(
-        self, data: bytes, headers: dict[str, str], begun: asyncio.Event, stream: str
+        self, data: bytes, headers: dict[str, str], begun: asyncio.Event, recorder: ExchangeRecorder
     ) -> None:
         async with self.response("POST", headers=headers, body=data) as response:
             self.statuses.append(response.status)
+            recorder.head(response.status, lower_headers(response))
             assigned = response.header("mcp-session-id")
             if assigned is not None and self.session is None and not self._is_standalone:
                 self.session = assigned
             if response.status == _UNAUTHORIZED:
+                recorder.body(b"")
                 raise AuthorizationRequired(_LOCKED)
             begun.set()
             if response.status in _OK:
-                await self._receive(response, HttpFacts(stream=stream))
+                await self._receive(response, recorder)
                 return
             body = await read_body(response)
-            facts = HttpFacts(status=response.status, headers=lower_headers(response))
-            self.connection.receive_refusal(data, body, facts)
+            self.connection.receive_refusal(data, body, replace(recorder.said, size=len(body)))
 
     def agree(self, revision: object) -> None:
         """Send the negotiated revision from now on."""
@@ -243,26 +268,31 @@ class HttpCarrier(_HttpBase):
         """Open the stream for messages that belong to no request, if the server offers it."""
         self._spawn(self._listen())
 
-    async def _receive(self, response: "AiohttpResponse", facts: HttpFacts) -> None:
-        facts = replace(facts, status=response.status, headers=lower_headers(response))
-        if media_type(response.header("content-type")) == CONTENT_TYPE:
-            async for event in self.events(response):
-                if event.name == "message":
-                    self.connection.receive(event.data, facts)
+    async def _receive(self, response: "AiohttpResponse", recorder: ExchangeRecorder) -> None:
+        if recorder.is_stream:
+            async for _ in self.events(response, recorder):
+                pass
             return
         body = await read_body(response)
+        facts = replace(recorder.said, size=len(body))
         if body.strip():
-            self.connection.receive(body, replace(facts, stream=None))
+            self.connection.receive(body, facts)
+        else:
+            self.connection.log.note("server", facts)
 
     async def _listen(self) -> None:
         headers = self.heads() | {"accept": CONTENT_TYPE}
         del headers["content-type"]
+        recorder = self._recorder("GET", headers)
+        recorder.request(None)
         with contextlib.suppress(ConnectionEnded, MessageTimeout):
             async with self.response("GET", headers=headers) as response:
                 self.listens = response.status in _OK
+                recorder.head(response.status, lower_headers(response))
                 if self.listens:
-                    stream = f"stream-{next(self._streams)}"
-                    await self._receive(response, HttpFacts(method="GET", stream=stream))
+                    await self._receive(response, recorder)
+                else:
+                    recorder.body(b"")
 
     async def _end_session(self) -> None:
         if self.session is not None:
@@ -305,12 +335,15 @@ class SseCarrier(_HttpBase):
             await self.close()
             if self.is_locked:
                 raise AuthorizationRequired(_LOCKED)
-            raise ConnectFailed(f"{self.url}: {why}")
+            raise ConnectFailed(f"{quote_url(self.url)}: {why}")
 
     async def _listen(self) -> None:
         try:
             headers = {"accept": CONTENT_TYPE, **self.headers}
+            recorder = self._recorder("GET", headers)
+            recorder.request(None)
             async with self.response("GET", headers=headers) as response:
+                recorder.head(response.status, lower_headers(response))
                 kind = media_type(response.header("content-type"))
                 if response.status not in _OK or kind != CONTENT_TYPE:
                     self.is_locked = response.status == _UNAUTHORIZED
@@ -319,16 +352,13 @@ class SseCarrier(_HttpBase):
                         f"{kind or 'nothing'}, not with a stream of events"
                     )
                     return
-                facts = HttpFacts(
-                    status=response.status, headers=lower_headers(response), stream="stream-1"
-                )
-                async for event in self.events(response):
-                    self._take(event, facts)
+                async for event in self.events(response, recorder):
+                    self._take(event)
                 self.connection.end("the server ended its stream")
         finally:
             self._ready.set()
 
-    def _take(self, event: Event, facts: HttpFacts) -> None:
+    def _take(self, event: Event) -> None:
         self.first = self.first or event
         if event.name == "endpoint" and self.place is None:
             self.place = urljoin(self.url, event.data.decode(errors="replace"))
@@ -336,20 +366,21 @@ class SseCarrier(_HttpBase):
             if not is_own_place(self.url, self.place, self.headers):
                 self.connection.end("the endpoint event names another host")
             self._ready.set()
-        elif event.name == "message":
-            self.connection.receive(event.data, facts)
-        elif len(self.odd) < _ODD:
+        elif event.name != "message" and len(self.odd) < _ODD:
             self.odd.append(event)
 
     async def send(self, data: bytes) -> None:
         """Post a message to the place that the server named."""
         assert self.place is not None
         headers = {"content-type": CONTENT_JSON, **self.headers}
-        self._record(data, headers)
+        recorder = self._recorder("POST", headers, self.place)
+        recorder.request(data)
         async with self.response("POST", url=self.place, headers=headers, body=data) as response:
+            recorder.head(response.status, lower_headers(response))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self.connection.patience):
                     body = await read_body(response)
+                    self.connection.log.note("server", replace(recorder.said, size=len(body)))
                     if b'"jsonrpc"' in body and len(self.in_bodies) < _ODD:
                         self.in_bodies.append(body)
             self.statuses.append(response.status)

@@ -16,7 +16,7 @@ _DIALLING: Final = 1.0
 
 
 def listening_addresses(port: int) -> set[str] | None:
-    """Return the addresses at which sockets of this machine listen; None if nobody can tell."""
+    """Return the addresses at which this machine listens; None if they cannot be found."""
     tables = [table for table in _TABLES if table.exists()]
     if not tables:
         return None

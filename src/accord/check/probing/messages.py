@@ -1,7 +1,7 @@
 """The messages of a check: built, read and answered as a client does, recorded and judged."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import count
 from json import JSONDecoder
@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.json_schema.samples import sample
+from accord.protocol.party import capability_paths, undeclared_mode, undeclared_tools
 from accord.protocol.verdict import Evidence, Tally
 from accord.trace import HttpFacts, Party, Record, Transport
 from accord.types import JsonObject
@@ -164,12 +165,25 @@ def answer_to(question: JsonObject, capabilities: Mapping[str, object]) -> JsonO
         return answer | {"result": {}}
     if CAPABILITY_OF.get(str(method)) not in capabilities:
         return answer | {"error": {"code": -32601, "message": f"unknown method {method!s:.80}"}}
+    refusal = _refusal(str(method), params_of(question), capabilities)
+    if refusal is not None:
+        return answer | {"error": {"code": -32602, "message": refusal}}
     result = _result(str(method), params_of(question))
     related = _as_object(params_of(question).get("_meta")).get(RELATED)
     if related is not None:
         # tasks.related.everywhere
         result["_meta"] = {RELATED: related}
     return answer | {"result": result}
+
+
+def _refusal(method: str, params: JsonObject, capabilities: Mapping[str, object]) -> str | None:
+    """Return why a client does not answer a question; None if it does."""
+    declared = capability_paths(dict(capabilities))
+    if method == "elicitation/create" and (mode := undeclared_mode(params, declared)):
+        return f"elicitation.{mode} was not declared"
+    if method == "sampling/createMessage" and undeclared_tools(params, declared):
+        return "sampling.tools was not declared"
+    return None
 
 
 def _result(method: str, params: JsonObject) -> JsonObject:
@@ -182,6 +196,9 @@ def _result(method: str, params: JsonObject) -> JsonObject:
             "model": "accord-check",
             "stopReason": "endTurn",
         }
+    if params.get("mode") == "url":
+        # Nobody opens the page.
+        return {"action": "decline"}
     schema = params.get("requestedSchema")
     return {
         "action": "accept",
@@ -209,9 +226,17 @@ class MessageLog:
         transport: the transport of the connection.
         judged: the party under check.
         is_judged: False if the checker itself breaks rules, so that answers prove nothing.
+        clock: returns the time in seconds.
     """
 
-    def __init__(self, transport: Transport, judged: Party, *, is_judged: bool = True) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        judged: Party,
+        *,
+        is_judged: bool = True,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
         # Not needed by those who only read and build messages.
         from accord.protocol.monitor import Monitor
 
@@ -222,7 +247,8 @@ class MessageLog:
         self._monitor = partial(Monitor, judged=judged)
         self.monitor = self._monitor() if is_judged else None
         self._is_whole = True
-        self._start = monotonic()
+        self._clock = clock
+        self._start = clock()
 
     def take(self, sender: Party, data: bytes, http: HttpFacts | None = None) -> object:
         """Record the message of a party; return it decoded, or None if it is not JSON."""
@@ -237,7 +263,7 @@ class MessageLog:
         self.count += 1
         record = Record(
             sender=sender,
-            t=round(monotonic() - self._start, 6),
+            t=round(self._clock() - self._start, 6),
             transport=self.transport,
             message=msgspec.Raw(data) if is_json else None,
             raw=None if is_json else data.decode(errors="replace"),
@@ -250,6 +276,19 @@ class MessageLog:
         if self.monitor is not None:
             self.monitor.observe(record)
         return message
+
+    def note(self, sender: Party, http: HttpFacts) -> None:
+        """Let the monitor see what HTTP said without a message; it is no evidence by itself."""
+        if self.monitor is not None:
+            self.monitor.observe(
+                Record(
+                    sender=sender,
+                    t=round(monotonic() - self._start, 6),
+                    transport=self.transport,
+                    http=http,
+                    number=self.count,
+                )
+            )
 
     def judge(self) -> bool:
         """Begin to judge, from the first record on; return False if some were not kept."""
@@ -299,6 +338,17 @@ class MessageLog:
                 found.append(record)
                 wanted = [each for each in wanted if each not in matched]
         return [_evidence(record) for record in reversed(found)]
+
+    def whole_message(self, evidence: Evidence) -> str:
+        """Return the message of which an evidence may be an excerpt."""
+        for record in self.records:
+            is_same = (record.number, record.sender) == (evidence.number, evidence.party)
+            if is_same and record.message is not None:
+                whole = bytes(record.message).decode(errors="replace")
+                # An evidence of another connection may have the same number.
+                if whole.startswith((evidence.message or "").removesuffix("...")):
+                    return whole
+        return evidence.message or ""
 
     def evidence_since(self, number: int) -> list[Evidence]:
         """Return the first records from this number on, as evidence."""

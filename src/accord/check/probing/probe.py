@@ -181,6 +181,11 @@ class Probe(VerdictCollector):
         connection = _in_use.get(_used.get(self.connection))
         return (connection.proof and connection.proof()) or connection.log.last()
 
+    def whole_message(self, evidence: Evidence) -> str:
+        """Return the message of which an evidence may be an excerpt."""
+        connection = _in_use.get(_used.get(self.connection))
+        return connection.log.whole_message(evidence)
+
     def expects(self, id: str, reply: Reply, code: int, what: str) -> bool:
         """Record whether the answer to a message is an error with this code."""
         flaw = self._flaw_of_error(reply)
@@ -189,7 +194,8 @@ class Probe(VerdictCollector):
             self.skip(id, f"the breach is reported as {flaw}")
             return False
         why = f"answers {what} with {reply}, expected error {code}"
-        return self.holds(id, reply.code == code, why)
+        at = "/result" if reply.code is None else "/error/code"
+        return self.holds(id, reply.code == code, why, at=at)
 
     def _flaw_of_error(self, reply: Reply) -> str | None:
         """Return the requirement that an error breaks by its form; None if it is well-formed."""

@@ -279,10 +279,11 @@ class RawConnection:
         """Send a request and return its id without waiting for the answer."""
         message = self.request(method, params, id=id, capabilities=capabilities)
         self.claim(message)
-        await self._begin(message)
+        await self.begin_uncounted(message)
         return message["id"]
 
-    async def _begin(self, message: JsonObject) -> None:
+    async def begin_uncounted(self, message: JsonObject) -> None:
+        """Send a request without counting it: one that goes on with an earlier call."""
         id = message["id"]
         self._requests.add(message)
         self.proof = partial(self.log.evidence_of_exchange, id)
@@ -305,7 +306,7 @@ class RawConnection:
         message = self.request(method, params, id=id)
         # Not in the task, where a refused call would look like a lost answer.
         self.claim(message)
-        self._spawn(self._begin(message))
+        self._spawn(self.begin_uncounted(message))
         # Lets the task write now, so that messages arrive in order over a pipe.
         await asyncio.sleep(0)
         return message["id"]
@@ -348,7 +349,7 @@ class RawConnection:
             if repeat is None:
                 break
             # The same call of a tool goes on, so it is not counted again.
-            await self._begin(repeat)
+            await self.begin_uncounted(repeat)
             reply = await self._next_reply(repeat["id"], patience, what)
         return reply
 

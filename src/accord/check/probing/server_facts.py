@@ -266,13 +266,15 @@ async def plan_calls(
                 await discover(facts, connection)
         except (MessageTimeout, ConnectionEnded) as error:
             hint = "; give --bearer or --oauth" if isinstance(error, AuthorizationRequired) else ""
-            raise ConnectFailed(f"{target.name}: {error}{hint}") from None
+            why = target.hide_secrets(f"{target.name}: {error}{hint}")
+            raise ConnectFailed(why) from None
         annotations |= annotations_of(facts.tools)
         plan = facts.call_plan()
         called |= dict.fromkeys(plan.called)
         not_called |= plan.not_called
-    refused = {name: why for name, why in not_called.items() if name not in called}
-    return CallPlan(calls=rules.calls, called=tuple(called), not_called=refused)
+    hide = target.hide_secrets
+    refused = {hide(name): hide(why) for name, why in not_called.items() if name not in called}
+    return CallPlan(calls=rules.calls, called=tuple(map(hide, called)), not_called=refused)
 
 
 def report_once(on_plan: OnPlan) -> OnPlan:

@@ -51,9 +51,14 @@ def input_requests_of(reply: Mapping[str, object]) -> dict[str, JsonObject]:
     return {key: each for key, each in named if isinstance(each, dict)}
 
 
-def is_question(message: Mapping[str, object]) -> bool:
-    """Return whether a message asks the client something: as a request, or in a result."""
-    return is_request(message) or bool(input_requests_of(message))
+def questions_in(message: JsonObject) -> list[JsonObject]:
+    """Return what a message asks the client: as a request, or in a result."""
+    return [message] if is_request(message) else [*input_requests_of(message).values()]
+
+
+def is_question(message: JsonObject) -> bool:
+    """Return whether a message asks the client something."""
+    return bool(questions_in(message))
 
 
 def answer_round(

@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
@@ -14,6 +15,7 @@ from accord.check.probing.failures import ConnectionEnded
 from accord.check.probing.http import HttpCarrier, SseCarrier
 from accord.check.probing.messages import MessageLog
 from accord.check.probing.raw_connection import RawCarrier, RawConnection
+from accord.check.probing.secret_filter import filter_of
 from accord.check.probing.tool_calls import CallLimit
 from accord.errors import ConnectFailed
 from accord.protocol.mirroring import MirroredArgument
@@ -200,6 +202,8 @@ _STARTING_AGAIN: Final = 4.0
 _GRACE: Final = 3.0
 # A shorter text stands in reports by chance.
 _SECRET: Final = 6
+# What these headers say is not secret.
+_HARMLESS: Final = frozenset({"accept", "accept-language", "content-type", "origin", "user-agent"})
 
 
 class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
@@ -275,9 +279,20 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def secrets(self) -> list[str]:
         """The credentials that the user gave, the longest first; never part of a report."""
-        tokens = [self.bearer, self.other_token or "", self.foreign_token or ""]
-        given = {each for each in (*tokens, *self.headers.values()) if len(each) >= _SECRET}
-        return sorted(given, key=len, reverse=True)
+        found = [self.bearer, self.other_token or "", self.foreign_token or ""]
+        for name, value in self.headers.items():
+            scheme, _, rest = value.partition(" ")
+            if name.lower() in ("authorization", "proxy-authorization"):
+                found.append(rest.strip() or scheme)
+            elif name.lower() not in _HARMLESS:
+                found.append(value)
+        parts = urlsplit(self.url)
+        found += [parts.password or "", *(text for _, text in parse_qsl(parts.query))]
+        return sorted({each for each in found if len(each) >= _SECRET}, key=len, reverse=True)
+
+    def hide_secrets(self, text: str) -> str:
+        """Return a text of the server without the credentials that the user gave."""
+        return filter_of(tuple(self.secrets)).hide(text)
 
     def adapt_times(self) -> "ServerTarget":
         """Return a copy with times that suit a server that starts slowly.

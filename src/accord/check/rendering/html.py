@@ -4,6 +4,7 @@ The page is complete and may fetch nothing. Its content security policy allows o
 and the script of this package, by their digests, so injected text could not run.
 """
 
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
@@ -17,7 +18,7 @@ from accord.check.rendering.wording import area_of, escape_unprintable
 from accord.check.report import SCORE_RULE, VERDICTS, Report, RequirementResult
 from accord.protocol.catalogue import LEVELS
 from accord.protocol.revisions import in_order
-from accord.protocol.verdict import Evidence
+from accord.protocol.verdict import Evidence, VerdictName
 
 # Signs repeat what colours say.
 _SIGNS: Final = {
@@ -25,6 +26,7 @@ _SIGNS: Final = {
     "warn": "!",
     "pass": "\u2713",
     "not-exercised": "?",
+    "not-recorded": "\u25cb",
     "not-applicable": "\u2013",
 }
 _HEADINGS: Final = {
@@ -32,12 +34,18 @@ _HEADINGS: Final = {
     "warn": "Warnings",
     "pass": "Passed",
     "not-exercised": "Not exercised",
+    "not-recorded": "Not recorded",
     "not-applicable": "Not applicable",
 }
 _WORDS: Final = {**_HEADINGS, "warn": "Warning"}
 # Up to this many violations are unfolded.
 _UNFOLDED: Final = 3
 _RADIUS: Final = 44
+# Before and after a marked value.
+_BEGIN: Final = "\x02"
+_END: Final = "\x03"
+_SIGN: Final = re.compile(f"([{_BEGIN}{_END}])")
+_TAGS: Final = {_BEGIN: "<mark>", _END: "</mark>"}
 
 
 def as_html(report: Report) -> str:
@@ -55,7 +63,7 @@ def as_html(report: Report) -> str:
     chips = [
         f'<label class="chip"><input type="checkbox" name="verdict" value="{name}" checked>'
         f"{_WORDS[name]}</label>"
-        for name in VERDICTS
+        for name in _shown_verdicts(report)
     ]
     parts = {
         "facts": _facts(report),
@@ -148,6 +156,10 @@ def _ring(style: str, percent: float, shown: str, caption: str) -> str:
     )
 
 
+def _shown_verdicts(report: Report) -> list[VerdictName]:
+    return [name for name in VERDICTS if name in wording.columns(report)]
+
+
 def _bar(report: Report) -> Iterator[str]:
     total = max(len(report.results), 1)
     yield (
@@ -160,7 +172,7 @@ def _bar(report: Report) -> Iterator[str]:
         yield f'<rect class="fill-{name}" x="{x:.3f}" width="{wide:.3f}" height="1"/>'
         x += wide
     yield '</svg><ul class="counts">'
-    for name in VERDICTS:
+    for name in _shown_verdicts(report):
         yield f"<li>{_mark(name)} <b>{report.count(name)}</b></li>"
     yield "</ul>"
 
@@ -187,12 +199,12 @@ def _remarks(report: Report) -> Iterator[str]:
 
 
 def _areas(report: Report) -> Iterator[str]:
-    heads = "".join(f'<th scope="col">{_HEADINGS[name]}</th>' for name in wording.COLUMNS)
+    heads = "".join(f'<th scope="col">{_HEADINGS[name]}</th>' for name in wording.columns(report))
     yield f'<thead><tr><th scope="col">Area</th>{heads}</tr></thead><tbody>'
     for area, counts in wording.by_area(report):
         cells = "".join(
             f'<td class="{f"is-{name}" if counts[name] else "none"}">{counts[name]}</td>'
-            for name in wording.COLUMNS
+            for name in wording.columns(report)
         )
         yield f'<tr><th scope="row">{_safe(area)}</th>{cells}</tr>'
 
@@ -230,7 +242,7 @@ def _result(result: RequirementResult, *, is_open: bool) -> Iterator[str]:
     id, verdict = _safe(result.id), result.verdict
     is_broken = verdict in ("fail", "warn")
     summary = _safe(result.message if is_broken else result.clause)
-    if verdict in ("not-exercised", "not-applicable") and result.message:
+    if verdict in ("not-exercised", "not-recorded", "not-applicable") and result.message:
         summary += f" <i>({_safe(result.message)})</i>"
     yield (
         f'<details class="result" id="{id}" data-verdict="{verdict}" data-level="{result.level}"'
@@ -250,6 +262,9 @@ def _result(result: RequirementResult, *, is_open: bool) -> Iterator[str]:
         yield f"<h3>Seen</h3><p>{_safe(result.message)}</p>"
     if is_broken and result.mend is not None:
         yield f'<h3>How to mend it</h3><p class="mend">{_safe(result.mend)}</p>'
+    if result.also:
+        links = ", ".join(f'<a href="#{_safe(each)}">{_safe(each)}</a>' for each in result.also)
+        yield f"<h3>The same value also breaks</h3><p>{links}</p>"
     yield from _by_revision(result)
     yield from _evidence(result.evidence)
     if result.repeat is not None:
@@ -285,11 +300,30 @@ def _evidence(evidence: Iterable[Evidence]) -> Iterator[str]:
     yield "<h3>Evidence</h3><ol>"
     for each in shown:
         place = "" if each.number is None else f" (record {each.number})"
+        if each.pointer is not None:
+            place += f" at <code>{_safe(each.pointer)}</code>"
         speaker = f"<b>{_safe(each.party)}</b> {_safe(each.why)}{place}"
         yield f'<li><span class="speaker">{speaker}</span>'
-        lines = _indent_json(each.message or "")
-        yield f"<pre>{chr(10).join(_safe(line) for line in lines)}</pre></li>"
+        yield f"<pre>{_quote_message(each)}</pre></li>"
     yield "</ol>"
+
+
+def _quote_message(evidence: Evidence) -> str:
+    """Return a message as indented lines, with the value in question highlighted."""
+    parts = wording.split_marked(evidence.message or "", evidence.mark)
+    # Signs of our own; JSON has no control characters, and others are escaped.
+    before, value, after = (_SIGN.sub(" ", part) for part in parts)
+    marked = before if evidence.mark is None else f"{before}{_BEGIN}{value}{_END}{after}"
+    # A mark ends with its line: those of one value look like one.
+    lines, is_inside = [], False
+    for line in _indent_json(marked):
+        shown = "".join(_TAGS.get(part) or _safe(part) for part in _SIGN.split(line))
+        if is_inside:
+            indent = len(shown) - len(shown.lstrip())
+            shown = f"{shown[:indent]}<mark>{shown[indent:]}"
+        is_inside = (is_inside or _BEGIN in line) and _END not in line
+        lines.append(f"{shown}</mark>" if is_inside else shown)
+    return "\n".join(lines)
 
 
 def _indent_json(text: str) -> list[str]:

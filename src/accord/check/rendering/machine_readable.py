@@ -1,8 +1,9 @@
 """Reports for other programs: as JSON, as JUnit XML and as SARIF 2.1.0.
 
 Members of the JSON may be added, but are never removed or renamed. In SARIF a violation is a
-result, a requirement that was exercised a rule. Violations have no line of their own, so all
-results point to the top of one file: the target, or the file that the caller names.
+result, a requirement that was exercised a rule. Violations of a recording point to its line. Others
+have no line of their own: they point to the top of one file, the target or one that the caller
+names. The value in question is a logical location, by its JSON pointer.
 """
 
 import json
@@ -15,8 +16,16 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 import msgspec
 
-from accord.check.rendering.wording import area_of, by_area, escape_unprintable, excerpt, page_of
+from accord.check.rendering.wording import (
+    area_of,
+    by_area,
+    escape_unprintable,
+    excerpt,
+    mark_value,
+    page_of,
+)
 from accord.check.report import SCORE_RULE, VERDICTS, Report, RequirementResult
+from accord.protocol.verdict import Evidence
 from accord.types import JsonObject
 
 
@@ -49,7 +58,7 @@ def as_json(report: Report) -> str:
 
 State: TypeAlias = Literal["pass", "fail", "skip", "warn"]
 
-_SKIPPED: Final = ("not-exercised", "not-applicable")
+_SKIPPED: Final = ("not-exercised", "not-recorded", "not-applicable")
 
 
 class JunitCase(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,12 +157,21 @@ def _evidence_text(result: RequirementResult) -> str:
         record = "" if each.number is None else f"record {each.number}: "
         lines.append(f"{record}{each.party} {escape_unprintable(each.why)}")
         if each.message is not None:
-            lines.append(f"    {excerpt(each.message)}")
+            lines.append(f"    {_quote_message(each)}")
+    if result.also:
+        lines.append(f"also: {', '.join(result.also)}")
     if result.mend is not None:
         lines.append(f"mend: {result.mend}")
     if result.repeat is not None:
         lines.append(f"again: {escape_unprintable(result.repeat)}")
     return "\n".join(lines)
+
+
+def _quote_message(evidence: Evidence) -> str:
+    message = evidence.message or ""
+    if evidence.mark is None:
+        return excerpt(message)
+    return f"{mark_value(message, evidence.mark, '>>>')} (at {evidence.pointer})"
 
 
 # -- SARIF, for tools that show findings in source code
@@ -238,6 +256,8 @@ def _result(report: Report, result: RequirementResult, place: int) -> JsonObject
     said = [_escape(result.message)]
     shown = [each for each in result.evidence if each.message is not None][-_MESSAGES:]
     said += [f"{each.party}: {_escape(each.message or '')}" for each in shown]
+    if result.also:
+        said.append(f"also: {', '.join(result.also)}")
     if result.mend is not None:
         said.append(f"mend: {_escape(result.mend)}")
     if result.repeat is not None:
@@ -250,21 +270,29 @@ def _result(report: Report, result: RequirementResult, place: int) -> JsonObject
         "level": _LEVELS[result.verdict],
         "kind": "fail",
         "message": {"text": "\n".join(said)},
-        "locations": [_location(report)],
+        "locations": [_location(report, result)],
         "partialFingerprints": {"accordRequirement/v1": print_},
         "properties": {"revisions": dict(result.by_revision), "party": result.party},
     }
 
 
-def _location(report: Report) -> JsonObject:
+def _location(report: Report, result: RequirementResult) -> JsonObject:
     artifact = report.setting.artifact or _NO_FILE
+    numbers = [each.number for each in result.evidence if each.number is not None]
+    pointers = [each.pointer for each in result.evidence if each.pointer is not None]
+    # A recording has one record per line.
+    is_recording = report.setting.artifact is not None and report.setting.party == "both"
+    members = [
+        {"fullyQualifiedName": escape_unprintable(each), "kind": "member"} for each in pointers[:1]
+    ]
     uri = quote(artifact.encode(errors="backslashreplace"))
     return {
         "physicalLocation": {
             "artifactLocation": {"uri": uri, "uriBaseId": "%SRCROOT%"},
-            "region": {"startLine": 1},
+            "region": {"startLine": numbers[0] if is_recording and numbers else 1},
         },
         "logicalLocations": [
-            {"fullyQualifiedName": escape_unprintable(report.target), "kind": "module"}
+            {"fullyQualifiedName": escape_unprintable(report.target), "kind": "module"},
+            *members,
         ],
     }

@@ -16,6 +16,9 @@ from accord.check.report import SCORE_RULE, Report
 Painter = Callable[[str, str], str]
 
 _STYLES: Final = {"fail": "bold red", "warn": "bold yellow", "pass": "green"}
+_MARKED: Final = "bold yellow"
+# The most frequent reasons; the others are counted.
+_REASONS: Final = 4
 
 
 def no_style(_style: str, text: str) -> str:
@@ -24,7 +27,12 @@ def no_style(_style: str, text: str) -> str:
 
 
 def as_text(
-    report: Report, *, width: int | None = None, paint: Painter = no_style, quiet: bool = False
+    report: Report,
+    *,
+    width: int | None = None,
+    paint: Painter = no_style,
+    quiet: bool = False,
+    verbose: bool = False,
 ) -> str:
     """Return the report as text: violations first, then the areas, coverage and score.
 
@@ -33,15 +41,17 @@ def as_text(
         width: the columns to wrap at; None does not wrap.
         paint: styles a text, as (style, text).
         quiet: only the violations and the summary line.
+        verbose: also every requirement that was not put to the test.
     """
     lines = [f"{escape_unprintable(report.target)}: {wording.revision(report)}", ""]
-    for group in report.violations:
+    for group in wording.shown_violations(report):
         severity = paint(_STYLES[group.severity], group.severity.upper())
         requirement = paint("bold", group.violation.requirement)
         lines.append(f"{severity} {requirement} {wording.violation_context(group, report)}")
-        for label, said in wording.violation_facts(group, report):
+        for fact in wording.violation_facts(group, report):
             # Users copy the command, so it is never wrapped.
-            lines += _wrap(label, said, None if label == "again" else width)
+            wrapped = _wrap(fact.label, fact.text, None if fact.label == "again" else width)
+            lines += wrapped if fact.sign is None else _paint_value(wrapped, fact.sign, paint)
         lines.append("")
     if not report.violations:
         lines += [paint(_STYLES["pass"], "no violations"), ""]
@@ -52,6 +62,7 @@ def as_text(
         *_table(report, paint),
         "",
         wording.coverage(report),
+        *_list_untried(report, verbose=verbose),
         *wording.tool_lines(report),
         *(f"note: {escape_unprintable(note)}" for note in report.setting.notes),
         f"score: {wording.score(report)} ({SCORE_RULE})",
@@ -73,15 +84,50 @@ def _wrap(label: str, text: str, width: int | None) -> list[str]:
     )
 
 
+def _paint_value(lines: list[str], sign: str, paint: Painter) -> list[str]:
+    """Style the value between the signs, which may be on several lines."""
+    closing, is_inside, styled = "<" * len(sign), False, []
+    for line in lines:
+        head, opening, value = line.partition(sign)
+        if not opening:
+            indent = len(line) - len(line.lstrip()) if is_inside else len(line)
+            head, value = line[:indent], line[indent:]
+        is_inside = is_inside or bool(opening)
+        value, end, tail = value.partition(closing)
+        value = f"{opening}{value}{end}"
+        styled.append(head + (paint(_MARKED, value) if value else "") + tail)
+        is_inside = is_inside and not end
+    return styled
+
+
+def _list_untried(report: Report, *, verbose: bool) -> Iterator[str]:
+    """Yield why requirements were not put to the test, with their number or all of them."""
+    reasons = wording.untried_reasons(report)
+    if not reasons:
+        return
+    if not verbose:
+        shown = [f"{len(ids)} {escape_unprintable(why)}" for why, ids in reasons[:_REASONS]]
+        others = sum(len(ids) for _, ids in reasons[_REASONS:])
+        shown += [f"{others} for other reasons"] if others else []
+        yield f"not exercised (--verbose names them): {', '.join(shown)}"
+        return
+    yield "not exercised:"
+    for why, ids in reasons:
+        yield f"  {escape_unprintable(why)} ({len(ids)}):"
+        yield from (f"    {id}" for id in ids)
+
+
 def _table(report: Report, paint: Painter) -> Iterator[str]:
     areas = wording.by_area(report)
     total = sum((counts for _, counts in areas), Counter[str]())
     rows = [*areas, ("all", total)]
     first = max(len("area"), *(len(area) for area, _ in rows))
-    yield paint("bold", "area".ljust(first) + "".join(f"  {name}" for name in wording.COLUMNS))
+    yield paint(
+        "bold", "area".ljust(first) + "".join(f"  {name}" for name in wording.columns(report))
+    )
     for area, counts in rows:
         cells = []
-        for name in wording.COLUMNS:
+        for name in wording.columns(report):
             cell = str(counts[name]).rjust(len(name) + 2)
             marked = name in ("fail", "warn") and counts[name]
             cells.append(paint(_STYLES[name], cell) if marked else cell)
@@ -107,15 +153,15 @@ def as_markdown(report: Report) -> str:
         f"- score: {wording.score(report)} ({SCORE_RULE})",
         "",
     ]
-    for group in report.violations:
+    for group in wording.shown_violations(report):
         context = wording.violation_context(group, report)
         lines.append(f"- **{group.severity}** `{group.violation.requirement}` {context}")
-        for label, said in wording.violation_facts(group, report):
-            shown = _code(said) if label in ("message", "again") else _escape(said)
-            lines.append(f"  - {label}: {shown}")
+        for fact in wording.violation_facts(group, report):
+            is_code = fact.label in ("at", "message", "again")
+            lines.append(f"  - {fact.label}: {(_code if is_code else _escape)(fact.text)}")
         lines.append("")
     lines += ["<details><summary>By area</summary>", ""]
-    columns = wording.COLUMNS
+    columns = wording.columns(report)
     lines += [f"| area | {' | '.join(columns)} |", "|---|" + "---:|" * len(columns)]
     for area, verdicts in wording.by_area(report):
         lines.append(f"| {area} | {' | '.join(str(verdicts[name]) for name in columns)} |")

@@ -3,13 +3,14 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-from accord.check.report import VERDICTS, Report, ViolationGroup
+from accord.check.report import VERDICTS, Report, RequirementResult, ViolationGroup
 from accord.protocol.catalogue import AREAS, catalogue
-from accord.protocol.verdict import VerdictName
+from accord.protocol.excerpt import Mark
+from accord.protocol.verdict import Evidence, VerdictName
 
-COLUMNS: Final[tuple[VerdictName, ...]] = ("pass", *(e for e in VERDICTS if e != "pass"))
+_COLUMNS: Final[tuple[VerdictName, ...]] = ("pass", *(e for e in VERDICTS if e != "pass"))
 
 _EXCERPT: Final = 200
 _PROOF: Final = 2
@@ -17,6 +18,11 @@ _PROOF: Final = 2
 _NAMED: Final = 6
 _PAGE: Final = re.compile(r"(\d{4}-\d\d-\d\d)((?:/[a-z0-9-]+)+)")
 _SPECIFICATION: Final = "https://modelcontextprotocol.io/specification/"
+
+
+def columns(report: Report) -> tuple[VerdictName, ...]:
+    """Return the verdicts that a table counts; only recordings can lack facts."""
+    return tuple(e for e in _COLUMNS if e != "not-recorded" or report.count(e))
 
 
 def escape_unprintable(text: str) -> str:
@@ -33,6 +39,42 @@ def excerpt(text: str) -> str:
     """Return the beginning of a message, escaped."""
     shown = escape_unprintable(text[:_EXCERPT])
     return shown if len(text) <= _EXCERPT else f"{shown} ..."
+
+
+class Fact(NamedTuple):
+    """Something that is known about a violation; `sign` marks a value in its text."""
+
+    label: str
+    text: str
+    sign: str | None = None
+
+
+def mark_value(text: str, mark: Mark, sign: str) -> str:
+    """Return an excerpt, escaped, with signs before and after the value in question."""
+    before, value, after = (escape_unprintable(each) for each in split_marked(text, mark))
+    closing = "<" * len(sign)
+    return f"{before} {sign} {value} {closing} {after}".rstrip()
+
+
+def split_marked(text: str, mark: Mark | None) -> tuple[str, str, str]:
+    """Return the text before the value in question, the value, and the text after it."""
+    start, end = mark or (len(text), len(text))
+    return text[:start], text[start:end], text[end:]
+
+
+def _message(party: str | None, text: str, mark: Mark | None) -> Fact:
+    speaker = "" if party is None else f"{party}: "
+    if mark is None:
+        return Fact("message", speaker + excerpt(text))
+    sign = ">>>"
+    while sign in text or "<" * len(sign) in text:
+        sign += ">"
+    return Fact("message", speaker + mark_value(text, mark, sign), sign)
+
+
+def shown_violations(report: Report) -> list[ViolationGroup]:
+    """Return the violations to list; the others are named by a more specific one."""
+    return [group for group in report.violations if group.beside is None]
 
 
 def violation_context(group: ViolationGroup, report: Report) -> str:
@@ -52,31 +94,51 @@ def _where(group: ViolationGroup, report: Report) -> str:
     return f" {group.count} times: records {shown}{more}"
 
 
-def violation_facts(group: ViolationGroup, report: Report) -> Iterator[tuple[str, str]]:
-    """Yield what is known about a violation, each fact with its label; not all are escaped."""
+def violation_facts(group: ViolationGroup, report: Report) -> Iterator[Fact]:
+    """Yield what is known about a violation; not all facts are escaped."""
     violation = group.violation
     row = catalogue().get(violation.requirement)
     result = next((each for each in report.results if each.id == violation.requirement), None)
-    yield "clause", row.text if row else "not in the catalogue"
-    yield "why", f"{violation.party} {violation.why}"
+    yield Fact("clause", row.text if row else "not in the catalogue")
+    yield Fact("why", f"{violation.party} {violation.why}")
+    if group.also:
+        yield Fact("also", "; ".join(_name_overlap(each, group, report) for each in group.also))
+    if violation.place is not None:
+        yield Fact("at", violation.place)
     if violation.evidence is not None:
-        shown = [violation.evidence]
-        if not group.numbers and result is not None:
-            # No recording: a request and its answer.
-            proof = [f"{each.party}: {each.message}" for each in result.evidence if each.message]
-            shown = proof[-_PROOF:] or shown
-        for message in shown:
-            yield "message", excerpt(message)
+        proof = [] if group.numbers or result is None else _proof(result)
+        for each in proof:
+            yield _message(each.party, each.message or "", each.mark)
+        if not proof:
+            yield _message(None, violation.evidence, violation.mark)
     if row is not None and _is_first(group, report):
-        yield "mend", row.mend
+        yield Fact("mend", row.mend)
     if result is not None and result.repeat is not None:
-        yield "again", result.repeat
+        yield Fact("again", result.repeat)
+
+
+def _proof(result: RequirementResult) -> list[Evidence]:
+    """Return the request and the answer that show a violation, without a recording."""
+    messages = [each for each in result.evidence if each.message]
+    marked = [place for place, each in enumerate(messages) if each.mark is not None]
+    end = marked[0] + 1 if marked else len(messages)
+    return messages[max(0, end - _PROOF) : end]
+
+
+def _name_overlap(id: str, group: ViolationGroup, report: Report) -> str:
+    """Return a requirement that is broken too, and why if it is not listed by itself."""
+    own = group.violation.requirement
+    for each in report.violations:
+        if each.violation.requirement == id and each.beside == own:
+            return f"{id} ({each.violation.party} {each.violation.why})"
+    return id
 
 
 def _is_first(group: ViolationGroup, report: Report) -> bool:
     """Return whether no earlier violation of the report breaks the same requirement."""
     id = group.violation.requirement
-    return group is next((e for e in report.violations if e.violation.requirement == id), group)
+    shown = shown_violations(report)
+    return group is next((e for e in shown if e.violation.requirement == id), group)
 
 
 def page_of(anchor: str | None) -> str | None:
@@ -97,6 +159,18 @@ def coverage(report: Report) -> str:
     """Return how many requirements were put to the test, as text."""
     counts = report.coverage
     return f"coverage: {counts.applicable} applicable, {counts.exercised} exercised"
+
+
+def untried_reasons(report: Report) -> list[tuple[str, list[str]]]:
+    """Return why requirements were not put to the test, each reason with its requirements.
+
+    The reason for most of them is first.
+    """
+    reasons: dict[str, list[str]] = {}
+    for result in report.results:
+        if result.verdict == "not-exercised":
+            reasons.setdefault(result.message or "no reason was noted", []).append(result.id)
+    return sorted(reasons.items(), key=lambda item: -len(item[1]))
 
 
 def tool_lines(report: Report) -> Iterator[str]:

@@ -206,6 +206,12 @@ def harmless_method(facts: ServerFacts) -> str:
     return next((method for name, method in LISTS.items() if facts.declares(name)), other)
 
 
+def blame_for_ending(probe: Probe, why: str) -> None:
+    """Record that the server ended while a request waited for its answer."""
+    has_practice = catalogue()[SURVIVES].holds_in(probe.revision)
+    probe.fail(SURVIVES if has_practice else ANSWERED, why)
+
+
 async def is_alive(
     probe: Probe, connection: RawConnection, after: str, *, id: int | None = None
 ) -> bool:
@@ -218,7 +224,7 @@ async def is_alive(
             await connection.collect(probe.target.leaving)
         if connection.ended is not None:
             reason = error if isinstance(error, ConnectionEnded) else connection.ended
-            probe.fail(SURVIVES, f"ends after {after}: {reason}")
+            blame_for_ending(probe, f"ends after {after}: {reason}")
         elif getattr(error, "is_garbled", False):
             connection.end("the server answers under other ids, or not in JSON")
         else:

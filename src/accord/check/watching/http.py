@@ -17,10 +17,12 @@ import msgspec
 from accord.bindings import headers as names
 from accord.bindings.addresses import LOOPBACK_HOSTS
 from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
+from accord.bindings.standalone import VERSION_KEY
 from accord.check.trace_check import opening_method
 from accord.check.watching.watcher import Copy, Watcher
 from accord.protocol.party import Bounded
-from accord.trace import HttpFacts, Transport
+from accord.testing.http_records import ExchangeRecorder, StreamNames
+from accord.trace import HttpFacts, Party, Transport
 from accord.transports.http.client.sender import require_aiohttp
 from accord.transports.http.server.exchange import Receive, Scope, Send
 
@@ -108,14 +110,17 @@ class HttpProxy:
         if body is None:
             return
         query = scope["query_string"].decode("latin-1")
-        tap = _Tap(self._watcher, scope["method"], headers, self._count)
+        tap = _Tap(self._watcher, scope, headers, self._count)
         self._conversations.assign(tap, query, body, str(scope.get("client")))
-        tap.request(body)
+        streams = self._conversations.streams_of(headers.get(names.SESSION, ""))
+        tap.request(body, streams, {**headers, **self._more})
         loop = asyncio.get_running_loop()
         gone = loop.create_task(_wait_for_disconnect(receive))
         work = loop.create_task(self._exchange(scope, query, body, send, tap))
         try:
             await asyncio.wait({gone, work}, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                tap.end("client")
         finally:
             gone.cancel()
             work.cancel()
@@ -135,7 +140,7 @@ class HttpProxy:
         from yarl import URL
 
         assert self._session is not None
-        path = (scope.get("raw_path") or scope["path"].encode()).decode("latin-1").partition("?")[0]
+        path = _path_of(scope)
         try:
             response = await self._session.request(
                 scope["method"],
@@ -237,24 +242,49 @@ class _ConversationIndex:
         self._watcher = watcher
         self._older: dict[str, str] = {}
         self._plain: Bounded[str, str] = Bounded(_CONNECTIONS)
+        self._sessions: Bounded[str, None] = Bounded(_CONNECTIONS)
+        self._on_connection: Bounded[str, str] = Bounded(_CONNECTIONS)
+        self._streams: Bounded[str, StreamNames] = Bounded(_CONNECTIONS)
         self._latest = ""
 
+    def streams_of(self, session: str) -> StreamNames:
+        """Return the streams of a session, which a client may resume."""
+        return self._streams.setdefault(session, StreamNames())
+
     def assign(self, tap: "_Tap", query: str, body: bytes, connection: str) -> None:
-        """Return the conversation of a request, as far as the request names it."""
+        """Assign a request to its conversation, as far as the request names it."""
         session = tap.headers.get(names.SESSION)
-        if session or query in self._older:
-            tap.join(session or self._older[query])
-            return
-        if opening_method(body) == "initialize":
+        tap.begun = lambda: self._note(tap, connection)
+        if query in self._older:
+            tap.join(self._older[query])
+        elif session:
+            # An id that nobody assigned, on the connection of a session: its client made it up.
+            known = session if session in self._sessions else self._on_connection.get(connection)
+            tap.join(known or session)
+        elif opening_method(body) == "initialize":
             # Without a session each initialize starts a conversation; a session id renames it.
             tap.opened = lambda: self._begin_plain(tap, connection)
-            return
-        known = self._plain.get(connection, self._latest)
-        if known != self._latest:
+        elif VERSION_KEY in body:
+            tap.fallback = self._latest
+        else:
+            tap.fallback = self._find_without_session(connection)
+
+    def _find_without_session(self, connection: str) -> str:
+        known = self._plain.get(connection) or self._on_connection.get(connection)
+        if known is None and not self._latest and len(self._sessions) == 1:
+            return next(iter(self._sessions))  # a client that leaves its session id out
+        known = self._latest if known is None else known
+        if known != self._latest and known not in self._sessions:
             # Two at once without session ids cannot be distinguished.
             self._watcher.drop(known)
             self._watcher.drop(self._latest)
-        tap.fallback = known
+        return known
+
+    def _note(self, tap: "_Tap", connection: str) -> None:
+        """Remember the session of a connection."""
+        if tap.assigned is not None:
+            self._sessions[tap.assigned] = None
+            self._on_connection[connection] = tap.assigned
 
     def _begin_plain(self, tap: "_Tap", connection: str) -> str:
         self._latest = self._plain[connection] = f"without session {tap.number}"
@@ -276,27 +306,30 @@ class _ConversationIndex:
 
 
 class _Tap:
-    """Copies the messages of one request and its response."""
+    """Copies one request and its response."""
 
     def __init__(
-        self, watcher: Watcher, method: str, headers: Mapping[str, str], number: int
+        self, watcher: Watcher, scope: Scope, headers: Mapping[str, str], number: int
     ) -> None:
-        self.method = method
+        self.method: str = scope["method"]
         self.headers = headers
         self.number = number
         self.conversation = ""
         self.fallback = ""
         self.opened: Callable[[], str] | None = None
+        self.begun: Callable[[], None] | None = None
+        self.assigned: str | None = None
         self.transport: Transport = "http"
         self.is_stream = False
+        self._scope = scope
         self._watcher = watcher
-        self._facts = HttpFacts(method=method, headers=headers)
+        self._recorder: ExchangeRecorder
         self._request: bytes | None = None
+        self._head: tuple[int, dict[str, str]] | None = None
         self._held: list[bytes] = []
         self._size = 0
         self._unpacked: Any = None
         self._is_readable = True
-        self._decoder = Decoder(_JUDGED_MOST)
 
     def join(self, conversation: str) -> None:
         """Assign this exchange to a conversation."""
@@ -304,33 +337,53 @@ class _Tap:
         if conversation.startswith("stream "):
             self.transport = "sse"
 
-    def _take(self, sender: Any, data: bytes | None, facts: HttpFacts) -> None:
+    def _take(self, sender: Party, data: bytes | None, facts: HttpFacts) -> None:
         now = self._watcher.now()
         copy = Copy(sender, data, now, facts, self.conversation, self.transport)
         self._watcher.take(copy)
 
-    def request(self, body: bytes) -> None:
-        """Copy a request; without a session it waits for the response, which may name one."""
+    def request(self, body: bytes, streams: StreamNames, sent: Mapping[str, str]) -> None:
+        """Copy a request; without a session it waits for the response, which may name one.
+
+        Args:
+            body: of the request.
+            streams: those of its session.
+            sent: the headers as the server gets them.
+        """
+        self._recorder = ExchangeRecorder(
+            self._take,
+            self.method,
+            f"{self.method.lower()}-{self.number}",
+            sent,
+            path=_path_of(self._scope),
+            query=self._scope["query_string"].decode("latin-1"),
+            streams=streams,
+        )
         self._request = body
         if self.conversation:
             self.begin()
 
     def begin(self) -> None:
-        """Hand over the waiting request; may be repeated."""
+        """Hand over the waiting request, then the head of its response; may be repeated."""
         body, self._request = self._request, None
         if body is not None:
-            facts = HttpFacts(method=self.method, headers=self.headers)
-            self._take("client", body or None, facts)
+            self._recorder.request(body or None)
+        head, self._head = self._head, None
+        if head is not None:
+            self._recorder.head(*head)
 
     def response(self, response: "ClientResponse") -> None:
         """Record status and headers of the response."""
-        said = {name.lower(): text for name, text in response.headers.items()}
+        said = _join_headers(response.raw_headers)
+        if response.status < 400:
+            self.assigned = said.get(names.SESSION)
         if not self.conversation:
             self.conversation = said.get(names.SESSION) or (
                 self.opened() if self.opened and response.status < 400 else self.fallback
             )
-        stream = f"{self.method.lower()}-{self.number}"
-        self._facts = HttpFacts(self.method, response.status, said, stream)
+        if self.begun is not None:
+            self.begun()
+        self._head = (response.status, said)
         self.is_stream = names.media_type(said.get("content-type")) == CONTENT_TYPE
         if self.method != "GET" or not self.is_stream:
             self.begin()
@@ -356,9 +409,8 @@ class _Tap:
                 chunk = self._unpacked.decompress(chunk, _JUDGED_MOST)
             self._size += len(chunk)
             if self.is_stream:
-                for event in self._decoder.feed(chunk):
-                    if event.name == "message":
-                        self._take("server", event.data, self._facts)
+                self.begin()
+                self._recorder.feed(chunk)
             elif self._size > _JUDGED_MOST:
                 self._give_up()
             else:
@@ -366,16 +418,21 @@ class _Tap:
         except (zlib.error, EventTooLong):
             self._give_up()
 
-    def end(self) -> None:
-        """Copy a whole body that is not a stream."""
+    def end(self, party: Party = "server") -> None:
+        """Copy a whole body that is not a stream, or the end of one that is."""
         self.begin()
-        if self.is_stream or not self._is_readable:
+        if not self._is_readable or self._recorder.status is None:
             return
-        body = b"".join(self._held)
-        is_message = names.media_type(self._facts.header("content-type")) == "application/json"
-        if self._facts.is_refusal and b'"jsonrpc"' not in body:
-            is_message = False
-        self._take("server", body if body.strip() and is_message else None, self._facts)
+        if self.is_stream:
+            self._recorder.end(party)
+        elif party == "server":
+            self._recorder.body(b"".join(self._held), size=self._size)
+
+
+def _path_of(scope: Scope) -> str:
+    """Return the path as the client wrote it, escapes included."""
+    raw = scope.get("raw_path") or scope["path"].encode()
+    return str(raw.decode("latin-1").partition("?")[0])
 
 
 def _join_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from accord import trace
 from accord.check.report import Report, RequirementResult, ViolationGroups, build_report, rank
 from accord.check.trace_check import decidable
-from accord.check.verdicts import edit_texts
+from accord.check.verdicts import edit_marked, edit_texts
 from accord.protocol.monitor import Monitor
 from accord.protocol.violation import Violation
 from accord.testing.masking import Masks
@@ -201,6 +201,9 @@ class Watcher:
         record = _record(copy, conversation.count)
         # Before it is judged, so that verdicts show no secrets.
         masked = conversation.masks.apply(record)
+        if record.http is not None:
+            # The facts as they are recorded, so that the recording gets the same verdicts.
+            record = replace(record, http=masked.http)
         self._tell(conversation, conversation.monitor.observe(record))
         if conversation.file is not None:
             try:
@@ -225,8 +228,14 @@ class Watcher:
     def _tell(self, conversation: _WatchedConversation, violations: Iterable[Violation]) -> None:
         told = conversation.masks.mask_text
         for found in violations:
-            evidence = None if found.evidence is None else told(found.evidence)
-            violation = replace(found, why=told(found.why), evidence=evidence)
+            evidence, mark = edit_marked(found.evidence, found.mark, told)
+            violation = replace(
+                found,
+                why=told(found.why),
+                evidence=evidence,
+                place=found.place and told(found.place),
+                mark=mark,
+            )
             conversation.violations.add(violation)
             if self._found is not None:
                 self._found(violation)

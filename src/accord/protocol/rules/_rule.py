@@ -19,8 +19,10 @@ from inspect import isgeneratorfunction
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from accord.protocol.jsonrpc import REQUEST, RESULT, Kind
+from accord.protocol.rules.places import find_place
 from accord.protocol.rules.selection import EITHER, KINDS, Messages
 from accord.protocol.violation import (
     ACCEPT,
@@ -46,11 +48,15 @@ _LEARNED_FROM: Final = frozenset({"initialize", "server/discover"})
 
 
 class Breach(msgspec.Struct, frozen=True):
-    """A breach whose severity or reaction is not what the rule says by default."""
+    """A breach with its place, or one that is not as severe or not answered as usual.
+
+    `at` names the value in question, see `places`; without it, the place is that of the rule.
+    """
 
     why: str
     severity: Severity | None = None
-    reaction: Reaction = ACCEPT
+    reaction: Reaction | UnsetType = UNSET
+    at: tuple[str, ...] = ()
 
 
 Finding: TypeAlias = bool | str | Breach | None
@@ -74,6 +80,7 @@ class Rule(msgspec.Struct, frozen=True, kw_only=True):
     reaction: Reaction = ACCEPT
     only: "Only | None" = None
     holds_for: "HoldsFor | None" = None
+    at: tuple[str, ...] = ()
 
 
 RULES: Final[list[Rule]] = []
@@ -87,6 +94,7 @@ def state(
     reaction: Reaction = ACCEPT,
     only: "Only | None" = None,
     holds_for: "HoldsFor | None" = None,
+    at: str = "",
 ) -> Callable[[Judge], Judge]:
     """Bind a judge of order, ids and capabilities, which endpoints obey too.
 
@@ -98,6 +106,7 @@ def state(
         only: what alone can break it: a message of the opening, or the reuse of an id or token.
         holds_for: for which methods it holds by the tables and the declared capabilities alone;
             endpoints then spare themselves the judge.
+        at: the value that it objects to, see `places`.
     """
 
     def bind(judge: Judge) -> Judge:
@@ -111,6 +120,7 @@ def state(
                 reaction=reaction,
                 only=only,
                 holds_for=holds_for,
+                at=(at,) if at else (),
             )
         )
         return judge
@@ -118,12 +128,19 @@ def state(
     return bind
 
 
-def check(requirement: str, about: Messages) -> Callable[[AnyJudge], AnyJudge]:
-    """Bind a judge that reads whole bodies to a requirement of the catalogue."""
+def check(requirement: str, about: Messages, *, at: str = "") -> Callable[[AnyJudge], AnyJudge]:
+    """Bind a judge that reads whole bodies to a requirement of the catalogue.
+
+    Args:
+        requirement: its id.
+        about: the messages to judge.
+        at: the value that it objects to, unless a breach names another; see `places`.
+    """
+    place = (at,) if at else ()
 
     def bind(judge: AnyJudge) -> AnyJudge:
         whole = _combine_each(judge) if isgeneratorfunction(judge) else cast("Judge", judge)
-        RULES.append(Rule(requirement=requirement, judge=whole, about=about, deep=True))
+        RULES.append(Rule(requirement=requirement, judge=whole, about=about, deep=True, at=place))
         return judge
 
     return bind
@@ -160,19 +177,25 @@ def _is_met(step: "Step", conversation: "Conversation") -> bool:
     return True
 
 
-def breaches(rule: Rule, outcome: Outcome, sender: Party) -> list[Violation]:
+def breach_at(why: str, *place: str) -> Breach:
+    """Return a breach with the place of the value in question, see `places`."""
+    return Breach(why, at=place)
+
+
+def breaches(rule: Rule, outcome: Outcome, step: "Step") -> list[Violation]:
     """Turn what a judge objected to into violations."""
     found = [outcome] if isinstance(outcome, str | Breach) else outcome
     violations = []
     for item in found:  # type: ignore[union-attr]  # a judge never returns False
-        breach = Breach(item, reaction=rule.reaction) if isinstance(item, str) else item
+        breach = Breach(item) if isinstance(item, str) else item
         violations.append(
             Violation(
                 rule.requirement,
-                sender,
+                step.sender,
                 breach.why,
                 severity=breach.severity,
-                reaction=breach.reaction,
+                reaction=rule.reaction if breach.reaction is UNSET else breach.reaction,
+                place=find_place(step, breach.at or rule.at),
             )
         )
     return violations

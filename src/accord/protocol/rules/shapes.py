@@ -26,6 +26,7 @@ from accord.protocol.rules._rule import (
     Finding,
     Judge,
     Outcome,
+    breach_at,
     check,
     combine,
 )
@@ -232,18 +233,20 @@ _Flaw: TypeAlias = tuple[_Path, object, MemberType | None]
 _VALID: Final = (True,)
 
 
-def _describe_flaw(flaw: _Flaw, place: str, does: str) -> str | Breach:
+def _describe_flaw(flaw: _Flaw, place: str, does: str) -> Breach:
     path, value, expected = flaw
+    at = (place, *_names(path))
     where = _render(path)
     if place:
         is_path = place.endswith("]") or "]." in place
         where = f"{place}.{where}" if is_path else f"{where} of {place}"
     if expected is None:
         names = value if isinstance(value, list) else []
-        return f"{f'sends {where}' if path else does} without {join_words(names, 'and')}"
+        why = f"{f'sends {where}' if path else does} without {join_words(names, 'and')}"
+        return Breach(why, at=at)
     why = f"sends {where} as {describe(value)}, expected {expected.name}"
     is_other_type = expected.is_json_type is not None and not expected.is_json_type(value)
-    return Breach(why, severity=FAIL) if is_other_type else why
+    return Breach(why, severity=FAIL if is_other_type else None, at=at)
 
 
 def _render(path: _Path) -> str:
@@ -254,12 +257,19 @@ def _render(path: _Path) -> str:
     return text if before is None else f"{_render(before)}.{text}"
 
 
+def _names(path: _Path) -> tuple[str, ...]:
+    if path is None:
+        return ()
+    before, name, index = path
+    return (*_names(before), name, *(() if index is None else (f"[{index}]",)))
+
+
 def judge_member(
     holder: JsonObject, place: str, name: str, type_: str, *, required: bool = True
 ) -> Finding:
     """Judge one member of an object: absent, of another type, invalid, or right."""
     if name not in holder:
-        return f"sends {place} without {name}" if required else None
+        return breach_at(f"sends {place} without {name}", place) if required else None
     flaws: list[_Flaw] = []
     _judge_value(Member(name, _find_type(type_)), holder[name], (None, name, None), flaws)
     return _describe_flaw(flaws[0], place, "") if flaws else True
@@ -314,4 +324,4 @@ def _reject_other_than_object(step: Step) -> Outcome:
     is_task = isinstance(step.body, dict)
     if is_task or is_in_force("jsonrpc.response.result-member", step.revision.id):
         return None
-    return f"answers {step.name} with {describe(step.body)}, expected an object"
+    return breach_at(f"answers {step.name} with {describe(step.body)}, expected an object", "")

@@ -39,7 +39,12 @@ TASK_TOKENS: Final = "progress.task.same-token"
 # -- cancellation: only own requests, never `initialize`
 
 
-@state("cancellation.request-id.previously-issued", notifications(_CANCELLED), reaction=IGNORE)
+@state(
+    "cancellation.request-id.previously-issued",
+    notifications(_CANCELLED),
+    reaction=IGNORE,
+    at="requestId",
+)
 def cancels_its_own_request(step: Step, conversation: "Conversation") -> Outcome:
     id = member(step.body, "requestId")
     if id is None:
@@ -63,6 +68,7 @@ def cancels_its_own_request(step: Step, conversation: "Conversation") -> Outcome
     notifications(_CANCELLED, by=CLIENT),
     lifetime=_HANDSHAKE,
     reaction=IGNORE,
+    at="requestId",
 )
 def initialize_is_not_cancelled(step: Step, conversation: "Conversation") -> Outcome:
     if step.exchange is None:
@@ -79,6 +85,7 @@ def initialize_is_not_cancelled(step: Step, conversation: "Conversation") -> Out
     lifetime=_HANDSHAKE,
     reaction=METHOD_NOT_FOUND,
     holds_for=lambda revision, sender, name, _: name in revision.requests[sender],
+    at="/method",
 )
 @state(
     "lifecycle.capabilities.only-declared",
@@ -86,6 +93,7 @@ def initialize_is_not_cancelled(step: Step, conversation: "Conversation") -> Out
     lifetime=_HANDSHAKE,
     reaction=IGNORE,
     holds_for=lambda revision, sender, name, _: name in revision.notifications[sender],
+    at="/method",
 )
 def method_exists_in_the_revision(step: Step, conversation: "Conversation") -> Outcome:
     is_request = step.kind == REQUEST
@@ -108,6 +116,7 @@ def _receiver_declared(revision: "Revision", sender: Party, name: str, declared:
     lifetime=_HANDSHAKE,
     reaction=METHOD_NOT_FOUND,
     holds_for=_receiver_declared,
+    at="/method",
 )
 def request_needs_a_declared_capability(step: Step, conversation: "Conversation") -> Outcome:
     needed = step.revision.needed_for(step.sender, step.name)
@@ -142,6 +151,7 @@ def _bind_member(
     requirement: str,
     method: str,
     judge: Callable[[object, frozenset[str] | None], bool | str | None],
+    member: str,
 ) -> None:
     # Endpoints ask these rules about every question, because they depend on its content.
     @state(
@@ -149,13 +159,16 @@ def _bind_member(
         requests(method, by=SERVER),
         lifetime=Lifetime(since="2025-11-25"),
         reaction=INVALID_PARAMS,
+        at=member,
     )
     def question_is_one_of_the_declared(step: Step, conversation: "Conversation") -> Outcome:
         return judge(step.body, conversation.capabilities(CLIENT, step.exchange))
 
 
-_bind_member("elicitation.mode.supported-only", "elicitation/create", judge_mode)
-_bind_member("sampling.tools.not-without-capability", "sampling/createMessage", judge_tools)
+_bind_member("elicitation.mode.supported-only", "elicitation/create", judge_mode, "mode")
+_bind_member(
+    "sampling.tools.not-without-capability", "sampling/createMessage", judge_tools, "tools"
+)
 
 
 # -- capabilities of the sender: by requirement the capability, and the methods that need it
@@ -211,6 +224,7 @@ def _bind_capability(requirement: str, kind: Kind, capability: str, *methods: st
         messages(kind, methods, by=CLIENT if is_of_client else SERVER),
         lifetime=_LIFETIMES.get(requirement, _HANDSHAKE),
         holds_for=lambda _, sender, __, declared: capability in (declared[sender] or ()),
+        at="/method" if kind == NOTIFICATION else "",
     )
     def sender_declared_the_capability(step: Step, conversation: "Conversation") -> Outcome:
         declared = conversation.parties[step.sender].capabilities
@@ -227,7 +241,7 @@ for _requirement, (_capability, _method) in _NOTIFICATIONS.items():
 
 # -- the opening: which messages may precede its end, and in which order
 
-_opening = partial(state, lifetime=_HANDSHAKE, only="opening")
+_opening = partial(state, lifetime=_HANDSHAKE, only="opening", at="/method")
 
 
 @_opening("lifecycle.initialize.first", requests(by=CLIENT), reaction=INVALID_REQUEST)
@@ -259,6 +273,7 @@ def client_says_initialized(step: Step, conversation: "Conversation") -> Outcome
     notifications("notifications/initialized", by=CLIENT),
     lifetime=_HANDSHAKE,
     reaction=IGNORE,
+    at="/method",
 )
 def initialized_follows_the_answer(step: Step, conversation: "Conversation") -> Outcome:
     if conversation.phase in (Phase.OPENING, Phase.NEGOTIATING):
@@ -276,7 +291,7 @@ def server_waits_for_initialized(step: Step, conversation: "Conversation") -> Ou
 # -- JSON-RPC: unique ids, and one answer to each request
 
 
-@state("jsonrpc.request.id-unique", requests(), lifetime=_HANDSHAKE, only="reuse")
+@state("jsonrpc.request.id-unique", requests(), lifetime=_HANDSHAKE, only="reuse", at="/id")
 def id_is_new(step: Step, conversation: "Conversation") -> Outcome:
     assert step.id is not None
     party = conversation.parties[step.sender]
@@ -293,6 +308,7 @@ def id_is_new(step: Step, conversation: "Conversation") -> Outcome:
     lifetime=_STATELESS,
     reaction=INVALID_REQUEST,
     only="reuse",
+    at="/id",
 )
 def id_is_not_in_flight(step: Step, conversation: "Conversation") -> Outcome:
     if step.id in conversation.parties[step.sender].open:
@@ -300,7 +316,7 @@ def id_is_not_in_flight(step: Step, conversation: "Conversation") -> Outcome:
     return True
 
 
-@state("jsonrpc.request.id-present", notifications(REQUESTS), reaction=IGNORE)
+@state("jsonrpc.request.id-present", notifications(REQUESTS), reaction=IGNORE, at="/method")
 def request_has_an_id(step: Step, conversation: "Conversation") -> Outcome:
     return f"sends the request {step.name} without an id"
 
@@ -310,6 +326,7 @@ def request_has_an_id(step: Step, conversation: "Conversation") -> Outcome:
     requests(),
     reaction=INVALID_REQUEST,
     holds_for=lambda _, __, name, ___: not name.startswith("notifications/"),
+    at="/id",
 )
 def notification_has_no_id(step: Step, conversation: "Conversation") -> Outcome:
     if step.name.startswith("notifications/"):
@@ -322,6 +339,7 @@ def notification_has_no_id(step: Step, conversation: "Conversation") -> Outcome:
     requests(by=SERVER),
     lifetime=_STATELESS,
     reaction=METHOD_NOT_FOUND,
+    at="/method",
 )
 def server_sends_no_requests(step: Step, conversation: "Conversation") -> Outcome:
     return f"sends the request {step.name}; servers ask in results instead"
@@ -339,7 +357,11 @@ def client_sends_no_responses(step: Step, conversation: "Conversation") -> Outco
 
 # A reply to an open exchange holds; only then its method is known.
 _reply = partial(
-    state, about=messages(REPLIES), reaction=IGNORE, holds_for=lambda _, __, name, ___: name != ""
+    state,
+    about=messages(REPLIES),
+    reaction=IGNORE,
+    holds_for=lambda _, __, name, ___: name != "",
+    at="/id",
 )
 
 
@@ -369,7 +391,7 @@ def request_is_answered_once(step: Step, conversation: "Conversation") -> Outcom
 # -- progress: only for open requests that asked for it, and only increasing
 
 
-@state("progress.token.unique", requests(), only="reuse")
+@state("progress.token.unique", requests(), only="reuse", at="_meta.progressToken")
 def token_is_not_in_use(step: Step, conversation: "Conversation") -> Outcome:
     exchange = step.exchange
     if exchange is None or exchange.token is None:
@@ -379,7 +401,12 @@ def token_is_not_in_use(step: Step, conversation: "Conversation") -> Outcome:
     return True
 
 
-@state("progress.notification.active-only", notifications(_PROGRESS), reaction=IGNORE)
+@state(
+    "progress.notification.active-only",
+    notifications(_PROGRESS),
+    reaction=IGNORE,
+    at="progressToken",
+)
 def progress_is_for_an_open_request(step: Step, conversation: "Conversation") -> Outcome:
     token = member(step.body, "progressToken")
     if token is None:
@@ -396,7 +423,7 @@ def _belongs_to_a_task(token: object, step: Step, conversation: "Conversation") 
     return memory is not None and (OTHER[step.sender], token) in memory.facts.get(TASK_TOKENS, ())
 
 
-@state("progress.value.increases", notifications(_PROGRESS))
+@state("progress.value.increases", notifications(_PROGRESS), at="progress")
 def progress_increases(step: Step, conversation: "Conversation") -> Outcome:
     value = member(step.body, "progress")
     is_number = isinstance(value, int | float) and not isinstance(value, bool)

@@ -20,6 +20,8 @@ Located: TypeAlias = tuple[str, JsonObject]
 """An object inside a message and its place there: `tools[3]`."""
 
 _LONGEST_QUOTE: Final = 80
+# For this many seconds two messages may cross on the wire.
+_CROSSING_SECONDS: Final = 1.0
 
 
 # -- naming values
@@ -157,3 +159,9 @@ def parse_json(text: str) -> list[object]:
 def is_in_force(requirement: str, revision: RevisionId) -> bool:
     """Tell whether another requirement, which is more specific, holds in a revision."""
     return catalogue()[requirement].holds_in(revision)
+
+
+def crosses(step: Step, since: float | None) -> bool:
+    """Whether a message may have been sent before one of this time arrived, by the records."""
+    now = step.record.t if step.record else None
+    return now is not None and since is not None and now - since <= _CROSSING_SECONDS

@@ -8,10 +8,20 @@ from accord.check.scenarios.client import (  # noqa: F401  # modules register th
     authorization_issuers,
     authorization_registration,
     authorization_scopes,
+    caching,
     cancellation,
+    eras,
+    extension_tasks,
+    failures,
+    hosted_tasks,
     http,
     lifecycle,
+    listening,
+    mirroring,
+    modes,
     questions,
+    results,
+    rounds,
 )
 
 __all__ = ["CLIENT_SCENARIOS"]

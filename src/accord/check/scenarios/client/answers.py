@@ -38,8 +38,9 @@ class PagedLists(FakeServer):
         super().__init__(revision)
         # For each cursor: its connection, list and page.
         self.cursors: dict[str, tuple[RawConnection, str, int]] = {}
-        # For each list: the sizes of the pages that the client fetched.
+        # For each list: the sizes of the pages that the client fetched, of its longest try.
         self.fetched: dict[str, list[int]] = {}
+        self._current: dict[str, list[int]] = {}
         self.foreign: list[str] = []
 
     async def result(self, connection: RawConnection, method: str, params: JsonObject) -> Result:
@@ -63,8 +64,10 @@ class PagedLists(FakeServer):
         entries = (*entries, *_MORE[method])
         begin = sum(_SIZES[:number])
         page: JsonObject = {member: list(entries[begin : begin + _SIZES[number]])}
-        pages = self.fetched.setdefault(method, [])
-        pages[:] = [*([] if number == 0 else pages), _SIZES[number]]
+        pages = [*(self._current.get(method, []) if number else ()), _SIZES[number]]
+        self._current[method] = pages
+        if len(pages) >= len(self.fetched.get(method, [])):
+            self.fetched[method] = pages
         if number + 1 < len(_SIZES):
             page["nextCursor"] = f"{secrets.token_urlsafe(9)}=="
             self.cursors[page["nextCursor"]] = (connection, method, number + 1)

@@ -29,7 +29,7 @@ _RATE: Final = 0.05
 _FOREVER: Final = 120.0
 
 
-class _LeavesRequestUnanswered(FakeServer):
+class LeavesRequestUnanswered(FakeServer):
     """Leaves one request unanswered."""
 
     stuck: JsonObject | None = None
@@ -71,7 +71,7 @@ class _LeavesRequestUnanswered(FakeServer):
     "http.cancel.explicit",
     shows=("cancellation.", "progress.token."),
 )
-class NeverAnswers(_LeavesRequestUnanswered):
+class NeverAnswers(LeavesRequestUnanswered):
     """Never answers the first request."""
 
     async def judge(self, run: ClientRun) -> None:
@@ -89,7 +89,7 @@ class NeverAnswers(_LeavesRequestUnanswered):
 
 
 @client_scenario("timeouts.maximum-despite-progress", era="both")
-class ReportsProgressForever(_LeavesRequestUnanswered):
+class ReportsProgressForever(LeavesRequestUnanswered):
     """Reports progress and never answers."""
 
     streams = True
@@ -119,7 +119,7 @@ class ReportsProgressForever(_LeavesRequestUnanswered):
 
 
 @client_scenario("cancellation.sender.ignores-late")
-class AnswersCancelledRequests(_LeavesRequestUnanswered):
+class AnswersCancelledRequests(LeavesRequestUnanswered):
     """Answers a request after the client cancelled it."""
 
     streams = True
@@ -159,7 +159,7 @@ class AnswersCancelledRequests(_LeavesRequestUnanswered):
 
 
 @client_scenario("ping.timeout.may-terminate", "ping.timeout-is-failure")
-class NeverAnswersPings(_LeavesRequestUnanswered):
+class NeverAnswersPings(LeavesRequestUnanswered):
     """Never answers a ping."""
 
     def is_stuck(self, request: Mapping[str, object]) -> bool:

@@ -69,11 +69,11 @@ async def asks_model(
 ) -> float | None:
     """Send a sampling request; return the seconds it took, None without a result."""
     began = asyncio.get_running_loop().time()
-    reply = await _ask_slowly(server, connection, "sampling/createMessage", SAMPLING, request)
+    reply = await ask_slowly(server, connection, "sampling/createMessage", SAMPLING, request)
     return None if reply is None or reply.is_error else asyncio.get_running_loop().time() - began
 
 
-async def _ask_slowly(
+async def ask_slowly(
     server: FakeServer, connection: RawConnection, method: str, params: object, request: JsonObject
 ) -> Reply | None:
     """Send a request that a person or a model answers: a late answer is not a violation."""
@@ -115,12 +115,12 @@ class SendsEveryRequest(FakeServer):
         self.is_pinged = await self.ask(connection, "ping", beside=request) is not None
         await self._list_roots(connection, request)
         if self.declares(connection, "sampling"):
-            reply = await _ask_slowly(self, connection, "sampling/createMessage", SAMPLING, request)
+            reply = await ask_slowly(self, connection, "sampling/createMessage", SAMPLING, request)
             if reply is not None and reply.is_error:
                 self.failures.append(("sampling.errors", reply))
         for form in FORMS if can_elicit(connection) else ():
             params = {"message": "Please fill this in.", "requestedSchema": form}
-            reply = await _ask_slowly(self, connection, "elicitation/create", params, request)
+            reply = await ask_slowly(self, connection, "elicitation/create", params, request)
             if reply is not None:
                 self.forms.append((form, reply))
         await self._list_roots(connection, request)

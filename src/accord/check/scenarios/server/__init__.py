@@ -3,6 +3,9 @@
 from accord.check.scenarios._scenario import SERVER_SCENARIOS as SCENARIOS
 from accord.check.scenarios.server import (  # noqa: F401  # modules register their scenarios
     auth,
+    auth_users,
+    capabilities,
+    declared_capabilities,
     features,
     http,
     http_addresses,
@@ -14,7 +17,13 @@ from accord.check.scenarios.server import (  # noqa: F401  # modules register th
     messages,
     notifications,
     questions,
+    required_pages,
+    rounds,
+    schemas,
+    standalone,
+    standalone_features,
     tasks,
+    tasks_extension,
     tasks_lists,
     tasks_unfinished,
     tools,

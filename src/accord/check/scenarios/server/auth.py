@@ -3,9 +3,10 @@
 Only servers that refuse a request without a token are judged.
 """
 
-from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit, urlunsplit
+
+import msgspec
 
 from accord.bindings.addresses import is_loopback
 from accord.bindings.http_responses import AuthChallenge, bearer_challenge, parse_challenges
@@ -18,21 +19,21 @@ from accord.check.probing.authorization import (
     quote_value,
 )
 from accord.check.probing.exchange import RawResponse, exchange, post_message
-from accord.check.probing.http import ACCEPT, CONTENT_JSON
 from accord.check.probing.messages import new_request
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import (
     UNINITIALIZED_UNJUDGED,
     bare_scenario,
+    complete_request,
     end_session,
     initialize,
     open_unjudged,
     scenario,
 )
+from accord.check.scenarios.server.auth_servers import OF_SERVERS, judge_grant, judge_servers
 from accord.check.verdicts import NO_PROBE
 from accord.protocol.catalogue import catalogue
-from accord.transports.http.client.guarded import GuardedSender, HttpRequest, NoResponse
 from accord.types import JsonObject
 
 _OPEN: Final = "the server asks for no authorization"
@@ -54,18 +55,6 @@ _OUTSIDE: Final = (
     "auth.tokens.validated-first",
     "tools.server.access-controlled",
 )
-_SERVERS: Final = (
-    "auth.as-metadata.server",
-    "auth.as.discovery-either",
-    "auth.as.rfc8414-required",
-    "auth.cimd.supported",
-    "auth.dcr.authorization-server",
-    "auth.dcr.implementations",
-    "auth.https.endpoints",
-    "auth.oauth21.authorization-server",
-    "auth.oauth21.implementations",
-    "auth.pkce.as-oidc-advertises",
-)
 _VERIFIED: Final = "session.requests.verified"
 _BOUND: Final = "session.id.bound-to-user"
 _ACCESS: Final = "tools.server.access-controlled"
@@ -75,37 +64,35 @@ _FOREIGN: Final = (
     "auth.token.audience-validated",
     "auth.token.foreign-rejected",
 )
-_GRANTED: Final = (
-    "auth.redirect.exact-match",
-    "auth.token.short-lived",
-    "auth.tokens.refresh-rotated",
-)
-_UNTRUSTED: Final = "https://accord-check.example/callback"
-# The specification names no number; a token for more than a day is not short-lived.
-_DAY: Final = 24 * 3600.0
 # These need a user who consents, or scopes that a check does not know.
 _CONSENTED: Final = tuple(
     id
     for id, row in catalogue().items()
     if row.check == "auth-probe"
     and row.area == "auth"
-    and id not in {*_OUTSIDE, *_SERVERS, *_FOREIGN}
+    and id not in {*_OUTSIDE, *OF_SERVERS, *_FOREIGN, "auth.stateless.each-request-authorized"}
 )
 
 
-def _plain(connection: RawConnection) -> dict[str, str]:
-    """Return the headers of a request without a token."""
-    made = {"content-type": CONTENT_JSON, "accept": ACCEPT}
-    if connection.carrier.version is not None:
-        made["mcp-protocol-version"] = connection.carrier.version
-    return made
+def _opening(probe: Probe, connection: RawConnection) -> JsonObject:
+    """Return the request that begins a conversation; it needs nothing before it."""
+    if connection.stand_alone(probe.revision, {}):
+        return complete_request(probe, "server/discover")
+    return initialize(probe.revision)
 
 
-async def _post_with_token(
+def _plain(connection: RawConnection, message: object) -> dict[str, str]:
+    """Return the headers of a request without those that the user gave."""
+    given = {name.lower() for name in connection.carrier.headers}
+    made: dict[str, str] = connection.carrier.heads(msgspec.json.encode(message))
+    return {name: text for name, text in made.items() if name not in {*given, "mcp-session-id"}}
+
+
+async def post_with_token(
     connection: RawConnection, message: object, *, token: str | None = None, **settings: Any
 ) -> RawResponse:
     """Post a message without a token, or with this one."""
-    headers = _plain(connection)
+    headers = _plain(connection, message)
     if token is not None:
         headers["authorization"] = f"Bearer {token}"
     heard = await post_message(connection, message, headers=headers, **settings)
@@ -119,7 +106,7 @@ def _challenges(heard: RawResponse) -> list[AuthChallenge]:
 
 
 def _exclude_all(probe: Probe, why: str) -> None:
-    ids = (*_OUTSIDE, *_SERVERS, _VERIFIED, _BOUND, *_FOREIGN, *_CONSENTED)
+    ids = (*_OUTSIDE, *OF_SERVERS, _VERIFIED, _BOUND, *_FOREIGN, *_CONSENTED)
     probe.not_applicable(ids, why)
 
 
@@ -128,14 +115,14 @@ def _exclude_all(probe: Probe, why: str) -> None:
 
 @scenario(
     *_OUTSIDE,
-    *_SERVERS,
+    *OF_SERVERS,
     *_CONSENTED,
     opens=UNINITIALIZED_UNJUDGED,
     on=("http",),
     is_outside=True,
 )
 async def sends_requests_without_a_token(probe: Probe, connection: RawConnection) -> None:
-    heard = await _post_with_token(connection, initialize(probe.revision))
+    heard = await post_with_token(connection, _opening(probe, connection))
     if heard.is_ok:
         _exclude_all(probe, _OPEN)
         return
@@ -155,9 +142,9 @@ async def sends_requests_without_a_token(probe: Probe, connection: RawConnection
     probe.passes("auth.http.oauth-flow")
     _judge_challenge(probe, _bearer_in(heard))
     _judge_resource(probe, published)
-    _judge_servers(probe, published)
+    judge_servers(probe, published)
     await _judge_tokens(probe, connection)
-    await _judge_grant(probe, sender, published)
+    await judge_grant(probe, sender, published)
     why = "this needs scopes, users or clients that a check does not have"
     probe.skip(_CONSENTED, f"{NO_PROBE}: {why}")
 
@@ -199,7 +186,8 @@ def _judge_resource(probe: Probe, published: Published) -> None:
         is_right = "offline_access" not in scopes
         probe.holds(_OFFLINE, is_right, "lists offline_access in scopes_supported")
     else:
-        probe.not_applicable("auth.scope.challenge-has-scope", "the server names no scopes")
+        for id in ("auth.scope.challenge-has-scope", _OFFLINE):
+            probe.not_applicable(id, "the server names no scopes")
 
 
 def _is_same_place(resource: Any, url: str) -> bool:
@@ -217,80 +205,25 @@ def _is_same_place(resource: Any, url: str) -> bool:
     return is_host and other.path.startswith(one.path.rstrip("/"))
 
 
-def _judge_servers(probe: Probe, published: Published) -> None:
-    """Judge the metadata of the authorization server."""
-    if not published.issuers and not published.metadata:
-        probe.skip(_SERVERS, "the server names no authorization server")
-    where = ", ".join(map(quote_value, published.issuers)) or "the server itself"
-    has_rfc8414 = published.metadata is not None
-    has_any = has_rfc8414 or published.openid is not None
-    if not has_any and published.refused:
-        probe.skip(_SERVERS, published.refused)
-        return
-    why = f"{where} publishes no metadata"
-    probe.holds("auth.as-metadata.server", has_any, why)
-    if not published.issuers and not has_rfc8414:
-        return
-    probe.holds("auth.as.discovery-either", has_any, why)
-    probe.holds("auth.as.rfc8414-required", has_rfc8414, f"{where} publishes no RFC 8414 metadata")
-    document = published.metadata or published.openid
-    if document is None:
-        return
-    _judge_metadata(probe, document, where)
-    if published.openid is not None:
-        methods = published.openid.get("code_challenge_methods_supported")
-        why = f"{where} lists no code_challenge_methods_supported in its OpenID configuration"
-        probe.holds("auth.pkce.as-oidc-advertises", methods, why)
-    else:
-        probe.not_applicable("auth.pkce.as-oidc-advertises", "it is not an OpenID provider")
-
-
-def _judge_metadata(probe: Probe, document: Mapping[str, object], where: str) -> None:
-    methods = document.get("code_challenge_methods_supported")
-    for id in ("auth.oauth21.authorization-server", "auth.oauth21.implementations"):
-        is_right = isinstance(methods, list) and "S256" in methods
-        probe.holds(id, is_right, f"{where} does not say that it supports PKCE with S256")
-    for id in ("auth.dcr.authorization-server", "auth.dcr.implementations"):
-        has_endpoint = isinstance(document.get("registration_endpoint"), str)
-        probe.holds(id, has_endpoint, f"{where} names no registration_endpoint")
-    is_supported = document.get("client_id_metadata_document_supported") is True
-    why = f"{where} does not support client id metadata documents"
-    probe.holds("auth.cimd.supported", is_supported, why)
-    bare = [
-        f"{name} {quote_value(document[name])}"
-        for name in ("authorization_endpoint", "token_endpoint", "registration_endpoint")
-        if isinstance(document.get(name), str) and not _is_safe(str(document[name]))
-    ]
-    probe.holds("auth.https.endpoints", not bare, f"{where} has endpoints without TLS: {bare[:1]}")
-
-
-def _is_safe(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return False
-    # Loopback connections cannot be overheard.
-    return parts.scheme == "https" or is_loopback(parts.hostname or "")
-
-
 async def _judge_tokens(probe: Probe, connection: RawConnection) -> None:
-    opening = initialize(probe.revision)
-    heard = await _post_with_token(connection, opening, token=_GARBAGE)
+    opening = _opening(probe, connection)
+    heard = await post_with_token(connection, opening, token=_GARBAGE)
     why = "accepts a token that was never issued"
     if probe.holds("auth.token.validated", not heard.is_ok, why):
         why = f"answers a token that was never issued with {heard}, expected 401"
         probe.holds("auth.token.invalid-401", heard.status == 401, why)
-        heard = await _post_with_token(connection, new_request(_UNKNOWN_METHOD), token=_GARBAGE)
+        unknown = complete_request(probe, _UNKNOWN_METHOD)
+        heard = await post_with_token(connection, unknown, token=_GARBAGE)
         is_right = not heard.is_ok and heard.code not in (-32601, -32602)
         why = f"looks at a request before its token: answers {heard} to an unknown method"
         probe.holds("auth.tokens.validated-first", is_right, why)
-    headers = _plain(connection) | {"authorization": "Bearer"}
+    headers = _plain(connection, opening) | {"authorization": "Bearer"}
     heard = await post_message(connection, opening, headers=headers)
     await end_session(connection, heard)
     why = f"answers a malformed Authorization header with {heard}, expected 400 or 401"
     probe.holds("auth.status-codes", heard.status in (400, 401), why)
-    listing = new_request("tools/list")
-    heard = await _post_with_token(connection, listing)
+    listing = complete_request(probe, "tools/list")
+    heard = await post_with_token(connection, listing)
     is_right = not heard.answers_to(listing["id"]) or heard.code is not None
     why = "lists its tools without a token, although it requires authorization"
     probe.holds(_ACCESS, is_right, why)
@@ -306,8 +239,8 @@ async def _judge_query(probe: Probe, connection: RawConnection, opening: JsonObj
     as malformed (400, RFC 6750 section 3.1).
     """
     id = "auth.role.resource-server"
-    bare = await _post_with_token(connection, opening)
-    heard = await _post_with_token(connection, opening, url=_with_token(probe.target.url, _GARBAGE))
+    bare = await post_with_token(connection, opening)
+    heard = await post_with_token(connection, opening, url=_with_token(probe.target.url, _GARBAGE))
     if heard.is_ok:
         probe.fail(id, "accepts an invalid token from the query of the URL")
         return
@@ -322,7 +255,7 @@ async def _judge_query(probe: Probe, connection: RawConnection, opening: JsonObj
         why = "this needs a valid token in a URL: give --bearer and --allow-token-in-query"
         probe.skip(id, why)
         return
-    heard = await _post_with_token(connection, opening, url=_with_token(probe.target.url, token))
+    heard = await post_with_token(connection, opening, url=_with_token(probe.target.url, token))
     probe.holds(id, not heard.is_ok, "accepts a token from the query of the URL")
 
 
@@ -338,61 +271,12 @@ def _is_token_invalid(heard: RawResponse) -> bool:
     return bearer is not None and bearer.error == "invalid_token"
 
 
-async def _judge_grant(probe: Probe, sender: GuardedSender, published: Published) -> None:
-    granted = probe.target.granted
-    if granted is None:
-        probe.skip(_GRANTED, "this needs the OAuth flow: give --oauth")
-        return
-    if granted.lifetime is not None:
-        why = f"the authorization server issues tokens for {granted.lifetime:g} s"
-        probe.holds("auth.token.short-lived", granted.lifetime <= _DAY, why)
-    if granted.is_rotated is not None:
-        why = "the authorization server accepts the same refresh token repeatedly"
-        probe.holds("auth.tokens.refresh-rotated", granted.is_rotated, why)
-    else:
-        probe.not_applicable("auth.tokens.refresh-rotated", "no refresh token was issued")
-    await _judge_redirect(probe, sender, published, granted.client_id)
-
-
-async def _judge_redirect(
-    probe: Probe, sender: GuardedSender, published: Published, client_id: str
-) -> None:
-    id = "auth.redirect.exact-match"
-    document = published.metadata or published.openid or {}
-    endpoint = document.get("authorization_endpoint")
-    if not isinstance(endpoint, str):
-        probe.skip(id, "the authorization server has no authorization endpoint")
-        return
-    fields = {
-        "response_type": "code",
-        "client_id": client_id,
-        "redirect_uri": _UNTRUSTED,
-        "state": "accord-check",
-        "code_challenge": "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM",
-        "code_challenge_method": "S256",
-    }
-    glue = "&" if "?" in endpoint else "?"
-    url = f"{endpoint}{glue}{urlencode(fields)}"
-    asked = HttpRequest(method="GET", url=url, headers={"accept": "text/html"})
-    try:
-        came = await sender.send(asked)
-    except NoResponse as error:
-        probe.skip(id, f"the authorization endpoint was not asked: {error}")
-        return
-    is_sent = came.headers.get("location", "").startswith(_UNTRUSTED)
-    if not is_sent and came.status < 400:
-        probe.skip(id, "only a user who logs in sees whether redirect URIs are compared")
-        return
-    why = "the authorization server redirects to a URI that was not registered"
-    probe.holds(id, not is_sent, why)
-
-
 # -- with a token
 
 
 @scenario(_VERIFIED, _BOUND, opens=open_unjudged, on=("http",))
 async def uses_a_session_without_its_token(probe: Probe, connection: RawConnection) -> None:
-    bare = await _post_with_token(connection, initialize(probe.revision))
+    bare = await post_with_token(connection, initialize(probe.revision))
     if bare.is_ok:
         _exclude_all(probe, _OPEN)
         return
@@ -400,8 +284,9 @@ async def uses_a_session_without_its_token(probe: Probe, connection: RawConnecti
     if session is None:
         probe.not_applicable((_VERIFIED, _BOUND), "the server gives no session ids")
         return
-    headers = _plain(connection) | {"mcp-session-id": session}
-    heard = await post_message(connection, new_request("ping"), headers=headers)
+    ping = new_request("ping")
+    headers = _plain(connection, ping) | {"mcp-session-id": session}
+    heard = await post_message(connection, ping, headers=headers)
     probe.holds(_VERIFIED, not heard.is_ok, f"accepts a session id in place of a token: {heard}")
     if probe.target.other_token is None:
         probe.skip(_BOUND, "this needs a token of another user: give --other-bearer")
@@ -413,14 +298,14 @@ async def uses_a_session_without_its_token(probe: Probe, connection: RawConnecti
 
 @scenario(*_FOREIGN, opens=UNINITIALIZED_UNJUDGED, on=("http",), is_outside=True)
 async def sends_a_token_for_another_server(probe: Probe, connection: RawConnection) -> None:
-    opening = initialize(probe.revision)
-    if (await _post_with_token(connection, opening)).is_ok:
+    opening = _opening(probe, connection)
+    if (await post_with_token(connection, opening)).is_ok:
         _exclude_all(probe, _OPEN)
         return
     if probe.target.foreign_token is None:
         probe.skip(_FOREIGN, "this needs a token for another server: give --foreign-bearer")
         return
-    heard = await _post_with_token(connection, opening, token=probe.target.foreign_token)
+    heard = await post_with_token(connection, opening, token=probe.target.foreign_token)
     for id in _FOREIGN:
         probe.holds(id, not heard.is_ok, "accepts a token that was issued for another server")
 

@@ -33,6 +33,20 @@ from accord.types import JsonObject
 _ACCEPTED: Final = "http.post.accepted-202"
 _REFUSED: Final = "http.post.refused-status"
 _DEFAULT: Final = "http.version-header.default-2025-03-26"
+# Which message belongs on which stream.
+_PLACED: Final = (
+    "http.post.related-requests-on-stream",
+    "http.get.unrelated-messages",
+    "http.sse.notifications-related",
+    "http.sse.listen-excludes-request-scoped",
+    "http.sse.no-requests",
+)
+EVERY_CHANGE: Final = {
+    "toolsListChanged": True,
+    "promptsListChanged": True,
+    "resourcesListChanged": True,
+}
+"""A filter that lets a stream carry all changes of lists."""
 _UNKNOWN_VERSION: Final = "1999-12-31"
 # That the answer ends its stream, as revisions say it.
 _ENDS: Final = (
@@ -291,22 +305,25 @@ def _what(message: JsonObject | list[JsonObject]) -> str:
 
 
 @bare_scenario(
-    "http.post.related-requests-on-stream",
-    "http.get.unrelated-messages",
+    *_PLACED,
     on=("http",),
     sends=("tools/call",),
 )
 async def calls_several_tools_at_once(probe: Probe) -> None:
     wanted = calls(probe)
     if not wanted:
-        probe.skip("http.post.related-requests-on-stream", "no tool may be called")
+        probe.skip(_PLACED, "no tool may be called")
         return
     # The monitor judges which message belongs on which stream.
     async with probe.open(capabilities={}) as connection:
+        if connection.is_standalone:
+            await connection.start("subscriptions/listen", {"notifications": EVERY_CHANGE})
         for message in wanted:
             await connection.send(message)
         for message in wanted:
             await connection.reply_to(message["id"], what=_what(message))
+        if connection.is_standalone:
+            await connection.collect(probe.target.settling)
 
 
 # -- the version header

@@ -1,4 +1,4 @@
-"""Who may reach a server on this machine: foreign origins, and the addresses it listens at."""
+"""Access to a server on this machine: foreign origins, and the addresses it listens at."""
 
 import ipaddress
 from typing import Final
@@ -84,7 +84,7 @@ async def _use_a_session(probe: Probe) -> None:
                 connection, method=method, origin=_FOREIGN, accept=CONTENT_TYPE
             ) as heard:
                 pass
-            # A page for everybody at this path is no service.
+            # A page without a stream serves no request of MCP.
             if method == "DELETE" or heard.is_stream or not heard.is_ok:
                 _judge_origin(probe, heard, _FOREIGN, method)
 

@@ -19,6 +19,7 @@ from accord.check.scenarios._scenario import (
     open_unjudged,
     scenario,
 )
+from accord.check.scenarios.server.http import EVERY_CHANGE
 from accord.check.scenarios.server.http_headers import judge_refusal
 from accord.protocol.exchange import META_CAPABILITIES, META_VERSION
 from accord.protocol.revisions import HANDSHAKE
@@ -248,11 +249,6 @@ _COMMENTS: Final = "http.sse.keepalive-comments"
 _CANCELS: Final = "http.cancel.disconnect-is-cancel"
 _STOPS: Final = "http.cancel.stop-work"
 _SILENT: Final = "http.cancel.no-further-messages"
-_EVERY_CHANGE: Final = {
-    "toolsListChanged": True,
-    "promptsListChanged": True,
-    "resourcesListChanged": True,
-}
 
 
 @bare_scenario(
@@ -264,7 +260,7 @@ async def closes_the_stream_of_a_call(probe: Probe) -> None:
     async with AsyncExitStack() as stack:
         listening = await stack.enter_async_context(open_unjudged(probe))
         calling = await stack.enter_async_context(open_unjudged(probe))
-        listen = complete_request(probe, "subscriptions/listen", {"notifications": _EVERY_CHANGE})
+        listen = complete_request(probe, "subscriptions/listen", {"notifications": EVERY_CHANGE})
         heard = await stack.enter_async_context(exchange(listening, listen))
         for call in calls(probe):
             if await _leave(calling, call):

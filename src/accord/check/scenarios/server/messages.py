@@ -178,9 +178,12 @@ async def sends_text_that_is_not_json(probe: Probe, connection: RawConnection) -
 
 @scenario(_INVALID_REQUEST, SURVIVES, opens=UNJUDGED, is_once=True)
 async def sends_json_that_is_not_a_request(probe: Probe, connection: RawConnection) -> None:
+    valid = connection.request(harmless_method(probe.facts))
     messages: dict[str, object] = {
-        "a request of JSON-RPC 1.0": {"jsonrpc": "1.0", "id": next_id(), "method": "ping"},
-        "a request without jsonrpc": {"id": next_id(), "method": "ping"},
+        "a request of JSON-RPC 1.0": valid | {"jsonrpc": "1.0", "id": next_id()},
+        "a request without jsonrpc": {
+            name: value for name, value in valid.items() if name != "jsonrpc"
+        },
         "a method that is a number": {"jsonrpc": "2.0", "id": next_id(), "method": 7},
         "a message with nothing but an id": {"jsonrpc": "2.0", "id": next_id()},
         "a message that is a number": b"7",

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any, Final, get_args
 
 from accord.check.probing.failures import ConnectionEnded, MessageTimeout
@@ -21,13 +22,14 @@ from accord.check.scenarios._scenario import (
     unexpected_answers,
     wait_for_answer,
 )
-from accord.protocol.jsonrpc import INVALID_PARAMS
+from accord.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.verdict import Evidence
 from accord.types import JsonObject, LoggingLevel
 
 _SET: Final = "logging/setLevel"
 _LEAST: Final = "logging.message.min-level"
+_RESPECTED: Final = "lifecycle.capabilities.respected"
 _INVALID: Final = "logging.set-level.invalid-params"
 _USUAL: Final = "info"
 _LEVELS: Final[tuple[str, ...]] = get_args(LoggingLevel)
@@ -41,7 +43,7 @@ _OF_MESSAGES: Final = (
 _LOGS_NOTHING: Final = "the server logs nothing while its tools are called"
 
 
-@scenario(*_OF_MESSAGES, needs="logging", sends=(_SET, "tools/call"))
+@scenario(*_OF_MESSAGES, era="handshake", needs="logging", sends=(_SET, "tools/call"))
 async def asks_for_all_log_messages(probe: Probe, connection: RawConnection) -> None:
     await connection.ask(_SET, {"level": _LEVELS[0]})
     await call_together(probe, connection)
@@ -51,10 +53,14 @@ async def asks_for_all_log_messages(probe: Probe, connection: RawConnection) -> 
 
 
 # The monitor would report the same under another id.
-@scenario(_LEAST, opens=OWN_UNJUDGED, needs="logging", is_once=True)
+@scenario(_LEAST, _RESPECTED, opens=OWN_UNJUDGED, needs="logging", is_once=True)
 async def sets_every_log_level(probe: Probe, connection: RawConnection) -> None:
     for level in _LEVELS:
-        if (await connection.ask(_SET, {"level": level})).is_error:
+        reply = await connection.ask(_SET, {"level": level})
+        if reply.code == METHOD_NOT_FOUND:
+            probe.fail(_RESPECTED, f"declares logging and does not know {_SET}")
+            return
+        if reply.is_error:
             probe.fail(_LEAST, f"does not accept the level {level}")
             return
     _, spoken = await _collect_levels(probe, connection, _LEVELS[0])
@@ -152,8 +158,9 @@ async def asks_for_no_progress(probe: Probe, connection: RawConnection) -> None:
 
 _CANCELLED: Final = "notifications/cancelled"
 _RACES: Final = "cancellation.races"
-_STOPS: Final = "cancellation.receiver.stops"
-_SILENT: Final = "cancellation.receiver.frees-and-silent"
+# Of every transport, and of stdio alone.
+_STOPPING: Final = ("cancellation.receiver.stops", "stdio.cancel.stop-work")
+_SILENCE: Final = ("cancellation.receiver.frees-and-silent", "stdio.cancel.no-further-messages")
 # A tool that takes this long is still running when a cancellation arrives.
 _SLOW: Final = 0.08
 _TOOLS: Final = 12
@@ -212,8 +219,8 @@ async def cancels_while_the_answer_is_on_its_way(probe: Probe, connection: RawCo
 
 
 @scenario(
-    _STOPS,
-    _SILENT,
+    *_STOPPING,
+    *_SILENCE,
     opens=OWN,
     needs="tools",
     when=_cancels_by_closing,
@@ -224,7 +231,7 @@ async def cancels_a_tool_that_takes_its_time(probe: Probe, connection: RawConnec
     slow = await _slowest(probe, connection)
     if slow is None:
         why = "no tool that may be called takes long enough to be cancelled"
-        probe.skip((_STOPS, _SILENT), why)
+        probe.skip((*_STOPPING, *_SILENCE), why)
         return
     # On a busy machine the first cancellation may be too late.
     if await _cancel(probe, connection, *slow) or await _cancel(probe, connection, *slow):
@@ -232,7 +239,7 @@ async def cancels_a_tool_that_takes_its_time(probe: Probe, connection: RawConnec
         return
     name, duration = slow[0]["name"], slow[1]
     why = f"continues a call of {name} that was cancelled, and answers it after {duration:.1f} s"
-    probe.fail(_STOPS, why)
+    _blame_all(probe, _STOPPING, why)
 
 
 async def _cancel(
@@ -247,23 +254,33 @@ async def _cancel(
     except MessageTimeout:
         late = len(connection.messages(_PROGRESS, since))
         # Messages sent before the cancellation may still arrive.
-        probe.holds(_STOPS, late < 3, f"continues, and reports progress {late} times")
-        probe.passes(_SILENT)
+        if late < 3:
+            probe.passes(*_STOPPING)
+        else:
+            _blame_all(probe, _STOPPING, f"continues, and reports progress {late} times")
+        probe.passes(*_SILENCE)
         return True
     # The tool succeeds if it is not cancelled.
     if reply.is_error or reply.is_failed_call:
-        probe.passes(_STOPS)
+        probe.passes(*_STOPPING)
         if _is_plain(connection):
-            probe.skip(_SILENT, "over HTTP a response that is not a stream must end with an answer")
+            probe.skip(
+                _SILENCE, "over HTTP a response that is not a stream must end with an answer"
+            )
         else:
             what = f"a call of {params['name']} that was cancelled, and takes {duration:.1f} s"
-            probe.fail(_SILENT, f"answers {what}: {reply}")
+            _blame_all(probe, _SILENCE, f"answers {what}: {reply}")
     elif asyncio.get_running_loop().time() - began < left / 2:
         # The call may have ended before the cancellation arrived.
-        probe.skip((_STOPS, _SILENT), "the tool was quicker than its cancellation")
+        probe.skip((*_STOPPING, *_SILENCE), "the tool was quicker than its cancellation")
     else:
         return False
     return True
+
+
+def _blame_all(probe: Probe, ids: Iterable[str], why: str) -> None:
+    for id in ids:
+        probe.fail(id, why)
 
 
 async def _begin_call(

@@ -1,6 +1,5 @@
 """Requests of the server to the client: answered, refused, answered wrongly, or never."""
 
-import re
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
@@ -8,9 +7,15 @@ from typing import Any, Final
 import msgspec
 
 from accord.check.probing.failures import ConnectionEnded, MessageTimeout
-from accord.check.probing.messages import answer_to, is_request, params_of, progress_token_of
+from accord.check.probing.messages import (
+    Reply,
+    answer_to,
+    params_of,
+    progress_token_of,
+)
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import EVERYTHING, RawConnection, Respond
+from accord.check.probing.standalone import questions_in
 from accord.check.probing.tool_calls import ToolCall
 from accord.check.scenarios._scenario import (
     SURVIVES,
@@ -24,9 +29,9 @@ from accord.check.scenarios._scenario import (
     scenario,
     text_of,
 )
+from accord.check.scenarios.server._rounds import call_and_answer
 from accord.json_schema.samples import sample
 from accord.json_schema.validation import compile_schema
-from accord.protocol.jsonrpc import INVALID_PARAMS
 from accord.types import JsonObject
 
 _ELICIT: Final = "elicitation/create"
@@ -40,17 +45,16 @@ _MODES: Final = "elicitation.mode.supported-only"
 _TOOLS: Final = "sampling.tools.not-without-capability"
 _TOOL_USE: Final = "sampling.tool-use.server-answers-all"
 _NO_FORM: Final = "no tool that may be called asks the user"
-# Answers that a form refuses: a text for other types, a number for a text.
-_WRONG: Final = ("accord-check-wrong", 918273645)
-_OBJECTION: Final = re.compile(
-    r"error|invalid|expected|must|fail|not a|wrong answer", re.IGNORECASE
-)
+# Every form refuses this, except in a field for free text.
+_WRONG: Final = "accord-check-wrong"
+# How many members of a form are answered wrongly, one at a time.
+_MEMBERS: Final = 3
 
 
 @scenario(*_METHODS, _MODES, _TOOLS, sends=("tools/call",))
 async def answers_requests_of_the_server(probe: Probe, connection: RawConnection) -> None:
     await call_all(probe, connection)
-    questions = [each for each in connection.received if is_request(each)]
+    questions = [each for message in connection.received for each in questions_in(message)]
     methods = {str(each["method"]) for each in questions}
     for id, method in _METHODS.items():
         area = method.partition("/")[0]
@@ -71,33 +75,6 @@ async def answers_requests_of_the_server(probe: Probe, connection: RawConnection
             probe.holds(_TOOLS, not has_tools, why)
     probe.skip(_MODES, _NO_FORM)
     probe.skip(_TOOLS, "no tool that may be called asks for a model")
-
-
-@bare_scenario(_MODES, sends=("tools/call",))
-async def declares_url_elicitation_only(probe: Probe) -> None:
-    if not probe.facts.is_asking:
-        probe.skip(_MODES, _NO_FORM)
-        return
-
-    async def respond(connection: RawConnection, question: JsonObject) -> None:
-        answer = answer_to(question, connection.client_capabilities)
-        if question.get("method") == _ELICIT:
-            if _mode_of(question) == "url":
-                answer["result"] = {"action": "decline"}
-            else:
-                answer.pop("result", None)
-                answer["error"] = {"code": INVALID_PARAMS, "message": "forms were not declared"}
-        await connection.send(answer)
-
-    capabilities = {**EVERYTHING, "elicitation": {"url": {}}}
-    async with probe.open(capabilities=capabilities) as connection:
-        connection.respond = respond
-        for tool in probe.facts.callable_tools():
-            since = len(connection.received)
-            await call(probe, connection, tool)
-            for mode in map(_mode_of, connection.messages(_ELICIT, since)):
-                why = f"asks in mode {mode!r}, although the client declared only 'url'"
-                probe.holds(_MODES, mode == "url", f"{why}, in a call of {tool.name}")
 
 
 def _mode_of(question: Mapping[str, object]) -> Any:
@@ -134,42 +111,74 @@ async def _answer_with_error(connection: RawConnection, question: JsonObject) ->
 
 @scenario(_VALIDATED, sends=("tools/call",))
 async def sends_invalid_answers(probe: Probe, connection: RawConnection) -> None:
-    refutable: list[object] = []
-
-    async def respond(connection: RawConnection, question: JsonObject) -> None:
-        answer = answer_to(question, connection.client_capabilities)
-        wrong = _wrong_content(question)
-        if wrong is not None:
-            refutable.append(question.get("id"))
-            answer["result"] = {"action": "accept", "content": wrong}
-        await connection.send(answer)
-
-    connection.respond = respond
     for tool in probe.facts.callable_tools():
-        refutable.clear()
-        reply = await call(probe, connection, tool)
-        if reply is None or not refutable:
+        valid = await _call_with_answer(probe, connection, tool, None)
+        if valid is None:
             continue
-        text = text_of(reply)
-        is_refused = reply.is_error or reply.is_failed_call
-        used = next((wrong for wrong in _WRONG if str(wrong) in text), None)
-        is_right = is_refused or used is None or _OBJECTION.search(text)
-        why = f"accepts the invalid answer {used!r} to its form, in a call of {tool.name}"
-        probe.holds(_VALIDATED, is_right, why)
-    probe.skip(_VALIDATED, "no tool that may be called asks the user by a form")
+        for member in _refutable_members(valid.schema):
+            invalid = await _call_with_answer(probe, connection, tool, member)
+            if invalid is None:
+                continue
+            is_refused = invalid.reply.is_error or invalid.reply.is_failed_call
+            known = str(valid.content.get(member, ""))
+            is_used = not is_refused and _is_used_alike(
+                text_of(valid.reply), known, text_of(invalid.reply)
+            )
+            why = f"uses {_WRONG!r} as {member!r:.40}, which its form refuses ({tool.name})"
+            probe.holds(_VALIDATED, not is_used, why)
+    probe.skip(_VALIDATED, "no tool that may be called asks by a form that refuses some text")
 
 
-def _wrong_content(question: Mapping[str, object]) -> JsonObject | None:
-    """Return an answer that the schema of a form refuses; None if none is known."""
-    schema = params_of(question).get("requestedSchema")
+class _Answered(msgspec.Struct, frozen=True):
+    """The result of a tool, the schema of its form, and the content of the answer."""
+
+    reply: Reply
+    schema: Any
+    content: JsonObject
+
+
+async def _call_with_answer(
+    probe: Probe, connection: RawConnection, tool: ToolCall, wrong: str | None
+) -> _Answered | None:
+    """Call a tool and answer its first form, with one member wrong; None if it has no form."""
+    answered: list[tuple[Any, JsonObject]] = []
+
+    def make(question: JsonObject) -> JsonObject | None:
+        answer = answer_to(question, connection.client_capabilities)
+        content = answer.get("result", {}).get("content")
+        if question.get("method") != _ELICIT or not isinstance(content, dict) or answered:
+            return None
+        schema = params_of(question).get("requestedSchema")
+        # Members that may be left out are answered too.
+        content |= {name: sample(rule) for name, rule in _rules(schema) if name not in content}
+        content |= {} if wrong is None else {wrong: _WRONG}
+        answered.append((schema, content))
+        return {"action": "accept", "content": content}
+
+    reply = await call_and_answer(probe, connection, tool, make)
+    return _Answered(reply, *answered[0]) if reply is not None and answered else None
+
+
+def _refutable_members(schema: Any) -> list[str]:
+    """Return the members of a form that refuse a text; a free text field takes any."""
+    return [name for name, rule in _rules(schema) if _is_refused(rule, _WRONG)][:_MEMBERS]
+
+
+def _rules(schema: Any) -> list[tuple[str, Any]]:
     properties = schema.get("properties") if isinstance(schema, dict) else None
-    if question.get("method") != _ELICIT or not isinstance(properties, dict):
-        return None
-    content = {}
-    for name, rule in properties.items():
-        refused = (wrong for wrong in _WRONG if _is_refused(rule, wrong))
-        content[name] = next(refused, sample(rule))
-    return content if _is_refused(schema, content) else None
+    return [*properties.items()] if isinstance(properties, dict) else []
+
+
+def _is_used_alike(with_valid: str, valid: str, with_invalid: str) -> bool:
+    """Return whether a tool says of an invalid value just what it said of a valid one.
+
+    >>> _is_used_alike("row 3, window", "3", "row accord-check-wrong, window")
+    True
+    >>> _is_used_alike("row 3, window", "3", "not a row: accord-check-wrong")
+    False
+    """
+    before, found, _ = with_invalid.partition(_WRONG)
+    return bool(found and before and valid) and with_valid.startswith(before + valid)
 
 
 def _is_refused(schema: Any, value: object) -> bool:
@@ -189,21 +198,21 @@ async def lets_the_model_use_tools(probe: Probe, connection: RawConnection) -> N
     used: list[str] = []
     answered: list[str] = []
 
-    async def respond(connection: RawConnection, question: JsonObject) -> None:
-        answer = answer_to(question, connection.client_capabilities)
-        params = question.get("params")
-        tools = params_of(question).get("tools")
+    def make(question: JsonObject) -> JsonObject | None:
+        params = params_of(question)
+        tools = params.get("tools")
         if isinstance(tools, list) and tools and not used:
             use = {"type": "tool_use", "id": "accord-check-1", "input": {}}
             used.append("accord-check-1")
-            answer["result"]["content"] = [use | {"name": str(tools[0].get("name"))}]
-            answer["result"]["stopReason"] = "toolUse"
-        elif used and isinstance(params, dict):
-            answered.append(str(params.get("messages")))
-        await connection.send(answer)
+            usual: JsonObject = answer_to(question, connection.client_capabilities)["result"]
+            content = [use | {"name": str(tools[0].get("name"))}]
+            return usual | {"content": content, "stopReason": "toolUse"}
+        if used and "messages" in params:
+            answered.append(str(params["messages"]))
+        return None
 
-    connection.respond = respond
-    await call_all(probe, connection)
+    for tool in probe.facts.callable_tools():
+        await call_and_answer(probe, connection, tool, make)
     if answered:
         told = any("accord-check-1" in text for text in answered)
         probe.holds(_TOOL_USE, told, "asks again without a result of the tool that was used")
@@ -248,7 +257,13 @@ class _Question(msgspec.Struct):
         return any(each.id == self.call for each in replies(connection.received))
 
 
-@bare_scenario(*_ALL, sends=("tools/call",))
+@bare_scenario(*_ALL, era="standalone")
+async def looks_for_requests_of_the_server(probe: Probe) -> None:
+    # One that sends them nevertheless breaks mrtr.server-asks-only-this-way.
+    probe.not_applicable(_ALL, "a server without a handshake sends no requests")
+
+
+@bare_scenario(*_ALL, era="handshake", sends=("tools/call",))
 async def leaves_requests_of_the_server_unanswered(probe: Probe) -> None:
     asking = (await asking_tools(probe))[:_WAITING_TOOLS]
     if not asking:

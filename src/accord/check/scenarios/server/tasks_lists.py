@@ -36,7 +36,17 @@ _PARAM_WINS: Final = "tasks.related.param-wins"
 _NO_SSE: Final = "tasks.http.no-sse-for-get"
 _TERMINAL: Final = "tasks.cancel.terminal-32602"
 _OWN_IDS: Final = "tasks.id.receiver-generated"
-_SEVERAL: Final = (_OWN_IDS, _UNGUESSABLE, _PARAM_WINS, _NO_SSE, _TERMINAL)
+# Judged by the monitor too, in the messages of these scenarios.
+_FINAL: Final = "tasks.status.terminal-final"
+_SEVERAL: Final = (
+    "tasks.id.unique",
+    _FINAL,
+    _OWN_IDS,
+    _UNGUESSABLE,
+    _PARAM_WINS,
+    _NO_SSE,
+    _TERMINAL,
+)
 # Enough to see how a server makes ids.
 _TASKS: Final = 5
 
@@ -194,7 +204,8 @@ _BAD_CURSOR: Final = "tasks.errors.bad-cursor"
 _PAGINATED: Final = "tasks.list.paginated"
 _NEXT: Final = "tasks.list.next-cursor"
 _CONSISTENT: Final = "tasks.list.consistent-with-get"
-_LISTS: Final = (_BAD_CURSOR, _PAGINATED, _NEXT, _CONSISTENT)
+_LISTED: Final = (_FINAL, "tasks.status.valid-transitions", "tasks.related.not-on-task-ops")
+_LISTS: Final = (*_LISTED, _BAD_CURSOR, _PAGINATED, _NEXT, _CONSISTENT)
 _PAGES: Final = 50
 
 
@@ -295,14 +306,14 @@ async def lists_tasks_of_another_session(probe: Probe, connection: RawConnection
 
 
 @asynccontextmanager
-async def _open_as_other(probe: Probe) -> AsyncIterator[RawConnection]:
+async def open_as_other(probe: Probe) -> AsyncIterator[RawConnection]:
     """Open a connection with the token of another user, which is not judged."""
     headers = {
         name: text for name, text in probe.target.headers.items() if name.lower() != "authorization"
     }
     headers["authorization"] = f"Bearer {probe.target.other_token}"
     async with replace(probe.target, headers=headers).connection(is_judged=False) as connection:
-        await connection.initialize(probe.revision)
+        await connection.begin_conversation(probe.revision)
         yield connection
 
 
@@ -319,7 +330,7 @@ async def asks_for_a_task_of_another_user(probe: Probe, connection: RawConnectio
         probe.skip(_OF_OTHERS, NO_TASKS)
         return
     id = tasks[0].id
-    async with _open_as_other(probe) as other:
+    async with open_as_other(probe) as other:
         methods = [_GET, "tasks/result"]
         methods += ["tasks/cancel"] if probe.facts.declares("tasks.cancel") else []
         for method in methods:

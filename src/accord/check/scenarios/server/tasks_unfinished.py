@@ -121,7 +121,14 @@ _WAITS: Final = 4
 _SOON: Final = 0.2
 
 
-@scenario(*_CANCELLED, opens=OWN, needs="tasks.cancel", sends=("tools/call", _CANCEL))
+@scenario(
+    *_CANCELLED,
+    "tasks.id.unique",
+    "tasks.related.not-on-task-ops",
+    opens=OWN,
+    needs="tasks.cancel",
+    sends=("tools/call", _CANCEL),
+)
 async def cancels_tasks(probe: Probe, connection: RawConnection) -> None:
     tools = task_tools(probe.facts)
     connection.respond = _keep_waiting

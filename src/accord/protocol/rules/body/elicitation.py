@@ -10,7 +10,7 @@ from accord.protocol.exchange import Step
 from accord.protocol.forms import asks_for_secret
 from accord.protocol.jsonrpc import FAULT, INVALID_PARAMS, NOTIFICATION, RESULT
 from accord.protocol.party import Bounded, undeclared_mode
-from accord.protocol.rules._rule import Breach, Finding, Findings, Outcome, check
+from accord.protocol.rules._rule import Breach, Finding, Findings, Outcome, breach_at, check
 from accord.protocol.rules.body.rounds import (
     ClientAnswer,
     ServerQuestion,
@@ -82,14 +82,16 @@ def client_declares_a_mode(step: Step, conversation: Conversation) -> Outcome:
         return None
     if not modes or any(isinstance(modes.get(mode), dict) for mode in ("form", "url")):
         return True
-    return f"declares elicitation with {quote(sorted(modes))}, but neither form nor url"
+    why = f"declares elicitation with {quote(sorted(modes))}, but neither form nor url"
+    return breach_at(why, "capabilities", "elicitation")
 
 
 @check("elicitation.mode.supported-only", _ROUNDS)
 def round_asks_in_a_declared_mode(step: Step, conversation: Conversation) -> Findings:
     declared = conversation.capabilities(CLIENT, step.exchange)
     for question in questions(step, _CREATE):
-        yield judge_mode(question.params, declared)
+        found = judge_mode(question.params, declared)
+        yield breach_at(found, question.place, "mode") if isinstance(found, str) else found
 
 
 @check("elicitation.error.undeclared-mode", messages((RESULT, FAULT), _CREATE, by=CLIENT))
@@ -121,10 +123,10 @@ def _schemas(step: Step) -> Iterator[Located]:
 
 def _properties(step: Step) -> Iterator[tuple[str, str, JsonObject]]:
     """Yield the properties of forms: their names, places and schemas."""
-    for _, schema in _schemas(step):
+    for place, schema in _schemas(step):
         for name, property_ in as_object(schema.get("properties")).items():
             if isinstance(property_, dict):
-                yield name, f"properties[{quote(name)}]", property_
+                yield name, f"{place}.properties[{quote(name)}]", property_
 
 
 @check("elicitation.form.mode-and-schema", _QUESTIONS)
@@ -134,7 +136,8 @@ def form_has_its_mode_and_a_schema(step: Step, conversation: Conversation) -> Fi
         if mode == "form":
             yield judge_member(question.params, question.place, "requestedSchema", "object")
         elif mode != "url":
-            yield f"sends {question.place} with mode {quote(mode)}, expected form or url"
+            why = f"sends {question.place} with mode {quote(mode)}, expected form or url"
+            yield breach_at(why, question.place, "mode")
 
 
 @check("elicitation.schema.flat-primitive", _QUESTIONS)
@@ -153,17 +156,19 @@ def form_is_flat(step: Step, conversation: Conversation) -> Findings:
 def _judge_flat(step: Step, types: tuple[str, ...]) -> Findings:
     for place, schema in _schemas(step):
         if schema.get("type") != "object":
-            yield f"sends {place} with type {quote(schema.get('type'))}, expected 'object'"
+            why = f"sends {place} with type {quote(schema.get('type'))}, expected 'object'"
+            yield breach_at(why, place, "type")
             continue
         properties = schema.get("properties")
         if not isinstance(properties, dict):
-            yield f"sends {place} without properties"
+            yield breach_at(f"sends {place} without properties", place, "properties")
             continue
         yield True
         for name, inner in properties.items():
             type_ = inner.get("type") if isinstance(inner, dict) else inner
             if type_ not in types or not isinstance(inner, dict):
-                yield f"sends {place} with property {quote(name)} of type {quote(type_)}"
+                why = f"sends {place} with property {quote(name)} of type {quote(type_)}"
+                yield breach_at(why, place, "properties", name)
 
 
 @check("elicitation.form.formats", _QUESTIONS)
@@ -171,7 +176,9 @@ def formats_are_known(step: Step, conversation: Conversation) -> Findings:
     for _, place, schema in _properties(step):
         if schema.get("type") == "string" and "format" in schema:
             is_known = schema["format"] in _FORMATS
-            yield is_known or f"sends {place} with the unknown format {quote(schema['format'])}"
+            yield is_known or breach_at(
+                f"sends {place} with the unknown format {quote(schema['format'])}", place, "format"
+            )
 
 
 @check("elicitation.enum.enum-names", _QUESTIONS)
@@ -182,7 +189,7 @@ def choices_are_enums(step: Step, conversation: Conversation) -> Findings:
             yield (
                 _judge_enum(schema, place)
                 if is_enum
-                else f"sends {place} with choices that are not an enum"
+                else breach_at(f"sends {place} with choices that are not an enum", place)
             )
 
 
@@ -201,10 +208,12 @@ def _has_choices(schema: JsonObject) -> bool:
 
 def _judge_enum(schema: JsonObject, place: str) -> Finding:
     if schema.get("type") != "string" or not _are_strings(schema["enum"]):
-        return f"sends {place} with an enum of values that are not strings"
+        why = f"sends {place} with an enum of values that are not strings"
+        return breach_at(why, place, "enum")
     names = schema["enumNames"] if "enumNames" in schema else schema["enum"]
     if not _are_strings(names) or len(names) != len(schema["enum"]):
-        return f"sends {place} with enumNames that do not match its enum"
+        why = f"sends {place} with enumNames that do not match its enum"
+        return breach_at(why, place, "enumNames")
     return True
 
 
@@ -212,14 +221,20 @@ def _judge_single_select(schema: JsonObject, place: str) -> Finding:
     if "enum" in schema and "oneOf" not in schema and "anyOf" not in schema:
         return _judge_enum(schema, place)
     is_titled = schema.get("type") == "string" and _are_titled(schema.get("oneOf"))
-    return is_titled or f"sends {place} with choices that are not a single-select enum"
+    return is_titled or breach_at(
+        f"sends {place} with choices that are not a single-select enum", place
+    )
 
 
 def _judge_multi_select(schema: JsonObject, place: str) -> Finding:
     items = as_object(schema.get("items"))
     is_untitled = items.get("type") == "string" and _are_strings(items.get("enum"))
     is_titled = _are_titled(items.get("anyOf"))
-    return is_untitled or is_titled or f"sends {place}, an array that is not a multi-select enum"
+    return (
+        is_untitled
+        or is_titled
+        or breach_at(f"sends {place}, an array that is not a multi-select enum", place)
+    )
 
 
 def _are_strings(value: object) -> bool:
@@ -234,8 +249,10 @@ def _are_titled(value: object) -> bool:
 
 @check("elicitation.form.no-secrets", _QUESTIONS)
 def form_does_not_ask_for_secrets(step: Step, conversation: Conversation) -> Findings:
-    for name, _, schema in _properties(step):
-        yield not asks_for_secret(name, schema) or f"asks for the secret {quote(name)} in a form"
+    for name, place, schema in _properties(step):
+        yield not asks_for_secret(name, schema) or breach_at(
+            f"asks for the secret {quote(name)} in a form", place
+        )
 
 
 @check("elicitation.form.no-clickable-urls", _QUESTIONS)
@@ -246,7 +263,7 @@ def form_has_no_links(step: Step, conversation: Conversation) -> Findings:
     for place, name, holder in texts:
         if isinstance(holder.get(name), str):
             has_link = _WEB_ADDRESS.search(holder[name]) is not None
-            yield not has_link or f"sends {place} with a URL in its {name}"
+            yield not has_link or breach_at(f"sends {place} with a URL in its {name}", place, name)
 
 
 # -- pages to visit
@@ -271,7 +288,9 @@ def _split_url(url: str) -> SplitResult | None:
 @check("elicitation.url.valid-url", _QUESTIONS)
 def url_is_valid(step: Step, conversation: Conversation) -> Findings:
     for place, url, parts in _urls(step):
-        yield parts is not None or f"sends {place} with the invalid URL {quote(url)}"
+        yield parts is not None or breach_at(
+            f"sends {place} with the invalid URL {quote(url)}", place, "url"
+        )
 
 
 @check("elicitation.url.https", _QUESTIONS)
@@ -279,8 +298,14 @@ def url_is_https(step: Step, conversation: Conversation) -> Findings:
     for place, _, parts in _urls(step):
         if parts is not None:
             is_local = _LOOPBACK.fullmatch(parts.hostname or "") is not None
-            yield (parts.scheme == "https" or is_local) or (
-                f"sends {place} with a URL of scheme {parts.scheme}, expected https"
+            yield (
+                parts.scheme == "https"
+                or is_local
+                or breach_at(
+                    f"sends {place} with a URL of scheme {parts.scheme}, expected https",
+                    place,
+                    "url",
+                )
             )
 
 
@@ -293,13 +318,16 @@ def url_has_no_personal_data(step: Step, conversation: Conversation) -> Findings
 
 def _judge_privacy(parts: SplitResult, place: str) -> Finding:
     if parts.username or parts.password:
-        return f"sends {place} with credentials in its URL"
+        return breach_at(f"sends {place} with credentials in its URL", place, "url")
     names = {name.lower() for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
     personal = sorted(names & _PERSONAL)
     if personal:
-        return f"sends {place} with the parameter {personal[0]} in its URL"
+        why = f"sends {place} with the parameter {personal[0]} in its URL"
+        return breach_at(why, place, "url")
     rest = unquote(f"{parts.path}?{parts.query}#{parts.fragment}")
-    return _EMAIL.search(rest) is None or f"sends {place} with an e-mail address in its URL"
+    return _EMAIL.search(rest) is None or breach_at(
+        f"sends {place} with an e-mail address in its URL", place, "url"
+    )
 
 
 @check("elicitation.url.elicitation-id", _QUESTIONS)
@@ -311,7 +339,8 @@ def page_has_its_own_id(step: Step, conversation: Conversation) -> Findings:
         if finding is True:
             id, url = question.params["elicitationId"], question.params.get("url")
             if urls.setdefault(id, url) != url:
-                finding = f"uses the elicitationId {quote(id)} for two pages"
+                why = f"uses the elicitationId {quote(id)} for two pages"
+                finding = breach_at(why, question.place, "elicitationId")
         yield finding
 
 
@@ -319,10 +348,12 @@ def page_has_its_own_id(step: Step, conversation: Conversation) -> Findings:
 def page_has_no_id(step: Step, conversation: Conversation) -> Findings:
     for question in _questions(step, "url"):
         has_id = "elicitationId" in question.params
-        yield not has_id or f"sends {question.place} with an elicitationId"
+        yield not has_id or breach_at(
+            f"sends {question.place} with an elicitationId", question.place, "elicitationId"
+        )
 
 
-@check("elicitation.url.no-elicitation-id", _COMPLETIONS)
+@check("elicitation.url.no-elicitation-id", _COMPLETIONS, at="/method")
 def completion_is_not_sent(step: Step, conversation: Conversation) -> Outcome:
     return f"sends {step.name}, which this revision does not have"
 
@@ -330,7 +361,11 @@ def completion_is_not_sent(step: Step, conversation: Conversation) -> Outcome:
 _PAGE: Final = BodyShape("elicitationId: string, url: string, message: string")
 
 
-@check("elicitation.required-error.lists-elicitations", messages(FAULT, by=SERVER))
+@check(
+    "elicitation.required-error.lists-elicitations",
+    messages(FAULT, by=SERVER),
+    at="/error",
+)
 def error_lists_the_pages(step: Step, conversation: Conversation) -> Findings:
     if step.error is None or step.error.code != _URL_ELICITATION_REQUIRED:
         return
@@ -339,11 +374,11 @@ def error_lists_the_pages(step: Step, conversation: Conversation) -> Findings:
         yield f"sends error {_URL_ELICITATION_REQUIRED} without data.elicitations"
         return
     for index, page in enumerate(pages):
-        place = f"elicitations[{index}]"
+        place = f"data.elicitations[{index}]"
         if as_object(page).get("mode") == "url":
             yield from _PAGE.judge(page, place)
         else:
-            yield f"sends {place} that is not in mode url"
+            yield breach_at(f"sends {place} that is not in mode url", place)
 
 
 # -- answers
@@ -355,10 +390,14 @@ def action_is_known(step: Step, conversation: Conversation) -> Findings:
         action = answer.result.get("action")
         if action == "reject":
             why = f"sends {answer.place} with action 'reject', expected 'decline'"
-            yield Breach(why, severity=WARN)
+            yield Breach(why, severity=WARN, at=(answer.place, "action"))
         elif "action" in answer.result:
             is_known = action in _ACTIONS
-            yield is_known or f"sends {answer.place} with the unknown action {quote(action)}"
+            yield is_known or breach_at(
+                f"sends {answer.place} with the unknown action {quote(action)}",
+                answer.place,
+                "action",
+            )
 
 
 @check("elicitation.result.content-optional", _ANSWERS)
@@ -371,16 +410,18 @@ def content_has_plain_values(step: Step, conversation: Conversation) -> Findings
 def _judge_content(answer: ClientAnswer) -> Finding:
     content = answer.result["content"]
     if not isinstance(content, dict):
-        return f"sends {answer.place} with content that is not an object"
+        why = f"sends {answer.place} with content that is not an object"
+        return breach_at(why, answer.place, "content")
     for name, value in content.items():
         if not isinstance(value, str | int | float | bool):
-            return (
+            return breach_at(
                 f"sends content[{quote(name)}] of {answer.place} as {describe(value)}, "
-                "expected a string, number or boolean"
+                "expected a string, number or boolean",
+                *(answer.place, "content", name),
             )
     if answer.result.get("action") in ("decline", "cancel", "reject"):
         why = f"sends {answer.place} with content, but the action is not accept"
-        return Breach(why, severity=WARN)
+        return Breach(why, severity=WARN, at=(answer.place, "content"))
     return True
 
 
@@ -389,4 +430,6 @@ def accepted_page_has_no_content(step: Step, conversation: Conversation) -> Find
     for answer in answers(step, conversation, _CREATE):
         if answer.asked.get("mode") == "url" and answer.result.get("action") == "accept":
             has_content = "content" in answer.result
-            yield not has_content or f"sends {answer.place} with content for mode url"
+            yield not has_content or breach_at(
+                f"sends {answer.place} with content for mode url", answer.place, "content"
+            )

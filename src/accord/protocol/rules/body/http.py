@@ -23,7 +23,7 @@ from accord.protocol.mirroring import (
     find_annotations,
 )
 from accord.protocol.party import Bounded
-from accord.protocol.rules._rule import Finding, Findings, Outcome, check
+from accord.protocol.rules._rule import Finding, Findings, Outcome, breach_at, check
 from accord.protocol.rules.http.exchanges import STATE, is_masked
 from accord.protocol.rules.selection import messages, notifications, requests, results
 from accord.protocol.rules.values import (
@@ -102,7 +102,7 @@ def post_has_the_version_header(step: Step, conversation: Conversation) -> Outco
     return has_version or f"posts {step.name} without {_VERSION_HEADER}"
 
 
-@check("http.version-header.matches-meta", requests(by=CLIENT))
+@check("http.version-header.matches-meta", requests(by=CLIENT), at=META_VERSION)
 def version_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
     facts = _facts_with_headers(step, _VERSION_HEADER)
     header = facts.header(_VERSION_HEADER) if facts else None
@@ -114,7 +114,7 @@ def version_header_repeats_the_body(step: Step, conversation: Conversation) -> O
     )
 
 
-@check("http.headers.mcp-method", requests(by=CLIENT))
+@check("http.headers.mcp-method", requests(by=CLIENT), at="/method")
 def method_header_repeats_the_body(step: Step, conversation: Conversation) -> Outcome:
     facts = _facts_with_headers(step, METHOD_HEADER)
     if facts is None or _has_no_metadata(facts):
@@ -144,8 +144,8 @@ def name_header_repeats_the_body(step: Step, conversation: Conversation) -> Outc
         return None
     if decode_header(header) != name and _is_unsafe(name):
         return None  # http.headers.mcp-name.encoded-when-unsafe
-    return decode_header(header) == name or (
-        f"posts {step.name} with {NAME_HEADER}: {header[:60]}, which is not its {member}"
+    return decode_header(header) == name or breach_at(
+        f"posts {step.name} with {NAME_HEADER}: {header[:60]}, which is not its {member}", member
     )
 
 
@@ -161,8 +161,9 @@ def unsafe_name_is_encoded(step: Step, conversation: Conversation) -> Outcome:
         return None
     if is_masked(header, name):
         return None
-    return header.strip(" \t") == encode_header(name) or (
-        f"posts {step.name} with {NAME_HEADER}: {header[:60]!r}, expected {encode_header(name)[:80]}"
+    expected = encode_header(name)
+    return header.strip(" \t") == expected or (
+        f"posts {step.name} with {NAME_HEADER}: {header[:60]!r}, expected {expected[:80]}"
     )
 
 
@@ -193,7 +194,11 @@ def _requests_of_stream(step: Step, conversation: Conversation) -> list[Exchange
     return _streams(conversation).get(facts.stream, [])
 
 
-@check("http.post.related-requests-on-stream", notifications(_PROGRESS, by=SERVER))
+@check(
+    "http.post.related-requests-on-stream",
+    notifications(_PROGRESS, by=SERVER),
+    at="progressToken",
+)
 def progress_is_on_the_stream_of_its_request(step: Step, conversation: Conversation) -> Outcome:
     requests = _requests_of_stream(step, conversation)
     if not requests or step.exchange is None:
@@ -212,7 +217,7 @@ def _is_resumed(facts: HttpFacts, conversation: Conversation) -> bool:
     return exchange is not None and exchange.is_resumed is True
 
 
-@check("http.get.unrelated-messages", messages((REQUEST, NOTIFICATION), by=SERVER))
+@check("http.get.unrelated-messages", messages((REQUEST, NOTIFICATION), by=SERVER), at="/method")
 def get_stream_has_only_unrelated_messages(step: Step, conversation: Conversation) -> Outcome:
     facts = _http_facts(step)
     if facts is None or (facts.method or "").upper() != "GET":
@@ -227,7 +232,7 @@ def get_stream_has_only_unrelated_messages(step: Step, conversation: Conversatio
     return None
 
 
-@check("http.sse.notifications-related", notifications(by=SERVER))
+@check("http.sse.notifications-related", notifications(by=SERVER), at="/method")
 def stream_has_only_related_notifications(step: Step, conversation: Conversation) -> Outcome:
     requests = _requests_of_stream(step, conversation)
     if not requests or _is_misplaced_on_listen(step, requests):
@@ -246,7 +251,7 @@ def _is_misplaced_on_listen(step: Step, requests: list[Exchange]) -> bool:
     return step.name in (_PROGRESS, _LOG) and any(request.is_lasting for request in requests)
 
 
-@check("http.sse.listen-excludes-request-scoped", notifications(by=SERVER))
+@check("http.sse.listen-excludes-request-scoped", notifications(by=SERVER), at="/method")
 def listen_stream_has_no_progress_or_log(step: Step, conversation: Conversation) -> Outcome:
     requests = _requests_of_stream(step, conversation)
     if not any(request.is_lasting for request in requests):
@@ -256,7 +261,7 @@ def listen_stream_has_no_progress_or_log(step: Step, conversation: Conversation)
     return True
 
 
-@check("http.sse.no-requests", messages((REQUEST, NOTIFICATION, RESULT), by=SERVER))
+@check("http.sse.no-requests", messages((REQUEST, NOTIFICATION, RESULT), by=SERVER), at="/method")
 def stream_has_no_requests(step: Step, conversation: Conversation) -> Outcome:
     if _http_facts(step) is None:
         return None
@@ -281,15 +286,20 @@ def _all_annotations(step: Step) -> Iterator[Annotation]:
 @check("tools.x-mcp-header.not-empty", _TOOL_LISTS)
 def header_is_not_empty(step: Step, conversation: Conversation) -> Findings:
     for found in _all_annotations(step):
-        yield found.header != "" or f"sends {found.place} with an empty {ANNOTATION}"
+        yield found.header != "" or breach_at(
+            f"sends {found.place} with an empty {ANNOTATION}", found.place, ANNOTATION
+        )
 
 
 @check("tools.x-mcp-header.token-syntax", _TOOL_LISTS)
 def header_is_a_token(step: Step, conversation: Conversation) -> Findings:
     for place, header in ((found.place, found.header) for found in _all_annotations(step)):
         if header != "":
-            yield (isinstance(header, str) and is_http_token(header)) or (
-                f"sends {place} with {ANNOTATION} {quote(header)}, which is not an HTTP token"
+            is_token = isinstance(header, str) and is_http_token(header)
+            yield is_token or breach_at(
+                f"sends {place} with {ANNOTATION} {quote(header)}, which is not an HTTP token",
+                place,
+                ANNOTATION,
             )
 
 
@@ -300,9 +310,10 @@ def header_is_unique(step: Step, conversation: Conversation) -> Findings:
         uses = Counter(header.lower() for _, header in named)
         for place, header in named:
             count = uses.pop(header.lower(), 1)
-            yield count == 1 or (
+            yield count == 1 or breach_at(
                 f"sends {place} with {ANNOTATION} {quote(header)}, "
-                f"which the schema has {count} times"
+                f"which the schema has {count} times",
+                *(place, ANNOTATION),
             )
 
 
@@ -310,18 +321,20 @@ def header_is_unique(step: Step, conversation: Conversation) -> Findings:
 def header_is_for_a_primitive(step: Step, conversation: Conversation) -> Findings:
     for found in _all_annotations(step):
         if found.names is not None:
-            yield found.is_primitive or (
+            yield found.is_primitive or breach_at(
                 f"sends {found.place} with {ANNOTATION} and type "
-                f"{quote(found.schema.get('type'))}, expected string, integer or boolean"
+                f"{quote(found.schema.get('type'))}, expected string, integer or boolean",
+                found.place,
             )
 
 
 @check("tools.x-mcp-header.statically-reachable", _TOOL_LISTS)
 def header_is_reached_through_properties(step: Step, conversation: Conversation) -> Findings:
     for found in _all_annotations(step):
-        yield found.names is not None or (
+        yield found.names is not None or breach_at(
             f"sends {found.place} with {ANNOTATION}, which is not reachable "
-            "through properties alone"
+            "through properties alone",
+            *(found.place, ANNOTATION),
         )
 
 
@@ -353,4 +366,6 @@ def mirrored_integers_are_safe(step: Step, conversation: Conversation) -> Findin
 def _judge_integer(value: object, place: str) -> Finding:
     if not isinstance(value, int | float) or not is_integer(value):
         return None
-    return abs(value) <= LARGEST_INTEGER or f"sends {place} with {value}, beyond 2^53-1"
+    return abs(value) <= LARGEST_INTEGER or breach_at(
+        f"sends {place} with {value}, beyond 2^53-1", place
+    )

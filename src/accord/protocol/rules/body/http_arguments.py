@@ -48,9 +48,10 @@ def _given(step: Step, conversation: Conversation) -> Iterator[tuple[MirroredArg
     """Yield the arguments with a value and with a header that can be compared with it."""
     for each, value, facts in _mirrored(step, conversation):
         header = facts.header(each.header)
-        if isinstance(value, str | int | float) and header is not None:
-            if not is_masked(header, value):
-                yield each, value, header.strip(" \t")
+        if header is None or not isinstance(value, str | int | float):
+            continue
+        if not is_masked(header, value):
+            yield each, value, header.strip(" \t")
 
 
 @check("http.param-headers.client-support", _CALLS)
@@ -78,8 +79,9 @@ def value_has_its_form(step: Step, conversation: Conversation) -> Findings:
             elif value != header and value.lower() == header.lower():
                 yield f"calls a tool with {each.header}: {header[:40]!r}, expected {value[:40]!r}"
         else:
-            yield header == encode_header(value) or (
-                f"calls a tool with {each.header}: {header[:40]!r}, expected {encode_header(value)!r}"
+            expected = encode_header(value)
+            yield header == expected or (
+                f"calls a tool with {each.header}: {header[:40]!r}, expected {expected!r}"
             )
 
 

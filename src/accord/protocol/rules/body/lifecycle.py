@@ -9,7 +9,7 @@ from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import FAULT, NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN
 from accord.protocol.revisions import Phase
-from accord.protocol.rules._rule import Findings, Outcome, check
+from accord.protocol.rules._rule import Findings, Outcome, breach_at, check
 from accord.protocol.rules.body.meta import SERVER_INFO, implementations
 from accord.protocol.rules.selection import messages, notifications, requests, results
 from accord.protocol.rules.shapes import BodyShape, shapes
@@ -63,15 +63,16 @@ _VERSION: Final = BodyShape("protocolVersion: string")
 @check("lifecycle.initialize-result.protocol-version", _ANSWER)
 def answer_has_a_version(step: Step, conversation: Conversation) -> Outcome:
     if not isinstance(step.body, dict):
-        return f"answers initialize with {describe(step.body)}, expected an object"
+        why = f"answers initialize with {describe(step.body)}, expected an object"
+        return breach_at(why, "")
     return _VERSION.judge_body(step.body, step)
 
 
 # -- versions
 
 
-@check("lifecycle.version.identifier", _INITIALIZE)
-@check("lifecycle.version.identifier", _ANSWER)
+@check("lifecycle.version.identifier", _INITIALIZE, at="protocolVersion")
+@check("lifecycle.version.identifier", _ANSWER, at="protocolVersion")
 def version_is_a_date(step: Step, conversation: Conversation) -> Outcome:
     version = as_object(step.body).get("protocolVersion")
     if not isinstance(version, str):
@@ -86,7 +87,7 @@ def client_continues_with_its_version(step: Step, conversation: Conversation) ->
     return True if _granted_version(conversation) is not None else None
 
 
-@check(VERSIONS, _INITIALIZE)
+@check(VERSIONS, _INITIALIZE, at="protocolVersion")
 def client_keeps_its_version(step: Step, conversation: Conversation) -> Outcome:
     # A client that gets the version it asked for and then asks for another does not support the
     # first. Once it went on, a later initialize may be of another client on the same connection.
@@ -111,12 +112,12 @@ def _granted_version(conversation: Conversation) -> str | None:
 # -- messages of the opening, and of an end that MCP does not have
 
 
-@check("lifecycle.initialize.not-in-batch", _INITIALIZE)
+@check("lifecycle.initialize.not-in-batch", _INITIALIZE, at="/method")
 def initialize_is_not_in_a_batch(step: Step, conversation: Conversation) -> Outcome:
     return "sends initialize in a batch" if step.in_batch else True
 
 
-@check("lifecycle.initialize.method-name", requests(by=CLIENT))
+@check("lifecycle.initialize.method-name", requests(by=CLIENT), at="/method")
 def opening_request_is_named_initialize(step: Step, conversation: Conversation) -> Outcome:
     if step.name == "initialize":
         return True
@@ -127,7 +128,7 @@ def opening_request_is_named_initialize(step: Step, conversation: Conversation) 
     return None
 
 
-@check("lifecycle.initialized.method-name", notifications(by=CLIENT))
+@check("lifecycle.initialized.method-name", notifications(by=CLIENT), at="/method")
 def initialized_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     if step.name == _INITIALIZED:
         return True
@@ -138,7 +139,7 @@ def initialized_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     return None
 
 
-@check("lifecycle.shutdown.no-message", messages((REQUEST, NOTIFICATION)))
+@check("lifecycle.shutdown.no-message", messages((REQUEST, NOTIFICATION)), at="/method")
 def shutdown_has_no_message(step: Step, conversation: Conversation) -> Outcome:
     if step.name in _SHUTDOWNS:
         return f"sends {step.name}; a conversation ends by closing the transport"
@@ -165,7 +166,10 @@ shapes(
 def discovery_names_the_server(step: Step, conversation: Conversation) -> Outcome:
     if complete_result(step) is None:
         return None
-    return SERVER_INFO in meta_of(step.body) or f"answers server/discover without {SERVER_INFO}"
+    is_named = isinstance(meta_of(step.body).get(SERVER_INFO), dict)
+    return is_named or breach_at(
+        f"answers server/discover without {SERVER_INFO} as an object", "_meta"
+    )
 
 
 # -- capabilities: objects with flags
@@ -188,7 +192,8 @@ def capabilities_are_objects(step: Step, conversation: Conversation) -> Findings
     declared += [(f"experimental.{name[:40]}", value) for name, value in experimental.items()]
     for name, value in declared:
         if not isinstance(value, dict):
-            yield f"declares the capability {name} as {describe(value)}, expected an object"
+            why = f"declares the capability {name} as {describe(value)}, expected an object"
+            yield breach_at(why, "capabilities", name)
 
 
 shapes(_INITIALIZE, {"roots.capability.list-changed": "capabilities.roots.listChanged?: boolean"})
@@ -217,18 +222,22 @@ def ping_has_no_parameters(step: Step, conversation: Conversation) -> Outcome:
     if step.body is not None and not isinstance(step.body, dict):
         return None
     extra = sorted((step.body or {}).keys() - {"_meta"})
-    return f"sends ping with the parameter {extra[0][:40]}" if extra else True
+    if not extra:
+        return True
+    return breach_at(f"sends ping with the parameter {extra[0][:40]}", extra[0])
 
 
 @check("ping.response.empty", results("ping"))
 def ping_has_an_empty_result(step: Step, conversation: Conversation) -> Outcome:
     if not isinstance(step.body, dict):
-        return f"answers ping with {describe(step.body)}, expected an empty object"
+        return breach_at(f"answers ping with {describe(step.body)}, expected an empty object", "")
     extra = sorted(step.body.keys() - {"_meta"})
-    return f"answers ping with the member {extra[0][:40]}" if extra else True
+    if not extra:
+        return True
+    return breach_at(f"answers ping with the member {extra[0][:40]}", extra[0])
 
 
-@check("ping.response.empty", messages(FAULT, "ping"))
+@check("ping.response.empty", messages(FAULT, "ping"), at="/error")
 def ping_is_not_answered_with_an_error(step: Step, conversation: Conversation) -> Outcome:
     # Errors are in order before the opening, for a second ping under one id, and for a whole batch
     # that is rejected.

@@ -57,8 +57,8 @@ def message_is_not_in_a_batch(step: Step, conversation: Conversation) -> Outcome
     return None if step.in_batch else True
 
 
-@check("jsonrpc.request.params-object", requests())
-@check("jsonrpc.notification.params-object", notifications())
+@check("jsonrpc.request.params-object", requests(), at="/params")
+@check("jsonrpc.notification.params-object", notifications(), at="/params")
 def params_are_an_object(step: Step, conversation: Conversation) -> Outcome:
     if isinstance(step.body, dict):
         return True
@@ -67,7 +67,7 @@ def params_are_an_object(step: Step, conversation: Conversation) -> Outcome:
     return f"sends {step.name} with params as {describe(step.body)}, expected an object"
 
 
-@check("jsonrpc.response.result-member", results())
+@check("jsonrpc.response.result-member", results(), at="/result")
 def result_is_an_object(step: Step, conversation: Conversation) -> Outcome:
     if isinstance(step.body, dict):
         return True
@@ -109,13 +109,13 @@ def _error_code(step: Step) -> int:
     return 0 if step.error is None else step.error.code
 
 
-@check("errors.retired-codes.not-emitted", messages(FAULT))
+@check("errors.retired-codes.not-emitted", messages(FAULT), at="/error/code")
 def code_is_not_retired(step: Step, conversation: Conversation) -> Outcome:
     code = _error_code(step)
     return code not in _RETIRED or f"sends the retired error code {code} ({_RETIRED[code]})"
 
 
-@check("errors.legacy-range.not-used", messages(FAULT))
+@check("errors.legacy-range.not-used", messages(FAULT), at="/error/code")
 def code_is_not_of_the_legacy_range(step: Step, conversation: Conversation) -> Outcome:
     code = _error_code(step)
     if code in _RETIRED:
@@ -123,7 +123,7 @@ def code_is_not_of_the_legacy_range(step: Step, conversation: Conversation) -> O
     return code not in _LEGACY or f"sends error code {code}, from the range of old implementations"
 
 
-@check("errors.reserved-range.only-defined-codes", messages(FAULT))
+@check("errors.reserved-range.only-defined-codes", messages(FAULT), at="/error/code")
 def reserved_code_is_defined(step: Step, conversation: Conversation) -> Outcome:
     code = _error_code(step)
     if code in _RETIRED:
@@ -133,7 +133,7 @@ def reserved_code_is_defined(step: Step, conversation: Conversation) -> Outcome:
     return True
 
 
-@check("errors.application-codes.outside-reserved", messages(FAULT))
+@check("errors.application-codes.outside-reserved", messages(FAULT), at="/error/code")
 def own_code_is_outside_the_reserved_range(step: Step, conversation: Conversation) -> Outcome:
     code = _error_code(step)
     if code in _STANDARD or code in _SPECIFICATION or code in _LEGACY:

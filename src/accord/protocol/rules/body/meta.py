@@ -10,7 +10,7 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import META_CAPABILITIES, META_VERSION, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.methods import KNOWN
-from accord.protocol.rules._rule import Findings, Outcome, check, combine
+from accord.protocol.rules._rule import Breach, Findings, Outcome, breach_at, check, combine
 from accord.protocol.rules.selection import messages, requests, results
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import META, Located, as_object, declared_in, describe, memory_of
@@ -147,7 +147,7 @@ def meta_is_an_object(step: Step, conversation: Conversation) -> Outcome:
     return judge_member(body, _body_name(step), "_meta", "object") if "_meta" in body else None
 
 
-@check("meta.title.display-name", requests("tools/call", by=CLIENT))
+@check("meta.title.display-name", requests("tools/call", by=CLIENT), at="name")
 def tool_is_called_by_its_name(step: Step, conversation: Conversation) -> Outcome:
     name = as_object(step.body).get("name")
     tools = memory_of(conversation).tools
@@ -240,7 +240,9 @@ def _judge_keys(keys: list[tuple[str, str]], judge: _KeyJudge) -> Findings:
     for place, key in keys:
         why = judge(key)
         if why is not None:
-            yield not why or f"sends {place}._meta with the key {key[:60]!r}, which {why}"
+            yield not why or breach_at(
+                f"sends {place}._meta with the key {key[:60]!r}, which {why}", place, "_meta", key
+            )
 
 
 @_check_keys("meta.key.two-segments")
@@ -301,7 +303,7 @@ def _judge_domain(key: str) -> str | None:
 @check("meta.request.protocol-version", requests(by=CLIENT))
 def request_has_its_version(step: Step, conversation: Conversation) -> Outcome:
     if "_meta" not in as_object(step.body):
-        return f"sends {step.name} without params._meta"
+        return breach_at(f"sends {step.name} without params._meta", "")
     return _judge_meta(step, step.name, META_VERSION, "string")
 
 
@@ -321,13 +323,16 @@ def result_has_server_info(step: Step, conversation: Conversation) -> Outcome:
     if not isinstance(step.body, dict) or step.name == "server/discover":
         return None
     if "_meta" not in step.body:
-        return f"sends a result of {step.name} without {SERVER_INFO}"
+        return breach_at(f"sends a result of {step.name} without {SERVER_INFO}", "")
     return _judge_meta(step, f"a result of {step.name}", SERVER_INFO, "object")
 
 
 def _judge_meta(step: Step, place: str, key: str, type_: str) -> Outcome:
     meta = as_object(step.body).get("_meta")
-    return judge_member(meta, place, key, type_) if isinstance(meta, dict) else None
+    if not isinstance(meta, dict):
+        return None
+    found = judge_member(meta, place, key, type_)
+    return msgspec.structs.replace(found, at=("_meta", key)) if isinstance(found, Breach) else found
 
 
 # -- trace context: W3C Trace Context and Baggage
@@ -380,7 +385,9 @@ def trace_context_is_well_formed(step: Step, conversation: Conversation) -> Find
     for name, is_valid in _FORMATS.items():
         if name in meta:
             is_fine = isinstance(meta[name], str) and is_valid(meta[name])
-            yield is_fine or f"sends {name} as {describe(meta[name])}, which is malformed"
+            yield is_fine or breach_at(
+                f"sends {name} as {describe(meta[name])}, which is malformed", "_meta", name
+            )
 
 
 # -- extensions: their identifiers and settings
@@ -399,7 +406,10 @@ def extension_has_a_prefix_and_a_name(step: Step, conversation: Conversation) ->
         for key in as_object(capabilities["extensions"]):
             labels, name = _split_key(key)
             yield (labels is not None and all(map(_is_label, labels)) and _is_name(name)) or (
-                f"declares the extension {key[:60]!r}, expected a prefix, a slash and a name"
+                breach_at(
+                    f"declares the extension {key[:60]!r}, expected a prefix, a slash and a name",
+                    *("capabilities", "extensions", key),
+                )
             )
 
 

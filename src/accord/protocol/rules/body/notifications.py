@@ -6,7 +6,7 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import META_SUBSCRIPTION, Exchange, Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
 from accord.protocol.party import Memory
-from accord.protocol.rules._rule import Finding, Outcome, check, combine
+from accord.protocol.rules._rule import Finding, Outcome, breach_at, check, combine
 from accord.protocol.rules.selection import notifications, results
 from accord.protocol.rules.shapes import shapes
 from accord.protocol.rules.values import META, as_object, describe, memory_of, quote
@@ -65,7 +65,7 @@ def learn_subscriptions(step: Step, conversation: Conversation, memory: Memory) 
 # -- notifications
 
 
-@check("meta.listen.subscription-id", notifications(_FILTERS, by=SERVER))
+@check("meta.listen.subscription-id", notifications(_FILTERS, by=SERVER), at=META_SUBSCRIPTION)
 def notification_names_its_subscription(step: Step, conversation: Conversation) -> Outcome:
     meta = meta_of(step.body)
     if META_SUBSCRIPTION not in meta:
@@ -82,7 +82,7 @@ def notification_names_its_subscription(step: Step, conversation: Conversation) 
     return f"sends {step.name} for the subscription {id!r}, which is not a listen request"
 
 
-@check("subscriptions.only-requested-kinds", _ANY_TO_LISTEN)
+@check("subscriptions.only-requested-kinds", _ANY_TO_LISTEN, at="/method")
 def only_requested_notifications_are_sent(step: Step, conversation: Conversation) -> Outcome:
     listen = find_subscription(step, conversation)
     if listen is None:
@@ -97,7 +97,7 @@ def only_requested_notifications_are_sent(step: Step, conversation: Conversation
     )
 
 
-@check("subscriptions.updated-only-for-watched", notifications(_UPDATED, by=SERVER))
+@check("subscriptions.updated-only-for-watched", notifications(_UPDATED, by=SERVER), at="uri")
 def only_watched_resources_are_reported(step: Step, conversation: Conversation) -> Outcome:
     listen = find_subscription(step, conversation)
     params = listen.params if listen else None
@@ -113,7 +113,7 @@ def only_watched_resources_are_reported(step: Step, conversation: Conversation) 
 # -- acknowledgements
 
 
-@check("subscriptions.ack-carries-id", _ACKNOWLEDGEMENTS)
+@check("subscriptions.ack-carries-id", _ACKNOWLEDGEMENTS, at=META_SUBSCRIPTION)
 def acknowledgement_names_its_subscription(step: Step, conversation: Conversation) -> Outcome:
     meta = meta_of(step.body)
     if META_SUBSCRIPTION not in meta:
@@ -133,7 +133,7 @@ def acknowledgement_comes_first(step: Step, conversation: Conversation) -> Outco
     return f"ends the subscription {quote(step.id)}, which it never acknowledged"
 
 
-@check("subscriptions.nothing-before-ack", _ANY_TO_LISTEN)
+@check("subscriptions.nothing-before-ack", _ANY_TO_LISTEN, at="/method")
 def nothing_precedes_the_acknowledgement(step: Step, conversation: Conversation) -> Outcome:
     listen = find_subscription(step, conversation)
     if listen is None:
@@ -160,11 +160,18 @@ def _was_requested(name: str, confirmed: object, requested: object) -> Finding:
     if isinstance(confirmed, list):
         known = requested if isinstance(requested, list) else []
         more = [item for item in confirmed if item not in known]
-        return f"acknowledges {name} {quote(more[0])}, which was not requested" if more else True
-    return not confirmed or bool(requested) or f"acknowledges {name}, which was not requested"
+        if not more:
+            return True
+        why = f"acknowledges {name} {quote(more[0])}, which was not requested"
+        return breach_at(why, "notifications", name, f"[{confirmed.index(more[0])}]")
+    return (
+        not confirmed
+        or bool(requested)
+        or breach_at(f"acknowledges {name}, which was not requested", "notifications", name)
+    )
 
 
-@check("subscriptions.graceful-end-carries-id", results(LISTEN, by=SERVER))
+@check("subscriptions.graceful-end-carries-id", results(LISTEN, by=SERVER), at=META_SUBSCRIPTION)
 def last_result_names_its_subscription(step: Step, conversation: Conversation) -> Outcome:
     if not isinstance(step.body, dict):
         return None
@@ -201,7 +208,7 @@ def _rank(level: object) -> int | None:
     return _RANKS.get(level) if isinstance(level, str) else None
 
 
-@check("logging.message.method", notifications(by=SERVER))
+@check("logging.message.method", notifications(by=SERVER), at="/method")
 def log_message_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     if step.name == _LOG:
         return True
@@ -215,7 +222,7 @@ def log_message_has_its_name(step: Step, conversation: Conversation) -> Outcome:
 # -- sessions: one level for all messages
 
 
-@check("logging.session-wide", _LOGS)
+@check("logging.session-wide", _LOGS, at="level")
 def message_is_not_below_the_level_set(step: Step, conversation: Conversation) -> Outcome:
     rank = _rank(as_object(step.body).get("level"))
     least = _rank(memory_of(conversation).log_level)
@@ -236,7 +243,7 @@ def message_is_not_below_the_level_set(step: Step, conversation: Conversation) -
 # -- requests: each with its own level
 
 
-@check("logging.only-with-level", _LOGS)
+@check("logging.only-with-level", _LOGS, at="/method")
 def log_message_was_requested(step: Step, conversation: Conversation) -> Outcome:
     if META_SUBSCRIPTION in meta_of(step.body):
         return None
@@ -247,7 +254,7 @@ def log_message_was_requested(step: Step, conversation: Conversation) -> Outcome
     return "sends a log message, but no request has asked for a level"
 
 
-@check("logging.own-stream-only", _LOGS)
+@check("logging.own-stream-only", _LOGS, at="/method")
 def log_message_precedes_the_answer(step: Step, conversation: Conversation) -> Outcome:
     if META_SUBSCRIPTION in meta_of(step.body):
         return "sends a log message on a listen stream"

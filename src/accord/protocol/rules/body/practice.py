@@ -5,7 +5,7 @@ from typing import Final
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.rules._rule import Findings, Outcome, check
+from accord.protocol.rules._rule import Findings, Outcome, breach_at, check
 from accord.protocol.rules.body.resources import has_custom_scheme
 from accord.protocol.rules.selection import results
 from accord.protocol.rules.values import (
@@ -62,7 +62,10 @@ def parameters_are_described(step: Step, conversation: Conversation) -> Findings
         yield "description" in tool or None
     for place, name, schema in _parameters(step):
         yield bool(schema.get("description")) or (
-            f"sends {place} with the parameter {quote(name)} without a description"
+            breach_at(
+                f"sends {place} with the parameter {quote(name)} without a description",
+                *(place, "inputSchema", "properties", name),
+            )
         )
 
 

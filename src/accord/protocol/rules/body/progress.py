@@ -12,7 +12,14 @@ from accord.protocol.rules.body.tasks import RELATED, TASK_REQUESTS, TERMINAL
 from accord.protocol.rules.selection import REPLIES, messages, notifications, requests, results
 from accord.protocol.rules.shapes import shapes
 from accord.protocol.rules.state import TASK_TOKENS
-from accord.protocol.rules.values import as_id, as_object, is_number, memory_of, request_params
+from accord.protocol.rules.values import (
+    as_id,
+    as_object,
+    crosses,
+    is_number,
+    memory_of,
+    request_params,
+)
 from accord.protocol.violation import CLIENT, OTHER, SERVER, WARN, Party
 from accord.types._base import ProgressToken, RequestId
 
@@ -38,14 +45,14 @@ shapes(
 )
 
 
-@check("progress.token.in-meta", requests())
+@check("progress.token.in-meta", requests(), at="progressToken")
 def token_is_in_meta(step: Step, conversation: Conversation) -> Outcome:
     if step.name in REQUESTS and "progressToken" in as_object(step.body):
         return f"sends {step.name} with progressToken in params, expected it in params._meta"
     return True if "progressToken" in meta_of(step.body) else None
 
 
-@check("progress.notification.method-name", notifications())
+@check("progress.notification.method-name", notifications(), at="/method")
 def progress_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     if step.name == _PROGRESS:
         return True
@@ -57,7 +64,7 @@ def progress_has_its_name(step: Step, conversation: Conversation) -> Outcome:
 holds(notifications(_PROGRESS, by=SERVER), "progress.server-only")
 
 
-@check("progress.server-only", notifications(_PROGRESS, by=CLIENT))
+@check("progress.server-only", notifications(_PROGRESS, by=CLIENT), at="/method")
 def client_does_not_report_progress(step: Step, conversation: Conversation) -> Outcome:
     return f"sends {_PROGRESS}; only servers do"
 
@@ -65,7 +72,7 @@ def client_does_not_report_progress(step: Step, conversation: Conversation) -> O
 # -- the end of reports
 
 
-@check(_COMPLETION, _REPORTS)
+@check(_COMPLETION, _REPORTS, at="progress")
 def progress_ends_with_the_total(step: Step, conversation: Conversation) -> Outcome:
     # Progress after the answer breaks progress.notification.active-only; before it, a report may
     # already have reached its total. A total may be an estimate, so this is only a warning.
@@ -101,7 +108,7 @@ def note_token_of_task(step: Step, conversation: Conversation) -> Outcome:
     return None
 
 
-@check(TASK_TOKENS, _REPORTS)
+@check(TASK_TOKENS, _REPORTS, at="progressToken")
 def task_reports_under_its_token(step: Step, conversation: Conversation) -> Outcome:
     tokens = _task_tokens(conversation)
     id, token = _task_id(step, conversation), as_id(as_object(step.body).get("progressToken"))
@@ -123,7 +130,7 @@ def note_end_of_task(step: Step, conversation: Conversation) -> Outcome:
     return None
 
 
-@check(_TASK_END, _REPORTS)
+@check(_TASK_END, _REPORTS, at="progressToken")
 def task_reports_until_it_ends(step: Step, conversation: Conversation) -> Outcome:
     id = _task_id(step, conversation)
     if id is None or id not in _task_tokens(conversation):
@@ -170,7 +177,7 @@ shapes(
 )
 
 
-@check("cancellation.notification.either-party", notifications())
+@check("cancellation.notification.either-party", notifications(), at="/method")
 def cancellation_has_its_name(step: Step, conversation: Conversation) -> Outcome:
     if step.name == _CANCELLED:
         return True
@@ -191,7 +198,7 @@ def _client_exchange(step: Step, conversation: Conversation) -> Exchange | None:
     return None if id is None else client.open.get(id) or client.cancelled.get(id)
 
 
-@check("cancellation.server-only-for-listen", notifications(_CANCELLED, by=SERVER))
+@check("cancellation.server-only-for-listen", notifications(_CANCELLED, by=SERVER), at="requestId")
 def server_cancels_only_listen_requests(step: Step, conversation: Conversation) -> Outcome:
     exchange = _client_exchange(step, conversation)
     if exchange is None:
@@ -201,7 +208,7 @@ def server_cancels_only_listen_requests(step: Step, conversation: Conversation) 
     )
 
 
-@check("cancellation.server-names-listen", notifications(_CANCELLED, by=SERVER))
+@check("cancellation.server-names-listen", notifications(_CANCELLED, by=SERVER), at="requestId")
 def server_names_a_listen_request(step: Step, conversation: Conversation) -> Outcome:
     id, client = _cancelled_id(step), conversation.parties[CLIENT]
     exchange = _client_exchange(step, conversation)
@@ -224,7 +231,7 @@ def note_answer(step: Step, conversation: Conversation) -> Outcome:
     return None
 
 
-@check(_PENDING, notifications(_CANCELLED, by=CLIENT))
+@check(_PENDING, notifications(_CANCELLED, by=CLIENT), at="requestId")
 def client_cancels_a_pending_request(step: Step, conversation: Conversation) -> Outcome:
     id, facts = _cancelled_id(step), memory_of(conversation).facts
     ends: Bounded[RequestId, float | None] = facts.setdefault(_PENDING, Bounded())
@@ -251,13 +258,14 @@ def client_cancels_a_pending_request(step: Step, conversation: Conversation) -> 
 holds(requests("tasks/cancel"), _NOT_FOR_TASKS)
 
 
-@check(_NOT_FOR_TASKS, notifications(_CANCELLED))
+@check(_NOT_FOR_TASKS, notifications(_CANCELLED), at="requestId")
 def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -> Outcome:
     # Before its task is known a request can be cancelled in no other way.
     id = _cancelled_id(step)
     for task in memory_of(conversation).tasks.values():
         request = task.request
-        if request is not None and (request.sender, request.id) == (step.sender, id):
+        is_own = request is not None and (request.sender, request.id) == (step.sender, id)
+        if request is not None and is_own and not crosses(step, task.since):
             name = f"{request.name} (id {id!r})"
             return f"cancels {name} with {_CANCELLED}; it is a task: use tasks/cancel"
     return None

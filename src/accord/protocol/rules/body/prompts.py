@@ -3,9 +3,11 @@
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
+
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.rules._rule import Finding, Findings, Outcome, check
+from accord.protocol.rules._rule import Breach, Finding, Findings, Outcome, breach_at, check
 from accord.protocol.rules.body.results import (
     judge_blob,
     judge_block,
@@ -136,14 +138,16 @@ def ref_names_a_prompt_or_a_resource(step: Step, conversation: Conversation) -> 
     ref = params["ref"]
     type_ = ref.get("type")
     if not isinstance(type_, str) or type_ not in _REFERENCES:
-        return f"sends {_COMPLETE} with a ref of type {quote(type_)}"
-    return judge_member(ref, f"a ref of type {type_}", _REFERENCES[type_], "string")
+        return breach_at(f"sends {_COMPLETE} with a ref of type {quote(type_)}", "ref", "type")
+    found = judge_member(ref, f"a ref of type {type_}", _REFERENCES[type_], "string")
+    at = ("ref", _REFERENCES[type_])
+    return msgspec.structs.replace(found, at=at) if isinstance(found, Breach) else found
 
 
 @check("completion.result.max-100", _COMPLETIONS)
 def values_are_at_most_100(step: Step, conversation: Conversation) -> Outcome:
     found = _judge_count(step)
-    if isinstance(found, str) and is_in_force("completion.values-max-100", step.revision.id):
+    if isinstance(found, Breach) and is_in_force("completion.values-max-100", step.revision.id):
         return None
     return found
 
@@ -157,4 +161,6 @@ def _judge_count(step: Step) -> Finding:
     values = as_object((complete_result(step) or {}).get("completion")).get("values")
     if not isinstance(values, list):
         return None
-    return len(values) <= _MOST_VALUES or f"sends {len(values)} values, more than {_MOST_VALUES}"
+    return len(values) <= _MOST_VALUES or breach_at(
+        f"sends {len(values)} values, more than {_MOST_VALUES}", "completion.values"
+    )

@@ -8,7 +8,7 @@ from accord.protocol import uri_template
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION
-from accord.protocol.rules._rule import Findings, Outcome, check
+from accord.protocol.rules._rule import Findings, Outcome, breach_at, check
 from accord.protocol.rules.body.results import judge_blob, judge_text_or_blob
 from accord.protocol.rules.selection import notifications, results
 from accord.protocol.rules.shapes import judge_member, shapes
@@ -78,7 +78,8 @@ def template_has_a_uri_template(step: Step, conversation: Conversation) -> Findi
             if isinstance(template, str):
                 uri_template.parse(template)
         except ValueError as error:
-            found = f"sends {place} with the invalid uriTemplate {quote(template)}: {error}"
+            why = f"sends {place} with the invalid uriTemplate {quote(template)}: {error}"
+            found = breach_at(why, place, "uriTemplate")
         yield found
 
 
@@ -123,7 +124,7 @@ def object_has_a_uri(step: Step, conversation: Conversation) -> Findings:
     for place, item in _objects_with_uri(step):
         found, uri = judge_member(item, place, "uri", "string"), item.get("uri")
         if isinstance(uri, str) and not is_uri(uri):
-            found = f"sends {place} with the invalid uri {quote(uri)}"
+            found = breach_at(f"sends {place} with the invalid uri {quote(uri)}", place, "uri")
             if has_custom_scheme(uri) and is_in_force(_CUSTOM_SCHEME, step.revision.id):
                 continue
         yield found
@@ -142,13 +143,15 @@ def custom_scheme_follows_the_rfc(step: Step, conversation: Conversation) -> Fin
         uri = item.get("uri")
         if isinstance(uri, str) and has_custom_scheme(uri):
             is_valid = is_uri(uri)
-            yield is_valid or f"sends {place} with uri {quote(uri)}, which does not follow RFC 3986"
+            yield is_valid or breach_at(
+                f"sends {place} with uri {quote(uri)}, which does not follow RFC 3986", place, "uri"
+            )
 
 
 # -- updates
 
 
-@check("resources.updated.subscribers-only", _UPDATES)
+@check("resources.updated.subscribers-only", _UPDATES, at="uri")
 def update_goes_to_a_subscriber(step: Step, conversation: Conversation) -> Outcome:
     uri = as_object(step.body).get("uri")
     declared = conversation.parties[SERVER].capabilities

@@ -7,7 +7,7 @@ import msgspec
 
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.rules._rule import Breach, Finding, Outcome, check
+from accord.protocol.rules._rule import Breach, Finding, Outcome, breach_at, check
 from accord.protocol.rules.selection import requests, results
 from accord.protocol.rules.shapes import judge_member, shapes
 from accord.protocol.rules.values import META, Located, describe, memory_of, quote
@@ -45,7 +45,7 @@ def _any_result(step: Step, conversation: Conversation) -> list[Located]:
 shapes(results(by=SERVER), {"result.type.present": "resultType: string"}, within=_any_result)
 
 
-@check("result.type.from-known-set", results(by=SERVER))
+@check("result.type.from-known-set", results(by=SERVER), at="resultType")
 def result_is_of_a_known_type(step: Step, conversation: Conversation) -> Outcome:
     type_ = step.body.get("resultType") if isinstance(step.body, dict) else None
     if not isinstance(type_, str):
@@ -78,7 +78,7 @@ def _extensions(declared: frozenset[str] | None) -> frozenset[str] | None:
 shapes(results(_PAGED), {"pagination.next-cursor.optional": "nextCursor?: string"})
 
 
-@check("pagination.cursor.opaque", requests(_PAGED))
+@check("pagination.cursor.opaque", requests(_PAGED), at="cursor")
 def cursor_was_issued_by_the_server(step: Step, conversation: Conversation) -> Outcome:
     if not isinstance(step.body, dict) or "cursor" not in step.body:
         return None
@@ -126,12 +126,13 @@ def known_types(
 def judge_type(block: object, place: str, revision: RevisionId) -> Finding:
     """Judge that a block of a tool or prompt is an object of a type that the revision knows."""
     if not isinstance(block, dict):
-        return f"sends {place}, which is not an object"
+        return breach_at(f"sends {place}, which is not an object", place)
     type_ = block.get("type")
     if type_ is None:
-        return f"sends {place} without type"
+        return breach_at(f"sends {place} without type", place)
     if type_ not in known_types(get_args(ContentBlock), revision):
-        return f"sends {place} of type {quote(type_)}, which {revision} does not define"
+        why = f"sends {place} of type {quote(type_)}, which {revision} does not define"
+        return breach_at(why, place, "type")
     return True
 
 
@@ -143,7 +144,7 @@ def judge_block(block: JsonObject, place: str) -> Finding:
         if found is not True:
             return found
     if type_ in ("image", "audio") and not is_base64(block["data"]):
-        return f"sends {place} with data that is not base64"
+        return breach_at(f"sends {place} with data that is not base64", place, "data")
     if type_ != "resource":
         return True
     found, inside = judge_member(block, place, "resource", "object"), f"{place}.resource"
@@ -154,21 +155,23 @@ def judge_block(block: JsonObject, place: str) -> Finding:
 
 def judge_mime_type(value: str, place: str) -> Finding:
     """Judge the syntax of a MIME type."""
-    return is_mime_type(value) or f"sends {place} with the invalid mimeType {quote(value)}"
+    return is_mime_type(value) or breach_at(
+        f"sends {place} with the invalid mimeType {quote(value)}", place, "mimeType"
+    )
 
 
 def judge_text_or_blob(contents: JsonObject, place: str) -> Finding:
     """Judge that resource contents have text or a blob, and not both."""
     present = [name for name in ("text", "blob") if name in contents]
     if not present:
-        return f"sends {place} without text or blob"
+        return breach_at(f"sends {place} without text or blob", place)
     for name in present:
         found = judge_member(contents, place, name, "string")
         if found is not True:
             return found
     if len(present) > 1:
         # The official schema permits both.
-        return Breach(f"sends {place} with both text and blob", severity=WARN)
+        return Breach(f"sends {place} with both text and blob", severity=WARN, at=(place,))
     return True
 
 
@@ -177,4 +180,6 @@ def judge_blob(contents: JsonObject, place: str) -> Finding:
     blob = contents.get("blob")
     if not isinstance(blob, str):
         return None
-    return is_base64(blob) or f"sends {place} with a blob that is not base64"
+    return is_base64(blob) or breach_at(
+        f"sends {place} with a blob that is not base64", place, "blob"
+    )

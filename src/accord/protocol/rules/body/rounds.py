@@ -15,7 +15,7 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT, Kind
 from accord.protocol.party import Memory, Round
-from accord.protocol.rules._rule import Finding, Findings, Outcome, check, combine
+from accord.protocol.rules._rule import Finding, Findings, Outcome, breach_at, check, combine
 from accord.protocol.rules.selection import Messages, messages, requests, results
 from accord.protocol.rules.shapes import Within, judge_member, shapes
 from accord.protocol.rules.values import as_object, memory_of, objects_at, quote, request_params
@@ -197,6 +197,7 @@ def _input_required(step: Step) -> JsonObject | None:
 @check(
     "mrtr.server-asks-only-this-way",
     messages((REQUEST, RESULT), (*_INPUT_METHODS, *_ROUND_METHODS), by=SERVER),
+    at="/method",
 )
 def questions_are_in_results(step: Step, conversation: Conversation) -> Outcome:
     if step.kind == REQUEST:
@@ -205,7 +206,7 @@ def questions_are_in_results(step: Step, conversation: Conversation) -> Outcome:
     return True if result is not None and result.get("inputRequests") else None
 
 
-@check("mrtr.result.only-on-supported-methods", _RESULTS)
+@check("mrtr.result.only-on-supported-methods", _RESULTS, at="resultType")
 def only_three_methods_have_questions(step: Step, conversation: Conversation) -> Outcome:
     # Results of tasks/get and the like are judged by tasks-ext.get.result-type-complete.
     if _input_required(step) is None or not step.name or step.name.startswith("tasks/"):
@@ -219,11 +220,11 @@ def result_has_questions_or_a_state(step: Step, conversation: Conversation) -> O
     if result is None:
         return None
     if "inputRequests" not in result and "requestState" not in result:
-        return f"sends {_RESULT} without inputRequests and without requestState"
+        return breach_at(f"sends {_RESULT} without inputRequests and without requestState", "")
     return judge_member(result, _RESULT, "requestState", "string", required=False) or True
 
 
-@check("mrtr.result.input-request-kinds", _RESULTS)
+@check("mrtr.result.input-request-kinds", _RESULTS, at="inputRequests")
 def questions_are_of_the_three_kinds(step: Step, conversation: Conversation) -> Outcome:
     result = _input_required(step)
     if result is None or "inputRequests" not in result:
@@ -238,20 +239,20 @@ def judge_input_request(key: str, request: object) -> Finding:
     """Judge one entry of `inputRequests`."""
     place = f"inputRequests[{quote(key)}]"
     if not isinstance(request, dict):
-        return f"sends {place}, which is not an object"
+        return breach_at(f"sends {place}, which is not an object", place)
     method = request.get("method")
     if method not in _INPUT_METHODS:
-        return f"sends {place} with method {quote(method)}"
+        return breach_at(f"sends {place} with method {quote(method)}", place, "method")
     for name in ("id", "jsonrpc"):
         if name in request:
-            return f"sends {place} with {name}"
+            return breach_at(f"sends {place} with {name}", place, name)
     optional = method == "roots/list" and "params" not in request
     if not optional and not isinstance(request.get("params"), dict):
-        return f"sends {place} without params that are an object"
+        return breach_at(f"sends {place} without params that are an object", place, "params")
     return True
 
 
-@check("mrtr.result.input-request-keys-unique", _RESULTS)
+@check("mrtr.result.input-request-keys-unique", _RESULTS, at="inputRequests")
 def keys_of_questions_differ(step: Step, conversation: Conversation) -> Outcome:
     result = _input_required(step)
     text = step.record.message if step.record else None
@@ -280,13 +281,13 @@ def result_with_questions_has_no_cache_hints(step: Step, conversation: Conversat
     if result is None:
         return None
     hints = [name for name in ("ttlMs", "cacheScope") if name in result]
-    return f"sends {_RESULT} with {hints[0]}" if hints else True
+    return breach_at(f"sends {_RESULT} with {hints[0]}", hints[0]) if hints else True
 
 
 # -- rules: the repeated request
 
 
-@check("mrtr.client.new-id", requests(_ROUND_METHODS, by=CLIENT))
+@check("mrtr.client.new-id", requests(_ROUND_METHODS, by=CLIENT), at="/id")
 def repeated_request_has_a_new_id(step: Step, conversation: Conversation) -> Outcome:
     earlier = _find_round(step.name, step.body, memory_of(conversation))
     if earlier is None:
@@ -296,7 +297,11 @@ def repeated_request_has_a_new_id(step: Step, conversation: Conversation) -> Out
     return True
 
 
-@check("mrtr.client.response-keys-match", requests(_ROUND_METHODS, by=CLIENT))
+@check(
+    "mrtr.client.response-keys-match",
+    requests(_ROUND_METHODS, by=CLIENT),
+    at="inputResponses",
+)
 def answers_belong_to_questions(step: Step, conversation: Conversation) -> Outcome:
     params = as_object(step.body)
     earlier = _find_round(step.name, step.body, memory_of(conversation))
@@ -311,10 +316,10 @@ def answers_belong_to_questions(step: Step, conversation: Conversation) -> Outco
 def _judge_answer(key: str, result: object, asked: JsonObject) -> Finding:
     place = f"inputResponses[{quote(key)}]"
     if key not in asked:
-        return f"sends {place}, which was not asked"
+        return breach_at(f"sends {place}, which was not asked", place)
     method = as_object(asked[key]).get("method")
     if isinstance(method, str) and not _fits(method, result):
-        return f"sends {place}, which is not a result of {method}"
+        return breach_at(f"sends {place}, which is not a result of {method}", place)
     return True
 
 
@@ -332,7 +337,7 @@ _DECLARED: Final = {
 
 
 def _bind_in_result(requirement: str, method: str) -> None:
-    @check(requirement, question_messages(method, (REQUEST, RESULT)))
+    @check(requirement, question_messages(method, (REQUEST, RESULT)), at="/method")
     def question_is_in_a_result(step: Step, conversation: Conversation) -> Outcome:
         if step.kind == REQUEST:
             return f"sends {method} as a request, expected it in inputRequests of a result"
@@ -342,7 +347,7 @@ def _bind_in_result(requirement: str, method: str) -> None:
 def _bind_declared(requirement: str, method: str) -> None:
     capability = method.partition("/")[0]
 
-    @check(requirement, answer_messages(method, (REQUEST,)))
+    @check(requirement, answer_messages(method, (REQUEST,)), at="inputResponses")
     def request_with_an_answer_declares_it(step: Step, conversation: Conversation) -> Outcome:
         if not answers(step, conversation, method):
             return None
@@ -379,7 +384,8 @@ def root_is_a_file(step: Step, conversation: Conversation) -> Findings:
         for place, root in objects_at(answer.result, "roots"):
             uri = root.get("uri")
             if isinstance(uri, str):
-                yield uri.lower().startswith("file://") or (
+                yield uri.lower().startswith("file://") or breach_at(
                     f"sends {place} with uri {quote(uri)}, expected the scheme file, "
-                    f"got {scheme_of(uri) or 'none'}"
+                    f"got {scheme_of(uri) or 'none'}",
+                    *(answer.place, place, "uri"),
                 )

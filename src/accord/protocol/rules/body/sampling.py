@@ -7,7 +7,7 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.party import undeclared_tools
-from accord.protocol.rules._rule import Finding, Findings, check
+from accord.protocol.rules._rule import Finding, Findings, breach_at, check
 from accord.protocol.rules.body.results import judge_block, known_types
 from accord.protocol.rules.body.rounds import (
     ClientAnswer,
@@ -76,26 +76,31 @@ def _requested_contexts(step: Step) -> Iterator[tuple[str, str]]:
 
 @check("sampling.context.avoid", _QUESTIONS)
 def context_is_not_requested(step: Step, conversation: Conversation) -> Findings:
-    for _, value in _requested_contexts(step):
-        yield value == "none" or f"asks for the context {quote(value)}"
+    for place, value in _requested_contexts(step):
+        yield value == "none" or breach_at(
+            f"asks for the context {quote(value)}", place, "includeContext"
+        )
 
 
 @check("deprecated.include-context.not-used", results(by=SERVER))
 def deprecated_context_is_not_requested(step: Step, conversation: Conversation) -> Findings:
     for place, value in _requested_contexts(step):
-        yield value not in ("thisServer", "allServers") or (
-            f"sends {place} with includeContext {quote(value)}, which is deprecated"
+        yield value not in ("thisServer", "allServers") or breach_at(
+            f"sends {place} with includeContext {quote(value)}, which is deprecated",
+            place,
+            "includeContext",
         )
 
 
 @check("sampling.context.needs-capability", _QUESTIONS)
 def context_is_requested_where_declared(step: Step, conversation: Conversation) -> Findings:
     declared = conversation.capabilities(CLIENT, step.exchange)
-    for _, value in _requested_contexts(step):
+    for place, value in _requested_contexts(step):
         if declared is not None and value in _CONTEXTS:
-            yield (value == "none" or "sampling.context" in declared) or (
+            yield (value == "none" or "sampling.context" in declared) or breach_at(
                 f"asks for the context {quote(value)}, "
-                "but the client did not declare sampling.context"
+                "but the client did not declare sampling.context",
+                *(place, "includeContext"),
             )
 
 
@@ -106,7 +111,8 @@ def context_is_requested_where_declared(step: Step, conversation: Conversation) 
 def round_offers_tools_where_declared(step: Step, conversation: Conversation) -> Findings:
     declared = conversation.capabilities(CLIENT, step.exchange)
     for question in questions(step, _CREATE):
-        yield judge_tools(question.params, declared)
+        found = judge_tools(question.params, declared)
+        yield breach_at(found, question.place, "tools") if isinstance(found, str) else found
 
 
 @check("sampling.tools.capability", _ANSWERS)
@@ -114,8 +120,9 @@ def client_accepts_tools_where_declared(step: Step, conversation: Conversation) 
     declared = conversation.capabilities(CLIENT, step.exchange if step.kind == REQUEST else None)
     for answer in answers(step, conversation, _CREATE):
         if answer.asked.get("tools") is not None or answer.asked.get("toolChoice") is not None:
-            yield undeclared_tools(answer.asked, declared) is None or (
-                f"sends {answer.place} to a question with tools without declaring sampling.tools"
+            yield undeclared_tools(answer.asked, declared) is None or breach_at(
+                f"sends {answer.place} to a question with tools without declaring sampling.tools",
+                answer.place,
             )
 
 
@@ -125,7 +132,12 @@ def tool_results_have_their_own_message(step: Step, conversation: Conversation) 
         for place, message in objects_at(question.params, "messages"):
             if message.get("role") == "user" and _ids(message, "tool_result", "toolUseId"):
                 are_alone = all(block.get("type") == "tool_result" for block in _blocks(message))
-                yield are_alone or f"sends {place} with tool results and other content"
+                yield are_alone or breach_at(
+                    f"sends {place} with tool results and other content",
+                    question.place,
+                    place,
+                    "content",
+                )
 
 
 @check("sampling.tool-use.balanced", _QUESTIONS)
@@ -138,9 +150,10 @@ def next_message_has_the_tool_results(step: Step, conversation: Conversation) ->
             given = _ids(after, "tool_result", "toolUseId") if after.get("role") == "user" else []
             missing = [id for id in used if id not in given]
             if used:
-                yield not missing or (
+                yield not missing or breach_at(
                     f"sends {place} with tool use {quote(missing[0])} "
-                    "and no result in the next message"
+                    "and no result in the next message",
+                    *(question.place, place),
                 )
 
 
@@ -150,8 +163,10 @@ def tool_results_answer_earlier_uses(step: Step, conversation: Conversation) -> 
         used: list[object] = []
         for place, message in objects_at(question.params, "messages"):
             for id in _ids(message, "tool_result", "toolUseId"):
-                yield id in used or (
-                    f"sends {place} with a result of {quote(id)}, which was not used"
+                yield id in used or breach_at(
+                    f"sends {place} with a result of {quote(id)}, which was not used",
+                    question.place,
+                    place,
                 )
             used += _ids(message, "tool_use", "id")
 
@@ -178,12 +193,13 @@ def result_has_content(step: Step, conversation: Conversation) -> Findings:
 def _judge_content(answer: ClientAnswer, revision: RevisionId) -> Finding:
     content, place = answer.result.get("content"), answer.place
     if "content" not in answer.result:
-        return f"sends {place} without content"
+        return breach_at(f"sends {place} without content", place)
     may_be_array = revision in lifetime_of(ToolUseContent)
     if isinstance(content, list) and not may_be_array:
-        return f"sends {place} with an array as content, expected one object"
+        why = f"sends {place} with an array as content, expected one object"
+        return breach_at(why, place, "content")
     if not isinstance(content, dict | list):
-        return f"sends {place} with content that is not an object"
+        return breach_at(f"sends {place} with content that is not an object", place, "content")
     for block in content if isinstance(content, list) else [content]:
         type_ = block.get("type") if isinstance(block, dict) else None
         if type_ in known_types(_BLOCKS, revision):
@@ -191,7 +207,8 @@ def _judge_content(answer: ClientAnswer, revision: RevisionId) -> Finding:
             if found is not True:
                 return found
         elif not is_in_force("sampling.result.content-type", revision):
-            return f"sends {place} with content of type {quote(type_)}"
+            why = f"sends {place} with content of type {quote(type_)}"
+            return breach_at(why, place, "content", "type")
     return True
 
 
@@ -200,6 +217,10 @@ def content_is_of_a_known_type(step: Step, conversation: Conversation) -> Findin
     for answer in answers(step, conversation, _CREATE):
         content = answer.result.get("content")
         if isinstance(content, dict):
-            yield content.get("type") in known_types(_BLOCKS, step.revision.id) or (
-                f"sends {answer.place} with content of type {quote(content.get('type'))}"
+            is_known = content.get("type") in known_types(_BLOCKS, step.revision.id)
+            yield is_known or breach_at(
+                f"sends {answer.place} with content of type {quote(content.get('type'))}",
+                answer.place,
+                "content",
+                "type",
             )

@@ -6,7 +6,7 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.party import KnownTask, Memory
-from accord.protocol.rules._rule import Findings, Outcome, check, holds
+from accord.protocol.rules._rule import Findings, Outcome, breach_at, check, holds
 from accord.protocol.rules.body.notifications import (
     LISTEN,
     find_subscription,
@@ -20,6 +20,7 @@ from accord.protocol.rules.values import (
     META,
     Located,
     as_object,
+    crosses,
     declared_in,
     memory_of,
     objects_at,
@@ -108,7 +109,9 @@ def learn_tasks(step: Step, memory: Memory) -> None:
         known = memory.tasks.get((step.sender, id))
         if known is None or is_new:
             request = step.exchange if is_new else None
-            known = memory.tasks[step.sender, id] = KnownTask(owner=step.sender, request=request)
+            since = step.record.t if step.record else None
+            known = KnownTask(owner=step.sender, request=request, since=since)
+            memory.tasks[step.sender, id] = known
         if isinstance(task.get("status"), str):
             known.status = task["status"]
         known.asked.update(as_object(task.get("inputRequests")))
@@ -121,7 +124,7 @@ def _find_known_task(conversation: Conversation, owner: Party, id: object) -> Kn
 # -- capabilities of 2025-11-25
 
 
-@check("tasks.capability.declared", _FIRST_RESULTS)
+@check("tasks.capability.declared", _FIRST_RESULTS, at="task")
 def creator_of_tasks_declares_them(step: Step, conversation: Conversation) -> Outcome:
     declared = conversation.parties[step.sender].capabilities
     if _created_task(step) is None or declared is None:
@@ -133,7 +136,7 @@ def _asks_for_task(step: Step) -> bool:
     return "task" in as_object(step.body)
 
 
-@check("tasks.capability.requestor-respects", requests(TASK_REQUESTS))
+@check("tasks.capability.requestor-respects", requests(TASK_REQUESTS), at="task")
 def task_is_requested_where_declared(step: Step, conversation: Conversation) -> Outcome:
     # A peer without any tasks is judged by tasks.capability.none-no-tasks.
     if "tasks" not in (conversation.parties[OTHER[step.sender]].capabilities or ()):
@@ -141,7 +144,7 @@ def task_is_requested_where_declared(step: Step, conversation: Conversation) -> 
     return _judge_task_request(step, conversation, f"tasks.requests.{step.name.replace('/', '.')}")
 
 
-@check("tasks.capability.none-no-tasks", requests(TASK_REQUESTS))
+@check("tasks.capability.none-no-tasks", requests(TASK_REQUESTS), at="task")
 def peer_without_tasks_is_not_asked_for_one(step: Step, conversation: Conversation) -> Outcome:
     return _judge_task_request(step, conversation, "tasks")
 
@@ -158,7 +161,7 @@ def _judge_task_request(step: Step, conversation: Conversation, needed: str) -> 
     return None if step.name == _CALL else why
 
 
-@check("tasks.tool.no-capability-no-task", _CALLS)
+@check("tasks.tool.no-capability-no-task", _CALLS, at="task")
 def tool_is_not_a_task_without_capability(step: Step, conversation: Conversation) -> Outcome:
     declared = conversation.parties[SERVER].capabilities
     if not _asks_for_task(step) or declared is None:
@@ -179,7 +182,7 @@ def _support_of(params: JsonObject, conversation: Conversation) -> object:
     return as_object(tools[name].get("execution")).get("taskSupport", "forbidden")
 
 
-@check("tasks.tool.forbidden-not-tasked", _CALLS)
+@check("tasks.tool.forbidden-not-tasked", _CALLS, at="task")
 def tool_without_task_support_is_called_plainly(step: Step, conversation: Conversation) -> Outcome:
     support = _support_of(as_object(step.body), conversation)
     if support is None or not _asks_for_task(step):
@@ -189,7 +192,7 @@ def tool_without_task_support_is_called_plainly(step: Step, conversation: Conver
     )
 
 
-@check("tasks.tool.required-tasked", _CALLS)
+@check("tasks.tool.required-tasked", _CALLS, at="name")
 def tool_that_requires_a_task_is_called_as_one(step: Step, conversation: Conversation) -> Outcome:
     if _support_of(as_object(step.body), conversation) != "required":
         return None
@@ -240,7 +243,7 @@ def new_task_is_working(step: Step, conversation: Conversation) -> Outcome:
     return status == "working" or f"creates a task in status {status}, expected working"
 
 
-@check("tasks.id.receiver-generated", _FIRST_RESULTS)
+@check("tasks.id.receiver-generated", _FIRST_RESULTS, at="task.taskId")
 def task_id_is_not_from_the_request(step: Step, conversation: Conversation) -> Outcome:
     task = _created_task(step)
     if task is None or not isinstance(task.get("taskId"), str):
@@ -251,7 +254,7 @@ def task_id_is_not_from_the_request(step: Step, conversation: Conversation) -> O
     )
 
 
-@check("tasks.id.unique", _FIRST_RESULTS)
+@check("tasks.id.unique", _FIRST_RESULTS, at="task.taskId")
 def task_id_is_new(step: Step, conversation: Conversation) -> Outcome:
     task = _created_task(step)
     if task is None or not isinstance(task.get("taskId"), str):
@@ -264,12 +267,12 @@ def task_id_is_new(step: Step, conversation: Conversation) -> Outcome:
 
 @check("tasks.status.terminal-final", _REPORTS)
 def ended_task_keeps_its_status(step: Step, conversation: Conversation) -> Findings:
-    for _, task in _reported_tasks(step) if _created_task(step) is None else ():
+    for place, task in _reported_tasks(step) if _created_task(step) is None else ():
         id, status = task.get("taskId"), task.get("status")
         known = _find_known_task(conversation, step.sender, id)
         if known is not None and known.status in TERMINAL and isinstance(status, str):
             why = f"moves the task {quote(id)} from {known.status} to {quote(status)}"
-            yield status == known.status or why
+            yield status == known.status or breach_at(why, place, "status")
 
 
 # -- related-task
@@ -296,7 +299,7 @@ def question_of_a_task_names_it(step: Step, conversation: Conversation) -> Outco
     return None
 
 
-@check("tasks.result.related-task", results("tasks/result"))
+@check("tasks.result.related-task", results("tasks/result"), at="_meta")
 def result_of_a_task_names_it(step: Step, conversation: Conversation) -> Outcome:
     id = request_params(step).get("taskId")
     if not isinstance(step.body, dict) or not isinstance(id, str):
@@ -330,6 +333,7 @@ def progress_of_a_task_names_it(step: Step, conversation: Conversation) -> Outco
 @check(
     "tasks.related.not-on-task-ops",
     messages((REQUEST, RESULT, NOTIFICATION), (*_OPERATIONS, _STATUS)),
+    at=RELATED,
 )
 def operation_on_a_task_has_no_related_task(step: Step, conversation: Conversation) -> Outcome:
     return RELATED not in meta_of(step.body) or f"sends {step.name} with related-task"
@@ -344,6 +348,8 @@ _NOTIFICATION: Final = "notifications/tasks"
 _OLD_CAPABILITIES: Final = ("requests", "cancel", "list")
 _STATES: Final = results(_GET, by=SERVER)
 _ANY_REPORT: Final = messages(_REPORT_KINDS, by=SERVER)
+_OPERATION_RESULTS: Final = results((_GET, _UPDATE, _CANCEL), by=SERVER)
+_CANCELLATIONS: Final = notifications("notifications/cancelled", by=CLIENT)
 
 
 # -- extension: capabilities
@@ -360,7 +366,7 @@ def client_with_tasks_declares_them(step: Step, conversation: Conversation) -> O
     return f"sends {step.name} without declaring the extension {_EXTENSION}"
 
 
-@check("tasks-ext.capability.server", results(by=SERVER))
+@check("tasks-ext.capability.server", results(by=SERVER), at="resultType")
 def server_with_tasks_declares_them(step: Step, conversation: Conversation) -> Outcome:
     declared = conversation.parties[SERVER].capabilities
     if as_object(step.body).get("resultType") != "task" or declared is None:
@@ -374,7 +380,8 @@ def server_does_not_advertise_older_tasks(step: Step, conversation: Conversation
     capabilities = declared_in(step) or {}
     old = [name for name in _OLD_CAPABILITIES if name in as_object(capabilities.get("tasks"))]
     if old:
-        return f"declares tasks.{old[0]}, which belongs to an older revision"
+        why = f"declares tasks.{old[0]}, which belongs to an older revision"
+        return breach_at(why, "capabilities", "tasks", old[0])
     return True if _EXTENSION in as_object(capabilities.get("extensions")) else None
 
 
@@ -413,7 +420,8 @@ def task_has_its_result_type(step: Step, conversation: Conversation) -> Outcome:
         return is_task or "sends a result of type task without taskId and status"
     looks_like_task = step.body.keys() >= {"taskId", "status", "createdAt"}
     type_ = quote(step.body.get("resultType"))
-    return f"sends a task with resultType {type_}, expected 'task'" if looks_like_task else None
+    why = f"sends a task with resultType {type_}, expected 'task'"
+    return breach_at(why, "resultType") if looks_like_task else None
 
 
 @check("tasks-ext.task.required-fields", results(by=SERVER))
@@ -428,10 +436,12 @@ def status_is_known(step: Step, conversation: Conversation) -> Findings:
     for place, task in _reported_tasks(step):
         status = task.get("status")
         if isinstance(status, str):
-            yield status in _STATUSES or f"sends {place} with status {quote(status)}"
+            yield status in _STATUSES or breach_at(
+                f"sends {place} with status {quote(status)}", place, "status"
+            )
 
 
-@check("tasks-ext.get.result-type-complete", results((_GET, _UPDATE, _CANCEL), by=SERVER))
+@check("tasks-ext.get.result-type-complete", _OPERATION_RESULTS, at="resultType")
 def operations_have_complete_results(step: Step, conversation: Conversation) -> Outcome:
     type_ = as_object(step.body).get("resultType")
     if not isinstance(type_, str):
@@ -454,7 +464,7 @@ def _by_status(task: JsonObject, place: str) -> Findings:
     yield from shape.judge(task, place)
     if shape is _WAITING and isinstance(task.get("inputRequests"), dict):
         if not task["inputRequests"]:
-            yield f"sends {place} without any question"
+            yield breach_at(f"sends {place} without any question", "inputRequests")
         for key, request in task["inputRequests"].items():
             yield judge_input_request(key, request)
 
@@ -472,10 +482,12 @@ def key_stands_for_one_question(step: Step, conversation: Conversation) -> Findi
         earlier = known.asked if known else {}
         for key, request in as_object(task.get("inputRequests")).items():
             is_same = earlier.get(key, request) == request
-            yield is_same or f"asks another question under the key {quote(key)}"
+            yield is_same or breach_at(
+                f"asks another question under the key {quote(key)}", "inputRequests", key
+            )
 
 
-@check("tasks-ext.update.keys-outstanding", requests(_UPDATE, by=CLIENT))
+@check("tasks-ext.update.keys-outstanding", requests(_UPDATE, by=CLIENT), at="inputResponses")
 def only_open_questions_are_answered(step: Step, conversation: Conversation) -> Findings:
     params = as_object(step.body)
     known = _find_known_task(conversation, SERVER, str(params.get("taskId")))
@@ -487,13 +499,14 @@ def only_open_questions_are_answered(step: Step, conversation: Conversation) -> 
 holds(requests(_CANCEL, by=CLIENT), "tasks-ext.cancel.not-by-notification")
 
 
-@check("tasks-ext.cancel.not-by-notification", notifications("notifications/cancelled", by=CLIENT))
+@check("tasks-ext.cancel.not-by-notification", _CANCELLATIONS, at="requestId")
 def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -> Outcome:
     id = as_object(step.body).get("requestId")
     if step.exchange is not None or isinstance(id, bool | float):
         return None
     for task in memory_of(conversation).tasks.values():
-        if task.request is not None and task.request.id == id and task.status not in TERMINAL:
+        is_own = task.request is not None and task.request.id == id
+        if is_own and task.status not in TERMINAL and not crosses(step, task.since):
             return f"cancels the request {quote(id)}, which became a task: use {_CANCEL}"
     return None
 
@@ -507,6 +520,7 @@ def notification_has_the_whole_task(step: Step, conversation: Conversation) -> F
 @check(
     "tasks-ext.notify.no-progress-or-logs",
     notifications((_NOTIFICATION, "notifications/progress", "notifications/message"), by=SERVER),
+    at="/method",
 )
 def subscription_to_tasks_gets_only_tasks(step: Step, conversation: Conversation) -> Outcome:
     listen = find_subscription(step, conversation)

@@ -1,7 +1,6 @@
 """Tools: how they are listed, and their results."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
@@ -9,7 +8,7 @@ from accord.errors import MissingExtra
 from accord.json_schema.validation import UNDECIDED, compile_schema
 from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step
-from accord.protocol.rules._rule import Finding, Findings, Outcome, check
+from accord.protocol.rules._rule import Breach, Finding, Findings, Outcome, breach_at, check
 from accord.protocol.rules.body.results import judge_block, judge_type
 from accord.protocol.rules.body.rounds import questions
 from accord.protocol.rules.selection import requests, results
@@ -77,7 +76,7 @@ def tool_has_an_input_schema(step: Step, conversation: Conversation) -> Findings
     for place, tool in result_objects(step, "tools"):
         schema = tool.get("inputSchema")
         if "inputSchema" not in tool:
-            yield f"sends {place} without inputSchema"
+            yield breach_at(f"sends {place} without inputSchema", place)
         elif is_in_force("tools.input-schema.not-null", step.revision.id):
             yield isinstance(schema, dict) or None
         elif isinstance(schema, dict):
@@ -116,10 +115,11 @@ def _schemas(step: Step, member: str) -> Iterator[Located]:
             yield f"{place}.{member}", tool[member]
 
 
-def _reject_other_type(schema: JsonObject, place: str) -> str | None:
+def _reject_other_type(schema: JsonObject, place: str) -> Breach | None:
     if schema.get("type") == "object":
         return None
-    return f"sends {place} with type {quote(schema.get('type'))}, expected 'object'"
+    why = f"sends {place} with type {quote(schema.get('type'))}, expected 'object'"
+    return breach_at(why, place, "type")
 
 
 # -- names
@@ -135,14 +135,18 @@ def _names(step: Step) -> Iterator[tuple[str, str]]:
 def name_has_1_to_128_characters(step: Step, conversation: Conversation) -> Findings:
     for place, name in _names(step):
         is_short = 1 <= len(name) <= _LONGEST_NAME
-        yield is_short or f"sends {place} with a name of {len(name)} characters"
+        yield is_short or breach_at(
+            f"sends {place} with a name of {len(name)} characters", place, "name"
+        )
 
 
 @check("tools.name.charset", _LISTS)
 def name_has_allowed_characters(step: Step, conversation: Conversation) -> Findings:
     for place, name in _names(step):
-        yield _NAME.fullmatch(name) is not None or (
-            f"sends {place} with name {quote(name)}, expected only letters, digits, _, - and ."
+        yield _NAME.fullmatch(name) is not None or breach_at(
+            f"sends {place} with name {quote(name)}, expected only letters, digits, _, - and .",
+            place,
+            "name",
         )
 
 
@@ -152,9 +156,12 @@ def name_is_unique(step: Step, conversation: Conversation) -> Findings:
     on_earlier_pages: frozenset[str] = frozenset()
     if isinstance(cursor, str):
         on_earlier_pages = memory_of(conversation).tool_pages.get(cursor, on_earlier_pages)
-    for name, count in Counter(name for _, name in _names(step)).items():
-        yield (count == 1 and name not in on_earlier_pages) or (
-            f"lists more than one tool with the name {quote(name)}"
+    places: dict[str, list[str]] = {}
+    for place, name in _names(step):
+        places.setdefault(name, []).append(place)
+    for name, found in places.items():
+        yield (len(found) == 1 and name not in on_earlier_pages) or breach_at(
+            f"lists more than one tool with the name {quote(name)}", found[-1], "name"
         )
 
 
@@ -196,16 +203,16 @@ def _judge_schema(schema: JsonObject, place: str) -> Finding:
     except ValueError as error:
         if any(reason in str(error) for reason in _UNDECIDABLE):
             return None
-        return f"sends {place}, which is not a valid JSON Schema: {error}"
+        return breach_at(f"sends {place}, which is not a valid JSON Schema: {error}", place)
     return True
 
 
 def _judge_old_schema(schema: JsonObject, place: str) -> Finding:
     """Judge a schema of a revision without a fixed dialect: either of two dialects will do."""
     found = _judge_schema(schema, place)
-    if isinstance(found, str) and "$schema" not in schema:
+    if isinstance(found, Breach) and "$schema" not in schema:
         older = _judge_schema({"$schema": _DRAFT_07, **schema}, place)
-        return found if isinstance(older, str) else older
+        return found if isinstance(older, Breach) else older
     return found
 
 
@@ -231,7 +238,9 @@ def server_that_embeds_resources_declares_them(step: Step, conversation: Convers
     types = [as_object(block).get("type") for _, block in _content(step)]
     if declared is None or "resource" not in types:
         return None
-    return "resources" in declared or "embeds a resource without declaring resources"
+    return "resources" in declared or breach_at(
+        "embeds a resource without declaring resources", f"content[{types.index('resource')}]"
+    )
 
 
 @check("tools.call.structured-content", _CALLS)
@@ -240,7 +249,7 @@ def result_has_structured_content(step: Step, conversation: Conversation) -> Out
     return isinstance((complete_result(step) or {}).get("structuredContent"), dict) or None
 
 
-@check("tools.structured-content.also-text", _CALLS)
+@check("tools.structured-content.also-text", _CALLS, at="structuredContent")
 def structured_content_is_also_text(step: Step, conversation: Conversation) -> Outcome:
     result = complete_result(step) or {}
     if not _is_structured(result, step):
@@ -263,7 +272,7 @@ def _is_structured(result: JsonObject, step: Step) -> bool:
     return "structuredContent" in result
 
 
-@check("tools.call.structured-conforms", _CALLS)
+@check("tools.call.structured-conforms", _CALLS, at="structuredContent")
 def structured_content_conforms_to_its_schema(step: Step, conversation: Conversation) -> Outcome:
     result = complete_result(step)
     name = request_params(step).get("name")

@@ -90,7 +90,9 @@ class HttpFactsJudge:
             number=record.number,
             stream=facts.stream or key,
         )
-        if facts.knows(LAST_EVENT):
+        if exchange.method == "POST":
+            exchange.is_resumed = False
+        elif facts.knows(LAST_EVENT):
             exchange.is_resumed = facts.header(LAST_EVENT) is not None
             exchange.resumed = facts.header(LAST_EVENT)
         moment = Moment(exchange, facts, record)
@@ -104,6 +106,7 @@ class HttpFactsJudge:
         self, state: HttpState, record: Record, facts: HttpFacts, posted: Posted
     ) -> Iterator[Violation]:
         exchange = state.find(record, facts)
+        exchange.form = record.transport  # only the first event tells the older form
         moment = Moment(exchange, facts, record, is_malformed=posted.is_malformed)
         if exchange.response is None and facts.status is not None:
             yield from self._judge("head", moment, state)

@@ -109,7 +109,7 @@ def needed_facts(requirement: str) -> frozenset[str] | None:
     needs = [each.needs for each in HTTP_RULES if each.requirement == requirement]
     if requirement in NEEDED_BY_MESSAGES:
         needs.append(NEEDED_BY_MESSAGES[requirement])
-    return frozenset(min(needs, key=len)) if needs else None
+    return min(map(frozenset, needs), key=len) if needs else None
 
 
 _PARAM_HEADERS: Final = (asks("Mcp-Method"),)
@@ -140,10 +140,10 @@ NEEDED_BY_MESSAGES: Final[dict[str, tuple[str, ...]]] = {
 # -- which facts a recording has
 
 _ASKED: Final = (
-    *("accept", "authorization", "last-event-id", "mcp-method", "mcp-name"),
-    *("mcp-protocol-version", "mcp-session-id"),
+    *("Accept", "Authorization", "Last-Event-ID", "Mcp-Method", "Mcp-Name"),
+    *("MCP-Protocol-Version", "Mcp-Session-Id"),
 )
-_SAID: Final = ("content-type", "mcp-session-id", "www-authenticate", "x-accel-buffering")
+_SAID: Final = ("Content-Type", "Mcp-Session-Id", "WWW-Authenticate", "X-Accel-Buffering")
 
 
 def facts_in(record: Record, facts: HttpFacts) -> set[str]:

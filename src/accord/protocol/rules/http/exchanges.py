@@ -183,6 +183,7 @@ class HttpState:
         self.ended: Bounded[str, None] = Bounded(KEPT)
         self.losses = 0
         self.is_initialized = False
+        self.opening: HttpExchange | None = None
         self.negotiated: str | None = None
         self.tokens: Bounded[str, None] = Bounded(KEPT)
         self.is_trusted = False
@@ -190,6 +191,7 @@ class HttpState:
         self.metadata_paths: set[str] = set()
         self.event_ids: Bounded[str, tuple[str, int]] = Bounded(4 * KEPT)
         self.sent: Bounded[object, str] = Bounded(KEPT)
+        self.progress: Bounded[object, str] = Bounded(KEPT)
         self.cancelled: Bounded[RequestId, None] = Bounded(KEPT)
         self.place: tuple[str, str] | None = None
         self.suspects: list[tuple[str, str]] = []
@@ -226,7 +228,13 @@ class HttpState:
         exchange, facts = moment.exchange, moment.facts
         if exchange.key is not None:
             self.exchanges[exchange.key] = exchange
+        if _INITIALIZE in exchange.posted.requests.values():
+            # Ids may begin anew with a session.
+            for known in (self.requests, self.sent, self.event_ids, self.cancelled):
+                known.clear()
         for frame in exchange.posted.frames:
+            if isinstance(frame.params, msgspec.Raw) and b"progressToken" in bytes(frame.params):
+                self.progress.clear()  # it may be a token that was used before
             if frame.kind == REQUEST:
                 self.requests[frame.id] = exchange  # type: ignore[index]  # a request has an id
                 exchange.open.add(frame.id)  # type: ignore[arg-type]
@@ -244,6 +252,8 @@ class HttpState:
         """Remember the head of a response."""
         exchange, facts = moment.exchange, moment.facts
         exchange.response = facts
+        if exchange is self.opening:
+            self.is_initialized, self.opening = True, None
         status, posts = facts.status, exchange.posted.requests.values()
         if exchange.is_ok:
             if exchange.posted.frames and exchange.path is not None and self.endpoint is None:
@@ -286,7 +296,7 @@ class HttpState:
         if facts.event == "endpoint" and facts.data is not None and self.place is None:
             is_whole = facts.data.startswith("/") or "://" in facts.data
             if is_whole or exchange.path is not None:
-                self.place = split_place(urljoin(exchange.path or "/", facts.data))
+                self.place = _resolve(exchange.path or "/", facts.data)
 
     def add_message(self, moment: Moment) -> None:
         """Remember a message of the server."""
@@ -301,7 +311,9 @@ class HttpState:
             return
         asked.open.discard(id)
         if asked.posted.requests.get(id) == _INITIALIZE and frame.kind == RESULT:
-            self.is_initialized = True
+            # The client has the answer once it has the head of the response.
+            self.is_initialized = asked.key is None or asked.response is not None
+            self.opening = None if self.is_initialized else asked
             result = as_object(parse(bytes(frame.result)))  # type: ignore[arg-type]  # a result has one
             version = result.get("protocolVersion")
             self.negotiated = version if version in REVISIONS else self.revision.id
@@ -328,6 +340,13 @@ def bearer_challenge(facts: HttpFacts) -> dict[str, str] | None:
         return None
     pairs = _PARAM.findall(text, found.end())
     return {name.lower(): quoted or plain for name, quoted, plain in reversed(pairs)}
+
+
+def _resolve(base: str, place: str) -> tuple[str, str] | None:
+    try:
+        return split_place(urljoin(base, place))
+    except ValueError:
+        return None  # sse.connect.endpoint-event: it is no URI
 
 
 def path_of(url: str) -> str:

@@ -63,14 +63,14 @@ def _judge_accept(moment: Moment, *types: str) -> Outcome:
     return _names(accept, *types) or f"sends {moment.exchange.title} with Accept: {accept[:100]}"
 
 
-@rule("http.client.accept-both", "request", needs=(METHOD, asks("accept")))
+@rule("http.client.accept-both", "request", needs=(METHOD, asks("Accept")))
 def post_accepts_both(moment: Moment, state: HttpState) -> Outcome:
     if moment.exchange.method != "POST" or not state.is_at_endpoint(moment.exchange):
         return None
     return _judge_accept(moment, JSON, EVENT_STREAM)
 
 
-@rule("http.get.accept-event-stream", "request", needs=(METHOD, asks("accept")))
+@rule("http.get.accept-event-stream", "request", needs=(METHOD, asks("Accept")))
 def get_accepts_events(moment: Moment, state: HttpState) -> Outcome:
     if moment.exchange.method != "GET" or not _is_to_server(moment, state):
         return None
@@ -134,19 +134,21 @@ def body_is_a_message_or_batch(moment: Moment, state: HttpState) -> Outcome:
     if exchange.method != "POST":
         return None
     if exchange.posted.is_empty:
-        # The body of a request to another path is none of the protocol's.
-        is_bare = exchange.path is not None and state.is_at_endpoint(exchange)
-        return "sends a POST without a message" if is_bare else None
+        return _judge_bare(moment, state)
     return not exchange.posted.is_malformed or "sends a POST whose body is not a message or batch"
 
 
 @rule("http.post.each-message", "request", needs=(METHOD,))
 def post_has_a_body(moment: Moment, state: HttpState) -> Outcome:
-    exchange = moment.exchange
-    is_bare = exchange.method == "POST" and exchange.posted.is_empty
-    if is_bare and exchange.path is not None and state.is_at_endpoint(exchange):
-        return "sends a POST without a message"
-    return None
+    is_bare = moment.exchange.method == "POST" and moment.exchange.posted.is_empty
+    return _judge_bare(moment, state) if is_bare else None
+
+
+def _judge_bare(moment: Moment, state: HttpState) -> Outcome:
+    # The body of a request to another path is none of the protocol's, and may be left out.
+    is_at_endpoint = moment.exchange.path is not None and state.is_at_endpoint(moment.exchange)
+    is_bare = moment.facts.size == 0 and is_at_endpoint
+    return "sends a POST without a message" if is_bare else None
 
 
 # -- sessions that are lost, streams that are resumed
@@ -246,9 +248,9 @@ def _repeat_fault(facts: HttpFacts, method: str, params: object) -> tuple[str, s
     if given is not None and given.strip() != method:
         return "http.headers.mismatch-rejected", "whose Mcp-Method is not its method"
     name, header = name_to_mirror(method, params), facts.header(NAME_HEADER)
-    if name is not None and header is not None and not is_masked(header, name):
-        if decode_header(header) != name:
-            return "http.headers.mismatch-rejected", "whose Mcp-Name differs from the body"
+    can_compare = name is not None and header is not None and not is_masked(header, name)
+    if can_compare and decode_header(header or "") != name:
+        return "http.headers.mismatch-rejected", "whose Mcp-Name differs from the body"
     lacking = [METHOD_HEADER] if facts.lacks(METHOD_HEADER) else []
     if name is not None and not method.startswith("tasks/") and facts.lacks(NAME_HEADER):
         lacking.append(NAME_HEADER)

@@ -1,5 +1,6 @@
 """What servers answer over Streamable HTTP: statuses, types of bodies, session ids."""
 
+import re
 from typing import Final
 
 from accord.protocol.jsonrpc import FAULT
@@ -19,9 +20,11 @@ from accord.protocol.rules.http.exchanges import (
 )
 from accord.protocol.rules.http.requests import opens
 
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
 _ACCEPTED: Final = 202
 _BAD_REQUEST: Final = 400
 _NOT_ALLOWED: Final = 405
+_NOTHING_THERE: Final = frozenset({404, 410, 501})
 # Answers that come before a server looks at the session.
 _BEFORE: Final = frozenset({401, 403, 405, 406, 413, 415, 429})
 
@@ -74,9 +77,9 @@ def request_is_answered_as_json_or_events(moment: Moment, state: HttpState) -> O
 @rule("http.get.stream-or-405", "head", needs=(LINK, STATUS, METHOD, PATH, says("Content-Type")))
 def get_is_answered_with_events_or_405(moment: Moment, state: HttpState) -> Outcome:
     exchange, status = moment.exchange, moment.facts.status
-    if exchange.method == "POST" and status in OK:
-        return _look_back(moment, state)
-    if exchange.method != "GET" or exchange.path is None or not state.is_at_endpoint(exchange):
+    if exchange.method != "GET" or exchange.path is None or exchange.posted.frames:
+        return None
+    if not state.is_at_endpoint(exchange):
         return None
     if status == _NOT_ALLOWED:
         return True
@@ -85,13 +88,22 @@ def get_is_answered_with_events_or_405(moment: Moment, state: HttpState) -> Outc
         if kind is None:
             return None
         return kind == EVENT_STREAM or f"answers GET with status {status} and {kind or 'no type'}"
-    if status == LOST:
+    if status in _NOTHING_THERE:
         state.doubtful_get = moment
     return None
 
 
-def _look_back(moment: Moment, state: HttpState) -> Outcome:
+@rule(
+    "http.endpoint.single-post-get",
+    "head",
+    needs=(LINK, STATUS, METHOD, PATH, asks("Mcp-Session-Id")),
+)
+def endpoint_handles_get(moment: Moment, state: HttpState) -> Outcome:
     """A 404 to a GET may mean the session; not if a later POST in the same session succeeds."""
+    if moment.exchange.method == "GET" and state.is_at_endpoint(moment.exchange):
+        return True if moment.facts.status in (200, _NOT_ALLOWED) else None
+    if moment.exchange.method != "POST" or moment.facts.status not in OK:
+        return None
     doubtful, state.doubtful_get = state.doubtful_get, None
     if doubtful is None or moment.exchange.request is None or opens(moment.exchange):
         return None
@@ -99,7 +111,8 @@ def _look_back(moment: Moment, state: HttpState) -> Outcome:
     if asked is None or not (asked.knows(SESSION) and later.knows(SESSION)):
         return None
     is_same = asked.header(SESSION) == later.header(SESSION)
-    return "answers GET with status 404, expected a stream or 405" if is_same else None
+    status = doubtful.facts.status
+    return f"has nothing at its endpoint for GET (status {status})" if is_same else None
 
 
 # -- sessions
@@ -148,15 +161,22 @@ def ended_session_is_not_found(moment: Moment, state: HttpState) -> Outcome:
 # -- the version header
 
 
+def _may_be_later(version: str) -> bool:
+    """Return whether this may be a revision that the server knows and we do not."""
+    is_date = _DATE.fullmatch(version) is not None
+    return (is_date and version > max(REVISIONS)) or "draft" in version.lower()
+
+
 @rule("http.version-header.bad-400", "head", needs=(LINK, STATUS, asks("MCP-Protocol-Version")))
 def unknown_version_is_refused(moment: Moment, state: HttpState) -> Outcome:
     exchange, status = moment.exchange, moment.facts.status
     version = None if exchange.request is None else exchange.request.header(VERSION)
     if version is None or opens(exchange) or status is None or not state.is_initialized:
         return None
-    named = version.strip()
-    # A later revision than those we know may be supported.
-    if named in REVISIONS or named > max(REVISIONS) or not state.is_at_endpoint(exchange):
+    # A header that is sent twice arrives as a list.
+    odd = [each for each in map(str.strip, version.split(",")) if each not in REVISIONS]
+    named = next((each for each in odd if not _may_be_later(each)), None)
+    if named is None or not state.is_at_endpoint(exchange):
         return None
     if status == _BAD_REQUEST:
         return True

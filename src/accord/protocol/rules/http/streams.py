@@ -38,8 +38,7 @@ def answer_is_on_the_stream_of_its_request(moment: Moment, state: HttpState) -> 
     if id in exchange.posted.requests:
         is_first = id not in exchange.answered
         return is_first or f"answers id {id!r} twice on the stream of its request"
-    asked = state.requests.get(id)
-    if asked is None or id not in asked.open:
+    if state.requests.get(id) is None:
         return None
     return f"answers id {id!r} on the stream of {exchange.title}, which is another request"
 
@@ -91,8 +90,10 @@ def retry_is_sent_before_an_early_close(moment: Moment, state: HttpState) -> Out
 def nothing_follows_the_answer(moment: Moment, state: HttpState) -> Outcome:
     exchange = moment.exchange
     is_over = bool(exchange.answered) and not exchange.open
-    if not _is_post_stream(exchange) or not is_over or exchange.is_resumed:
+    if not _is_post_stream(exchange) or not is_over:
         return None
+    if moment.answered_id in exchange.answered or moment.answered_id in state.requests:
+        return None  # http.post.stream-one-response-per-request
     return f"goes on with the stream of {exchange.title} after the answer"
 
 
@@ -124,21 +125,20 @@ def message_is_on_one_stream_only(moment: Moment, state: HttpState) -> Outcome:
     is_plain = exchange.request is not None and exchange.is_resumed is False
     if key is None or exchange.stream is None or not exchange.is_stream or not is_plain:
         return None  # a resumed stream may repeat messages
-    before = state.sent.get(key)
+    sent = state.progress if key[0] == "progress" else state.sent
+    before = sent.get(key)
     if before is None:
-        state.sent[key] = exchange.stream
+        sent[key] = exchange.stream
         return True
-    what = "the answer to" if moment.answered_id is not None else "the message"
-    return before == exchange.stream or f"sends {what} {key[1]!r:.60} on two streams"
+    return before == exchange.stream or f"sends the {key[0]} {key[1]!r:.60} on two streams"
 
 
 def _key(moment: Moment) -> tuple[Any, ...] | None:
     """Return what tells a message from all others; None where two may be alike."""
-    frame, id = moment.frame, moment.answered_id
+    frame = moment.frame
     if frame is None:
         return None
-    if id is not None:
-        return "answer", id
+    # Answers belong on the stream of their request, which other rules judge.
     if frame.kind == REQUEST:
         return "request", frame.id
     if frame.kind == NOTIFICATION and frame.method == _PROGRESS:
@@ -226,10 +226,13 @@ def _asked(moment: Moment, state: HttpState) -> HttpExchange | None:
 @rule("http.sse.priming-event", "event", needs=(EVENTS, STATUS))
 def stream_begins_with_an_id(moment: Moment, state: HttpState) -> Outcome:
     exchange, facts = moment.exchange, moment.facts
-    if exchange.events or not exchange.is_stream or exchange.is_resumed is not False:
+    if not exchange.is_stream or exchange.is_resumed is not False:
+        return None
+    # A server without event ids cannot be resumed anyway.
+    if facts.id is None or exchange.last is not None:
         return None
     has_text = moment.record.message is not None or moment.record.raw or facts.data
-    is_primed = facts.id is not None and not has_text
+    is_primed = not exchange.events and not has_text
     return is_primed or f"begins the stream of {exchange.title} without an event id and empty data"
 
 

@@ -1,0 +1,93 @@
+"""Hides the user's credentials in texts of a server: as they are, encoded, or cut off."""
+
+import json
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterable, Iterator
+from functools import cache
+from typing import Final
+from urllib.parse import quote, quote_plus
+
+HIDDEN: Final = "(secret)"
+# So many characters in a row of a long secret are hidden wherever they are, as a server may cut
+# a text, or repeat only a part.
+_RUN: Final = 12
+# At a place where a text was cut, fewer characters tell that the secret began or ended there.
+_STUMP: Final = 4
+_CUTS: Final = ("...", "…")
+
+
+class SecretFilter:
+    """Replaces secrets in texts, in every usual encoding.
+
+    Args:
+        secrets: what must not be shown.
+    """
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        self._forms = sorted({form for each in secrets for form in _forms_of(each)})
+        self._runs: dict[int, set[str]] = {}
+        for form in self._forms:
+            length = min(len(form), _RUN)
+            places = range(len(form) - length + 1)
+            self._runs.setdefault(length, set()).update(form[at : at + length] for at in places)
+
+    def hide(self, text: str) -> str:
+        """Return a text without secrets."""
+        if not self._forms or not text:
+            return text
+        return self._hide_stumps(self._hide_runs(text))
+
+    def _hide_runs(self, text: str) -> str:
+        spans: list[tuple[int, int]] = []
+        for length, runs in self._runs.items():
+            spans += [
+                (at, at + length)
+                for at in range(len(text) - length + 1)
+                if text[at : at + length] in runs
+            ]
+        shown: list[str] = []
+        end = 0
+        for start, stop in sorted(spans):
+            if start > end or not shown:
+                shown.append(text[end:start] + HIDDEN)
+            end = max(end, stop)
+        return "".join(shown) + text[end:]
+
+    def _hide_stumps(self, text: str) -> str:
+        for form in self._forms:
+            for length in range(min(len(form), _RUN) - 1, _STUMP - 1, -1):
+                head, tail = form[:length], form[-length:]
+                if text.endswith(head):
+                    text = text[:-length] + HIDDEN
+                if text.startswith(tail):
+                    text = HIDDEN + text[length:]
+                for cut in _CUTS:
+                    text = text.replace(head + cut, HIDDEN + cut).replace(cut + tail, cut + HIDDEN)
+        return text
+
+
+@cache
+def filter_of(secrets: tuple[str, ...]) -> SecretFilter:
+    """Return the filter of some secrets; a check asks for the same one often."""
+    return SecretFilter(secrets)
+
+
+def _forms_of(secret: str) -> Iterator[str]:
+    """Yield a secret in the encodings that programs use."""
+    data = secret.encode()
+    yield secret
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret)[1:-1].replace("/", "\\/")
+    for quoted in (quote(secret, safe=""), quote_plus(secret), quote(secret)):
+        yield quoted
+        yield quoted.lower() if "%" in quoted else quoted
+    yield "".join(f"%{byte:02X}" for byte in data)
+    yield data.hex()
+    yield data.hex().upper()
+    # Within a longer text the encoded secret depends on the number of bytes before it.
+    for before in range(3):
+        for encode in (b64encode, urlsafe_b64encode):
+            text = encode(b"\0" * before + data).decode().rstrip("=")
+            inner = text[(0, 2, 3)[before] : len(text) - (len(text) % 4 != 0)]
+            if len(inner) >= _STUMP * 2:
+                yield inner

@@ -1,0 +1,212 @@
+"""Results that are unusual but valid, or invalid in a way that a client must notice."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from accord.check.fake_server.client_run import ClientRun
+from accord.check.fake_server.http_transport import CannedResponse, ReceivedRequest
+from accord.check.fake_server.server import (
+    LISTS,
+    FakeServer,
+    Result,
+    client_scenario,
+    revisions_of,
+)
+from accord.check.probing.messages import params_of
+from accord.check.probing.raw_connection import RawConnection
+from accord.errors import InvalidParams, RequestError
+from accord.types import JsonObject, RevisionId
+
+_SCHEMA_PATH: Final = "/schema.json"
+_ICONS: Final = "icons.consumer."
+_OUTPUT: Final = "tools.output-schema.any-type"
+_CONTENT: Final = "tools.structured-content.any-json"
+_LINK: Final = "prompts.content.resource-link-accepted"
+_CURSOR: Final = "pagination.empty-cursor-is-a-cursor"
+_PAGES: Final = "caching.client.bad-cursor-discards-pages"
+_FETCH: Final = "schema.ref.no-network-fetch"
+_MISSING: Final = "resources.read.client-accepts-32002"
+
+
+@client_scenario(
+    _OUTPUT,
+    _CONTENT,
+    _LINK,
+    _CURSOR,
+    _PAGES,
+    _FETCH,
+    _MISSING,
+    era="standalone",
+    on=("stdio", "http"),
+    shows=("pagination.",),
+)
+class ReturnsUnusualResults(FakeServer):
+    """Returns results of rare forms: lists as outputs, empty cursors, links, foreign schemas."""
+
+    def __init__(self, revision: RevisionId | None = None) -> None:
+        super().__init__(revision)
+        self.cursors: list[object] = []
+        self.refused: list[object] = []
+
+    async def result(self, line: RawConnection, method: str, params: JsonObject) -> Result:
+        cursor = params.get("cursor")
+        if method == "tools/list":
+            return {"tools": self._tools()}
+        if method == "tools/call":
+            number = [1, 2] if params.get("name") == "echo" else None
+            text = {"type": "text", "text": "[1, 2]" if number else "null"}
+            return {"content": [text], "structuredContent": number, "isError": False}
+        if method == "prompts/get":
+            link = {"type": "resource_link", "uri": "play://note", "name": "note"}
+            return {"messages": [{"role": "user", "content": link}]}
+        if method == "resources/list":
+            self.cursors.append(cursor)
+            second = {"uri": "play://second", "name": "second"}
+            return {"resources": [second]} if cursor == "" else self._first_page(method, "")
+        if method == "resources/templates/list":
+            if cursor is not None:
+                self.refused.append(cursor)
+                raise InvalidParams("unknown cursor")
+            return self._first_page(method, "of-a-page-that-is-gone")
+        if method == "resources/read":
+            raise RequestError("resource not found", code=-32002)
+        return await super().result(line, method, params)
+
+    def _first_page(self, method: str, cursor: str) -> JsonObject:
+        member, entries = LISTS[method]
+        return {member: [*entries], "nextCursor": cursor}
+
+    def _tools(self) -> list[JsonObject]:
+        echo, add = LISTS["tools/list"][1]
+        foreign = {"$ref": f"{self.fake_transport.origin}{_SCHEMA_PATH}"}
+        remote = {"type": "object", "properties": {"a": foreign}}
+        return [
+            {**echo, "outputSchema": {"type": "array", "items": {"type": "integer"}}},
+            {**add, "outputSchema": {"type": ["null", "number"]}},
+            {"name": "remote", "description": "Take anything.", "inputSchema": remote},
+        ]
+
+    async def judge(self, run: ClientRun) -> None:
+        for method, id, what in (
+            ("tools/list", _OUTPUT, "an outputSchema that is not an object"),
+            ("tools/call", _CONTENT, "structuredContent that is not an object"),
+            ("prompts/get", _LINK, "a resource_link in a prompt"),
+            ("resources/read", _MISSING, "-32002 for a missing resource"),
+        ):
+            if run.messages(method):
+                run.holds(id, not run.stumbles_at(method), f"fails because of {what}")
+        run.holds(_FETCH, _SCHEMA_PATH not in self.visited, "fetches a schema of another place")
+        if self.cursors:
+            follows = bool(self.refused)
+            if "" in self.cursors:
+                run.passes(_CURSOR)
+            elif follows:
+                why = "takes an empty nextCursor for the end of a list, and follows others"
+                run.fail(_CURSOR, why)
+        if self.refused:
+            why = "sends a cursor again that the server refused"
+            run.holds(_PAGES, len(self.refused) == len({*map(str, self.refused)}), why)
+
+
+@client_scenario("result.type.absent-means-complete", era="standalone", on=("stdio", "http"))
+class LeavesResultTypesOut(FakeServer):
+    """Returns results without a resultType, as older servers do."""
+
+    is_stamped = False
+
+    async def judge(self, run: ClientRun) -> None:
+        if not self.fulfilled or run.usual_exit_code is None:
+            return
+        why = f"ends with {run.exit_code} when results have no resultType, otherwise with 0"
+        breaks = run.usual_exit_code == 0 and run.exit_code not in (0, None)
+        if breaks or run.ended_as_usual:
+            run.holds("result.type.absent-means-complete", not breaks, why)
+
+
+@client_scenario(
+    "result.type.unknown-is-invalid", is_judged=False, era="standalone", on=("stdio", "http")
+)
+class ReturnsUnknownResultTypes(FakeServer):
+    """Answers calls with a resultType that does not exist."""
+
+    async def result(self, line: RawConnection, method: str, params: JsonObject) -> Result:
+        found = await super().result(line, method, params)
+        if method == "tools/call" and found is not None:
+            return {**found, "resultType": "accord-check.example/unknown", "taskId": "odd"}
+        return found
+
+    async def judge(self, run: ClientRun) -> None:
+        id = "result.type.unknown-is-invalid"
+        if not run.messages("tools/call"):
+            run.skip(id, "the client calls no tool")
+        elif run.messages("tasks/get"):
+            run.fail(id, "takes a result of an unknown type for a task")
+        elif any("requestState" in params_of(each) for each in run.received):
+            run.fail(id, "takes a result of an unknown type for a question")
+        elif run.exit_code is not None and run.exit_code != run.usual_exit_code:
+            run.passes(id)
+        else:
+            run.skip(id, "the client ends as usual, so that its reaction cannot be observed")
+
+
+# -- icons
+
+_SEEN_ICONS: Final = tuple(
+    f"{_ICONS}{each}"
+    for each in (
+        "reject-unsafe-scheme",
+        "same-origin",
+        "no-cross-origin-redirect",
+        "no-credentials",
+    )
+)
+
+
+@client_scenario(
+    *_SEEN_ICONS,
+    era="both",
+    revisions=(*revisions_of(_SEEN_ICONS[0]), "2026-07-28"),
+    on=("stdio", "http"),
+)
+class OffersIcons(FakeServer):
+    """Offers icons in the open, of another origin, and behind a redirect."""
+
+    secrets: tuple[str, ...] = ()
+
+    async def result(self, line: RawConnection, method: str, params: JsonObject) -> Result:
+        if method == "tools/list":
+            return {"tools": [{**each, "icons": self._icons()} for each in LISTS[method][1]]}
+        return await super().result(line, method, params)
+
+    def _icons(self) -> list[Mapping[str, object]]:
+        origin = self.fake_transport.origin
+        other = origin.replace("127.0.0.1", "localhost")
+        sources = (f"{origin}/icon", f"{origin}/icon-moved", f"{other}/icon-of-another")
+        return [{"src": each, "mimeType": "image/png", "sizes": ["48x48"]} for each in sources]
+
+    def http(self, request: ReceivedRequest) -> CannedResponse | None:
+        if not request.path.startswith("/icon"):
+            return None
+        self.visited.append(request.path)
+        if {"authorization", "cookie"} & request.headers.keys():
+            self.secrets = (*self.secrets, request.path)
+        if request.path == "/icon-moved":
+            other = self.fake_transport.origin.replace("127.0.0.1", "localhost")
+            head = {"location": f"{other}/icon-elsewhere", "set-cookie": "seen=1"}
+            return CannedResponse(302, head)
+        return CannedResponse(200, {"content-type": "image/png", "set-cookie": "seen=1"}, b"")
+
+    async def judge(self, run: ClientRun) -> None:
+        unsafe, same, redirect, secret = _SEEN_ICONS
+        fetched = [each for each in self.visited if each.startswith("/icon")]
+        if not fetched:
+            run.skip(_SEEN_ICONS, "the client fetches no icon")
+            return
+        run.holds(secret, not self.secrets, f"fetches {self.secrets} with credentials")
+        followed = "/icon-elsewhere" in fetched
+        run.holds(redirect, not followed, "follows the redirect of an icon to another origin")
+        foreign = "/icon-of-another" in fetched
+        run.holds(same, not foreign, "fetches an icon of another origin than the server's")
+        plain = [each for each in fetched if each in ("/icon", "/icon-moved")]
+        why = f"fetches the icon {plain[:1]} over http, which is neither https nor data"
+        run.holds(unsafe, not plain, why)

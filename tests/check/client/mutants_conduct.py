@@ -1,0 +1,753 @@
+"""Clients of 2026-07-28 with one fault each in what they do over time."""
+
+import asyncio
+import json
+from typing import Any, ClassVar
+
+from check.client.mutants import mutant
+from check.client.mutants_standalone import Change, on, params, put, says, without
+from check.client.raw import Gone, Message
+from check.client.raw_standalone import LOST, P, RawDual, RawStandalone
+
+TASK = "RunsToolsAsExtensionTasks"
+
+# -- tasks of the extension
+
+
+@mutant("tasks-ext.client.poll-interval", TASK)
+class PollsAtOnce(RawStandalone):
+    def pause(self, task: Message) -> float:
+        return 0.0
+
+
+@mutant("tasks-ext.client.poll-interval", TASK)
+class PollsTwiceAsOften(RawStandalone):
+    def pause(self, task: Message) -> float:
+        return super().pause(task) / 2
+
+
+@mutant("tasks-ext.client.poll-interval", TASK)
+class TakesMillisecondsForMore(RawStandalone):
+    def pause(self, task: Message) -> float:
+        return super().pause(task) / 1000
+
+
+@mutant("tasks-ext.create.client-handles-both", TASK)
+class TakesATaskForAResult(RawStandalone):
+    async def follow_task(self, method: str, task: Message) -> Any:
+        return {"result": task}
+
+
+@mutant("tasks-ext.create.client-handles-both", TASK)
+class FailsOnTasks(RawStandalone):
+    async def follow_task(self, method: str, task: Message) -> Any:
+        raise Gone
+
+
+@mutant("tasks-ext.create.client-handles-both", TASK)
+class WaitsForTasksInSilence(RawStandalone):
+    async def follow_task(self, method: str, task: Message) -> Any:
+        await asyncio.sleep(1)
+
+
+@mutant("tasks-ext.client.poll-until-terminal", TASK)
+class AsksForATaskOnce(RawStandalone):
+    async def follow_task(self, method: str, task: Message) -> Any:
+        if method == "tools/call":
+            await asyncio.sleep(0.2)
+            return await self.exchange("tasks/get", {"taskId": task["taskId"]})
+        return None
+
+
+@mutant("tasks-ext.client.poll-until-terminal", TASK)
+class StopsAtQuestions(RawStandalone):
+    async def follow_task(self, method: str, task: Message) -> Any:
+        while method == "tools/call" and task.get("status") == "working":
+            await asyncio.sleep(0.2)
+            reply = await self.exchange("tasks/get", {"taskId": task["taskId"]})
+            task = (reply or {}).get("result", {})
+
+
+@mutant("tasks-ext.client.inspects-input-requests", TASK)
+class IgnoresQuestionsOfTasks(RawStandalone):
+    async def update(self, id: str, questions: Message) -> None:
+        pass
+
+
+@mutant("tasks-ext.client.inspects-input-requests", TASK)
+class AnswersTasksByCalls(RawStandalone):
+    async def update(self, id: str, questions: Message) -> None:
+        await self.exchange("prompts/get", {"name": "greet"})
+
+
+@mutant("tasks-ext.client.dedupe-keys", TASK, also={
+    "tasks-ext.update.keys-outstanding": "a question that was answered is no longer open",
+})  # fmt: skip
+class AnswersTwice(RawStandalone):
+    async def follow_task(self, method: str, task: Message) -> Any:
+        while method == "tools/call":
+            await asyncio.sleep(0.2)
+            reply = await self.exchange("tasks/get", {"taskId": task["taskId"]})
+            now = (reply or {}).get("result", {})
+            if now.get("status") != "input_required" and now.get("status") != "working":
+                return reply
+            await self.update(task["taskId"], now.get("inputRequests", {}))
+        return None
+
+
+@mutant("tasks-ext.create.only-tools-call", TASK)
+class FollowsEveryTask(RawStandalone):
+    async def follow_task(self, method: str, task: Message) -> Any:
+        return await super().follow_task("tools/call", task)
+
+
+@mutant("tasks-ext.create.only-tools-call", TASK)
+class AsksForATaskOfAResource(RawStandalone):
+    async def follow_task(self, method: str, task: Message) -> Any:
+        if method == "resources/read":
+            return await self.exchange("tasks/get", {"taskId": task["taskId"]})
+        return await super().follow_task(method, task)
+
+
+says(
+    "tasks-ext.update.keys-outstanding",
+    TASK,
+    answers_what_a_task_did_not_ask=on(
+        "tasks/update",
+        params(lambda p: {**p, "inputResponses": {**p["inputResponses"], "more": {}}}),
+    ),
+    answers_a_task_in_capitals=on(
+        "tasks/update",
+        params(lambda p: {**p, "inputResponses": {**p["inputResponses"], "FORM": {}}}),
+    ),
+)
+ABLE = f"{P}clientCapabilities"
+
+
+def forgets(*names: str) -> Change:
+    def changed(given: Message) -> Message:
+        meta = {**given["_meta"], ABLE: without(*names)(given["_meta"][ABLE])}
+        return {**given, "_meta": meta}
+
+    return params(changed)
+
+
+says(
+    "tasks-ext.capability.client-per-request",
+    TASK,
+    forgets_the_extension_on_gets=on("tasks/get", forgets("extensions")),
+    forgets_the_extension_on_updates=on("tasks/update", forgets("extensions")),
+)
+
+
+@mutant("tasks-ext.cancel.not-by-notification", TASK, over="stdio")
+class CancelsTasksAsRequests(RawStandalone):
+    async def follow_task(self, method: str, task: Message) -> Any:
+        if method == "tools/call":
+            id = self.number
+            await asyncio.sleep(1.2)
+            await self.give_up(id)
+            await self.exchange("tasks/cancel", {"taskId": task["taskId"]})
+
+
+@mutant("extensions.one-sided-fallback")
+class AsksForTasksAnywhere(RawStandalone):
+    async def finish(self) -> None:
+        await self.exchange("tasks/get", {"taskId": "of-another-server"})
+
+
+@mutant("extensions.one-sided-fallback")
+class CancelsTasksAnywhere(RawStandalone):
+    async def finish(self) -> None:
+        await self.exchange("tasks/cancel", {"taskId": "of-another-server"})
+
+
+# -- results
+
+
+@mutant("result.type.absent-means-complete", "LeavesResultTypesOut")
+class WantsAResultType(RawStandalone):
+    def kind_of(self, result: Message) -> str:
+        return str(result.get("resultType", "unknown"))
+
+
+@mutant("result.type.absent-means-complete", "LeavesResultTypesOut")
+class ReadsAResultTypeBlindly(RawStandalone):
+    def kind_of(self, result: Message) -> str:
+        if "resultType" not in result:
+            raise Gone
+        return str(result["resultType"])
+
+
+@mutant("result.type.unknown-is-invalid", "ReturnsUnknownResultTypes")
+class TakesTheUnknownForATask(RawStandalone):
+    def kind_of(self, result: Message) -> str:
+        kind = super().kind_of(result)
+        return kind if kind in ("complete", "input_required") else "task"
+
+    def pause(self, task: Message) -> float:
+        return 0.1
+
+
+@mutant("result.type.unknown-is-invalid", "ReturnsUnknownResultTypes")
+class TakesTheUnknownForAQuestion(RawStandalone):
+    async def ask(self, method: str, params: Message | None = None) -> Any:
+        reply = await self.exchange(method, params or {})
+        if (reply or {}).get("result", {}).get("resultType", "complete") != "complete":
+            return await self.exchange(method, {**(params or {}), "requestState": "none"})
+        return reply
+
+
+ODD = "ReturnsUnusualResults"
+
+
+class _Stops(RawStandalone):
+    """Stops where something is not as it expects it."""
+
+    at = ""
+
+    async def ask(self, method: str, params: Message | None = None) -> Any:
+        reply = await super().ask(method, params)
+        if method == self.at and self.is_odd(reply or {}):
+            raise Gone
+        return reply
+
+    def is_odd(self, reply: Message) -> bool:
+        return "error" in reply
+
+
+@mutant("tools.output-schema.any-type", ODD)
+class WantsObjectsFromTools(_Stops):
+    at = "tools/list"
+
+    def is_odd(self, reply: Message) -> bool:
+        tools = reply.get("result", {}).get("tools", [])
+        return any(each.get("outputSchema", {}).get("type", "object") != "object" for each in tools)
+
+
+@mutant("tools.output-schema.any-type", ODD, over="stdio")
+class WantsOneType(_Stops):
+    at = "tools/list"
+
+    def is_odd(self, reply: Message) -> bool:
+        tools = reply.get("result", {}).get("tools", [])
+        return any(isinstance(each.get("outputSchema", {}).get("type"), list) for each in tools)
+
+
+@mutant("tools.structured-content.any-json", ODD)
+class WantsStructuredObjects(_Stops):
+    at = "tools/call"
+
+    def is_odd(self, reply: Message) -> bool:
+        return isinstance(reply.get("result", {}).get("structuredContent"), list)
+
+
+@mutant("tools.structured-content.any-json", ODD)
+class WantsMoreThanNull(_Stops):
+    at = "tools/call"
+
+    def is_odd(self, reply: Message) -> bool:
+        return reply.get("result", {}).get("structuredContent", 0) is None
+
+
+@mutant("prompts.content.resource-link-accepted", ODD)
+class KnowsNoLinks(_Stops):
+    at = "prompts/get"
+
+    def is_odd(self, reply: Message) -> bool:
+        return "resource_link" in json.dumps(reply)
+
+
+@mutant("resources.read.client-accepts-32002", ODD)
+class KnowsNoOldCode(_Stops):
+    at = "resources/read"
+
+
+@mutant("pagination.empty-cursor-is-a-cursor", ODD)
+class TakesAnEmptyCursorForTheEnd(RawStandalone):
+    def next_cursor(self, reply: Message | None) -> Any:
+        return super().next_cursor(reply) or None
+
+
+@mutant("pagination.empty-cursor-is-a-cursor", ODD, over="stdio")
+class TakesShortCursorsForTheEnd(RawStandalone):
+    def next_cursor(self, reply: Message | None) -> Any:
+        cursor = super().next_cursor(reply)
+        return cursor if cursor is not None and len(cursor) > 1 else None
+
+
+@mutant("caching.client.bad-cursor-discards-pages", ODD)
+class SendsABadCursorAgain(RawStandalone):
+    async def ask(self, method: str, params: Message | None = None) -> Any:
+        reply = await super().ask(method, params)
+        if reply is not None and "error" in reply and "cursor" in (params or {}):
+            return await super().ask(method, params)
+        return reply
+
+
+@mutant("schema.ref.no-network-fetch", ODD)
+class FetchesSchemas(RawStandalone):
+    def callable(self, tools: list[Message]) -> list[Message]:
+        for tool in tools:
+            for each in tool["inputSchema"].get("properties", {}).values():
+                if "$ref" in each:
+                    self.spawn(self.fetch(each["$ref"]))
+        return super().callable(tools)
+
+    async def fetch(self, url: str) -> None:
+        if self.http is not None:
+            async with self.http.get(url):
+                return
+        port = int(url.rpartition(":")[2].partition("/")[0])
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /schema.json HTTP/1.1\r\n\r\n")
+        await asyncio.sleep(0.05)
+        writer.close()
+        await writer.wait_closed()
+
+
+mutant("schema.ref.no-network-fetch", ODD, over="stdio")(FetchesSchemas)
+
+ICONS = "OffersIcons"
+
+
+class _Fetches(RawStandalone):
+    wanted: ClassVar[tuple[str, ...]] = ("/icon",)
+    heads: ClassVar[dict[str, str]] = {}
+    follows = False
+
+    def callable(self, tools: list[Message]) -> list[Message]:
+        for icon in tools[0].get("icons", []):
+            if icon["src"].endswith(self.wanted):
+                self.spawn(self.fetch(icon["src"]))
+        return super().callable(tools)
+
+    async def fetch(self, url: str) -> None:
+        kept = {"headers": self.heads, "allow_redirects": self.follows}
+        async with self.http.get(url, **kept):
+            pass
+
+
+PLAIN = {"icons.consumer.reject-unsafe-scheme": "the icon is fetched over http"}
+
+
+@mutant("icons.consumer.reject-unsafe-scheme", ICONS)
+class FetchesIconsInTheOpen(_Fetches):
+    pass
+
+
+@mutant("icons.consumer.no-credentials", ICONS, also=PLAIN)
+class ShowsItsTokenToIcons(_Fetches):
+    heads: ClassVar[dict[str, str]] = {"Authorization": "Bearer mine"}
+
+
+@mutant("icons.consumer.no-credentials", ICONS, also=PLAIN)
+class SendsCookiesToIcons(_Fetches):
+    heads: ClassVar[dict[str, str]] = {"Cookie": "seen=1"}
+
+
+@mutant("icons.consumer.no-cross-origin-redirect", ICONS, also=PLAIN)
+class FollowsIcons(_Fetches):
+    wanted: ClassVar[tuple[str, ...]] = ("/icon-moved",)
+    follows = True
+
+
+@mutant("icons.consumer.same-origin", ICONS)
+class FetchesForeignIcons(_Fetches):
+    wanted: ClassVar[tuple[str, ...]] = ("/icon-of-another",)
+
+
+# -- keeping results
+
+KEEPS, ODDLY = "LetsResultsBeKept", "NamesOddLifetimes"
+
+
+@mutant("caching.client.key", KEEPS)
+class KeepsByMethod(RawStandalone):
+    def key(self, method: str, params: Message) -> str:
+        return json.dumps([method, {}])
+
+
+@mutant("caching.client.key", KEEPS)
+class IgnoresTheUri(RawStandalone):
+    def key(self, method: str, params: Message) -> str:
+        return super().key(method, without("uri")(params))
+
+
+@mutant("caching.client.absent-is-zero", KEEPS, ODDLY)
+class KeepsWithoutALifetime(RawStandalone):
+    def lifetime(self, result: Message) -> float:
+        return float(result.get("ttlMs", 60_000)) / 1000
+
+
+@mutant("caching.client.absent-is-zero", KEEPS, ODDLY)
+class KeepsForeverWithoutALifetime(RawStandalone):
+    def lifetime(self, result: Message) -> float:
+        return float(result["ttlMs"]) / 1000 if "ttlMs" in result else float("inf")
+
+
+@mutant("caching.client.negative-is-zero", KEEPS, ODDLY)
+class TakesALifetimeWithoutItsSign(RawStandalone):
+    def lifetime(self, result: Message) -> float:
+        return float(result.get("ttlMs", 0) % 2**32) / 1000
+
+
+@mutant("caching.client.negative-is-zero", KEEPS, ODDLY)
+class KeepsForeverIfNegative(RawStandalone):
+    def lifetime(self, result: Message) -> float:
+        found = super().lifetime(result)
+        return float("inf") if found < 0 else found
+
+
+@mutant("caching.client.zero-is-stale", KEEPS, ODDLY)
+class TakesZeroForForever(RawStandalone):
+    def lifetime(self, result: Message) -> float:
+        return float("inf") if result.get("ttlMs") == 0 else super().lifetime(result)
+
+
+@mutant("caching.client.refetch-when-stale", KEEPS, ODDLY)
+class KeepsALittleLonger(RawStandalone):
+    def lifetime(self, result: Message) -> float:
+        return super().lifetime(result) * 1000 if result.get("ttlMs", 0) > 0 else 0.0
+
+
+@mutant("caching.client.refetch-when-stale", KEEPS, ODDLY)
+class TakesMillisecondsForSeconds(RawStandalone):
+    def lifetime(self, result: Message) -> float:
+        return max(0.0, float(result.get("ttlMs", 0)))
+
+
+class _Polls(RawStandalone):
+    """Fetches lists again when they run out."""
+
+    def keep(self, method: str, params: Message, reply: Any, *, is_asked: bool) -> None:
+        super().keep(method, params, reply, is_asked=is_asked)
+        lifetime = self.lifetime((reply or {}).get("result", {}))
+        if method == "prompts/list" and 0 < lifetime < 5:
+            self.spawn(self.again(method, params, lifetime))
+
+    async def again(self, method: str, params: Message, lifetime: float) -> None:
+        await asyncio.sleep(lifetime)
+        self.kept.clear()
+        await self.ask(method, params)
+
+
+JITTER = {"caching.client.poll-with-jitter": "it polls without jitter"}
+
+
+@mutant("caching.client.not-a-poll-interval", KEEPS, ODDLY, also=JITTER)
+class PollsEvenly(_Polls):
+    pass
+
+
+@mutant("caching.client.not-a-poll-interval", KEEPS, ODDLY)
+class PollsUnevenly(_Polls):
+    count = 0
+
+    async def again(self, method: str, params: Message, lifetime: float) -> None:
+        self.count += 1
+        await super().again(method, params, lifetime * (1.1 + 0.1 * (self.count % 3)))
+
+
+@mutant("caching.client.poll-with-jitter", KEEPS, ODDLY, also={
+    "caching.client.not-a-poll-interval": "it polls",
+})  # fmt: skip
+class PollsOften(_Polls):
+    async def again(self, method: str, params: Message, lifetime: float) -> None:
+        await asyncio.sleep(0.15)
+        self.kept.clear()
+        await self.ask(method, params)
+
+
+@mutant("caching.client.no-mrtr-results", KEEPS, "AsksInRounds")
+class KeepsAnswersToAnswers(RawStandalone):
+    def keep(self, method: str, params: Message, reply: Any, *, is_asked: bool) -> None:
+        super().keep(method, params, reply, is_asked=False)
+
+
+@mutant("caching.client.notification-invalidates", KEEPS, "TellsListeners")
+class KeepsWhatChanged(RawStandalone):
+    def heed(self, message: Message) -> None:
+        pass
+
+
+@mutant("caching.client.notification-invalidates", KEEPS, "TellsListeners")
+class ForgetsToolsAlone(RawStandalone):
+    def heed(self, message: Message) -> None:
+        if message["method"] != "notifications/prompts/list_changed":
+            super().heed(message)
+
+
+# -- listening
+
+
+@mutant("subscriptions.client-checks-ack", "TellsListeners", over="stdio")
+class WantsEverythingAcknowledged(RawStandalone):
+    is_refused = False
+
+    async def subscribe(self) -> None:
+        await super().subscribe()
+        await asyncio.sleep(0.05)
+        if self.is_refused:
+            raise Gone
+
+    def heed(self, message: Message) -> None:
+        super().heed(message)
+        if message["method"].endswith("acknowledged"):
+            self.is_refused = message["params"]["notifications"] != self.filter
+
+
+@mutant("subscriptions.no-state-across-reconnect", "TellsListeners", also={
+    "jsonrpc.id.distinct-among-pending": "the stream of that id was never ended",
+})  # fmt: skip
+class ListensUnderOneId(RawStandalone):
+    async def subscribe(self) -> None:
+        message = self.message("subscriptions/listen", {"notifications": self.filter})
+        message["id"] = "listening"
+        self.subscriptions.add("listening")
+        self.spawn(self.say(message))
+
+
+@mutant("stdio.listen.correlate-by-id", "TellsListeners", over="stdio")
+class HearsEveryNotification(RawStandalone):
+    def is_mine(self, params: Message) -> bool:
+        return True
+
+
+@mutant("stdio.listen.correlate-by-id", "TellsListeners", over="stdio")
+class HearsTaggedNotifications(RawStandalone):
+    def is_mine(self, params: Message) -> bool:
+        return f"{P}subscriptionId" in params.get("_meta", {})
+
+
+# -- failures
+
+SILENT, BROKEN = "NeverAnswersStandalone", "BreaksStandaloneStreams"
+STILL = {
+    "stdio.cancel.by-notification": "it cancels in no other way",
+    "cancellation.client-sends": "it gives up without a word",
+}
+
+
+@mutant("timeouts.cancel-on-expiry", SILENT, over="stdio", also=STILL)
+class GivesUpWithoutAWord(RawStandalone):
+    patience = 0.5
+
+    async def give_up(self, id: Any) -> None:
+        pass
+
+
+@mutant("stdio.cancel.by-notification", SILENT, over="stdio", also={
+    "timeouts.cancel-on-expiry": "it does not cancel",
+    "cancellation.client-sends": "it does not cancel in the way of the transport",
+})  # fmt: skip
+class CancelsByAnotherName(RawStandalone):
+    patience = 0.5
+
+    async def give_up(self, id: Any) -> None:
+        told = {"jsonrpc": "2.0", "method": "notifications/aborted", "params": {"requestId": id}}
+        await self.send(json.dumps(told).encode())
+
+
+says(
+    "cancellation.request-id-required",
+    SILENT,
+    over="stdio",
+    also={"timeouts.cancel-on-expiry": "it cancels nothing", **STILL},
+    cancels_nothing=on("notifications/cancelled", put("params", {"reason": "late"})),
+)
+says(
+    "cancellation.reason.optional",
+    SILENT,
+    over="stdio",
+    numbers_its_reason=on("notifications/cancelled", params(put("reason", 7))),
+    lists_its_reason=on("notifications/cancelled", params(put("reason", ["late"]))),
+)
+
+
+@mutant("cancellation.names-own-pending", over="stdio")
+class CancelsLongAfter(RawStandalone):
+    async def finish(self) -> None:
+        await asyncio.sleep(7)
+        await self.give_up(self.number)
+
+
+@mutant("cancellation.names-own-pending", SILENT, over="stdio")
+class CancelsTwice(RawStandalone):
+    patience = 0.5
+
+    async def give_up(self, id: Any) -> None:
+        await super().give_up(id)
+        await super().give_up(id)
+
+
+@mutant("http.sse.client-reissues-lost-request", BROKEN, also={
+    "jsonrpc.id.distinct-among-pending": "the first request was never answered",
+    "progress.token.unique": "the first request was never answered",
+})  # fmt: skip
+class ReissuesUnderTheSameId(RawStandalone):
+    async def exchange(self, method: str, params: Message) -> Any:
+        message = self.message(method, params)
+        reply = await self.asked_with(message)
+        return await self.asked_with(message) if reply is LOST else reply
+
+
+@mutant("http.sse.client-reissues-lost-request", BROKEN)
+class ResumesLostStreams(RawStandalone):
+    async def recover(self) -> None:
+        heads = {"Accept": "text/event-stream", "Last-Event-ID": "1"}
+        (await self.request("GET", heads, None)).close()
+
+
+@mutant("http.sse.comments-ignored", BROKEN)
+class ReadsComments(RawStandalone):
+    def seen(self, chunk: bytes) -> bytes:
+        if chunk.startswith(b":"):
+            raise Gone
+        return chunk
+
+    async def post(self, data: bytes) -> None:
+        try:
+            await super().post(data)
+        except Gone:
+            self.lose(json.loads(data).get("id"))
+            self.exit_code = 5
+            raise
+
+    async def exchange(self, method: str, params: Message) -> Any:
+        found = await super().exchange(method, params)
+        if self.exit_code:
+            raise Gone
+        return found
+
+
+@mutant("stdio.crash.relisten", "Crashes", over="stdio")
+class DoesNotListenAgain(RawStandalone):
+    async def recover(self) -> None:
+        await self.launch_again()
+
+
+@mutant("stateless.client.process-not-conversation", over="stdio")
+class StartsAServerForEachRequest(RawStandalone):
+    async def exchange(self, method: str, params: Message) -> Any:
+        if self.number > 1:
+            await self.leave()
+            self.is_leaving = False
+            await self.launch()
+        return await super().exchange(method, params)
+
+    async def subscribe(self) -> None:
+        pass
+
+
+# -- eras
+
+
+@mutant("versioning.modern-client.stdio-discover-first", over="stdio")
+class ListsFirst(RawStandalone):
+    opens_by_discovery = False
+
+    async def subscribe(self) -> None:
+        pass
+
+
+@mutant("versioning.modern-client.stdio-discover-first", over="stdio")
+class ListensFirst(RawStandalone):
+    async def opened(self) -> bool:
+        await self.subscribe()
+        return await super().opened()
+
+
+@mutant("versioning.unsupported.client-retries", "SpeaksOnlyAnUnknownRevision")
+class GoesOnWithItsRevision(RawStandalone):
+    async def opened(self) -> bool:
+        await super().opened()
+        return True
+
+    async def list(self, method: str) -> Any:
+        await self.ask(method, {})
+        return []
+
+
+ALL: tuple[str, ...] = ()
+
+
+class _OpensAnyway(RawDual):
+    def falls_back(self, code: Any) -> bool:
+        return True
+
+
+@mutant("versioning.modern-error-is-not-legacy", "SpeaksOnlyAnUnknownRevision", revisions=ALL,
+    also={"http.compat.sse-fallback-checks-body": "initialize is refused, and it looks further"},
+)  # fmt: skip
+class OpensUnknownServers(_OpensAnyway):
+    pass
+
+
+@mutant(
+    "versioning.modern-error-is-not-legacy",
+    "SpeaksOnlyAnUnknownRevision",
+    over="stdio",
+    revisions=ALL,
+)
+class OpensUnknownLaunchedServers(_OpensAnyway):
+    pass
+
+
+@mutant("versioning.modern-error-is-not-legacy", "RefusesFirstHeaders", revisions=ALL)
+class OpensServersThatRefuseHeaders(RawDual):
+    def falls_back(self, code: Any) -> bool:
+        return code != -32022
+
+
+@mutant("http.compat.sse-fallback-checks-body", "SpeaksOnlyAnUnknownRevision")
+class LooksForTheOlderForm(RawStandalone):
+    async def opened(self) -> bool:
+        if not await super().opened():
+            (await self.request("GET", {"Accept": "text/event-stream"}, None)).close()
+            return False
+        return True
+
+
+ODD_CODES = ("RefusesDiscoveryWithAnotherCode", "RefusesDiscoveryWithInvalidParams")
+
+
+@mutant("stdio.fallback.not-one-code", *ODD_CODES, over="stdio", revisions=ALL)
+class FallsBackOnOneCode(RawDual):
+    def falls_back(self, code: Any) -> bool:
+        return code == -32601
+
+
+@mutant("stdio.fallback.not-one-code", *ODD_CODES, over="stdio", revisions=ALL)
+class FallsBackOnTwoCodes(RawDual):
+    def falls_back(self, code: Any) -> bool:
+        return code in (-32601, -32602)
+
+
+@mutant("http.compat.client-inspects-400", *ODD_CODES, revisions=ALL)
+class FallsBackOnEmptyBodiesAlone(RawDual):
+    async def take_body(self, status: int, body: bytes, id: Any) -> None:
+        self.was_empty = not body
+        await super().take_body(status, body, id)
+
+    was_empty = True
+
+    def falls_back(self, code: Any) -> bool:
+        return self.was_empty
+
+
+@mutant("discover.stdio-probe", over="stdio", revisions=ALL)
+class ListsBeforeItProbes(RawDual):
+    async def probe(self) -> Any:
+        reply = await self.ask("tools/list", {})
+        return await self.ask("server/discover", {}) if reply and "result" in reply else reply
+
+
+@mutant("versioning.era.cached", over="stdio", revisions=ALL)
+class ProbesAgain(RawDual):
+    async def finish(self) -> None:
+        if self.is_legacy:
+            self.is_legacy, self.revision = False, "2026-07-28"
+            await self.ask("server/discover", {})
+            self.is_legacy = True
+        await super().finish()

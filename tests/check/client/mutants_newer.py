@@ -1,0 +1,1 @@
+"""Clients of 2025-11-25 with one fault each."""

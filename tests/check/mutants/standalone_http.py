@@ -1,0 +1,842 @@
+"""Servers that are wrong about requests that stand on their own over HTTP."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from accord.bindings.sse import Event
+from accord.protocol.mirroring import NAME_MEMBERS, encode_header
+from check.mutants.between_http import Asked, Head, Headers, Hook, Send, Web, web_mutant
+from check.mutants.everything import server as everything
+from check.mutants.over_http import ERROR, JSON, is_answer, is_stream
+from check.mutants.standalone_server import server as standalone_server
+
+NEWEST = "2026-07-28"
+VERSION = "io.modelcontextprotocol/protocolVersion"
+STREAM = {"content-type": "text/event-stream"}
+ARGUMENTS = {"mcp-param-region": "region", "mcp-param-number": "number", "mcp-param-fast": "fast"}
+
+
+def standalone(id: str, **settings: Any) -> Callable[[Hook], Hook]:
+    """Register a server without a handshake, with a hook into all that passes."""
+    return web_mutant(id, **{"revision": NEWEST, "server": standalone_server} | settings)
+
+
+def params(asked: Asked) -> dict[str, Any]:
+    found = asked.message.get("params") if isinstance(asked.message, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def meta(asked: Asked) -> dict[str, Any]:
+    return params(asked).get("_meta") or {}
+
+
+def named(asked: Asked) -> str | None:
+    return params(asked).get(NAME_MEMBERS.get(asked.method, ""))
+
+
+def is_request(asked: Asked) -> bool:
+    return asked.verb == "POST" and VERSION in meta(asked)
+
+
+def answer(asked: Asked, code: int = -32020, id: bool = True) -> bytes:
+    """Return an error in answer to a request."""
+    error = {"code": code, "message": "no"}
+    return json.dumps(
+        {"jsonrpc": "2.0", "id": asked.message["id"] if id else None, "error": error}
+    ).encode()
+
+
+def refusing(web: Web, is_meant: Callable[[Asked], bool]) -> None:
+    """Refuse some requests for their headers, which are right."""
+    web.before = lambda asked: (
+        (400, JSON, answer(asked)) if is_request(asked) and is_meant(asked) else None
+    )
+
+
+def mending(web: Web, mend: Callable[[Asked], None]) -> None:
+    """Serve requests as if their headers had been right."""
+
+    def before(asked: Asked) -> None:
+        if is_request(asked):
+            mend(asked)
+
+    web.before = before
+
+
+def restating(
+    web: Web, is_meant: Callable[[Asked], bool], status: int, old: int | None = None
+) -> None:
+    """Let the answers to some requests have another status."""
+
+    def head(asked: Asked, given: int, headers: Headers) -> Head:
+        is_old = given == old if old is not None else True
+        return (status if is_request(asked) and is_old and is_meant(asked) else given), headers
+
+    web.head = head
+
+
+def is_encoded(value: str) -> bool:
+    return value.startswith("=?")
+
+
+def lacks(name: str) -> Callable[[Asked], bool]:
+    return lambda asked: name not in asked.headers
+
+
+# -- Mcp-Method and Mcp-Name
+
+MISSING = "http.headers.required-missing-rejected"
+DIFFERS = "http.headers.mismatch-rejected"
+
+
+@standalone(MISSING)
+def needs_no_method_header(web: Web) -> None:
+    mending(web, lambda asked: asked.headers.setdefault("mcp-method", asked.method) and None)
+
+
+def name_it(asked: Asked, methods: tuple[str, ...]) -> None:
+    if asked.method in methods and "mcp-name" not in asked.headers:
+        asked.headers["mcp-name"] = encode_header(str(named(asked)))
+
+
+@standalone(MISSING)
+def needs_no_name_header(web: Web) -> None:
+    mending(web, lambda asked: name_it(asked, tuple(NAME_MEMBERS)))
+
+
+@standalone(MISSING)
+def needs_no_name_of_prompts(web: Web) -> None:
+    mending(web, lambda asked: name_it(asked, ("prompts/get",)))
+
+
+@standalone(MISSING)
+def calls_a_missing_header_unprocessable(web: Web) -> None:
+    restating(web, lacks("mcp-method"), 422, 400)
+
+
+def says_method(asked: Asked) -> None:
+    given = asked.headers.get("mcp-method", "")
+    if given and given.lower() != asked.method:
+        asked.headers["mcp-method"] = asked.method
+
+
+@standalone(DIFFERS)
+def believes_the_body_about_methods(web: Web) -> None:
+    mending(web, says_method)
+
+
+@standalone(DIFFERS)
+def believes_the_body_about_names(web: Web) -> None:
+    def mend(asked: Asked) -> None:
+        given, name = asked.headers.get("mcp-name"), named(asked)
+        if given is None or name is None or is_encoded(given):
+            return
+        if given.lower() != name.lower():
+            asked.headers["mcp-name"] = encode_header(name)
+
+    mending(web, mend)
+
+
+@standalone(DIFFERS)
+def compares_how_names_begin(web: Web) -> None:
+    def mend(asked: Asked) -> None:
+        given, name = asked.headers.get("mcp-name"), named(asked)
+        if given is not None and name is not None and given.startswith(name):
+            asked.headers["mcp-name"] = encode_header(name)
+
+    mending(web, mend)
+
+
+@standalone(DIFFERS)
+def calls_another_method_a_conflict(web: Web) -> None:
+    restating(
+        web,
+        lambda asked: asked.headers.get("mcp-method", asked.method).lower() != asked.method,
+        409,
+        400,
+    )
+
+
+CASE = "http.headers.names-case-insensitive"
+
+
+@standalone(CASE)
+def compares_methods_without_case(web: Web) -> None:
+    def mend(asked: Asked) -> None:
+        if asked.headers.get("mcp-method", "").lower() == asked.method:
+            asked.headers["mcp-method"] = asked.method
+
+    mending(web, mend)
+
+
+def folding(web: Web, methods: tuple[str, ...]) -> None:
+    def mend(asked: Asked) -> None:
+        given, name = asked.headers.get("mcp-name", ""), named(asked)
+        if asked.method in methods and name and given.casefold() == name.casefold():
+            asked.headers["mcp-name"] = encode_header(name)
+
+    mending(web, mend)
+
+
+@standalone(CASE)
+def compares_names_without_case(web: Web) -> None:
+    folding(web, tuple(NAME_MEMBERS))
+
+
+@standalone(CASE)
+def compares_uris_without_case(web: Web) -> None:
+    folding(web, ("resources/read",))
+
+
+# -- values in base64
+
+DECODED = "http.headers.decode-before-compare"
+MARKERS = "http.param-headers.value.markers-exact"
+
+
+@standalone(DECODED)
+def takes_encoded_names_as_they_are(web: Web) -> None:
+    refusing(web, lambda asked: asked.headers.get("mcp-name", "").startswith("=?base64?"))
+
+
+@standalone(DECODED)
+def takes_encoded_uris_as_they_are(web: Web) -> None:
+    refusing(
+        web,
+        lambda asked: (
+            asked.method == "resources/read"
+            and asked.headers.get("mcp-name", "").startswith("=?base64?")
+        ),
+    )
+
+
+@standalone(DECODED)
+def takes_encoded_arguments_as_they_are(web: Web) -> None:
+    refusing(
+        web,
+        lambda asked: any(
+            asked.headers.get(name, "").startswith("=?base64?") for name in ARGUMENTS
+        ),
+    )
+
+
+def decoding(web: Web, prefix: str, names: tuple[str, ...]) -> None:
+    def mend(asked: Asked) -> None:
+        for name in names:
+            given = asked.headers.get(name, "")
+            if given.startswith(prefix):
+                asked.headers[name] = f"=?base64?{given.removeprefix(prefix)}"
+
+    mending(web, mend)
+
+
+@standalone(MARKERS)
+def decodes_names_with_loud_markers(web: Web) -> None:
+    decoding(web, "=?BASE64?", ("mcp-name",))
+
+
+@standalone(MARKERS)
+def decodes_names_with_other_markers(web: Web) -> None:
+    decoding(web, "=?base64url?", ("mcp-name",))
+
+
+@standalone(MARKERS)
+def decodes_arguments_with_loud_markers(web: Web) -> None:
+    decoding(web, "=?BASE64?", tuple(ARGUMENTS))
+
+
+# -- how a mismatch is said
+
+BODY = "http.headers.mismatch-jsonrpc-body"
+
+
+def rebodied(web: Web, body: Callable[[Asked], bytes], is_meant: Callable[[Asked], bool]) -> None:
+    web.body = lambda asked, given: body(asked) if b"-32020" in given and is_meant(asked) else given
+
+
+@standalone(BODY)
+def explains_mismatches_in_plain_text(web: Web) -> None:
+    rebodied(web, lambda asked: b"headers differ", lambda asked: True)
+
+
+@standalone(BODY)
+def says_nothing_about_mismatches(web: Web) -> None:
+    rebodied(web, lambda asked: b"", lambda asked: True)
+
+
+@standalone(BODY)
+def calls_mismatches_invalid_requests(web: Web) -> None:
+    rebodied(web, lambda asked: answer(asked, -32600), lambda asked: True)
+
+
+@standalone(BODY)
+def calls_missing_names_invalid_params(web: Web) -> None:
+    rebodied(web, lambda asked: answer(asked, -32602), lacks("mcp-name"))
+
+
+# -- arguments
+
+PARAM_MISSING = "http.param-headers.missing-with-value-rejected"
+PARAM_DIFFERS = "http.param-headers.match-validated"
+CHARACTERS = "http.headers.invalid-characters-rejected"
+ABSENT = "http.param-headers.server-not-expected-without-value"
+
+
+def arguments(asked: Asked) -> dict[str, Any]:
+    return params(asked).get("arguments") or {}
+
+
+def repeating(
+    web: Web, is_meant: Callable[[str, str | None, Any], bool], names: tuple[str, ...]
+) -> None:
+    """Serve calls as if headers had repeated their arguments."""
+
+    def mend(asked: Asked) -> None:
+        for name in names if asked.tool == "get_region" else ():
+            value = arguments(asked).get(ARGUMENTS[name])
+            if value is not None and is_meant(name, asked.headers.get(name), value):
+                asked.headers[name] = encode_header(value)
+
+    mending(web, mend)
+
+
+@standalone(PARAM_MISSING)
+def needs_no_argument_in_headers(web: Web) -> None:
+    repeating(web, lambda name, given, value: given is None, tuple(ARGUMENTS))
+
+
+@standalone(PARAM_MISSING)
+def needs_no_numbers_in_headers(web: Web) -> None:
+    repeating(web, lambda name, given, value: given is None, ("mcp-param-number",))
+
+
+@standalone(PARAM_MISSING)
+def calls_a_missing_argument_forbidden(web: Web) -> None:
+    restating(
+        web,
+        lambda asked: "region" in arguments(asked) and lacks("mcp-param-region")(asked),
+        403,
+        400,
+    )
+
+
+def is_other(name: str, given: str | None, value: Any) -> bool:
+    if given is None or is_encoded(given) or not given.isascii() or given.endswith(".0"):
+        return False
+    return given != encode_header(value)
+
+
+@standalone(PARAM_DIFFERS)
+def believes_the_body_about_arguments(web: Web) -> None:
+    repeating(web, is_other, tuple(ARGUMENTS))
+
+
+@standalone(PARAM_DIFFERS)
+def believes_the_body_about_flags(web: Web) -> None:
+    repeating(web, is_other, ("mcp-param-fast",))
+
+
+@standalone(PARAM_DIFFERS)
+def calls_another_argument_a_conflict(web: Web) -> None:
+    restating(
+        web, lambda asked: asked.headers.get("mcp-param-region") == "accord-check-other", 409, 400
+    )
+
+
+def is_beyond(asked: Asked) -> bool:
+    return not asked.headers.get("mcp-param-region", "").isascii()
+
+
+@standalone(CHARACTERS)
+def takes_every_character(web: Web) -> None:
+    repeating(
+        web,
+        lambda name, given, value: given is not None and not given.isascii(),
+        ("mcp-param-region",),
+    )
+
+
+@standalone(CHARACTERS)
+def falls_over_at_characters_beyond_ascii(web: Web) -> None:
+    restating(web, is_beyond, 500, 400)
+
+
+@standalone(CHARACTERS)
+def calls_characters_beyond_ascii_unprocessable(web: Web) -> None:
+    restating(web, is_beyond, 422, 400)
+
+
+@standalone("http.headers.integers-compared-numerically")
+def compares_numbers_as_texts(web: Web) -> None:
+    refusing(web, lambda asked: asked.headers.get("mcp-param-number", "").endswith(".0"))
+
+
+@standalone(ABSENT)
+def wants_headers_for_all_arguments(web: Web) -> None:
+    refusing(
+        web,
+        lambda asked: (
+            asked.tool == "get_region"
+            and any(
+                name not in asked.headers and arguments(asked).get(ARGUMENTS[name]) is None
+                for name in ARGUMENTS
+            )
+        ),
+    )
+
+
+@standalone(ABSENT)
+def wants_headers_for_null(web: Web) -> None:
+    refusing(
+        web,
+        lambda asked: asked.tool == "get_region" and None in arguments(asked).values(),
+    )
+
+
+@standalone(ABSENT)
+def wants_a_region_in_any_case(web: Web) -> None:
+    refusing(
+        web,
+        lambda asked: (
+            asked.tool == "get_region"
+            and "region" not in arguments(asked)
+            and "mcp-param-region" not in asked.headers
+        ),
+    )
+
+
+# -- versions
+
+VERSION_DIFFERS = "http.version-header.mismatch-rejected"
+UNSUPPORTED = "http.version-header.unsupported-400"
+VERSION_MISSING = "http.version-header.missing-rejected"
+HEADER = "mcp-protocol-version"
+
+
+def is_older(asked: Asked) -> bool:
+    return HEADER in asked.headers and asked.headers[HEADER] != meta(asked)[VERSION]
+
+
+@standalone(VERSION_DIFFERS)
+def believes_the_body_about_versions(web: Web) -> None:
+    def mend(asked: Asked) -> None:
+        if is_older(asked):
+            asked.headers[HEADER] = meta(asked)[VERSION]
+
+    mending(web, mend)
+
+
+@standalone(VERSION_DIFFERS)
+def takes_every_known_version(web: Web) -> None:
+    def mend(asked: Asked) -> None:
+        if is_older(asked) and asked.headers[HEADER] == "2025-11-25":
+            asked.headers[HEADER] = meta(asked)[VERSION]
+
+    mending(web, mend)
+
+
+@standalone(VERSION_DIFFERS)
+def calls_another_version_a_conflict(web: Web) -> None:
+    restating(web, is_older, 409, 400)
+
+
+def is_unknown(asked: Asked) -> bool:
+    return meta(asked)[VERSION] == "1999-12-31"
+
+
+@standalone(UNSUPPORTED)
+def regrets_unknown_versions_with_ok(web: Web) -> None:
+    restating(web, is_unknown, 200, 400)
+
+
+@standalone(UNSUPPORTED)
+def calls_unknown_versions_invalid_params(web: Web) -> None:
+    web.body = lambda asked, given: (
+        answer(asked, -32602) if is_request(asked) and is_unknown(asked) else given
+    )
+
+
+@standalone(UNSUPPORTED)
+def serves_every_version(web: Web) -> None:
+    def mend(asked: Asked) -> None:
+        if is_unknown(asked):
+            asked.body = asked.body.replace(b"1999-12-31", NEWEST.encode())
+            asked.headers[HEADER] = NEWEST
+
+    mending(web, mend)
+
+
+@standalone(VERSION_MISSING)
+def needs_no_version_header(web: Web) -> None:
+    mending(web, lambda asked: asked.headers.setdefault(HEADER, meta(asked)[VERSION]) and None)
+
+
+@standalone(VERSION_MISSING)
+def needs_no_version_header_to_list(web: Web) -> None:
+    def mend(asked: Asked) -> None:
+        if asked.method == "tools/list":
+            asked.headers.setdefault(HEADER, meta(asked)[VERSION])
+
+    mending(web, mend)
+
+
+@standalone(VERSION_MISSING)
+def wants_an_upgrade_without_a_version(web: Web) -> None:
+    restating(web, lacks(HEADER), 426, 400)
+
+
+# -- statuses
+
+NOT_FOUND = "http.method-not-found.404"
+META = "meta.request.missing-field-http-400"
+CAPABILITY = "capability.missing-error-http-400"
+
+
+@standalone(NOT_FOUND)
+def knows_no_method_and_says_ok(web: Web) -> None:
+    restating(web, lambda asked: asked.method.endswith("unknown"), 200, 404)
+
+
+@standalone(NOT_FOUND)
+def finds_nothing_and_says_nothing(web: Web) -> None:
+    web.body = lambda asked, given: b"" if asked.method.endswith("unknown") else given
+
+
+@standalone(NOT_FOUND)
+def calls_unknown_methods_invalid_requests(web: Web) -> None:
+    web.body = lambda asked, given: (
+        answer(asked, -32600) if asked.method.endswith("unknown") else given
+    )
+
+
+@standalone(NOT_FOUND)
+def calls_unknown_methods_of_tools_bad_requests(web: Web) -> None:
+    restating(web, lambda asked: asked.method == "tools/unknown", 400, 404)
+
+
+def is_incapable(asked: Asked) -> bool:
+    return "io.modelcontextprotocol/clientCapabilities" not in meta(asked)
+
+
+@standalone(META)
+def refuses_half_a_meta_with_ok(web: Web) -> None:
+    restating(web, is_incapable, 200, 400)
+
+
+@standalone(META)
+def calls_half_a_meta_unprocessable(web: Web) -> None:
+    restating(web, is_incapable, 422, 400)
+
+
+@standalone(META)
+def refuses_half_a_meta_of_lists_with_ok(web: Web) -> None:
+    restating(web, lambda asked: is_incapable(asked) and asked.method == "tools/list", 200, 400)
+
+
+@standalone(CAPABILITY)
+def misses_capabilities_with_ok(web: Web) -> None:
+    restating(web, lambda asked: asked.tool == "query_model", 200, 400)
+
+
+@standalone(CAPABILITY)
+def forbids_what_needs_a_capability(web: Web) -> None:
+    restating(web, lambda asked: asked.tool == "query_model", 403, 400)
+
+
+@standalone(CAPABILITY)
+def has_not_implemented_what_needs_a_capability(web: Web) -> None:
+    restating(web, lambda asked: asked.tool == "query_model", 501, 400)
+
+
+ENDPOINT = "http.endpoint.single-post"
+
+
+@standalone(ENDPOINT)
+def has_prompts_somewhere_else(web: Web) -> None:
+    web.before = lambda asked: (404, {}, b"") if asked.method == "prompts/list" else None
+
+
+@standalone(ENDPOINT)
+def has_resources_by_get(web: Web) -> None:
+    web.before = lambda asked: (405, {}, b"") if asked.method == "resources/list" else None
+
+
+@standalone(ENDPOINT)
+def moves_prompts(web: Web) -> None:
+    moved = {"location": "/mcp/prompts"}
+    web.before = lambda asked: (308, moved, b"") if asked.method == "prompts/list" else None
+
+
+# -- what older clients send
+
+NO_GET = "http.legacy-traffic.get-delete-405"
+NO_SESSION = "http.legacy-traffic.session-header-ignored"
+NO_RESUMING = "http.legacy-traffic.last-event-id-ignored"
+
+
+@standalone(NO_GET)
+def has_nothing_for_get(web: Web) -> None:
+    web.before = lambda asked: (404, {}, b"") if asked.verb == "GET" else None
+
+
+@standalone(NO_GET)
+def streams_to_get(web: Web) -> None:
+    web.before = lambda asked: (200, STREAM, b": hello\n\n") if asked.verb == "GET" else None
+
+
+@standalone(NO_GET)
+def deletes_nothing_gladly(web: Web) -> None:
+    web.before = lambda asked: (200, {}, b"") if asked.verb == "DELETE" else None
+
+
+@standalone(NO_SESSION)
+def gives_session_ids(web: Web) -> None:
+    web.head = lambda asked, status, headers: (status, headers | {"mcp-session-id": "s-1"})
+
+
+@standalone(NO_SESSION)
+def repeats_session_ids(web: Web) -> None:
+    def head(asked: Asked, status: int, headers: Headers) -> Head:
+        given = asked.headers.get("mcp-session-id")
+        return status, headers if given is None else headers | {"mcp-session-id": given}
+
+    web.head = head
+
+
+@standalone(NO_SESSION)
+def does_not_know_the_session(web: Web) -> None:
+    web.before = lambda asked: (404, JSON, ERROR) if "mcp-session-id" in asked.headers else None
+
+
+@standalone(NO_RESUMING)
+def refuses_to_resume(web: Web) -> None:
+    web.before = lambda asked: (400, JSON, ERROR) if "last-event-id" in asked.headers else None
+
+
+@standalone(NO_RESUMING)
+def replays_nothing(web: Web) -> None:
+    web.before = lambda asked: (200, STREAM, b"") if "last-event-id" in asked.headers else None
+
+
+@standalone(NO_RESUMING)
+def does_not_know_the_event(web: Web) -> None:
+    web.before = lambda asked: (
+        (404, JSON, ERROR) if asked.headers.get("last-event-id") == "accord-check" else None
+    )
+
+
+# -- connections
+
+AFFINITY = "stateless.no-connection-affinity"
+
+
+@standalone(AFFINITY, only=["stateless"])
+def binds_cursors_to_connections(web: Web) -> None:
+    given_at: dict[tuple[str, str], set[Any]] = {}
+
+    def before(asked: Asked) -> tuple[int, Headers, bytes] | None:
+        cursor = params(asked).get("cursor")
+        known = given_at.get((asked.method, cursor or ""), {asked.client})
+        return None if asked.client in known else (200, JSON, answer(asked, -32602))
+
+    def body(asked: Asked, given: bytes) -> bytes:
+        if b'"nextCursor"' in given:
+            cursor = json.loads(given)["result"]["nextCursor"]
+            given_at.setdefault((asked.method, cursor), set()).add(asked.client)
+        return given
+
+    web.before = before
+    web.body = body
+
+
+@standalone(AFFINITY, only=["stateless"])
+def binds_questions_to_connections(web: Web) -> None:
+    asked_at: dict[str, Any] = {}
+
+    def before(asked: Asked) -> tuple[int, Headers, bytes] | None:
+        state = params(asked).get("requestState")
+        is_lost = asked_at.get(state or "", asked.client) != asked.client
+        return (200, JSON, answer(asked, -32602)) if is_lost else None
+
+    def body(asked: Asked, given: bytes) -> bytes:
+        if b'"requestState"' in given:
+            asked_at[json.loads(given)["result"]["requestState"]] = asked.client
+        return given
+
+    web.before = before
+    web.body = body
+
+
+# -- streams
+
+ENDS = "http.sse.response-ends-stream"
+ACCEL = "http.sse.accel-buffering-off"
+NO_IDS = "http.sse.no-event-ids"
+SILENT = "http.cancel.no-further-messages"
+
+
+def is_streamed(asked: Asked) -> bool:
+    """Return whether a call asks for progress, so that it is answered by a stream."""
+    return asked.tool == "look" and "progressToken" in meta(asked)
+
+
+@standalone(ENDS)
+def leaves_streams_of_answers_open(web: Web) -> None:
+    async def last(asked: Asked, send: Send) -> None:
+        if asked.tool == "look":
+            await asyncio.sleep(0.6)
+
+    web.last = last
+
+
+@standalone(ENDS)
+def comments_on_answers(web: Web) -> None:
+    async def last(asked: Asked, send: Send) -> None:
+        for _ in range(6 if is_streamed(asked) else 0):
+            await asyncio.sleep(0.1)
+            await send({"type": "http.response.body", "body": b": more\n\n", "more_body": True})
+
+    web.last = last
+
+
+@standalone(ENDS, server=everything)
+def keeps_the_streams_of_one_tool(web: Web) -> None:
+    async def last(asked: Asked, send: Send) -> None:
+        if asked.tool == "count" and "progressToken" in meta(asked):
+            await asyncio.sleep(0.6)
+
+    web.last = last
+
+
+def buffering(web: Web, change: Callable[[Headers], None]) -> None:
+    def head(asked: Asked, status: int, headers: Headers) -> Head:
+        if is_stream(headers):
+            change(headers)
+        return status, headers
+
+    web.head = head
+
+
+@standalone(ACCEL)
+def says_nothing_of_buffering(web: Web) -> None:
+    buffering(web, lambda headers: headers.pop("x-accel-buffering", None) and None)
+
+
+@standalone(ACCEL)
+def asks_for_buffering(web: Web) -> None:
+    buffering(web, lambda headers: headers.update({"x-accel-buffering": "yes"}))
+
+
+@standalone(ACCEL)
+def says_off_for_no(web: Web) -> None:
+    buffering(web, lambda headers: headers.update({"x-accel-buffering": "off"}))
+
+
+@standalone(NO_IDS)
+def numbers_its_events(web: Web) -> None:
+    web.event = lambda asked, event: [Event(event.data, event.name, id="1")]
+
+
+@standalone(NO_IDS)
+def numbers_its_answers(web: Web) -> None:
+    web.event = lambda asked, event: (
+        [Event(event.data, event.name, id="last")] if is_answer(event) else [event]
+    )
+
+
+@standalone(NO_IDS)
+def primes_its_streams(web: Web) -> None:
+    def body(asked: Asked, given: bytes) -> bytes:
+        if is_streamed(asked) and given and not asked.headers.get("x-mutant"):
+            asked.headers["x-mutant"] = "primed"
+            return b"id: 0\ndata: \n\n" + given
+        return given
+
+    web.body = body
+
+
+def telling(web: Web, message: Callable[[Asked], dict[str, Any]]) -> None:
+    """Tell listeners of calls whose clients left."""
+
+    def left(asked: Asked) -> None:
+        if asked.method == "tools/call" and "" in web.listening:
+            web.listening[""](json.dumps({"jsonrpc": "2.0"} | message(asked)).encode())
+
+    web.left = left
+
+
+@standalone(SILENT)
+def reports_progress_of_calls_that_were_left(web: Web) -> None:
+    def message(asked: Asked) -> dict[str, Any]:
+        progress = {"progressToken": meta(asked).get("progressToken"), "progress": 9}
+        return {"method": "notifications/progress", "params": progress}
+
+    telling(web, message)
+
+
+@standalone(SILENT)
+def answers_calls_that_were_left(web: Web) -> None:
+    telling(web, lambda asked: {"id": asked.message["id"], "result": {"content": []}})
+
+
+@standalone(SILENT)
+def refuses_calls_that_were_left(web: Web) -> None:
+    error = {"code": -32603, "message": "the client left"}
+    telling(web, lambda asked: {"id": asked.message["id"], "error": error})
+
+
+# -- what older revisions have as well
+
+
+@standalone("http.post.accepted-202")
+def has_an_answer_for_notifications(web: Web) -> None:
+    web.head = lambda asked, status, headers: (200 if status == 202 else status, headers)
+
+
+@standalone("http.post.refused-status")
+def refuses_notifications_with_ok(web: Web) -> None:
+    web.before = lambda asked: (
+        (200, JSON, ERROR) if asked.method == "notifications/accord-check" else None
+    )
+
+
+@standalone("http.origin.validated")
+def lets_every_page_discover(web: Web) -> None:
+    def before(asked: Asked) -> None:
+        if asked.method == "server/discover":
+            asked.headers.pop("origin", None)
+
+    web.before = before
+
+
+@standalone("http.origin.validated")
+def lets_every_page_list(web: Web) -> None:
+    def before(asked: Asked) -> None:
+        if asked.method == "tools/list":
+            asked.headers.pop("origin", None)
+
+    web.before = before
+
+
+@standalone("http.origin.invalid-403")
+def calls_foreign_origins_bad_requests(web: Web) -> None:
+    web.head = lambda asked, status, headers: (400 if status == 403 else status, headers)
+
+
+@standalone("http.post.response-content-type")
+def answers_in_a_type_of_its_own(web: Web) -> None:
+    def head(asked: Asked, status: int, headers: Headers) -> Head:
+        if asked.method == "tools/list" and status == 200:
+            headers["content-type"] = "application/mcp+json"
+        return status, headers
+
+    web.head = head
+
+
+@standalone("http.post.stream-one-response-per-request")
+def answers_twice_on_a_stream(web: Web) -> None:
+    web.event = lambda asked, event: (
+        [event, event] if asked.tool == "look" and is_answer(event) else [event]
+    )

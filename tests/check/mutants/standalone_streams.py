@@ -1,0 +1,136 @@
+"""Servers that put messages on the wrong stream, over HTTP without a handshake."""
+
+import json
+from typing import Any
+
+from accord.bindings.sse import Event
+from check.mutants.between_http import Asked, Web
+from check.mutants.foundation import few, unbreakable
+from check.mutants.over_http import is_answer
+from check.mutants.standalone_http import is_streamed, meta, standalone
+
+REQUESTS = "http.sse.no-requests"
+RELATED = "http.sse.notifications-related"
+LISTEN = "http.sse.listen-excludes-request-scoped"
+SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+
+
+def message(method: str, params: dict[str, Any] | None = None, **members: Any) -> Event:
+    made = {"jsonrpc": "2.0", "method": method} | members
+    return Event(json.dumps(made if params is None else made | {"params": params}).encode())
+
+
+def before_answers(web: Web, extra: Any) -> None:
+    """Let something else come on the stream of a call, before its answer."""
+
+    def event(asked: Asked, event: Event) -> list[Event]:
+        if not is_streamed(asked) or not is_answer(event):
+            return [event]
+        return [*extra(asked), event]
+
+    web.event = event
+
+
+@standalone(REQUESTS, only=[REQUESTS])
+def asks_for_roots_on_a_stream(web: Web) -> None:
+    before_answers(web, lambda asked: [message("roots/list", id="r-1")])
+
+
+@standalone(REQUESTS, only=[REQUESTS])
+def pings_on_a_stream(web: Web) -> None:
+    before_answers(web, lambda asked: [message("ping", id=1)])
+
+
+@standalone(REQUESTS, only=[REQUESTS])
+def samples_on_a_stream(web: Web) -> None:
+    params = {"messages": [], "maxTokens": 5}
+    before_answers(web, lambda asked: [message("sampling/createMessage", params, id="s-1")])
+
+
+@standalone(RELATED, only=[RELATED])
+def reports_progress_of_one_call_on_the_stream_of_another(web: Web) -> None:
+    def event(asked: Asked, event: Event) -> list[Event]:
+        if b"notifications/progress" not in event.data:
+            return [event]
+        tokens = web.shared.setdefault("tokens", {})
+        tokens[meta(asked).get("progressToken")] = True
+        others = [each for each in tokens if each != meta(asked).get("progressToken")]
+        params = {"progressToken": others[-1], "progress": 99} if others else None
+        return [event] if params is None else [message("notifications/progress", params), event]
+
+    web.event = event
+
+
+def notice(asked: Asked, web: Web, method: str, **params: Any) -> list[Event]:
+    """Return what belongs on the last listen stream."""
+    listen = web.shared.get("listen")
+    if listen is None:
+        return []
+    return [message(method, {**params, "_meta": {SUBSCRIPTION: listen}})]
+
+
+def remembering(web: Web) -> None:
+    def before(asked: Asked) -> None:
+        if asked.method == "subscriptions/listen":
+            web.shared["listen"] = asked.message["id"]
+
+    web.before = before
+
+
+@standalone(RELATED, only=[RELATED])
+def says_that_lists_changed_on_the_stream_of_a_call(web: Web) -> None:
+    remembering(web)
+    before_answers(web, lambda asked: notice(asked, web, "notifications/tools/list_changed"))
+
+
+@standalone(RELATED, only=[RELATED])
+def says_that_prompts_changed_on_the_stream_of_a_call(web: Web) -> None:
+    remembering(web)
+    before_answers(web, lambda asked: notice(asked, web, "notifications/prompts/list_changed"))
+
+
+def to_listeners(web: Web, change: Any) -> None:
+    """Let listeners hear of calls."""
+
+    def event(asked: Asked, event: Event) -> list[Event]:
+        if is_streamed(asked) and "" in web.listening:
+            for each in change(asked, event):
+                web.listening[""](each.data)
+        return [event]
+
+    web.event = event
+
+
+@standalone(LISTEN, only=[LISTEN])
+def tells_listeners_of_progress(web: Web) -> None:
+    to_listeners(web, lambda asked, event: [] if is_answer(event) else [event])
+
+
+@standalone(LISTEN, only=[LISTEN])
+def logs_to_listeners(web: Web) -> None:
+    log = message("notifications/message", {"level": "info", "data": "called"})
+    to_listeners(web, lambda asked, event: [log] if is_answer(event) else [])
+
+
+@standalone(LISTEN, only=[LISTEN])
+def reports_progress_to_listeners_alone(web: Web) -> None:
+    def event(asked: Asked, event: Event) -> list[Event]:
+        if not is_streamed(asked) or is_answer(event) or "" not in web.listening:
+            return [event]
+        web.listening[""](event.data)
+        return []
+
+    web.event = event
+
+
+unbreakable(
+    "nothing that a client can see depends on it",
+    "http.cancel.disconnect-is-cancel",
+    "http.cancel.stop-work",
+)
+unbreakable("a check does not wait until a stream counts as quiet", "http.sse.keepalive-comments")
+few(
+    "numbers are refused or not where they are equal",
+    "http.headers.integers-compared-numerically",
+)
+few("only cursors and questions join two requests", "stateless.no-connection-affinity")
