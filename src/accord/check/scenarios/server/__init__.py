@@ -16,6 +16,7 @@ from accord.check.scenarios.server import (  # noqa: F401  # modules register th
     lifecycle,
     messages,
     notifications,
+    pagination,
     questions,
     required_pages,
     rounds,
