@@ -382,7 +382,8 @@ def test_a_scenario_that_crashes_on_an_odd_answer_is_not_exercised():
 
         wire.from_server = from_server
 
-    report = checked(in_process(hook), revisions=[NEW], only=["errors"])
+    report = checked(in_process(hook), revisions=[NEW], only=["errors", "jsonrpc.error"])
     verdicts = {result.id: result.verdict for result in report.results}
-    assert verdicts["errors.code.method-not-found"] == "warn"
+    assert verdicts.pop("jsonrpc.error.code-and-message") == "fail"
+    assert verdicts["errors.code.method-not-found"] == "not-exercised"
     assert set(verdicts.values()) <= {"fail", "warn", "not-exercised", "not-applicable"}

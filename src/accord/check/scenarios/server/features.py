@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -24,6 +24,7 @@ from accord.check.scenarios._scenario import (
 from accord.protocol import uri_template
 from accord.protocol.catalogue import catalogue
 from accord.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject
 
 _READ: Final = "resources/read"
@@ -71,11 +72,18 @@ def _is_announced(connection: RawConnection, name: str) -> bool:
 
 @scenario(_RESPECTED, sends=(*LISTS.values(), _READ))
 async def calls_declared_methods(probe: Probe, connection: RawConnection) -> None:
-    declared = [name for name in LISTS if probe.facts.declares(name)]
-    asked: list[tuple[str, str, dict[str, str]]] = [(name, LISTS[name], {}) for name in declared]
-    if "resources" in declared:
-        asked.append(("resources", _READ, {"uri": MISSING_URI}))
+    asked: list[tuple[str, str, JsonObject]] = [(name, LISTS[name], {}) for name in LISTS]
+    asked.append(("resources", _READ, {"uri": MISSING_URI}))
+    if probe.facts.resources:
+        watched = {"uri": probe.facts.resources[0].get("uri")}
+        asked += [("resources.subscribe", each, watched) for each in (_SUBSCRIBE, _UNSUBSCRIBE)]
+    for reference, name in _references(probe.facts)[:1]:
+        argument = {"name": name, "value": ""}
+        asked.append(("completions", _COMPLETE, {"ref": reference, "argument": argument}))
+    known = REVISIONS[probe.revision].requests["client"]
     for name, method, params in asked:
+        if method not in known or not probe.facts.declares(name):
+            continue
         reply = await connection.ask(method, params)
         why = f"declares {name} and does not know {method}"
         probe.holds(_RESPECTED, reply.code != METHOD_NOT_FOUND, why, at="/error/code")
