@@ -14,7 +14,7 @@ from accord.protocol.mirroring import (
     encode_header,
     mirrored_arguments,
 )
-from accord.protocol.rules._rule import Findings, check
+from accord.protocol.rules._rule import Breach, Findings, breach_at, check
 from accord.protocol.rules.http.exchanges import is_masked
 from accord.protocol.rules.selection import requests
 from accord.protocol.rules.values import as_object, memory_of
@@ -56,19 +56,25 @@ def _given_values(
             yield each, value, header.strip(" \t")
 
 
+def _breach(why: str, argument: MirroredArgument) -> Breach:
+    return breach_at(why, "arguments", *argument.names)
+
+
 @check("http.param-headers.client-support", _CALLS)
 def argument_has_its_header(step: Step, conversation: Conversation) -> Findings:
     for each, value, facts in _mirrored_values(step, conversation):
         if isinstance(value, str | int | float):
-            yield not facts.lacks(each.header) or f"calls a tool without the header {each.header}"
+            yield not facts.lacks(each.header) or _breach(
+                f"calls a tool without the header {each.header}", each
+            )
 
 
 @check("http.param-headers.omitted-without-value", _CALLS)
 def absent_argument_has_no_header(step: Step, conversation: Conversation) -> Findings:
     for each, value, facts in _mirrored_values(step, conversation):
         if value is None:
-            yield facts.lacks(each.header) or (
-                f"calls a tool with the header {each.header} for an argument without a value"
+            yield facts.lacks(each.header) or _breach(
+                f"calls a tool with the header {each.header} for an argument without a value", each
             )
 
 
@@ -79,11 +85,14 @@ def value_has_its_form(step: Step, conversation: Conversation) -> Findings:
             if encode_header(value) == value and header == value:
                 yield True
             elif value != header and value.lower() == header.lower():
-                yield f"calls a tool with {each.header}: {header[:40]!r}, expected {value[:40]!r}"
+                yield _breach(
+                    f"calls a tool with {each.header}: {header[:40]!r}, expected {value[:40]!r}",
+                    each,
+                )
         else:
             expected = encode_header(value)
-            yield header == expected or (
-                f"calls a tool with {each.header}: {header[:40]!r}, expected {expected!r}"
+            yield header == expected or _breach(
+                f"calls a tool with {each.header}: {header[:40]!r}, expected {expected!r}", each
             )
 
 
@@ -95,9 +104,10 @@ def _looks_encoded(text: str) -> bool:
 def unsafe_value_is_encoded(step: Step, conversation: Conversation) -> Findings:
     for each, value, header in _given_values(step, conversation):
         if isinstance(value, str) and encode_header(value) != value and not _looks_encoded(value):
-            yield header == encode_header(value) or (
+            yield header == encode_header(value) or _breach(
                 f"calls a tool with {each.header}: {header[:60]!r}, "
-                f"expected {encode_header(value)[:80]}"
+                f"expected {encode_header(value)[:80]}",
+                each,
             )
 
 
@@ -105,8 +115,8 @@ def unsafe_value_is_encoded(step: Step, conversation: Conversation) -> Findings:
 def text_like_a_sentinel_is_encoded(step: Step, conversation: Conversation) -> Findings:
     for each, value, header in _given_values(step, conversation):
         if isinstance(value, str) and _looks_encoded(value):
-            yield header == encode_header(value) or (
-                f"calls a tool with {each.header}: {header[:60]!r}, which hides another value"
+            yield header == encode_header(value) or _breach(
+                f"calls a tool with {each.header}: {header[:60]!r}, which hides another value", each
             )
 
 
@@ -118,8 +128,9 @@ def header_repeats_its_own_argument(step: Step, conversation: Conversation) -> F
         yield (
             decode_header(header) == value
             or value.lower() == header.lower()
-            or (
+            or _breach(
                 f"calls a tool with {each.header}: {header[:40]!r}, but {'.'.join(each.names)} is "
-                f"{value[:40]!r}"
+                f"{value[:40]!r}",
+                each,
             )
         )
