@@ -42,7 +42,7 @@ def misspells_the_header_of_sessions(web: Web) -> None:
     elsewhere(web, "mcp-session")
 
 
-few("an id that comes in no header cannot be told from none", HEADER)
+few("an id that comes in no header looks like a missing one", HEADER)
 
 
 @web_mutant("session.id.secure", revision=MIDDLE)
