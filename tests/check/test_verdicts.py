@@ -44,6 +44,9 @@ def test_the_reason_for_an_untried_requirement_names_the_cause(id, probed, reaso
 def test_a_requirement_that_no_play_tries_is_not_blamed_on_the_client():
     probed = client_run.PASSIVELY_CHECKED | {id for play in CLIENT_SCENARIOS for id in play.ids}
     assert explain_untried(ROWS["icons.client.png-jpeg"], probed, "client") == NO_PROBE
+    assert explain_untried(ROWS["tasks.id.string"], probed, "client") == (
+        "no message of the client put this to the test"
+    )
     assert explain_untried(ROWS["tools.call.method"], probed, "client") == (
         "the client gave no occasion for it"
     )

@@ -17,6 +17,7 @@ from accord.check.scenarios.server import (  # noqa: F401  # modules register th
     listening,
     messages,
     notifications,
+    pagination,
     questions,
     required_pages,
     rounds,
