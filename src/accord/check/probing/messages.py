@@ -197,7 +197,7 @@ def _result(method: str, params: JsonObject) -> JsonObject:
             "stopReason": "endTurn",
         }
     if params.get("mode") == "url":
-        # Nobody opens the page.
+        # A check opens no pages.
         return {"action": "decline"}
     schema = params.get("requestedSchema")
     return {
