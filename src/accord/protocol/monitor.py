@@ -14,20 +14,19 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import META_VERSION, Step, meta_of
 from accord.protocol.jsonrpc import (
     FAULT,
-    METHOD_NOT_FOUND,
-    NOTIFICATION,
     REQUEST,
     VERSION_2_0,
     Batch,
     Frame,
     MalformedMessage,
 )
-from accord.protocol.methods import REQUESTS
+from accord.protocol.last_messages import LastMessages
 from accord.protocol.party import Memory
 from accord.protocol.revisions import REVISIONS, Revision, find_revision
 from accord.protocol.rules import Index, Rule, complete
 from accord.protocol.rules.body import learn
 from accord.protocol.rules.http import HTTP_RULES, HttpFactsJudge, HttpRule, needed_facts
+from accord.protocol.rules.places import MALFORMED_MEMBERS
 from accord.protocol.verdict import (
     Tally,
     Verdict,
@@ -47,7 +46,6 @@ from accord.types._base import RequestId, RevisionId
 
 # An opening is three messages; more of them without a revision are judged by the default one.
 _HELD_BACK: Final = 64
-_NEXT_REQUESTS: Final = 8
 _NO_RULES: Final = Index(())
 
 
@@ -83,13 +81,7 @@ class Monitor:
         }
         self._unreadable: dict[Party, int] = {"client": 0, "server": 0}
         self._half_read: set[tuple[Party, RequestId]] = set()
-        self._last_kind: dict[Party, str] = {"client": "", "server": ""}
-        # The last notification, and the first requests after it: an answer to one of them shows
-        # that the notification was passed over in silence.
-        self._notified: dict[Party, tuple[str, set[RequestId]] | None] = {
-            "client": None,
-            "server": None,
-        }
+        self._last = LastMessages()
         self._transports: set[str] = set()
         self.tallies: dict[str, Tally] = {}
         self.messages = 0
@@ -228,7 +220,7 @@ class Monitor:
         if record.raw is not None and record.transport == "stdio":
             requirement = f"stdio.{_STDIO_TEXT[record.sender]}-only-messages"
         why = f"sends a malformed message: {malformed}"
-        place = _MALFORMED_MEMBERS.get(malformed.requirement)
+        place = MALFORMED_MEMBERS.get(malformed.requirement)
         violation = Violation(self._in_force(requirement), record.sender, why, place=place)
         return self._report(record, [violation], index)
 
@@ -267,26 +259,12 @@ class Monitor:
             # A refusal may leave out the id, which stands for another request.
             self._unreadable[record.sender] += 1
         learn(step, self.conversation, self._memory)
-        self._last_kind[record.sender] = "batch" if index is not None else step.kind
-        self._note_order(step)
+        self._last.note(step)
         return self._report(record, most_specific(found), index) if found else []
 
     def _is_duplicate(self, step: Step) -> bool:
         """Return whether a request has the id of one that is in flight."""
         return self.conversation.parties[step.sender].open.get(step.id) is not step.exchange  # type: ignore[arg-type]  # a request has an id
-
-    def _note_order(self, step: Step) -> None:
-        if step.kind == NOTIFICATION:
-            self._notified[step.sender] = step.name, set()
-        elif step.kind == REQUEST:
-            notified = self._notified[step.sender]
-            if notified is not None and step.id is not None and len(notified[1]) < _NEXT_REQUESTS:
-                notified[1].add(step.id)
-        else:
-            other = OTHER[step.sender]
-            notified = self._notified[other]
-            if notified is not None and step.id in notified[1]:
-                self._notified[other] = None
 
     def _stray_error(self, step: Step) -> list[Violation]:
         """An error without id must answer something that could not be read."""
@@ -297,10 +275,11 @@ class Monitor:
         if self._unreadable[other]:
             self._unreadable[other] -= 1
             return []
-        if self._last_kind[other] == "batch":
+        if self._last.is_batch(other):
             # The whole batch is refused; its requests stay unanswered.
             return []
-        answers_notification = self._last_kind[other] == NOTIFICATION or self._names_it(step, other)
+        waiting = self.conversation.parties[other].open.values()
+        answers_notification = self._last.is_notification_answered(step, waiting)
         requirement = self._in_force(
             "jsonrpc.notification.not-answered"
             if answers_notification
@@ -309,18 +288,6 @@ class Monitor:
         what = "a notification" if answers_notification else "a readable message"
         why = f"answers {what} with an error without id"
         return [Violation(requirement, step.sender, why, place="/error")]
-
-    def _names_it(self, step: Step, other: Party) -> bool:
-        """Return whether an error without id seems to answer the last notification."""
-        notified, error = self._notified[other], step.error
-        if notified is None or error is None:
-            return False
-        if notified[0] in str(error.message):
-            return True
-        is_known = all(
-            each.name in REQUESTS for each in self.conversation.parties[other].open.values()
-        )
-        return error.code == METHOD_NOT_FOUND and is_known
 
     def _overdue(self, record: Record) -> list[Violation]:
         """Answers that are missing after all patience, by the times of the records."""
@@ -472,22 +439,6 @@ JUDGED_HERE: Final = frozenset(
     }
 )
 """Requirements that are judged before or after there is a step, not by a rule."""
-
-
-_MALFORMED_MEMBERS: Final = {
-    VERSION_2_0: "/jsonrpc",
-    "jsonrpc.request.id-string-or-integer": "/id",
-    "jsonrpc.request.id-not-null": "/id",
-    "jsonrpc.request.method-string": "/method",
-    "jsonrpc.notification.method-string": "/method",
-    "jsonrpc.request.params-object": "/params",
-    "jsonrpc.notification.params-object": "/params",
-    "jsonrpc.response.id-echo": "/id",
-    "jsonrpc.response.result-xor-error": "/error",
-    "jsonrpc.error.code-and-message": "/error",
-    "jsonrpc.error.code-integer": "/error/code",
-}
-"""The members of a malformed message that break these requirements."""
 
 
 def _read(frame: Frame) -> tuple[Any, bool]:

@@ -190,7 +190,12 @@ misnames("wraps_ids_in_a_list", lambda text: [text])
 misnames("answers_text_ids_with_null", lambda text: None)
 
 XOR = "jsonrpc.response.result-xor-error"
-answers(XOR, "adds_an_error_that_is_null", lambda m: m | {"error": None})
+answers(
+    XOR,
+    "adds_an_error_that_is_null",
+    lambda m: m | {"error": None},
+    is_meant=lambda message, request: "result" in message,
+)
 answers(XOR, "answers_with_an_id_alone", lambda m: without(m, "result"))
 answers(
     XOR,
@@ -390,6 +395,28 @@ refusing_the_end_of_the_opening("does_not_find_the_end_of_the_opening", "not fou
 refusing_the_end_of_the_opening(
     "does_not_want_the_end_of_the_opening", "what is notifications/initialized?", -32000
 )
+
+
+@interloper(QUIET)
+def refuses_the_end_of_the_opening_without_an_id(wire: Between) -> None:
+    def from_client(message: Message) -> Sent:
+        if message.get("method") == "notifications/initialized":
+            error = {"code": -32601, "message": "Method not found: notifications/initialized"}
+            wire.to_client({"jsonrpc": "2.0", "error": error})
+        return message
+
+    wire.from_client = from_client
+
+
+@interloper(QUIET, also={ECHO: "no request has the id"})
+def answers_notifications_under_an_id_of_its_own(wire: Between) -> None:
+    def from_client(message: Message) -> Sent:
+        if message.get("method") == "accord-check/unknown":
+            wire.to_client({"jsonrpc": "2.0", "id": "e7a1", "result": {}})
+        return message
+
+    wire.from_client = from_client
+
 
 # -- batches
 

@@ -363,6 +363,9 @@ def unknowing(name: str, method: str) -> None:
 
 unknowing("cannot_list_its_prompts", "prompts/list")
 unknowing("cannot_read_its_resources", "resources/read")
+unknowing("cannot_watch_its_resources", "resources/subscribe")
+unknowing("cannot_complete_what_it_declares", "completion/complete")
+unknowing("cannot_set_its_log_level", "logging/setLevel")
 
 ONLY = "lifecycle.capabilities.only-declared"
 

@@ -232,6 +232,7 @@ wrong(
     "initialize",
     "capabilities.resources.subscribe",
     ["desk://board"],
+    also={SUBSCRIBE_FLAG: INVALID},
 )
 wrong(
     "resources.capability.list-changed",

@@ -66,6 +66,7 @@ class ServerFacts(msgspec.Struct, kw_only=True):
         annotations: of tools, by name, under any revision.
         refused: tools that are not called, with the reasons; `decide_calls` fills it.
         slow: tools that are no longer called, with the reason.
+        refusing: tools that answer plain valid arguments with an error.
         settled: verdicts of scenarios that need not be repeated, by the name of the scenario.
         locked: why the server accepts no conversation; empty if it does.
         is_logging: whether it wrote to standard error while it was discovered.
@@ -86,6 +87,7 @@ class ServerFacts(msgspec.Struct, kw_only=True):
     annotations: JsonObject = {}
     refused: dict[str, str] = {}
     slow: dict[str, str] = {}
+    refusing: set[str] = set()
     settled: dict[str, list[Verdict]] = {}
     locked: str = ""
     is_logging: bool = False
@@ -306,7 +308,9 @@ async def try_tools(facts: ServerFacts, connection: RawConnection, settling: flo
     for name, id in calls:
         left = max(deadline - asyncio.get_running_loop().time(), 0)
         try:
-            await connection.reply_to(id, patience=left)
+            reply = await connection.reply_to(id, patience=left)
+            if reply.is_error:
+                facts.refusing.add(name)
         except MessageTimeout:
             facts.slow[name] = f"its first call took longer than {long:.2g} s"
             with contextlib.suppress(ConnectionEnded):

@@ -225,6 +225,8 @@ async def is_alive(
         if connection.ended is not None:
             reason = error if isinstance(error, ConnectionEnded) else connection.ended
             blame_for_ending(probe, f"ends after {after}: {reason}")
+        elif getattr(error, "is_garbled", False):
+            connection.end("the server answers under other ids, or not in JSON")
         else:
             probe.fail(ANSWERED, f"answers no further request after {after}")
             connection.end("the server answers no further request")

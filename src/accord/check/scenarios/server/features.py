@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -24,6 +24,7 @@ from accord.check.scenarios._scenario import (
 from accord.protocol import uri_template
 from accord.protocol.catalogue import catalogue
 from accord.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
+from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject
 
 _READ: Final = "resources/read"
@@ -71,14 +72,21 @@ def _is_announced(connection: RawConnection, name: str) -> bool:
 
 @scenario(_RESPECTED, sends=(*LISTS.values(), _READ))
 async def calls_declared_methods(probe: Probe, connection: RawConnection) -> None:
-    declared = [name for name in LISTS if probe.facts.declares(name)]
-    asked: list[tuple[str, str, dict[str, str]]] = [(name, LISTS[name], {}) for name in declared]
-    if "resources" in declared:
-        asked.append(("resources", _READ, {"uri": MISSING_URI}))
+    asked: list[tuple[str, str, JsonObject]] = [(name, LISTS[name], {}) for name in LISTS]
+    asked.append(("resources", _READ, {"uri": MISSING_URI}))
+    if probe.facts.resources:
+        watched = {"uri": probe.facts.resources[0].get("uri")}
+        asked += [("resources.subscribe", each, watched) for each in (_SUBSCRIBE, _UNSUBSCRIBE)]
+    for reference, name in _references(probe.facts)[:1]:
+        argument = {"name": name, "value": ""}
+        asked.append(("completions", _COMPLETE, {"ref": reference, "argument": argument}))
+    known = REVISIONS[probe.revision].requests["client"]
     for name, method, params in asked:
+        if method not in known or not probe.facts.declares(name):
+            continue
         reply = await connection.ask(method, params)
         why = f"declares {name} and does not know {method}"
-        probe.holds(_RESPECTED, reply.code != METHOD_NOT_FOUND, why)
+        probe.holds(_RESPECTED, reply.code != METHOD_NOT_FOUND, why, at="/error/code")
 
 
 @bare_scenario(*(f"{name}.capability.declared" for name in LISTS))
@@ -94,118 +102,6 @@ async def lists_without_the_capability(probe: Probe) -> None:
                 probe.fail(f"{name}.capability.declared", f"has {name} that it did not declare")
             else:
                 probe.not_applicable(f"{name}.capability.declared", f"the server has no {name}")
-
-
-_STABLE: Final = "pagination.cursor.stable"
-_BAD: Final = "pagination.bad-cursor-32602"
-_NEXT: Final = "pagination.next-cursor.optional"
-# For each requirement: the capability, the method and the member of the result.
-_PAGINATION_LISTS: Final = {
-    "pagination.operation.tools-list": ("tools", "tools/list", "tools"),
-    "pagination.operation.resources-list": ("resources", "resources/list", "resources"),
-    "pagination.operation.resources-templates-list": (
-        "resources",
-        "resources/templates/list",
-        "resourceTemplates",
-    ),
-    "pagination.operation.prompts-list": ("prompts", "prompts/list", "prompts"),
-}
-_ONE_PAGE: Final = "all entries are on one page, without a cursor"
-_PAGES: Final = 200
-
-
-def _has_no_lists(facts: ServerFacts) -> str | None:
-    return None if any(map(facts.declares, LISTS)) else "the server has no lists"
-
-
-@scenario(
-    *_PAGINATION_LISTS,
-    _STABLE,
-    _BAD,
-    _NEXT,
-    when=_has_no_lists,
-    sends=(*LISTS.values(), "resources/templates/list"),
-)
-async def walks_all_pages(probe: Probe, connection: RawConnection) -> None:
-    for id, (capability, method, member) in _PAGINATION_LISTS.items():
-        if not probe.facts.declares(capability):
-            probe.not_applicable(id, f"the server did not declare {capability}")
-            continue
-        first = await connection.ask(method)
-        if not isinstance(first.result.get("nextCursor"), str):
-            probe.skip(id, _ONE_PAGE)
-            continue
-        second = await _walk(probe, connection, id, method, member, first)
-        if second is not None:
-            await _repeat_page(probe, connection, method, member, first, second)
-            await _try_unknown_cursor(probe, method)
-    probe.skip((_STABLE, _BAD, _NEXT), _ONE_PAGE)
-
-
-async def _walk(
-    probe: Probe, connection: RawConnection, id: str, method: str, member: str, first: Reply
-) -> Reply | None:
-    """Follow cursors; return the second page, None if something is wrong."""
-    used: list[str] = []
-    second: Reply | None = None
-    following: Any = first.result["nextCursor"]
-    while isinstance(following, str):
-        used.append(following)
-        reply = await connection.ask(method, {"cursor": following})
-        second = second or reply
-        if reply.is_error:
-            probe.fail(id, f"answers {method} with its own cursor with {reply}")
-            return None
-        if _entries(reply, member) and _entries(reply, member) == _entries(first, member):
-            probe.fail(id, f"answers {method} with its own cursor with the first page again")
-            return None
-        following = reply.result.get("nextCursor")
-        if following in used or len(used) > _PAGES:
-            probe.fail(id, f"never ends {method}: the cursor {following!r:.80} is repeated")
-            return None
-    probe.passes(id)
-    return second
-
-
-async def _repeat_page(
-    probe: Probe,
-    connection: RawConnection,
-    method: str,
-    member: str,
-    first: Reply,
-    before: Reply,
-) -> None:
-    params = {"cursor": first.result["nextCursor"]}
-    was_filled = bool(_entries(before, member))
-    # Lists may change in between: only a second difference counts.
-    for _ in range(3):
-        after = await connection.ask(method, params)
-        if after.result.get(member) == before.result.get(member) and not after.is_error:
-            break
-        before, earlier = after, before
-    else:
-        why = f"answers {method} with the same cursor first {earlier}, then {after}"
-        probe.fail(_STABLE, why)
-        return
-    # A list that shrank has no more pages.
-    is_spent = was_filled and after.result.get(member) == []
-    if is_spent:
-        is_spent = "nextCursor" in (await connection.ask(method)).result
-    why = f"answers {method} with nothing when a cursor is used again"
-    probe.holds(_STABLE, not is_spent, why)
-
-
-def _entries(page: Reply, member: str) -> list[Any]:
-    """Return the entries of a page; none if it has no list."""
-    entries = page.result.get(member)
-    return entries if isinstance(entries, list) else []
-
-
-async def _try_unknown_cursor(probe: Probe, method: str) -> None:
-    async with probe.borrow(is_judged=False) as connection:
-        reply = await connection.ask(method, {"cursor": "accord-check-no-such-cursor"})
-        probe.expects(_BAD, reply, INVALID_PARAMS, f"{method} with a made-up cursor")
-        await is_alive(probe, connection, "a made-up cursor")
 
 
 # -- resources

@@ -22,13 +22,14 @@ from accord.check.scenarios._scenario import (
     unexpected_answers,
     wait_for_answer,
 )
-from accord.protocol.jsonrpc import INVALID_PARAMS
+from accord.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.verdict import Evidence
 from accord.types import JsonObject, LoggingLevel
 
 _SET: Final = "logging/setLevel"
 _LEAST: Final = "logging.message.min-level"
+_RESPECTED: Final = "lifecycle.capabilities.respected"
 _INVALID: Final = "logging.set-level.invalid-params"
 _USUAL: Final = "info"
 _LEVELS: Final[tuple[str, ...]] = get_args(LoggingLevel)
@@ -52,10 +53,14 @@ async def asks_for_all_log_messages(probe: Probe, connection: RawConnection) -> 
 
 
 # The monitor would report the same under another id.
-@scenario(_LEAST, opens=OWN_UNJUDGED, needs="logging", is_once=True)
+@scenario(_LEAST, _RESPECTED, opens=OWN_UNJUDGED, needs="logging", is_once=True)
 async def sets_every_log_level(probe: Probe, connection: RawConnection) -> None:
     for level in _LEVELS:
-        if (await connection.ask(_SET, {"level": level})).is_error:
+        reply = await connection.ask(_SET, {"level": level})
+        if reply.code == METHOD_NOT_FOUND:
+            probe.fail(_RESPECTED, f"declares logging and does not know {_SET}")
+            return
+        if reply.is_error:
             probe.fail(_LEAST, f"does not accept the level {level}")
             return
     _, spoken = await _collect_levels(probe, connection, _LEVELS[0])

@@ -279,7 +279,8 @@ def structured_content_conforms_to_its_schema(step: Step, conversation: Conversa
     if result is None or not isinstance(name, str):
         return None
     schema = memory_of(conversation).tools.get(name, {}).get("outputSchema")
-    if not isinstance(schema, dict) or result.get("isError") is True:
+    # An error needs no structured content; a flag of another type has its own requirement.
+    if not isinstance(schema, dict) or result.get("isError", False) is not False:
         return None
     if "structuredContent" not in result:
         return (
