@@ -107,6 +107,35 @@ def test_header_names_are_found_in_any_case():
     assert facts == HttpFacts(headers={"mcp-session-id": "x"})
 
 
+def test_a_header_that_was_not_recorded_is_unknown_not_absent():
+    unknown = HttpFacts(headers={"Accept": "*/*"})
+    assert (unknown.knows("ACCEPT"), unknown.lacks("accept")) == (True, False)
+    assert (unknown.knows("mcp-session-id"), unknown.lacks("mcp-session-id")) == (False, False)
+    partly = HttpFacts(recorded=("Mcp-Session-Id",))
+    assert (partly.knows("mcp-session-id"), partly.lacks("MCP-SESSION-ID")) == (True, True)
+    assert (partly.knows("accept"), partly.lacks("accept")) == (False, False)
+    assert HttpFacts(recorded="all").lacks("accept")
+
+
+def test_facts_of_http_are_read_as_they_were_written():
+    facts = HttpFacts(
+        *("GET", 200, {"accept": "x"}, "s"),
+        recorded="all",
+        exchange="e",
+        path="/mcp",
+        query="",
+        event="message",
+        id="1",
+        retry=5,
+        data="d",
+        size=0,
+        ended="server",
+    )
+    line = Record(sender="server", transport="http", http=facts).encode()
+    (record,) = read(lines(line))
+    assert record.http == facts
+
+
 @pytest.mark.parametrize(
     ("status", "is_refusal"), [(None, False), (200, False), (399, False), (400, True), (503, True)]
 )

@@ -74,6 +74,19 @@ def test_an_event_without_id_leaves_where_to_resume():
     assert decoder.last_id == "1"
 
 
+def test_a_recorder_also_gets_events_without_data():
+    text = b"id: 1\n\nid: 2\ndata:\n\n: comment\n\nretry: 5\n\nevent: ping\n\ndata: x\n\n"
+    decoder = Decoder(with_empty=True)
+    assert list(decoder.feed(text)) == [
+        Event(b"", id="1"),
+        Event(b"", id="2"),
+        Event(b"", "ping"),
+        Event(b"x"),
+    ]
+    assert decoder.retry == 5
+    assert list(Decoder().feed(text)) == [Event(b"x")]
+
+
 def test_an_event_without_data_names_where_to_resume():
     decoder = Decoder()
     assert list(decoder.feed(b"id: prime\nretry: 5\n\n")) == []

@@ -10,7 +10,6 @@ from accord.check.probing.authorization import fetch_metadata
 from accord.check.probing.target import ServerTarget
 from accord.check.rendering.machine_readable import as_json
 from accord.check.server_check import ServerPlan, check_server
-from accord.testing import run_in_virtual_time
 from accord.transports.http.client.guarded import AddressPolicy, GuardedSender
 from check.mutants.protected import OTHER, OWN, protected
 from support.http_server import free_port, serving
@@ -161,24 +160,3 @@ def test_a_server_that_refuses_every_token_in_the_query_passes():
     queries = []
     assert judged(checked_protected(answering(queries)))[ROW].verdict == "pass"
     assert not [query for query in queries if OWN in query]
-
-
-def test_a_token_that_the_server_repeats_is_not_in_the_report():
-    def hook(web):
-        def body(asked, body):
-            if b'"tools/list"' in asked.body or asked.headers.get("mcp-session-id"):
-                told = {"heard": asked.headers.get("authorization", "")}
-                return json.dumps({"jsonrpc": "1.0", "id": 1, "error": told}).encode()
-            return body
-
-        web.body = body
-
-    async def run():
-        async with protected(hook)() as subject, asyncio.timeout(1700):
-            return await check_server(
-                subject, ServerPlan(revisions=[NEW], only=["jsonrpc", "auth"])
-            )
-
-    shown = as_json(run_in_virtual_time(run()))
-    assert "(secret)" in shown
-    assert OWN not in shown

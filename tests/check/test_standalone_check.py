@@ -12,6 +12,7 @@ import pytest
 
 from accord.check.probing.target import ServerTarget
 from accord.check.server_check import ServerPlan, check_server
+from accord.check.verdicts import NO_PROBE
 from accord.testing import run_in_virtual_time
 from check.mutants.everything import server as everything
 from check.mutants.foundation import Between, found, in_memory, params_of
@@ -196,7 +197,7 @@ def test_a_server_that_validates_nothing_is_not_blamed_for_its_dialect():
 @pytest.mark.requirement("mrtr.state.expiry")
 def test_a_row_without_a_probe_says_so():
     found = verdicts(nothing, only=["mrtr.state"])
-    assert found["mrtr.state.expiry"].message == "accord has no probe for this yet"
+    assert found["mrtr.state.expiry"].message == NO_PROBE
 
 
 @pytest.mark.requirement("jsonrpc.request.answered")

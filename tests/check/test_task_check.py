@@ -5,37 +5,52 @@ import pytest
 from accord.check.scenarios.server.tasks_lists import why_guessable
 from accord.check.server_check import ServerPlan, check_server
 from accord.testing import run_in_virtual_time
+from check.mutants.between_http import over_http
 from check.mutants.foundation import in_memory
+from check.mutants.question_server import server as questions
 from check.mutants.task_server import make_known, make_plain, make_server
 from check.mutants.tasks_operations import served
 
 REVISION = "2025-11-25"
+NEWEST = "2026-07-28"
 
 
-async def _check(making, only=()):
+async def _check(making, only, revision):
     async with making() as target:
-        return await check_server(target, ServerPlan(revisions=[REVISION], only=only))
+        return await check_server(target, ServerPlan(revisions=[revision], only=only))
 
 
-def _verdicts(making, only=()):
-    report = run_in_virtual_time(_check(making, only))
+def _verdicts(making, only=(), revision=REVISION):
+    report = run_in_virtual_time(_check(making, only, revision))
     return {each.id: each.verdict for each in report.results}
+
+
+def _alarms(found):
+    return {id for id, name in found.items() if name in ("fail", "warn")}
 
 
 def _leave(_):
     pass
 
 
-@pytest.mark.parametrize("make", [make_known, make_server, make_plain])
-def test_correct_server_with_tasks_raises_no_alarm(make):
-    found = _verdicts(in_memory(_leave, make()))
-    assert {id for id, name in found.items() if name in ("fail", "warn")} == set()
+@pytest.mark.parametrize(
+    ("make", "revision"),
+    [
+        (make_known, REVISION),
+        (make_plain, REVISION),
+        (make_server, NEWEST),
+        (make_plain, NEWEST),
+        (lambda: questions, REVISION),
+    ],
+)
+def test_correct_server_raises_no_alarm(make, revision):
+    assert _alarms(_verdicts(in_memory(_leave, make()), revision=revision)) == set()
 
 
 @pytest.mark.parametrize("is_guarded", [False, True])
 def test_correct_server_with_tasks_over_http_raises_no_alarm(is_guarded):
-    found = _verdicts(served(_leave, is_guarded=is_guarded), ["tasks"])
-    assert {id for id, name in found.items() if name in ("fail", "warn")} == set()
+    found = _verdicts(served(_leave, is_guarded=is_guarded), ["tasks.security", "tasks.http"])
+    assert _alarms(found) == set()
     decided = {
         "tasks.security.foreign-rejected": is_guarded,
         "tasks.security.list-own-only": is_guarded,
@@ -43,6 +58,24 @@ def test_correct_server_with_tasks_over_http_raises_no_alarm(is_guarded):
         "tasks.http.no-sse-for-get": True,
     }
     assert {id: found[id] == "pass" for id in decided} == decided
+
+
+def test_correct_server_with_the_extension_is_tested_in_every_row_that_it_can_show():
+    found = _verdicts(in_memory(_leave, make_server()), ["tasks-ext"], NEWEST)
+    assert {id for id, name in found.items() if name == "not-exercised"} == set()
+    # It takes tokens of two users.
+    open_rows = {id for id, name in found.items() if name == "not-applicable"}
+    assert open_rows == {"tasks-ext.security.authorize-each"}
+
+
+def test_subscriptions_over_http_are_heard_to_keep_every_rule():
+    found = _verdicts(over_http(_leave), ["subscriptions"], NEWEST)
+    assert {id for id, name in found.items() if name != "pass"} == {
+        # The server ends no subscription by itself.
+        "subscriptions.graceful-end-result",
+        "subscriptions.graceful-end-carries-id",
+        "subscriptions.teardown-cancelled-notification",
+    }
 
 
 def test_correct_server_with_tasks_is_tested_in_every_row_that_it_can_show():

@@ -90,7 +90,7 @@ def test_parts_of_a_secret_are_hidden_too():
 
 
 def test_other_texts_stay_as_they_are():
-    text = "answers tools/list with the token of nobody"
+    text = "answers tools/list with a token of its own"
     assert SecretFilter([TOKEN]).hide(text) == text
     assert SecretFilter([]).hide(text) == text
 
@@ -106,11 +106,13 @@ def test_credentials_of_a_target_are_its_secrets():
         headers={"Authorization": "Bearer token-1", "X-Key": "key-of-ada", "Accept": "text/plain"},
         other_token="token-2",
         foreign_token="token-3",
+        env={"DESK_API_KEY": "key-of-the-desk", "MODE": "production"},
     )
     known = ["password-1", "key-of-the-user", "token-1", "key-of-ada", "token-2", "token-3"]
+    known.append("key-of-the-desk")
     assert set(target.secrets) == set(known)
     said = target.hide_secrets(" ".join([*known, "text/plain", "Bearer"]))
-    assert said == " ".join([HIDDEN] * 6 + ["text/plain", "Bearer"])
+    assert said == " ".join([HIDDEN] * 7 + ["text/plain", "Bearer"])
 
 
 # -- reports
@@ -156,7 +158,7 @@ def target_of(port, **settings):
 
 @asynccontextmanager
 async def hostile(hook):
-    """Serve a server that takes the user's token as that of somebody it knows."""
+    """Serve a server that takes the user's token as that of a user that it knows."""
 
     def admitting(web):
         hook(web)

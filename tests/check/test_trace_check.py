@@ -4,6 +4,9 @@ from accord.check.trace_check import replay
 from accord.errors import TraceError
 from accord.types import REVISION_IDS
 from check.sessions import NEW, line, opening, records_of, request, result
+from protocol.rules.http_sessions import JSON, Talk, initialize, notice, opened
+from protocol.rules.http_sessions import request as http_request
+from protocol.rules.http_sessions import result as http_result
 
 
 def judged(lines, **options):
@@ -135,3 +138,23 @@ def test_a_second_opening_over_one_pipe_is_not_a_new_conversation():
 def test_a_second_opening_in_a_session_is_not_a_new_conversation():
     report = judged([*session_of("one"), *over_http(opening(), "one")])
     assert not report.has_failed
+
+
+def test_a_late_answer_belongs_to_the_conversation_of_its_request():
+    talk = Talk(NEW)
+    for session in ("s-1", "s-2"):
+        talk.session = None
+        talk.ask(f"init {session}", "POST", initialize(NEW), MCP_Protocol_Version=None)
+        head = {"mcp-session-id": session}
+        talk.head(f"opened {session}", f"init {session}", 200, JSON, opened(NEW), headers=head)
+        talk.session = session
+        talk.open()
+        talk.ask(f"ready {session}", "POST", notice("initialized"))
+        talk.head(f"accepted {session}", f"ready {session}", 202, None)
+        if session == "s-1":
+            talk.ask("slow", "POST", http_request(2, "ping"))
+            talk.ask("lost", "POST", http_request(3, "ping"))
+            talk.head("lost answer", "lost", 404, None)
+    talk.head("late", "slow", 200, JSON, http_result(2))
+    report = replay(talk.records.values(), target="two conversations")
+    assert [str(each.violation) for each in report.violations] == []

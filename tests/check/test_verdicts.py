@@ -32,7 +32,7 @@ def test_every_requirement_that_observations_name_is_listed():
         ("tools.list.array", (), "no message of the server put this to the test"),
         ("tools.server.validates-inputs", ("tools.server.validates-inputs",), "the server gave"),
         ("schema.dialect.supports-2020-12", (), NO_PROBE),
-        ("tasks.id.string", (), "the server gave no occasion for it"),
+        ("tasks.id.string", (), "no message of the server put this to the test"),
         ("tasks.create.returns-task", (), NO_PROBE),
         ("elicitation.complete.same-client", (), NO_PROBE),
     ],
@@ -44,7 +44,9 @@ def test_the_reason_for_an_untried_requirement_names_the_cause(id, probed, reaso
 def test_a_requirement_that_no_play_tries_is_not_blamed_on_the_client():
     probed = client_run.PASSIVELY_CHECKED | {id for play in CLIENT_SCENARIOS for id in play.ids}
     assert explain_untried(ROWS["icons.client.png-jpeg"], probed, "client") == NO_PROBE
-    assert explain_untried(ROWS["tasks.id.string"], probed, "client") == NO_PROBE
+    assert explain_untried(ROWS["tasks.id.string"], probed, "client") == (
+        "no message of the client put this to the test"
+    )
     assert explain_untried(ROWS["tools.call.method"], probed, "client") == (
         "the client gave no occasion for it"
     )

@@ -426,3 +426,16 @@ def test_oauth_on_the_command_line_keeps_its_token(tmp_path):
             assert (tmp_path / "accord" / "tokens.json").exists()
 
     run(main())
+
+
+def test_a_server_of_the_older_form_of_http_is_recognized():
+    async def main(port):
+        diagnosis = Diagnosis(f"http://127.0.0.1:{port}/sse")
+        await diagnosis.run()
+        return {each.name: each for each in diagnosis.steps}
+
+    with serving(Server("desk").asgi(sse=True)) as port:
+        steps = run(main(port))
+    assert steps["http"].verdict == "ok"
+    assert "HTTP with SSE, the older form" in steps["http"].came
+    assert steps["initialize"].verdict == "ok"

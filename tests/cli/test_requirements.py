@@ -56,6 +56,7 @@ def test_an_id_gives_a_full_card(accord):
     assert done.returncode == 0
     for expected in (
         "roots.item.name\n  text         A root has a name for display.\n",
+        "  mend         Send name of a root as a string, or leave it out",
         "2024-11-05 MAY (a breach is a failure)",
         "2025-06-18 MAY (its absence is reported, and is not a breach)",
         "official     2025-06-18 MAY",

@@ -194,3 +194,10 @@ def test_without_the_generator_the_extra_is_named_and_cases_still_run():
     )
     assert done[0].stderr == said
     assert (done[1].returncode, done[1].stderr) == (0, "")
+
+
+def test_a_form_of_http_that_is_chosen_wrongly_is_an_error_that_names_the_right_one(accord):
+    with serving(Server("desk").asgi(sse=True)) as port:
+        done = accord("test", "--transport", "http", f"http://127.0.0.1:{port}/sse")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "speaks HTTP with SSE (the older form), not Streamable HTTP" in done.stderr

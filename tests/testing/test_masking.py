@@ -4,6 +4,7 @@ import json
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from accord.testing.masking import Masks, is_secret_name
 from accord.trace import HttpFacts, Record
@@ -315,3 +316,85 @@ def test_a_number_that_is_secret_is_not_found_in_dates_and_longer_numbers():
     masked({"otp": 2025}, masks)
     text = masks.mask_text('{"otp":2025} in 2025-06-18, 12025 and v2025.1')
     assert text == '{"otp":masked-1} in 2025-06-18, 12025 and v2025.1'
+
+
+# -- facts of HTTP
+
+
+def facts(**known):
+    masks = known.pop("masks", None) or Masks()
+    return masks.apply(Record(sender="client", transport="http", http=HttpFacts(**known))).http
+
+
+def test_secrets_in_a_query_are_masked_by_name_by_form_and_if_seen_elsewhere():
+    masks = Masks()
+    head = facts(headers={"authorization": "Bearer hush-hush"}, masks=masks)
+    assert head.headers == {"authorization": "Bearer masked-1"}
+    query = "session_id=abc&page=2&key=k1&t=hush-hush&u=ghp_0123456789abcdefghijABCDEFGHIJ&e="
+    found = facts(query=query, masks=masks).query
+    assert found == "session_id=masked-2&page=2&key=masked-3&t=masked-1&u=masked-4&e="
+    assert facts(query=found, masks=masks).query == found
+
+
+def test_an_escaped_value_of_a_query_has_the_mask_of_the_plain_one():
+    masks = Masks()
+    assert facts(query="token=a%2Fb", masks=masks).query == "token=masked-1"
+    assert facts(query="access_token=a/b", masks=masks).query == "access_token=masked-1"
+
+
+def test_a_key_in_a_path_is_masked():
+    assert facts(path="/u/8f14e45fceea167a5a36dedd4bea2543/mcp").path == "/u/masked-1/mcp"
+    assert facts(path="/.well-known/oauth-protected-resource/mcp").path == (
+        "/.well-known/oauth-protected-resource/mcp"
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        ("/messages?session_id=abc", "/messages?session_id=masked-1"),
+        (
+            "http://me:pw@127.0.0.1/messages?sessionId=abc",
+            "http://127.0.0.1/messages?sessionId=masked-1",
+        ),
+        ("messages", "messages"),
+    ],
+)
+def test_an_endpoint_event_is_masked_like_the_requests_to_it(place, expected):
+    masks = Masks()
+    assert facts(event="endpoint", data=place, masks=masks).data == expected
+    query = place.partition("?")[2]
+    assert facts(query=query, masks=masks).query == expected.partition("?")[2]
+
+
+def test_data_of_other_events_is_masked_as_text():
+    assert facts(event="log", data='{"password": "hush"}').data == '{"password":"masked-1"}'
+
+
+def test_headers_that_repeat_the_body_are_masked_as_the_body_is():
+    masks = Masks()
+    body = {"params": {"arguments": {"password": "hush", "region": "eu"}}}
+    sent = {"mcp-param-password": "hush", "mcp-param-region": "eu", "mcp-name": "=?base64?YWRk?="}
+    made = masks.apply(replace(record(body), transport="http", http=HttpFacts(headers=sent)))
+    assert json.loads(bytes(made.message))["params"]["arguments"]["password"] == "masked-1"
+    assert made.http.headers == {**sent, "mcp-param-password": "masked-1"}
+    assert facts(headers={"mcp-param-x": "=?base64?!?="}).headers == {"mcp-param-x": "masked-1"}
+    hidden = {"mcp-param-x": "=?base64?aHVzaA==?="}
+    assert facts(headers=hidden, masks=masks).headers == {"mcp-param-x": "masked-1"}
+
+
+def test_a_session_id_of_wrong_characters_can_be_told_from_a_right_one():
+    assert facts(headers={"mcp-session-id": "a b"}).headers == {
+        "mcp-session-id": "masked-1 (not visible ASCII)"
+    }
+    assert facts(headers={"mcp-session-id": "ab"}).headers == {"mcp-session-id": "masked-1"}
+
+
+def test_an_event_id_that_is_a_known_secret_is_masked_in_both_directions():
+    masks = Masks()
+    facts(headers={"mcp-session-id": "s-1"}, masks=masks)
+    assert facts(id="s-1", masks=masks).id == "masked-1"
+    assert facts(headers={"last-event-id": "s-1"}, masks=masks).headers == {
+        "last-event-id": "masked-1"
+    }
+    assert facts(id="e-1", masks=masks).id == "e-1"

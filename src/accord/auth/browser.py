@@ -275,8 +275,11 @@ def _open_system_browser(url: str) -> bool:
     import webbrowser
 
     is_unix = sys.platform not in ("win32", "darwin")
-    if is_unix and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
-        return False  # a text browser would open in the terminal, over the program's output
+    # A user who names a browser wants that one; otherwise a text browser would open in the
+    # terminal, over the program's output.
+    names = ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY")
+    if is_unix and not any(os.environ.get(name) for name in names):
+        return False
     try:
         return webbrowser.open(url)
     except webbrowser.Error:

@@ -19,6 +19,9 @@ _LONGEST: Final = 1000
 # The newest revision in which a server says by server/discover what it supports.
 _WITHOUT_HANDSHAKE: Final = [row for row in REVISIONS.values() if not row.handshake][-1]
 
+# What only results without a handshake have: that of server/discover, and all of them.
+_STANDALONE_MEMBERS: Final = ("supportedVersions", "resultType")
+
 Opening: TypeAlias = Reply | str | None
 """The answer to initialize or server/discover, or why it is missing; None if it takes a token."""
 
@@ -180,6 +183,8 @@ class RevisionProbe:
             try:
                 await stack.enter_async_context(line)
                 answer = await line.begin_conversation(revision)
+                if answer.is_error and line.is_standalone:
+                    answer = await _list_without_discovery(line) or answer
             except AuthorizationRequired:
                 return None
             except (MessageTimeout, ConnectionEnded) as error:
@@ -275,12 +280,21 @@ def _may_speak(answer: Opening, revision: RevisionId) -> bool:
     return named == revision or not isinstance(named, str)
 
 
+async def _list_without_discovery(line: RawConnection) -> Reply | None:
+    """Return a list that a server without discovery gives by the rules of its revision."""
+    for method in ("tools/list", "resources/list", "prompts/list"):
+        reply = await line.ask(method)
+        if "resultType" in reply.result:
+            return reply
+    return None
+
+
 def _spoken_in(answer: Opening) -> object:
     """Return the revision that a server agreed to, or in which it said what it supports."""
     if not isinstance(answer, Reply):
         return None
     result = answer.result
-    if "protocolVersion" not in result and "supportedVersions" in result:
+    if "protocolVersion" not in result and not result.keys().isdisjoint(_STANDALONE_MEMBERS):
         return _WITHOUT_HANDSHAKE.id
     return result.get("protocolVersion")
 

@@ -45,7 +45,7 @@ from accord.check.verdicts import (
 )
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.catalogue import Requirement
-from accord.protocol.revisions import HANDSHAKE, REVISIONS, in_order
+from accord.protocol.revisions import HANDSHAKE, in_order
 from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
 from accord.types import RevisionId
 
@@ -305,13 +305,7 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
         probe.skip(scenario.ids, NO_OCCASION.format("server"))
     if scenario.is_once:
         found = [probe.found[id] for id in scenario.ids if id in probe.found]
-        probe.facts.settled[_settled_name(probe, scenario)] = found
-
-
-def _settled_name(probe: Probe, scenario: Scenario) -> str:
-    """Return the name under which verdicts are kept; servers have other code for each era."""
-    era = "handshake" if REVISIONS[probe.revision].handshake else "standalone"
-    return f"{scenario.name} ({era})"
+        probe.facts.settled[scenario.name] = found
 
 
 def _is_left_out(probe: Probe, scenario: Scenario) -> bool:
@@ -328,9 +322,8 @@ def _is_left_out(probe: Probe, scenario: Scenario) -> bool:
         probe.skip(scenario.ids, why)
         return True
     else:
-        name = _settled_name(probe, scenario)
-        probe.adopt(facts.settled.get(name, ()))
-        return name in facts.settled
+        probe.adopt(facts.settled.get(scenario.name, ()))
+        return scenario.name in facts.settled
     probe.not_applicable(scenario.ids, reason)
     return True
 

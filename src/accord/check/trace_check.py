@@ -10,12 +10,14 @@ from accord.check.verdicts import is_chosen, sum_tallies
 from accord.errors import TraceError
 from accord.protocol.catalogue import requirements
 from accord.protocol.monitor import Monitor
+from accord.protocol.party import Bounded
 from accord.protocol.violation import Violation
 from accord.trace import Record
 from accord.types import RevisionId
 
 _SESSION: Final = "mcp-session-id"
 _LOST: Final = 404
+_EXCHANGES: Final = 1024
 
 
 def replay(
@@ -92,6 +94,8 @@ class _Conversations:
         self.current = Monitor(revision=revision)
         self._all = [self.current]
         self._by_session: dict[str, Monitor] = {}
+        # A late answer belongs to the conversation of its request.
+        self._by_exchange: Bounded[str | None, Monitor] = Bounded(_EXCHANGES)
         self._is_open = False
         self._is_lost = False
 
@@ -110,9 +114,16 @@ class _Conversations:
             self._is_open = True
         if record.sender == "server" and http is not None:
             self._is_lost |= http.status == _LOST
-        if session is None:
-            return self.current
-        return self._by_session.setdefault(session, self.current)
+        exchange = None if http is None else http.exchange
+        if record.sender == "server" and exchange in self._by_exchange:
+            found = self._by_exchange[exchange]
+        else:
+            found = self.current
+        if session is not None:
+            found = self._by_session.setdefault(session, found)
+        if exchange is not None:
+            self._by_exchange[exchange] = found
+        return found
 
     def _begins_again(self, record: Record, session: str | None) -> bool:
         """Return whether an initialize begins a new conversation, not a second time in this one."""

@@ -108,10 +108,11 @@ Run a client against many servers, some that follow the protocol and some that b
 it by every requirement that binds a client.
 
 The command must run the client once and end by itself. The more the client does, the more can be
-judged: list, call, read, get, answer questions, cancel requests that take too long. It is run some
-thirty times, three at a time. {url} in it is replaced by the URL of the server, {server} by a
-command line that the client launches as its server: several words if {server} is a word of its own,
-one quoted text within a larger word. A client that does not end is stopped, and still judged.
+judged: list, call, read, get, listen, answer questions, cancel requests that take too long. It is
+run some thirty times for clients of one era, sixty for clients of both, three at a time. {url} in
+it is replaced by the URL of the server, {server} by a command line that the client launches as its
+server: several words if {server} is a word of its own, one quoted text within a larger word. A
+client that does not end is stopped, and still judged.
 
 The server offers the tools `echo` and `add`, a resource `play://note` and a prompt `greet`. Some
 servers want a token: for clients that open a browser, the variable BROWSER is set to a program that
@@ -128,8 +129,8 @@ examples:
 """
 _CLIENT_OPTIONS: Final = f"""\
 rest* WORD
---revision R   agree on this revision; may be repeated
-               (default: what the client asks for, then all)
+--revision R   speak this revision, also 2026-07-28; may be repeated
+               (default: what the client asks for, then all five)
 --only ID      check only this requirement or area; may be repeated
 --transport T  what {{url}} speaks: http (default) or sse
 --env K=V      a variable for the client, in addition to those of this shell; may be repeated

@@ -42,6 +42,8 @@ ids* ID       show all about these requirements
 --format F    text, json or markdown (default: text)
 """
 
+_RECORDED = {"messages": "decided by messages", "http": "decided by what HTTP said"}
+
 Paint = Callable[[str, str], str]
 
 
@@ -125,6 +127,7 @@ def _card(row: "Requirement", paint: Paint) -> str:
         ("mend", [row.mend]),
         ("party", [row.party]),
         ("check", [row.check]),
+        ("recording", [None if row.recording is None else _RECORDED[row.recording]]),
         ("holds in", held),
         ("stated in", [", ".join(row.revisions)]),
         ("official", _official_levels(row)),

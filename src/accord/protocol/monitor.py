@@ -26,6 +26,7 @@ from accord.protocol.revisions import REVISIONS, Revision, find_revision
 from accord.protocol.rules import Index, Rule, complete
 from accord.protocol.rules.body import learn
 from accord.protocol.rules.http import HTTP_RULES, HttpFactsJudge, HttpRule, needed_facts
+from accord.protocol.rules.places import MALFORMED_MEMBERS
 from accord.protocol.verdict import (
     Tally,
     Verdict,
@@ -220,7 +221,7 @@ class Monitor:
         if record.raw is not None and record.transport == "stdio":
             requirement = f"stdio.{_STDIO_TEXT[record.sender]}-only-messages"
         why = f"sends a malformed message: {malformed}"
-        place = _MALFORMED_MEMBERS.get(malformed.requirement)
+        place = MALFORMED_MEMBERS.get(malformed.requirement)
         violation = Violation(self._in_force(requirement), record.sender, why, place=place)
         return self._report(record, [violation], index)
 
@@ -439,22 +440,6 @@ JUDGED_HERE: Final = frozenset(
     }
 )
 """Requirements that are judged before or after there is a step, not by a rule."""
-
-
-_MALFORMED_MEMBERS: Final = {
-    VERSION_2_0: "/jsonrpc",
-    "jsonrpc.request.id-string-or-integer": "/id",
-    "jsonrpc.request.id-not-null": "/id",
-    "jsonrpc.request.method-string": "/method",
-    "jsonrpc.notification.method-string": "/method",
-    "jsonrpc.request.params-object": "/params",
-    "jsonrpc.notification.params-object": "/params",
-    "jsonrpc.response.id-echo": "/id",
-    "jsonrpc.response.result-xor-error": "/error",
-    "jsonrpc.error.code-and-message": "/error",
-    "jsonrpc.error.code-integer": "/error/code",
-}
-"""The members of a malformed message that break these requirements."""
 
 
 def _read(frame: Frame) -> tuple[Any, bool]:

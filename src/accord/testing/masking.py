@@ -199,7 +199,7 @@ class Masks:
         if name in SHOWN_HEADERS:
             return self._known_text(text) if name == LAST_EVENT else text
         if name == "mcp-name" or name.startswith("mcp-param-"):
-            return self._repeated(text)
+            return self._mask_repetition(text)
         if name == "www-authenticate":
             return self._text(text)
         if name == SESSION and text and not is_session_id(text):
@@ -210,7 +210,7 @@ class Masks:
             return scheme[0] + self._mask(text[scheme.end() :])
         return self._mask(text)
 
-    def _repeated(self, text: str) -> str:
+    def _mask_repetition(self, text: str) -> str:
         """Mask a header that repeats a part of the body as the body was masked."""
         value = decode_header(text)
         if value is None:

@@ -1,5 +1,6 @@
 """A client that authorizes by the book, in both eras; a mutant can do every step otherwise."""
 
+import asyncio
 import base64
 import hashlib
 import json
@@ -17,7 +18,7 @@ RESOURCE = "/.well-known/oauth-protected-resource"
 META = "io.modelcontextprotocol/"
 
 
-class Authorizing(Raw):
+class ByTheBook(Raw):
     """Gets a token when a server asks for one, and another where it does not suffice.
 
     Attributes:
@@ -26,11 +27,9 @@ class Authorizing(Raw):
         says: likewise, members of a registration.
     """
 
-    revision = "2025-11-25"
     wants: ClassVar[Message] = {}
     sends: ClassVar[Message] = {}
     says: ClassVar[Message] = {}
-    capabilities: ClassVar[Message] = {}
     document: str | None = None
     given_id: str | None = None
     limit = 3
@@ -42,40 +41,32 @@ class Authorizing(Raw):
         self.scopes: set[str] = set()
         self.attempts = 0
         self.seen = ""
+        self.getting = asyncio.Lock()
 
     @property
     def origin(self) -> str:
         parts = urlsplit(self.place.url)
         return f"{parts.scheme}://{parts.netloc}"
 
-    async def work(self) -> None:
-        for method in ("tools/list", "resources/list", "prompts/list"):
-            await self.ask(method, {})
-
-    async def begin(self, opening: Message) -> None:
-        self.agreed = opening["result"].get("protocolVersion")
-        await self.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
-
     # -- refusals
 
-    async def post(self, data: bytes) -> None:
-        for _ in range(self.limit + 1):
-            async with await self.request("POST", self.head_of(data), data) as response:
-                status = response.status
-                if status in (200, 202):
-                    self.session = response.headers.get("Mcp-Session-Id", self.session)
-                    await self.take(response)
-                    return
-                challenge = response.headers.get("WWW-Authenticate", "")
-            is_short = status == 403 and "insufficient_scope" in challenge
-            if (status != 401 and not is_short) or not self.may_try(challenge):
-                break
-            self.attempts += 1
-            await self.authorize(challenge)
-        self.fail(data)
+    async def request(self, method: str, heads: dict[str, str], body: bytes | None) -> Any:
+        while True:
+            response = await super().request(method, heads, body)
+            challenge = response.headers.get("WWW-Authenticate", "")
+            is_short = response.status == 403 and "insufficient_scope" in challenge
+            if (response.status != 401 and not is_short) or not self.may_try(challenge):
+                return response
+            response.close()
+            async with self.getting:
+                if heads.get("Authorization") == self.proof():
+                    self.attempts += 1
+                    await self.authorize(challenge)
+            heads = {**heads, "Authorization": f"{self.scheme} {self.token}"}
 
-    def head_of(self, data: bytes) -> dict[str, str]:
-        return self.head("POST")
+    def proof(self) -> str | None:
+        """Return the header that shows the token."""
+        return None if self.token is None else f"{self.scheme} {self.token}"
 
     def may_try(self, challenge: str) -> bool:
         return self.attempts < 4
@@ -261,6 +252,40 @@ class Authorizing(Raw):
             "grant_types": ["authorization_code", "refresh_token"],
         }
         return self.changed(usual, self.says)
+
+
+class Authorizing(ByTheBook):
+    """Does little else than to authorize, one request after the other."""
+
+    revision = "2025-11-25"
+    capabilities: ClassVar[Message] = {}
+
+    async def work(self) -> None:
+        for method in ("tools/list", "resources/list", "prompts/list"):
+            await self.ask(method, {})
+
+    async def begin(self, opening: Message) -> None:
+        self.agreed = opening["result"].get("protocolVersion")
+        await self.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    async def post(self, data: bytes) -> None:
+        for _ in range(self.limit + 1):
+            async with await Raw.request(self, "POST", self.head_of(data), data) as response:
+                status = response.status
+                if status in (200, 202):
+                    self.session = response.headers.get("Mcp-Session-Id", self.session)
+                    await self.take(response)
+                    return
+                challenge = response.headers.get("WWW-Authenticate", "")
+            is_short = status == 403 and "insufficient_scope" in challenge
+            if (status != 401 and not is_short) or not self.may_try(challenge):
+                break
+            self.attempts += 1
+            await self.authorize(challenge)
+        self.fail(data)
+
+    def head_of(self, data: bytes) -> dict[str, str]:
+        return self.head("POST")
 
 
 class Standalone(Authorizing):

@@ -499,6 +499,7 @@ class WantsEverythingAcknowledged(RawStandalone):
 
 @mutant("subscriptions.no-state-across-reconnect", "TellsListeners", also={
     "jsonrpc.id.distinct-among-pending": "the stream of that id was never ended",
+    "http.sse.client-reissues-lost-request": "the stream of that id broke",
 })  # fmt: skip
 class ListensUnderOneId(RawStandalone):
     async def subscribe(self) -> None:

@@ -5,7 +5,8 @@ import secrets
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from check.client.raw import Message, Raw
+from check.client.authorizing import ByTheBook
+from check.client.raw import Message
 
 RELATED = "io.modelcontextprotocol/related-task"
 TERMINAL = ("completed", "failed", "cancelled")
@@ -19,7 +20,7 @@ class Refused(Exception):
         self.code = code
 
 
-class RawNewer(Raw):
+class RawNewer(ByTheBook):
     """One run of a client of 2025-11-25."""
 
     revision: str = "2025-11-25"

@@ -143,6 +143,33 @@ def test_a_client_with_a_given_id_shows_that_it_uses_it():
         assert found[id] == "pass"
 
 
+SIGNS_IN = """
+import asyncio, sys
+from accord import connect
+from accord.auth import MemoryStore, OAuth
+
+async def main():
+    auth = OAuth(store=MemoryStore(), timeout=20)
+    async with connect(sys.argv[1], auth=auth) as client:
+        [each async for each in client.tools()]
+
+asyncio.run(main())
+"""
+
+
+def test_a_client_that_opens_a_browser_gets_its_token_without_a_person(monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    plan = ClientPlan(
+        command=[sys.executable, "-c", SIGNS_IN, "{url}"],
+        revisions=["2026-07-28"],
+        scenarios=["RequiresToken"],
+    )
+    found = verdicts(asyncio.run(check_client(plan)))
+    assert found["auth.scope.selection-order"] == "pass"
+    assert found["auth.token.bearer-header"] == "pass"
+
+
 PRINTS = """
 import json, sys, urllib.error, urllib.parse, urllib.request
 
@@ -178,7 +205,7 @@ if refused.status == 401:
 """
 
 
-def test_what_a_client_prints_about_an_error_of_another_issuer_is_seen():
+def test_a_client_that_prints_an_error_of_another_issuer_is_found():
     plan = ClientPlan(
         command=[sys.executable, "-S", "-c", PRINTS, "{url}", "{client_id}"],
         revisions=["2026-07-28"],

@@ -10,23 +10,29 @@ from pathlib import Path
 import pytest
 
 from accord import connect
-from accord.check.client_check import ClientPlan, check_client
+from accord.check.client_check import ClientPlan, _faulty_servers, check_client
+from accord.check.fake_server.unseen import UNSEEN
+from accord.check.verdicts import NO_PROBE
+from accord.client.negotiation import KNOWN_SERVERS
 from accord.protocol.catalogue import catalogue
 from accord.testing import run_in_virtual_time
 from check.client import everything
 
 HERE = Path(__file__).parent
 NEW, OLD, OLDEST = "2025-06-18", "2025-03-26", "2024-11-05"
+LATER, STANDALONE = "2025-11-25", "2026-07-28"
 
 
 def checked(over, revision, scenarios=(), **how):
     async def client(place):
+        # As in a process of its own.
+        KNOWN_SERVERS.clear()
         return await everything.run(place.url or place.command, revision, **how)
 
     plan = ClientPlan(
         command=["{server}" if over == "stdio" else "{url}"],
         transport="sse" if over == "sse" else "http",
-        revisions=[revision],
+        revisions=[] if revision == "any" else [revision],
         client=client,
         timeout=30,
         at_once=4,
@@ -70,6 +76,80 @@ def test_the_client_exercises_every_requirement_and_violates_none(over, revision
     assert breaches(failing) == {}
     left = unseen(report) & unseen(failing)
     assert left == {id for id in left if catalogue()[id].check == "human"}
+
+
+@pytest.mark.parametrize(
+    ("over", "revision", "mood"),
+    [
+        ("http", STANDALONE, "willing"),
+        ("http", LATER, "able"),
+        thorough("stdio", STANDALONE, "able"),
+        thorough("http", STANDALONE, "able"),
+        thorough("http", STANDALONE, "failing"),
+        thorough("http", LATER, "willing"),
+        thorough("stdio", STANDALONE, "willing"),
+        thorough("stdio", LATER, "able"),
+        thorough("http", "any", "willing"),
+        thorough("stdio", "any", "willing"),
+    ],
+)
+def test_the_client_violates_nothing_under_later_revisions(over, revision, mood, caplog):
+    caplog.set_level(logging.CRITICAL)
+    report = checked(over, revision, mood=mood)
+    assert breaches(report) == {}
+    unprobed = {each.id for each in report.results if each.message == NO_PROBE}
+    assert {id for id in unprobed if not id.startswith("auth.")} == set()
+
+
+def test_the_client_exercises_every_requirement_of_the_revision_without_a_handshake(caplog):
+    caplog.set_level(logging.CRITICAL)
+    reports = [checked("http", STANDALONE, mood=mood) for mood in ("willing", "able")]
+    reports.append(checked("stdio", STANDALONE))
+    left = set.intersection(*map(unseen, reports))
+    rows = {id for id in left if catalogue()[id].check != "human" and not id.startswith("auth.")}
+    # What this program does not do: it fetches no icons, polls nothing and sends no traces.
+    assert rows - set(UNSEEN) == {
+        "caching.client.negative-is-zero",
+        "caching.client.poll-with-jitter",
+        "caching.client.refetch-when-stale",
+        "elicitation.result.url-no-content",
+        "icons.consumer.no-credentials",
+        "icons.consumer.no-cross-origin-redirect",
+        "icons.consumer.reject-unsafe-scheme",
+        "icons.consumer.same-origin",
+        "icons.src-required",
+        "otel.value-formats",
+        "result.type.unknown-is-invalid",
+        "tasks-ext.cancel.not-by-notification",
+    }
+
+
+@pytest.mark.parametrize(
+    ("only", "names"),
+    [
+        ("mrtr.client.echo-state", {"AsksInRounds"}),
+        ("stdio.crash", {"Crashes"}),
+        ("caching.client.absent-is-zero", {"LetsResultsBeKept", "NamesOddLifetimes"}),
+        ("sampling.result.role", {"AsksInRounds", "AsksForUndeclared"}),
+        ("http.version-header", set()),
+    ],
+)
+def test_only_servers_that_can_see_a_chosen_requirement_are_met(only, names):
+    plan = ClientPlan(command=["{server}"], revisions=[STANDALONE], only=[only])
+    servers = _faulty_servers(plan, {"standalone"})
+    met = {type(each).__name__ for each in servers}
+    assert met == names
+
+
+def test_a_client_of_one_era_meets_no_faulty_server_of_the_other():
+    plan = ClientPlan(command=["{url}"])
+    handshake, standalone = (
+        {type(each).__name__ for each in _faulty_servers(plan, {era})}
+        for era in ("handshake", "standalone")
+    )
+    assert "SendsEveryRequest" in handshake - standalone
+    assert "AsksInRounds" in standalone - handshake
+    assert "RefusesDiscoveryWithAnotherCode" not in handshake | standalone
 
 
 def unseen(report):

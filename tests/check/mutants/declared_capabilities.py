@@ -13,6 +13,7 @@ from check.mutants.foundation import (
     params_of,
 )
 from check.mutants.question_server import server
+from check.mutants.tasks import has_mutants
 
 SAMPLE, ELICIT = "sampling/createMessage", "elicitation/create"
 RESPECTED = "lifecycle.capabilities.respected"
@@ -32,7 +33,7 @@ def question_interloper(
     """Register a server that asks, with a hook into both directions."""
     making = in_memory(hook, server)
     making.__name__ = name
-    elsewhere(id, revision=revision, **more)(making)
+    elsewhere(id, revision=revision, is_thorough=has_mutants(id, 1), **more)(making)
 
 
 def believing(

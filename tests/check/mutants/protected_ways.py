@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlencode
 from msgspec.structs import replace
 
 from check.mutants.between_http import Asked, Head, Headers, Web
-from check.mutants.foundation import few
+from check.mutants.foundation import few, unbreakable
 from check.mutants.protected import (
     FOREIGN,
     GRANTED,
@@ -136,6 +136,71 @@ def names_its_authorization_server_as_text(web: Web) -> None:
 # -- scopes
 
 
+HAS_SCOPE = "auth.scope.challenge-has-scope"
+
+
+def scoping(name: str, added: str) -> Any:
+    """Return a server with scopes, and something else in place of them in its challenge."""
+
+    def hook(web: Web) -> None:
+        editing(web, scopes_supported=["tools"])
+
+        def head(asked: Asked, status: int, headers: Headers) -> Head:
+            if status == 401:
+                headers["www-authenticate"] += added
+            return status, headers
+
+        web.head = head
+
+    hook.__name__ = name
+    return hook
+
+
+guard_mutant(HAS_SCOPE, revision=NEWEST)(scoping("challenges_without_scope", ""))
+guard_mutant(HAS_SCOPE, revision=NEW, is_thorough=True)(scoping("asks_nothing", ', scope=""'))
+guard_mutant(HAS_SCOPE, revision=NEW, is_thorough=True)(scoping("misspells_scope", ', scopes="a"'))
+
+SHORT, NEEDED = "auth.scope.insufficient-403", "auth.scope.insufficient-names-needed"
+WANTED = {
+    "error": "insufficient_scope",
+    "scope": "tools:call",
+    "resource_metadata": "http://127.0.0.1/.well-known/oauth-protected-resource",
+}
+
+
+def wanting(name: str, status: int = 403, methods: str = "", **changes: str | None) -> Any:
+    """Return a server on which one user has too few scopes."""
+
+    def hook(web: Web) -> None:
+        usual = web.before
+        said = {key: text for key, text in (WANTED | changes).items() if text is not None}
+        challenge = "Bearer " + ", ".join(f'{key}="{text}"' for key, text in said.items())
+
+        def before(asked: Asked) -> tuple[int, Headers, bytes] | None:
+            is_short = token_of(asked) == OTHER and "/" in asked.method
+            if is_short and asked.method.startswith(methods or ("tools/", "resources/")):
+                return status, {"www-authenticate": challenge}, b""
+            return usual(asked)
+
+        web.before = before
+
+    hook.__name__ = name
+    return hook
+
+
+guard_mutant(SHORT, revision=NEWEST)(wanting("calls_few_scopes_unauthorized", 401))
+guard_mutant(SHORT, revision=NEW, is_thorough=True)(
+    wanting("hides_its_metadata_from_few_scopes", resource_metadata=None)
+)
+guard_mutant(SHORT, revision=NEW, is_thorough=True)(
+    wanting("calls_few_scopes_a_bad_request", 400, "resources/read")
+)
+guard_mutant(NEEDED, revision=NEWEST)(wanting("names_no_scope", scope=None))
+guard_mutant(NEEDED, revision=NEW, is_thorough=True)(wanting("names_an_empty_scope", scope=""))
+guard_mutant(NEEDED, revision=NEW, is_thorough=True)(
+    wanting("names_no_scope_for_lists", methods="resources/list", scope=None)
+)
+
 OFFLINE = "auth.refresh.server-no-offline-access"
 
 
@@ -151,6 +216,7 @@ def challenges_for_offline_access(web: Web) -> None:
 
 @guard_mutant(OFFLINE, revision=NEWEST)
 def lists_offline_access(web: Web) -> None:
+    scoping("", ', scope="tools"')(web)
     editing(web, scopes_supported=["tools", "offline_access"])
 
 
@@ -378,7 +444,7 @@ def looks_at_the_user_of_a_session_once(web: Web) -> None:
 
 
 def shows(name: str, is_right: Any) -> Any:
-    """Return a server that lists its tools to some who may not see them."""
+    """Return a server that lists its tools without a token."""
 
     def hook(web: Web) -> None:
         usual = web.before
@@ -412,7 +478,7 @@ for name, lifetime in (("its_tokens_live_for_a_week", 7 * 86400.0), ("they_live_
 
 
 def redirects(name: str, location: Any) -> Any:
-    """Return a server whose authorization server redirects without asking anybody."""
+    """Return a server whose authorization server redirects without asking the user."""
 
     def hook(web: Web) -> None:
         usual = web.before
@@ -479,3 +545,17 @@ def announces_no_iss_and_sends_it(web: Web) -> None:
 few("a refresh token changes or it does not", "auth.tokens.refresh-rotated")
 few("it reads the query or it does not", "auth.role.resource-server")
 few("an iss is there or it is not", SENDS)
+
+unbreakable(
+    "it takes a token that lacks some of several scopes",
+    "auth.scope.all-in-one-challenge",
+    "auth.scope.hierarchy",
+)
+unbreakable(
+    "it takes a client document of the check at a public address",
+    "auth.cimd.as-fetches",
+    "auth.cimd.as-checks-id",
+    "auth.cimd.as-checks-redirect",
+    "auth.cimd.as-checks-structure",
+)
+unbreakable("clients do not look for metadata at other suffixes", "auth.asm.no-own-suffix")

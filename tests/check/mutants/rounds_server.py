@@ -52,6 +52,18 @@ async def get_ticket(ctx: Context[Any]) -> str:
 
 
 @server.tool(annotations=READS)
+async def get_account(ctx: Context[Any]) -> str:
+    """Send the user to a page, if the client can show one."""
+    if "elicitation.url" not in ctx.client_capabilities:
+        return "no account"
+    try:
+        await ctx.elicit_url("Link your account.", "https://bank.example/link")
+    except ElicitationRefused as refused:
+        return refused.action
+    return "linked"
+
+
+@server.tool(annotations=READS)
 async def get_opinion(ctx: Context[Any], topic: str = "Lima") -> str:
     """Ask the client's model, whether it has one or not."""
     answer = await ctx.sample(f"One word about {topic}.", max_tokens=10)

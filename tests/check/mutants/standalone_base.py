@@ -3,8 +3,10 @@
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from accord.protocol.catalogue import catalogue
 from check.mutants.everything import server as everything
 from check.mutants.foundation import (
+    MUTANTS,
     Between,
     Change,
     Message,
@@ -34,7 +36,10 @@ def hooked(
     def register(hook: Hook) -> Hook:
         making = in_memory(hook, server)
         making.__name__ = hook.__name__
-        elsewhere(id, revision=revision, **settings)(making)
+        # A monitor finds a further fault of the same messages as it finds the first one.
+        is_known = any(each.id == id for each in MUTANTS.values())
+        is_thorough = is_known and catalogue()[id].check == "wire"
+        elsewhere(id, revision=revision, is_thorough=is_thorough, **settings)(making)
         return hook
 
     return register

@@ -29,6 +29,13 @@ KNOWN = "2026-07-28"
 # -- discovery
 
 
+@answering(
+    "discover.implemented", lambda it: it["method"] == DISCOVER and it.get("jsonrpc") == "2.0"
+)
+def cannot_be_discovered(message: Message) -> Message:
+    return error(message, -32601)
+
+
 @hooked("discover.implemented")
 def can_be_discovered_only_once(wire: Between) -> None:
     def from_server(message: Message, request: Message) -> Sent:
@@ -555,6 +562,8 @@ def refuses_their_calls_alone(message: Message) -> Message:
 
 @saying(ONE_SIDED, also={"result.type.from-known-set": "the type of the result is not of the core"})
 def answers_in_a_way_of_its_own(message: Message, request: Message) -> Sent:
+    if request.get("method") == DISCOVER and "result" in message:
+        message["result"]["capabilities"]["extensions"] = {"org.example/later": {}}
     if params_of(request).get("name") == "count_bags" and "result" in message:
-        message["result"]["resultType"] = "org.example/later"
+        message["result"]["resultType"] = "later"
     return message

@@ -344,26 +344,38 @@ def logs_calls_without_a_level(wire: Between) -> None:
 ONLY_LISTEN = "cancellation.server-only-for-listen"
 
 
-@hooked("cancellation.server-names-listen")
-def cancels_what_was_never_asked(wire: Between) -> None:
-    sending_once(wire, lambda request: notice(CANCELLED, requestId="accord-never"))
+NAMES_LISTEN, NAMES_ID = "cancellation.server-names-listen", "cancellation.request-id-required"
 
 
-@hooked(ONLY_LISTEN)
-def cancels_a_call(wire: Between) -> None:
-    sending_once(wire, lambda request: notice(CANCELLED, requestId=request["id"]))
+def cancelling(
+    id: str, name: str, params: Callable[[Message], Message], method: str = CALL
+) -> None:
+    """Register a server that cancels something once it is asked for something."""
+
+    def hook(wire: Between) -> None:
+        sent: list[Any] = wire.shared.setdefault("sent", [])
+
+        def from_client(message: Message) -> Sent:
+            if message.get("method") == method and not sent:
+                sent.append(message)
+                wire.to_client(notice(CANCELLED, **params(message)))
+            return message
+
+        wire.from_client = from_client
+
+    hook.__name__ = name
+    hooked(id)(hook)
 
 
-def sending_once(wire: Between, make: Callable[[Message], Message]) -> None:
-    sent: list[Any] = wire.shared.setdefault("sent", [])
-
-    def from_client(message: Message) -> Sent:
-        if message.get("method") == CALL and not sent:
-            sent.append(message)
-            wire.to_client(make(message))
-        return message
-
-    wire.from_client = from_client
+cancelling(NAMES_LISTEN, "cancels_what_was_never_asked", lambda it: {"requestId": "never"})
+cancelling(NAMES_LISTEN, "cancels_the_number_of_a_text", lambda it: {"requestId": str(it["id"])})
+cancelling(NAMES_LISTEN, "cancels_a_negative_id", lambda it: {"requestId": -7}, "prompts/list")
+cancelling(ONLY_LISTEN, "cancels_a_call", lambda it: {"requestId": it["id"]})
+cancelling(ONLY_LISTEN, "cancels_a_list", lambda it: {"requestId": it["id"]}, "tools/list")
+cancelling(ONLY_LISTEN, "cancels_prompts", lambda it: {"requestId": it["id"]}, "prompts/list")
+cancelling(NAMES_ID, "cancels_nothing", lambda it: {})
+cancelling(NAMES_ID, "cancels_null", lambda it: {"requestId": None})
+cancelling(NAMES_ID, "cancels_by_a_name", lambda it: {"id": it["id"]}, "tools/list")
 
 
 # -- codes
@@ -373,13 +385,13 @@ RETIRED, LEGACY = "errors.retired-codes.not-emitted", "errors.legacy-range.not-u
 OUTSIDE = "errors.application-codes.outside-reserved"
 
 
-def coding(id: str, name: str, code: int, *, is_prompt: bool = False, **settings: Any) -> None:
-    """Register a server that answers a failing call, or an unknown method, with this code."""
+def coding(id: str, name: str, code: int, *, method: str = CALL, **settings: Any) -> None:
+    """Register a server that answers calls of a tool, or prompts, with this code."""
 
     def hook(wire: Between) -> None:
         def from_client(message: Message) -> Sent:
             called = params_of(message).get("name")
-            if called == "count_bags" and message.get("method") == CALL:
+            if called in ("count_bags", "farewell") and message.get("method") == method:
                 wire.later(0, lambda: wire.to_client(error(message, code)))
                 return None
             return message
@@ -401,3 +413,57 @@ coding(LEGACY, "uses_a_code_of_a_proposal", -32001)
 coding(OUTSIDE, "takes_a_code_of_json_rpc", -32100)
 coding(OUTSIDE, "takes_the_first_reserved_code", -32768)
 coding(OUTSIDE, "takes_a_code_between", -32500)
+
+coding(RETIRED, "still_finds_no_prompt", -32002, method="prompts/get", areas=("prompts",))
+
+# -- trace context
+
+
+def tracing(name: str, **meta: Any) -> None:
+    spoiling("otel.value-formats", name, lambda found: found["_meta"].update(meta), "tools/list")
+
+
+tracing("traces_without_a_span", traceparent="00-0af7651916cd43dd8448eb211c80319c")
+tracing("traces_in_capitals", traceparent=f"00-{'0AF7' * 8}-{'00F0' * 4}-01")
+tracing("keeps_its_baggage_as_an_object", baggage={"user": "ann"})
+
+# -- arguments that headers repeat
+
+
+def heading(id: str, name: str, rule: dict[str, Any], **more: Any) -> None:
+    """Register a server that annotates an argument of a tool for headers."""
+
+    def spoil(found: dict[str, Any]) -> None:
+        for tool in found["tools"]:
+            if tool["name"] == "count_bags":
+                tool["inputSchema"]["properties"] |= {"extra": rule, **more}
+
+    spoiling(id, name, spoil, "tools/list")
+
+
+HEADER = "x-mcp-header"
+TEXT = {"type": "string"}
+ROW = "tools.x-mcp-header"
+heading(f"{ROW}.not-empty", "names_no_header", TEXT | {HEADER: ""})
+heading(f"{ROW}.not-empty", "names_no_header_for_a_number", {"type": "integer", HEADER: ""})
+inner = {"type": "object", "properties": {"in": TEXT | {HEADER: ""}}}
+heading(f"{ROW}.not-empty", "names_no_header_within", inner)
+heading(f"{ROW}.token-syntax", "names_a_header_with_a_space", TEXT | {HEADER: "my header"})
+heading(f"{ROW}.token-syntax", "names_a_header_with_a_colon", TEXT | {HEADER: "x:y"})
+heading(f"{ROW}.token-syntax", "names_a_header_with_an_umlaut", TEXT | {HEADER: "gr\u00f6\u00dfe"})
+ONE = {"one": TEXT | {HEADER: "Same"}}
+heading(f"{ROW}.unique", "names_a_header_twice", TEXT | {HEADER: "Same"}, **ONE)
+heading(f"{ROW}.unique", "names_a_header_in_two_cases", TEXT | {HEADER: "same"}, **ONE)
+inner = {"type": "object", "properties": {"in": TEXT | {HEADER: "Same"}}}
+heading(f"{ROW}.unique", "names_a_header_again_within", inner, **ONE)
+heading(f"{ROW}.primitive-only", "repeats_a_list", {"type": "array", HEADER: "List"})
+heading(f"{ROW}.primitive-only", "repeats_a_fraction", {"type": "number", HEADER: "Share"})
+heading(f"{ROW}.primitive-only", "repeats_an_object", {"type": "object", HEADER: "All"})
+REACHED = f"{ROW}.statically-reachable"
+heading(REACHED, "repeats_an_item", {"type": "array", "items": TEXT | {HEADER: "Item"}})
+heading(REACHED, "repeats_a_choice", {"anyOf": [TEXT | {HEADER: "One"}, {"type": "null"}]})
+heading(
+    REACHED,
+    "repeats_a_condition",
+    {"type": "object", "then": {"properties": {"a": TEXT | {HEADER: "A"}}}},
+)

@@ -4,12 +4,9 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from check.mutants.between_http import Asked, Web
 from check.mutants.foundation import Between, Message, Sent, few, params_of
-from check.mutants.protected import OTHER, OWN, token_of
 from check.mutants.task_server import make_server
 from check.mutants.tasks import error, in_place_of, task_interloper
-from check.mutants.tasks_operations import served_mutant
 
 EXTENSION = "io.modelcontextprotocol/tasks"
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
@@ -236,7 +233,7 @@ def knows_its_tasks_a_moment_later(wire: Between) -> None:
         return message
 
     def replies(asked: Message) -> Message | None:
-        is_fresh = params_of(asked).get("taskId") in fresh
+        is_fresh = params_of(asked).get("taskId") in fresh and has_extension(asked)
         return error(-32602) if asked["method"] == "tasks/get" and is_fresh else None
 
     in_place_of(wire, replies)
@@ -557,27 +554,6 @@ naming("counts_its_tasks", lambda number: f"task-{number}")
 naming("names_tasks_by_the_time", lambda number: f"task-{1764064800000 + number * 31}")
 naming("takes_few_random_digits", lambda number: f"{number * 7919 % 10000:04d}")
 
-
-def foreign(name: str, *methods: str) -> None:
-    """Register a protected server that does not look whose task it is in some methods."""
-
-    def hook(web: Web) -> None:
-        def before(asked: Asked) -> Any:
-            if token_of(asked) == OTHER and asked.method in methods:
-                asked.headers["authorization"] = f"Bearer {OWN}"
-
-        web.before = before
-
-    hook.__name__ = name
-    only = ("tasks-ext.security",)
-    served_mutant("tasks-ext.security.authorize-each", is_guarded=True, revision=NEW, only=only)(
-        hook
-    )
-
-
-foreign("shows_tasks_to_anybody", "tasks/get")
-foreign("cancels_tasks_for_anybody", "tasks/cancel")
-foreign("shows_and_cancels_for_anybody", "tasks/get", "tasks/cancel")
 
 ADVERTISED = "tasks-ext.capability.server"
 declaring(ADVERTISED, "does_not_advertise_tasks", lambda found: found["extensions"].pop(EXTENSION))

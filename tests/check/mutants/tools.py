@@ -645,9 +645,3 @@ wrong(
     PASS,
     **TWENTY_FIVE_11,
 )
-unbreakable(
-    "no scenario tries this: it takes a tool whose schema means something else in each dialect",
-    "schema.dialect.default-2020-12",
-    "schema.dialect.supports-2020-12",
-    "schema.dialect.validated-as-declared",
-)

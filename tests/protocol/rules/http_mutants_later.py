@@ -177,6 +177,7 @@ mutants(
         ),
         "no place": put("endpoint", data=""),
         "JSON": put("endpoint", data='{"uri": "/messages"}'),
+        "half an address": put("endpoint", data="http://[x"),
     },
     _older,
     "sse.client.posts-to-endpoint",
@@ -448,6 +449,14 @@ mutants(
         "an event": _as_event(error(3, -32602)),
     },
     _bare,
+)
+
+
+mutants(
+    "http.headers.mismatch-rejected",
+    STANDALONE,
+    {"served with progress": header("call", "mcp-method", "tools/list")},
+    _standalone,
 )
 
 

@@ -14,12 +14,14 @@ from protocol.rules.http_mutants import MUTANTS
 from protocol.rules.http_sessions import (
     CALL,
     HANDSHAKE_OVER_HTTP,
+    PROGRESS,
     STANDALONE,
     Session,
     add,
     all_of,
     drop,
     error,
+    finished,
     header,
     judge,
     locked,
@@ -29,6 +31,7 @@ from protocol.rules.http_sessions import (
     request,
     result,
     resumed,
+    stamped,
     standalone,
     streamable,
 )
@@ -56,7 +59,7 @@ def test_a_session_that_keeps_the_rules_raises_no_alarm(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", _clean())
-def test_without_recorded_facts_nobody_is_accused(name: str) -> None:
+def test_a_recording_without_facts_accuses_no_party(name: str) -> None:
     session = _clean()[name]
     for label, record in session.items():
         session[label] = replace(record, http=None)
@@ -78,7 +81,7 @@ def test_every_mutant_is_found_under_its_requirement_alone(row: str) -> None:
         mutant.spoil(session)
         _, found = judge(session)
         told = f"{mutant}: {[str(each) for each in found]}"
-        # What messages break beside it, such as an answer that nobody asked for, is not HTTP.
+        # What messages break beside it, such as an answer without a request, is not HTTP.
         fresh = {each.requirement for each in found} & HTTP - {each.requirement for each in before}
         assert row in fresh, told
         assert fresh <= {row} | mutant.also, told
@@ -103,7 +106,7 @@ def _changed(session: Session, change: Callable[[HttpFacts], HttpFacts]) -> Sess
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_a_recording_without_marked_headers_accuses_nobody_of_leaving_them_out(row: str) -> None:
+def test_a_recording_without_marked_headers_accuses_no_party_of_missing_ones(row: str) -> None:
     """What is not marked as recorded is unknown: only what is there can be wrong."""
     for mutant in [each for each in MUTANTS if each.requirement == row][:4]:
         session = mutant.session()
@@ -128,7 +131,7 @@ def _verdict(session: Session, id: str) -> tuple[str, str]:
     return found.verdict, found.message
 
 
-def test_what_was_not_recorded_is_told_from_what_was_not_exercised() -> None:
+def test_rows_without_facts_are_told_from_rows_without_occasion() -> None:
     session = streamable("2025-06-18")
     id = "http.client.protocol-version-header"
     assert _verdict(session, id)[0] == "pass"
@@ -159,6 +162,14 @@ def test_only_the_headers_that_are_marked_are_missed() -> None:
     _, found = judge(partly)
     assert [each.requirement for each in found] == ["http.client.accept-both"]
 
+
+_DROPPED = {
+    "name": "add",
+    "inputSchema": {
+        "type": "object",
+        "properties": {"region": {"type": "string", "x-mcp-header": "not a token"}},
+    },
+}
 
 # -- odd, but allowed
 
@@ -301,6 +312,91 @@ _ALLOWED: dict[str, tuple[Session, Callable[[Session], None]]] = {
         standalone(),
         put("odd-answer", message=error(3, -32602), status=200),
     ),
+    "an unsafe name that is masked": (
+        standalone(),
+        all_of(
+            put("call", message=stamped(2, "tools/call", name="é", arguments={"region": "eu"})),
+            header("call", "mcp-name", "masked-1"),
+        ),
+    ),
+    "a tool that clients drop": (
+        standalone(),
+        all_of(
+            put("list-answer", message=finished(1, tools=[_DROPPED], ttlMs=0, cacheScope="public")),
+            header("call", "mcp-param-region", None),
+        ),
+    ),
+    "an older recording of a resumed stream": (
+        streamable("2025-06-18"),
+        put("get-change", message=PROGRESS, headers={"last-event-id": "x"}),
+    ),
+    "progress on a resumed stream": (
+        resumed("2025-06-18"),
+        add("get-answer", "call-progress", "more", exchange="get", method="GET", id="c-1b"),
+    ),
+    "a retry field alone": (
+        resumed("2025-11-25"),
+        all_of(
+            put("call-progress", retry=None),
+            add("call-progress", "call-progress", "wait", event=None, id=None, message=None),
+            put("wait", retry=100),
+        ),
+    ),
+    "no retry field where the client left": (
+        resumed("2025-11-25"),
+        all_of(put("call-progress", retry=None), put("call-end", ended="client")),
+    ),
+    "metadata without a token": (
+        locked("2025-06-18"),
+        add("again-answer", "metadata", "more", exchange="more", stream="more"),
+    ),
+    "metadata that fail": (locked("2025-06-18"), put("metadata-answer", status=500, data=None)),
+    "an answer recorded before its head": (
+        streamable("2025-06-18"),
+        all_of(
+            put("init-answer", exchange=None, stream=None, status=None, headers={}),
+            add("init-answer", "list-answer", "head", exchange="init", stream="x", message=None),
+            header("head", "mcp-session-id", "s-1"),
+        ),
+    ),
+    "a path that is unknown": (older(), put("ping", path=None)),
+    "an event without data, by the older form": (
+        older(),
+        add("init-result", "endpoint", "beat", event="message", data=None),
+    ),
+    "an event about messages": (
+        older(),
+        add("init-result", "endpoint", "beat", event="log", data='"jsonrpc" is what we speak'),
+    ),
+    "a notice beside a refusal": (
+        streamable("2025-06-18"),
+        put("ready-answer", status=400, message=notice("tools/list_changed"), size=9),
+    ),
+    "404 for a GET whose session is unknown": (
+        streamable("2025-06-18"),
+        all_of(
+            header("get", "mcp-session-id", None),
+            put("get", recorded=()),
+            put("get-answer", status=404, headers={}),
+            drop("get-change"),
+        ),
+    ),
+    "a session ended twice": (
+        streamable("2025-06-18"),
+        all_of(put("late", method="DELETE", message=None), put("late-answer", status=204)),
+    ),
+    "events that may be a replay": (
+        streamable("2025-06-18"),
+        all_of(put("get", recorded=(), headers={}), add("get-change", "get-change", "again")),
+    ),
+    "another reason to refuse": (
+        standalone(),
+        all_of(
+            put("odd", message=request(3, "tools/list", _meta={})),
+            header("odd", "mcp-method", "tools/list"),
+            put("odd-answer", status=200, message=error(3, -32603)),
+        ),
+    ),
     "an encoded name": (
         standalone(),
         header("call", "mcp-name", "=?base64?YWRk?="),
@@ -315,3 +411,24 @@ def test_odd_forms_that_the_text_allows_raise_no_alarm(name: str) -> None:
     _, found = judge(session)
     judged = {rule.requirement for rule in HTTP_RULES} | NEEDED_BY_MESSAGES.keys()
     assert [str(each) for each in found if each.requirement in judged] == []
+
+
+def test_a_listener_of_the_older_form_needs_no_token_at_once() -> None:
+    session = older()
+    for label, record in session.items():
+        if record.sender == "client" and record.message:
+            header(label, "authorization", "Bearer masked-4")(session)
+    add("ping-answer", "get", "listener", exchange="listener", stream="listener")(session)
+    _, found = judge(session)
+    assert found == []
+    header("ping", "authorization", None)(session)
+    _, found = judge(session, "2025-06-18")
+    assert "auth.every-request" in {each.requirement for each in found}
+
+
+def test_a_fault_that_is_refused_for_another_reason_is_not_held_against_the_server() -> None:
+    session = standalone()
+    header("odd", "mcp-method", "tools/list")(session)
+    put("odd-answer", status=400, message=error(3, -32602))(session)
+    _, found = judge(session)
+    assert {each.requirement for each in found} == {"http.headers.mcp-method"}

@@ -34,7 +34,7 @@ class IssuedGrant(msgspec.Struct, frozen=True):
     client_id: str
 
 
-class AuthorizationRequest(msgspec.Struct, frozen=True):
+class ConsentRequest(msgspec.Struct, frozen=True):
     """A request for a user's consent: its fields and when it came."""
 
     fields: Mapping[str, str]
@@ -42,7 +42,7 @@ class AuthorizationRequest(msgspec.Struct, frozen=True):
 
 
 class FakeAuthorizationServer:
-    """Registers every client, and issues a token to everybody.
+    """Registers every client, and issues a token to each of them.
 
     Args:
         path: of the issuer; empty if it is the origin itself.
@@ -86,7 +86,7 @@ class FakeAuthorizationServer:
         self.registrations: list[ReceivedRequest] = []
         self.clients: dict[str, list[str]] = {}
         self.documents: dict[str, JsonObject] = {}
-        self.asked: list[AuthorizationRequest] = []
+        self.asked: list[ConsentRequest] = []
         self.token_requests: list[ReceivedRequest] = []
         self.grants: list[IssuedGrant] = []
         self.verified: list[bool] = []
@@ -148,7 +148,7 @@ class FakeAuthorizationServer:
 
     def _authorize(self, request: ReceivedRequest, origin: str) -> CannedResponse:
         fields = parse_fields(request)
-        self.asked.append(AuthorizationRequest(fields, request))
+        self.asked.append(ConsentRequest(fields, request))
         back = {name: value.replace("{origin}", origin) for name, value in self.error.items()}
         if not back:
             code = secrets.token_urlsafe(8)

@@ -88,7 +88,7 @@ class ClientRun(VerdictCollector):
         return self.is_initialized or bool(self.server.fulfilled)
 
     @property
-    def received(self) -> list[JsonObject]:
+    def all_messages(self) -> list[JsonObject]:
         """All messages of the client: over HTTP also those that were refused by a status."""
         if self.transport == "stdio":
             return [message for line in self.lines for message in line.received]
@@ -102,20 +102,20 @@ class ClientRun(VerdictCollector):
     def gave_up(self, params: object) -> bool:
         """Return whether the client cancelled the request with these parameters, or left it."""
         named = [params_of(each).get("requestId") for each in self.messages(_CANCELLED)]
-        asked = [each for each in self.received if each.get("params") == params]
+        asked = [each for each in self.all_messages if each.get("params") == params]
         left = [each.message for each in self.requests if each.was_left]
         return any(each.get("id") in named or each in left for each in asked)
 
     def stumbles_at(self, method: str) -> bool:
         """Return whether the client, which ends well otherwise, ends badly after an answer."""
-        asked = [each for each in self.received if is_request(each)]
+        asked = [each for each in self.all_messages if is_request(each)]
         is_last = bool(asked) and asked[-1].get("method") == method
         return is_last and self.usual_exit_code == 0 and self.exit_code not in (0, None)
 
     @property
     def standalone(self) -> list[JsonObject]:
         """The requests of the client that name their revision themselves."""
-        return [each for each in self.received if is_request(each) and names_own_revision(each)]
+        return [each for each in self.all_messages if is_request(each) and names_own_revision(each)]
 
     @property
     def ended_as_usual(self) -> bool:

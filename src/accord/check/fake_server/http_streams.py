@@ -55,7 +55,7 @@ class MessageStream:
             gone.cancel()
 
 
-class HttpSession:
+class FakeHttpSession:
     """A session: the streams of its messages."""
 
     takes_down = True
@@ -109,7 +109,7 @@ class HttpSession:
             stream.queue.put_nowait(None)
 
 
-class StandaloneRequests(HttpSession):
+class StandalonePosts(FakeHttpSession):
     """All requests that stand on their own: each has its stream, and there is no session."""
 
     def facts_of(self, data: bytes) -> HttpFacts:

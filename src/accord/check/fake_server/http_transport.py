@@ -14,9 +14,9 @@ from accord.bindings import sse
 from accord.check.fake_server.http_notes import ExchangeNotes
 from accord.check.fake_server.http_streams import (
     JSON_HEAD,
-    HttpSession,
+    FakeHttpSession,
     MessageStream,
-    StandaloneRequests,
+    StandalonePosts,
     key_of,
     status_of_message,
 )
@@ -92,11 +92,11 @@ class FakeHttpTransport(FakeTransport):
         super().__init__(server, patience)
         self._is_older = is_older or server.is_older
         self._path = "/sse" if is_older else "/mcp"
-        self._sessions: dict[str, HttpSession] = {}
+        self._sessions: dict[str, FakeHttpSession] = {}
         self._names = count(1)
         self._server: Any = None
         self._sockets: list[socket] = []
-        self._standalone: StandaloneRequests | None = None
+        self._standalone: StandalonePosts | None = None
         self.streaming = 0
 
     async def __aenter__(self) -> Self:
@@ -282,19 +282,19 @@ class FakeHttpTransport(FakeTransport):
         """Forget a session: requests that name it are answered with 404."""
         self._sessions.pop(line.carrier.session, None)
 
-    def _find_session(self, request: ReceivedRequest) -> HttpSession | None:
+    def _find_session(self, request: ReceivedRequest) -> FakeHttpSession | None:
         http_session = self._sessions.get(request.headers.get(names.SESSION, ""))
         return None if http_session is None or http_session.is_ended else http_session
 
-    def _begin(self) -> HttpSession:
+    def _begin(self) -> FakeHttpSession:
         is_stream = self._fake.streams or self._is_older
         session = secrets.token_urlsafe(16)
-        http_session = HttpSession(session, sse.CONTENT_TYPE if is_stream else _JSON)
+        http_session = FakeHttpSession(session, sse.CONTENT_TYPE if is_stream else _JSON)
         http_session.connection = self._open_line(http_session, "sse" if self._is_older else "http")
         self._sessions[session] = http_session
         return http_session
 
-    async def _hear_request(self, http_session: HttpSession, request: ReceivedRequest) -> None:
+    async def _hear_request(self, http_session: FakeHttpSession, request: ReceivedRequest) -> None:
         if request.name == "notifications/cancelled":
             await _wait_for_cancelled(http_session.connection, request.message)
         facts = request.notes.belong_to(http_session.connection, has_message=True)
@@ -313,7 +313,7 @@ class FakeHttpTransport(FakeTransport):
         self, request: ReceivedRequest, receive: Receive, send: Send
     ) -> CannedResponse | None:
         if self._standalone is None:
-            self._standalone = StandaloneRequests("", _JSON)
+            self._standalone = StandalonePosts("", _JSON)
             self._standalone.connection = self._open_line(self._standalone, "http")
         carrier, message = self._standalone, request.message
         if not isinstance(message, dict) or not is_request(message):

@@ -188,7 +188,7 @@ class FakeServer:
         return self.revision is None or REVISIONS[self.revision].handshake
 
     @property
-    def supported(self) -> list[str]:
+    def supported_revisions(self) -> list[str]:
         """The revisions that it names to clients that send requests on their own."""
         return [STANDALONE.id, *([*HANDSHAKE][::-1] if self.is_dual else ())]
 
@@ -244,7 +244,7 @@ class FakeServer:
         method, params = str(request.get("method")), params_of(request)
         if method == "initialize":
             self.requested_revisions.append(str(params.get("protocolVersion")))
-        refusal = find_refusal(request, self.supported)
+        refusal = find_refusal(request, self.supported_revisions)
         if refusal is not None:
             raise refusal
         line.revision = STANDALONE.id
@@ -275,7 +275,10 @@ class FakeServer:
 
     def discover_result(self, line: RawConnection) -> JsonObject:
         """Return the answer to server/discover."""
-        return {"supportedVersions": self.supported, "capabilities": dict(self.capabilities)}
+        return {
+            "supportedVersions": self.supported_revisions,
+            "capabilities": dict(self.capabilities),
+        }
 
     async def listen(self, line: RawConnection, request: JsonObject) -> None:
         """Acknowledge a request for notifications, which stays open."""

@@ -18,6 +18,7 @@ from accord.check.probing.raw_connection import RawCarrier, RawConnection
 from accord.check.probing.secret_filter import filter_of
 from accord.check.probing.tool_calls import CallLimit
 from accord.errors import ConnectFailed
+from accord.protocol.forms import asks_for_secret
 from accord.protocol.mirroring import MirroredArgument
 from accord.trace import Transport
 from accord.transports.child import Child
@@ -202,6 +203,7 @@ _STARTING_AGAIN: Final = 4.0
 _GRACE: Final = 3.0
 # A shorter text stands in reports by chance.
 _SECRET: Final = 6
+_TEXT: Final = {"type": "string"}
 # What these headers say is not secret.
 _HARMLESS: Final = frozenset({"accept", "accept-language", "content-type", "origin", "user-agent"})
 
@@ -286,6 +288,7 @@ class ServerTarget(msgspec.Struct, frozen=True, kw_only=True):
                 found.append(rest.strip() or scheme)
             elif name.lower() not in _HARMLESS:
                 found.append(value)
+        found += [text for name, text in self.env.items() if asks_for_secret(name, _TEXT)]
         parts = urlsplit(self.url)
         found += [parts.password or "", *(text for _, text in parse_qsl(parts.query))]
         return sorted({each for each in found if len(each) >= _SECRET}, key=len, reverse=True)

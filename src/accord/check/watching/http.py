@@ -7,22 +7,17 @@ and an absolute URL in the `endpoint` event of HTTP with SSE, which would bypass
 import asyncio
 import contextlib
 import re
-import zlib
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
 from accord.bindings import headers as names
 from accord.bindings.addresses import LOOPBACK_HOSTS
-from accord.bindings.sse import CONTENT_TYPE, Decoder, Event, EventTooLong
-from accord.bindings.standalone import VERSION_KEY
-from accord.check.trace_check import opening_method
-from accord.check.watching.watcher import Copy, Watcher
-from accord.protocol.party import Bounded
-from accord.testing.http_records import ExchangeRecorder, StreamNames
-from accord.trace import HttpFacts, Party, Transport
+from accord.bindings.sse import Decoder, Event, EventTooLong
+from accord.check.watching.http_conversations import ConversationIndex, Tap, join_headers, path_of
+from accord.check.watching.watcher import Watcher
 from accord.transports.http.client.sender import require_aiohttp
 from accord.transports.http.server.exchange import Receive, Scope, Send
 
@@ -43,13 +38,10 @@ _HOP: Final = frozenset(
         "upgrade",
     }
 )
-# Larger bodies pass without being judged.
-_JUDGED_MOST: Final = 64 * 1024 * 1024
 _CHUNK: Final = 64 * 1024
 _CONNECTING: Final = 10.0
 # Some servers close idle connections after 2 s; a request sent at that moment would fail.
 _IDLE: Final = 1.0
-_CONNECTIONS: Final = 1_000
 # Matches the whole header: userinfo, lists and other schemes could hide another origin.
 _LOOPBACK_ORIGIN: Final = re.compile(
     r"https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::\d{1,5})?", re.IGNORECASE
@@ -74,7 +66,7 @@ class HttpProxy:
         self._watcher = watcher
         self._more = {name.lower(): text for name, text in (headers or {}).items()}
         self._session: ClientSession | None = None
-        self._conversations = _ConversationIndex(watcher)
+        self._conversations = ConversationIndex(watcher)
         self._count = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,7 +93,7 @@ class HttpProxy:
         import aiohttp
 
         self._count += 1
-        headers = _join_headers(scope["headers"])
+        headers = join_headers(scope["headers"])
         refusal = _check_source(headers)
         if refusal:
             await _refuse(send, refusal, 403)
@@ -110,7 +102,7 @@ class HttpProxy:
         if body is None:
             return
         query = scope["query_string"].decode("latin-1")
-        tap = _Tap(self._watcher, scope, headers, self._count)
+        tap = Tap(self._watcher, scope, headers, self._count)
         self._conversations.assign(tap, query, body, str(scope.get("client")))
         streams = self._conversations.streams_of(headers.get(names.SESSION, ""))
         tap.request(body, streams, {**headers, **self._more})
@@ -133,14 +125,12 @@ class HttpProxy:
         if broke is not None:
             raise broke
 
-    async def _exchange(
-        self, scope: Scope, query: str, body: bytes, send: Send, tap: "_Tap"
-    ) -> None:
+    async def _exchange(self, scope: Scope, query: str, body: bytes, send: Send, tap: Tap) -> None:
         import aiohttp
         from yarl import URL
 
         assert self._session is not None
-        path = _path_of(scope)
+        path = path_of(scope)
         try:
             response = await self._session.request(
                 scope["method"],
@@ -167,7 +157,7 @@ class HttpProxy:
         kept = [(name, text) for name, text in pairs if name not in left_out]
         return [("host", self._host), *kept, *self._more.items()]
 
-    async def _answer(self, response: "ClientResponse", send: Send, tap: "_Tap") -> None:
+    async def _answer(self, response: "ClientResponse", send: Send, tap: Tap) -> None:
         tap.response(response)
         left_out = {*_HOP, *_connection_headers(response.headers.getall("connection", []))}
         head = [(name.lower(), text) for name, text in response.raw_headers]
@@ -188,12 +178,12 @@ class HttpProxy:
         tap.end()
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    def _make_opening(self, tap: "_Tap") -> "_FirstEvent":
+    def _make_opening(self, tap: Tap) -> "_FirstEvent":
         def take(event: Event | None) -> bytes | None:
             place = None
             if event is not None and event.name == "endpoint":
                 place = event.data.decode(errors="replace")
-                self._conversations.begin_older(tap, place.partition("?")[2].partition("#")[0])
+                self._conversations.begin_older(tap, place)
             tap.begin()
             return None if place is None else self._inside(place)
 
@@ -233,215 +223,6 @@ class _FirstEvent:
         self.is_over = True
         origin = self._told(event)
         return out if origin is None else out.replace(origin, b"", 1)
-
-
-class _ConversationIndex:
-    """Finds the conversation of a request, by its session or by what it shares with others."""
-
-    def __init__(self, watcher: Watcher) -> None:
-        self._watcher = watcher
-        self._older: dict[str, str] = {}
-        self._plain: Bounded[str, str] = Bounded(_CONNECTIONS)
-        self._sessions: Bounded[str, None] = Bounded(_CONNECTIONS)
-        self._on_connection: Bounded[str, str] = Bounded(_CONNECTIONS)
-        self._streams: Bounded[str, StreamNames] = Bounded(_CONNECTIONS)
-        self._latest = ""
-
-    def streams_of(self, session: str) -> StreamNames:
-        """Return the streams of a session, which a client may resume."""
-        return self._streams.setdefault(session, StreamNames())
-
-    def assign(self, tap: "_Tap", query: str, body: bytes, connection: str) -> None:
-        """Assign a request to its conversation, as far as the request names it."""
-        session = tap.headers.get(names.SESSION)
-        tap.begun = lambda: self._note(tap, connection)
-        if query in self._older:
-            tap.join(self._older[query])
-        elif session:
-            # An id that nobody assigned, on the connection of a session: its client made it up.
-            known = session if session in self._sessions else self._on_connection.get(connection)
-            tap.join(known or session)
-        elif opening_method(body) == "initialize":
-            # Without a session each initialize starts a conversation; a session id renames it.
-            tap.opened = lambda: self._begin_plain(tap, connection)
-        elif VERSION_KEY in body:
-            tap.fallback = self._latest
-        else:
-            tap.fallback = self._find_without_session(connection)
-
-    def _find_without_session(self, connection: str) -> str:
-        known = self._plain.get(connection) or self._on_connection.get(connection)
-        if known is None and not self._latest and len(self._sessions) == 1:
-            return next(iter(self._sessions))  # a client that leaves its session id out
-        known = self._latest if known is None else known
-        if known != self._latest and known not in self._sessions:
-            # Two at once without session ids cannot be distinguished.
-            self._watcher.drop(known)
-            self._watcher.drop(self._latest)
-        return known
-
-    def _note(self, tap: "_Tap", connection: str) -> None:
-        """Remember the session of a connection."""
-        if tap.assigned is not None:
-            self._sessions[tap.assigned] = None
-            self._on_connection[connection] = tap.assigned
-
-    def _begin_plain(self, tap: "_Tap", connection: str) -> str:
-        self._latest = self._plain[connection] = f"without session {tap.number}"
-        return self._latest
-
-    def begin_older(self, tap: "_Tap", query: str) -> None:
-        """Start the conversation of an SSE stream that names its endpoint."""
-        tap.join(f"stream {tap.number}")
-        tap.transport = "sse"
-        if query:
-            self._older[query] = tap.conversation
-
-    def end(self, tap: "_Tap") -> None:
-        """Forget the conversation of a stream that ended."""
-        if tap.transport == "sse" and tap.method == "GET":
-            self._older = {
-                query: name for query, name in self._older.items() if name != tap.conversation
-            }
-
-
-class _Tap:
-    """Copies one request and its response."""
-
-    def __init__(
-        self, watcher: Watcher, scope: Scope, headers: Mapping[str, str], number: int
-    ) -> None:
-        self.method: str = scope["method"]
-        self.headers = headers
-        self.number = number
-        self.conversation = ""
-        self.fallback = ""
-        self.opened: Callable[[], str] | None = None
-        self.begun: Callable[[], None] | None = None
-        self.assigned: str | None = None
-        self.transport: Transport = "http"
-        self.is_stream = False
-        self._scope = scope
-        self._watcher = watcher
-        self._recorder: ExchangeRecorder
-        self._request: bytes | None = None
-        self._head: tuple[int, dict[str, str]] | None = None
-        self._held: list[bytes] = []
-        self._size = 0
-        self._unpacked: Any = None
-        self._is_readable = True
-
-    def join(self, conversation: str) -> None:
-        """Assign this exchange to a conversation."""
-        self.conversation = conversation
-        if conversation.startswith("stream "):
-            self.transport = "sse"
-
-    def _take(self, sender: Party, data: bytes | None, facts: HttpFacts) -> None:
-        now = self._watcher.now()
-        copy = Copy(sender, data, now, facts, self.conversation, self.transport)
-        self._watcher.take(copy)
-
-    def request(self, body: bytes, streams: StreamNames, sent: Mapping[str, str]) -> None:
-        """Copy a request; without a session it waits for the response, which may name one.
-
-        Args:
-            body: of the request.
-            streams: those of its session.
-            sent: the headers as the server gets them.
-        """
-        self._recorder = ExchangeRecorder(
-            self._take,
-            self.method,
-            f"{self.method.lower()}-{self.number}",
-            sent,
-            path=_path_of(self._scope),
-            query=self._scope["query_string"].decode("latin-1"),
-            streams=streams,
-        )
-        self._request = body
-        if self.conversation:
-            self.begin()
-
-    def begin(self) -> None:
-        """Hand over the waiting request, then the head of its response; may be repeated."""
-        body, self._request = self._request, None
-        if body is not None:
-            self._recorder.request(body or None)
-        head, self._head = self._head, None
-        if head is not None:
-            self._recorder.head(*head)
-
-    def response(self, response: "ClientResponse") -> None:
-        """Record status and headers of the response."""
-        said = _join_headers(response.raw_headers)
-        if response.status < 400:
-            self.assigned = said.get(names.SESSION)
-        if not self.conversation:
-            self.conversation = said.get(names.SESSION) or (
-                self.opened() if self.opened and response.status < 400 else self.fallback
-            )
-        if self.begun is not None:
-            self.begun()
-        self._head = (response.status, said)
-        self.is_stream = names.media_type(said.get("content-type")) == CONTENT_TYPE
-        if self.method != "GET" or not self.is_stream:
-            self.begin()
-        packing = said.get("content-encoding", "identity").lower()
-        if packing in ("gzip", "deflate"):
-            self._unpacked = zlib.decompressobj(wbits=47)
-        elif packing not in ("", "identity"):
-            self._give_up()
-
-    def _give_up(self) -> None:
-        """Let the rest pass without being judged, and count it."""
-        self._is_readable = False
-        self._held.clear()
-        self.begin()
-        self._watcher.drop(self.conversation)
-
-    def hear(self, chunk: bytes) -> None:
-        """Copy a chunk of the body."""
-        if not self._is_readable:
-            return
-        try:
-            if self._unpacked is not None:
-                chunk = self._unpacked.decompress(chunk, _JUDGED_MOST)
-            self._size += len(chunk)
-            if self.is_stream:
-                self.begin()
-                self._recorder.feed(chunk)
-            elif self._size > _JUDGED_MOST:
-                self._give_up()
-            else:
-                self._held.append(chunk)
-        except (zlib.error, EventTooLong):
-            self._give_up()
-
-    def end(self, party: Party = "server") -> None:
-        """Copy a whole body that is not a stream, or the end of one that is."""
-        self.begin()
-        if not self._is_readable or self._recorder.status is None:
-            return
-        if self.is_stream:
-            self._recorder.end(party)
-        elif party == "server":
-            self._recorder.body(b"".join(self._held), size=self._size)
-
-
-def _path_of(scope: Scope) -> str:
-    """Return the path as the client wrote it, escapes included."""
-    raw = scope.get("raw_path") or scope["path"].encode()
-    return str(raw.decode("latin-1").partition("?")[0])
-
-
-def _join_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Return headers by name; repeated ones are joined to a list, as HTTP allows."""
-    made: dict[str, str] = {}
-    for name, text in headers:
-        key, said = name.decode("latin-1").lower(), text.decode("latin-1")
-        made[key] = f"{made[key]}, {said}" if key in made else said
-    return made
 
 
 def _check_source(headers: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from accord.protocol.excerpt import make_pointer
 from accord.protocol.exchange import META_CAPABILITIES
-from accord.protocol.jsonrpc import FAULT, RESULT
+from accord.protocol.jsonrpc import FAULT, RESULT, VERSION_2_0
 
 if TYPE_CHECKING:
     from accord.protocol.exchange import Step
@@ -21,6 +21,21 @@ _MEMBERS: Final[dict[str, tuple[str, ...]]] = {
     "capabilities": ("_meta", META_CAPABILITIES),
 }
 _LONGEST_QUOTE: Final = 80
+
+MALFORMED_MEMBERS: Final = {
+    VERSION_2_0: "/jsonrpc",
+    "jsonrpc.request.id-string-or-integer": "/id",
+    "jsonrpc.request.id-not-null": "/id",
+    "jsonrpc.request.method-string": "/method",
+    "jsonrpc.notification.method-string": "/method",
+    "jsonrpc.request.params-object": "/params",
+    "jsonrpc.notification.params-object": "/params",
+    "jsonrpc.response.id-echo": "/id",
+    "jsonrpc.response.result-xor-error": "/error",
+    "jsonrpc.error.code-and-message": "/error",
+    "jsonrpc.error.code-integer": "/error/code",
+}
+"""The members of a malformed message that break these requirements."""
 
 
 def find_place(step: "Step", names: Sequence[str]) -> str | None:

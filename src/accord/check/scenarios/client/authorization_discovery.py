@@ -111,7 +111,7 @@ class HasIssuerWithPath(ProtectedFakeServer):
         }
         path = "/tenant"
         server = FakeAuthorizationServer(path, places=(f"{path}{OPENID}",), members=members)
-        # Advertised by nobody, and right: a client that compares it goes on.
+        # The metadata does not advertise it, and it is right: a client that compares it goes on.
         server.iss = f"{{origin}}{path}"
         return [server]
 

@@ -8,7 +8,7 @@ from accord.bindings.addresses import is_loopback
 from accord.bindings.http_responses import quote_url
 from accord.check.fake_server.authorization_server import (
     PREREGISTERED,
-    AuthorizationRequest,
+    ConsentRequest,
     FakeAuthorizationServer,
     IssuedGrant,
     parse_fields,
@@ -57,7 +57,7 @@ def is_url(client_id: str) -> bool:
     return client_id.lower().startswith(("https://", "http://"))
 
 
-def client_of(asked: AuthorizationRequest) -> str:
+def client_of(asked: ConsentRequest) -> str:
     """Return the client id of a request for consent; empty without one."""
     return asked.fields.get("client_id", "").strip()
 
@@ -73,7 +73,7 @@ def judge_registration(run: ClientRun, server: ProtectedFakeServer) -> None:
         judge_refreshes(run, each)
 
 
-def _judge_id(run: ClientRun, server: FakeAuthorizationServer, asked: AuthorizationRequest) -> None:
+def _judge_id(run: ClientRun, server: FakeAuthorizationServer, asked: ConsentRequest) -> None:
     client_id = client_of(asked)
     why = "asks for authorization without a client id"
     has_id = client_id.lower() not in _NO_ID
@@ -101,7 +101,7 @@ def _judge_type(run: ClientRun, request: ReceivedRequest, said: Mapping[str, Any
     elif uris and given == "web":
         run.passes(_WEB)
     elif uris:
-        # Apps of a device may claim an https URL, so this is no proof.
+        # Apps of a device may claim an https URL, so this proves nothing.
         run.skip(_WEB, "an app on the user's device may claim an https URL too")
 
 
@@ -173,7 +173,7 @@ class OffersEveryRegistration(ProtectedFakeServer):
     def _judge_given(
         self,
         run: ClientRun,
-        asked: Sequence[AuthorizationRequest],
+        asked: Sequence[ConsentRequest],
         registrations: Sequence[ReceivedRequest],
     ) -> None:
         others = [each.request for each in asked if client_of(each) != PREREGISTERED]
@@ -209,15 +209,18 @@ class OffersEveryRegistration(ProtectedFakeServer):
         text = response.body[:1000].decode(errors="replace")
         shown = [Evidence(f"document at {quote_url(url)}", "client", None, text)]
         if not run.holds(
-            members, found is not None, "its document is no JSON object", evidence=shown
+            members,
+            found is not None,
+            "has a metadata document that is not a JSON object",
+            evidence=shown,
         ):
             return
         missing = _missing_members(found or {})
-        why = f"its metadata document has no {' and no '.join(missing)}"
+        why = f"has a metadata document without {' and without '.join(missing)}"
         run.holds(members, not missing, why, evidence=shown)
         given = (found or {}).get("client_id")
         if given is not None:
-            why = f"its metadata document has the client_id {given!r}, not its URL"
+            why = f"has a metadata document with the client_id {given!r}, not its URL"
             run.holds(same, given == url, why, evidence=shown)
 
 

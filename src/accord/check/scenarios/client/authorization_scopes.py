@@ -3,7 +3,7 @@
 from typing import Final
 
 from accord.check.fake_server.authorization_server import (
-    AuthorizationRequest,
+    ConsentRequest,
     FakeAuthorizationServer,
     IssuedGrant,
 )
@@ -89,7 +89,7 @@ class _RefusesOneOperation(ProtectedFakeServer):
             return None
         return self.challenge(403, scope=self.more, error="insufficient_scope")
 
-    def asked_again(self) -> list[AuthorizationRequest]:
+    def asked_again(self) -> list[ConsentRequest]:
         """Return the requests for consent since the operation was refused."""
         if not self.refused:
             return []
@@ -124,7 +124,7 @@ class WantsAnotherScope(_RefusesOneOperation):
             return
         for asked in again[:1]:
             given = asked.fields.get("scope", "")
-            why = f"is told that {self.operation} needs {self.more!r}, and asks for {given!r}"
+            why = f"asks for {given!r}, although {self.operation} needs {self.more!r}"
             if run.holds(_STEPS_UP, self.more in given.split(), why, request=asked.request):
                 lost = own_scopes(first.fields.get("scope", "")) - own_scopes(given)
                 why = f"asks for {given!r}, without {sorted(lost)} that it had asked for before"

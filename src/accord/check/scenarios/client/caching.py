@@ -57,7 +57,14 @@ def needs_again(run: ClientRun, key: _Key) -> bool:
     return bool(calls) and key in keys[: calls[0]] and key in keys[calls[0] :]
 
 
-@client_scenario(f"{_P}positive-is-fresh", f"{_P}key", era="standalone", on=("stdio", "http"))
+@client_scenario(
+    f"{_P}positive-is-fresh",
+    f"{_P}key",
+    era="standalone",
+    on=("stdio", "http"),
+    # Whether a client keeps anything at all is seen here.
+    shows=(_P,),
+)
 class LetsResultsBeKept(FakeServer):
     """Lets every result be kept for an hour."""
 

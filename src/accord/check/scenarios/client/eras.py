@@ -133,7 +133,7 @@ def check_fallbacks(runs: Sequence[ClientRun]) -> None:
         if not isinstance(run.server, _KnowsNoDiscovery):
             continue
         id = _NOT_ONE_CODE if run.transport == "stdio" else _INSPECTS
-        first = next(iter(run.received), {})
+        first = next(iter(run.all_messages), {})
         if not falls_back or (run.lines and not names_own_revision(first)):
             home.not_applicable(run.server.ids, "the client does not fall back to a handshake")
         elif isinstance(run.server, IgnoresDiscovery) and not run.messages("initialize"):
@@ -185,7 +185,7 @@ def check_openings(runs: Sequence[ClientRun]) -> None:
 
 def _check_memory(run: ClientRun, home: ClientRun) -> None:
     """versioning.era.cached: after a handshake the same process probes no more."""
-    found = [str(each.get("method")) for each in run.received]
+    found = [str(each.get("method")) for each in run.all_messages]
     if not run.is_initialized or "server/discover" not in found:
         return
     ready = found.index("notifications/initialized")

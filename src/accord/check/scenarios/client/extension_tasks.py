@@ -77,7 +77,7 @@ class _Task(msgspec.Struct):
     _ONLY,
     era="standalone",
     on=("stdio", "http"),
-    shows=("tasks-ext.", "mrtr.client."),
+    shows=("tasks-ext.",),
 )
 class RunsToolsAsExtensionTasks(FakeServer):
     """Answers calls with tasks, which ask a question twice, and a resource with one."""

@@ -82,10 +82,10 @@ class NeverAnswersStandalone(_Leaves):
             return
         why = f"gives up {method} without notifications/cancelled"
         proof = run.evidence_of(self.stuck)
-        goes_on = is_request(run.received[-1]) and run.received[-1] is not self.stuck
+        goes_on = is_request(run.all_messages[-1]) and run.all_messages[-1] is not self.stuck
         run.holds(_EXPIRY, told, why, evidence=proof)
         if self.messages_before_late is not None:
-            later = run.received[self.messages_before_late :]
+            later = run.all_messages[self.messages_before_late :]
             if any(map(is_request, later)):
                 run.passes(_LATE)
         if told or goes_on:

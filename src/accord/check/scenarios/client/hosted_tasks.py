@@ -329,7 +329,7 @@ class RunsToolsAsTasks(FakeServer):
             return
         left = {
             params_of(each).get("taskId")
-            for each in run.received
+            for each in run.all_messages
             if str(each.get("method")).startswith("tasks/")
         }
         for task in self.tasks.values():

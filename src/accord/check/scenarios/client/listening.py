@@ -24,13 +24,18 @@ _LISTS: Final[Mapping[str, tuple[str, str]]] = {
 
 
 @client_scenario(
-    _ACK, _AGAIN, _BY_ID, era="standalone", on=("stdio", "http"), shows=("subscriptions.",)
+    _ACK,
+    _AGAIN,
+    _BY_ID,
+    era="standalone",
+    on=("stdio", "http"),
+    shows=("subscriptions.", "caching.client.notification"),
 )
 class TellsListeners(FakeServer):
     """Acknowledges a part of what a client listens for, tells it, and ends the stream.
 
     Attributes:
-        changed: the methods whose results the client was told to be out of date.
+        changed: the methods whose results are out of date, as a notification said.
         reactions: whether the client fetched the list after a notification of another
             subscription, and after one of its own.
     """
@@ -100,7 +105,7 @@ class TellsListeners(FakeServer):
             if stops or run.ended_as_usual:
                 run.holds(_ACK, not stops, why)
         if self.reactions is not None and self.reactions[1]:
-            why = "acts on a notification that names the subscription of somebody else"
+            why = "acts on a notification that names a subscription of another client"
             run.holds(_BY_ID, not self.reactions[0], why)
         if self.ended is not None:
             place = self.listening.index(self.ended)

@@ -12,6 +12,7 @@ from accord.check.fake_server.server import (
     client_scenario,
     revisions_of,
 )
+from accord.check.fake_server.standalone import STANDALONE
 from accord.check.probing.messages import params_of
 from accord.check.probing.raw_connection import RawConnection
 from accord.errors import InvalidParams, RequestError
@@ -141,7 +142,7 @@ class ReturnsUnknownResultTypes(FakeServer):
             run.skip(id, "the client calls no tool")
         elif run.messages("tasks/get"):
             run.fail(id, "takes a result of an unknown type for a task")
-        elif any("requestState" in params_of(each) for each in run.received):
+        elif any("requestState" in params_of(each) for each in run.all_messages):
             run.fail(id, "takes a result of an unknown type for a question")
         elif run.exit_code is not None and run.exit_code != run.usual_exit_code:
             run.passes(id)
@@ -165,7 +166,7 @@ _SEEN_ICONS: Final = tuple(
 @client_scenario(
     *_SEEN_ICONS,
     era="both",
-    revisions=(*revisions_of(_SEEN_ICONS[0]), "2026-07-28"),
+    revisions=(*revisions_of(_SEEN_ICONS[0]), STANDALONE.id),
     on=("stdio", "http"),
 )
 class OffersIcons(FakeServer):

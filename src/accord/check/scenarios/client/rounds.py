@@ -28,7 +28,7 @@ _PAGE: Final = "/agree"
 _PURPOSES: Final = ("inputResponses", "requestState", "_meta")
 
 
-class Round(msgspec.Struct):
+class QuestionRound(msgspec.Struct):
     """Questions that were put in answer to a request, and how the client asked again.
 
     Attributes:
@@ -77,7 +77,7 @@ class _AsksBack(FakeServer):
 
     def __init__(self, revision: RevisionId | None = None) -> None:
         super().__init__(revision)
-        self.rounds: list[Round] = []
+        self.rounds: list[QuestionRound] = []
 
     @property
     def page(self) -> str:
@@ -98,7 +98,7 @@ class _AsksBack(FakeServer):
         asked = self.questions(line, request, number)
         if asked is None:
             return await super().work_result(line, request)
-        self.rounds.append(Round(request, *asked))
+        self.rounds.append(QuestionRound(request, *asked))
         return self._ask(*asked)
 
     def _ask(self, questions: Mapping[str, object], state: str | None) -> JsonObject:
@@ -109,7 +109,7 @@ class _AsksBack(FakeServer):
             result["requestState"] = state
         return result
 
-    def _find_round(self, retry: JsonObject) -> Round | None:
+    def _find_round(self, retry: JsonObject) -> QuestionRound | None:
         """Return the questions that a request answers: by what it is about, else by its state."""
         waiting = [each for each in self.rounds if each.retry is None]
         state = params_of(retry).get("requestState")
@@ -158,7 +158,14 @@ _NO_OPENING: Final = "elicitation.client.no-open-without-consent"
     *TOOL_CHOICE_IDS,
     era="standalone",
     on=("stdio", "http"),
-    shows=("mrtr.client.", "elicitation.", "sampling.", "roots.", "jsonrpc.client-no-responses"),
+    shows=(
+        "mrtr.client.",
+        "elicitation.",
+        "sampling.",
+        "roots.",
+        "jsonrpc.client-no-responses",
+        "caching.client.no-mrtr-results",
+    ),
 )
 class AsksInRounds(_AsksBack):
     """Asks questions in rounds, with and without a state, before it answers."""
@@ -195,7 +202,7 @@ class AsksInRounds(_AsksBack):
                 run.holds(_FULFIL if each.questions else _ECHO, condition=False, why=why)
         run.skip(self.ids, "the client does not ask again with answers")
 
-    def _judge_retry(self, run: ClientRun, asked: Round) -> None:
+    def _judge_retry(self, run: ClientRun, asked: QuestionRound) -> None:
         assert asked.retry is not None
         params, method = params_of(asked.retry), asked.target[0]
         proof = run.lines[-1].log.evidence_of([asked.request, asked.retry])
@@ -227,7 +234,9 @@ class AsksInRounds(_AsksBack):
                     path = urlsplit(params_of(question)["url"]).path
                     self._judge_page(run, asked, path, given[key])
 
-    def _judge_page(self, run: ClientRun, asked: Round, path: str, answer: JsonObject) -> None:
+    def _judge_page(
+        self, run: ClientRun, asked: QuestionRound, path: str, answer: JsonObject
+    ) -> None:
         if answer.get("action") == "accept":
             run.skip((_NO_PREFETCH, _NO_OPENING), "the user agreed, so that a visit proves nothing")
             return

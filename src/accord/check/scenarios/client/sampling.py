@@ -25,7 +25,7 @@ _WEATHER: Final = {
 }
 
 
-def _said(role: str, *content: JsonObject) -> JsonObject:
+def _message(role: str, *content: JsonObject) -> JsonObject:
     return {"role": role, "content": [*content]}
 
 
@@ -38,9 +38,9 @@ _RESULT: Final = {
 }
 MISSING_RESULT: Final[JsonObject] = {
     "messages": [
-        _said("user", _TEXT),
-        _said("assistant", _USE),
-        _said("user", {"type": "text", "text": "And?"}),
+        _message("user", _TEXT),
+        _message("assistant", _USE),
+        _message("user", {"type": "text", "text": "And?"}),
     ],
     "maxTokens": _MAX_TOKENS,
     "tools": [_WEATHER],
@@ -49,9 +49,9 @@ MISSING_RESULT: Final[JsonObject] = {
 
 MIXED_RESULTS: Final[JsonObject] = {
     "messages": [
-        _said("user", _TEXT),
-        _said("assistant", _USE),
-        _said("user", _RESULT, {"type": "text", "text": "And tomorrow?"}),
+        _message("user", _TEXT),
+        _message("assistant", _USE),
+        _message("user", _RESULT, {"type": "text", "text": "And tomorrow?"}),
     ],
     "maxTokens": _MAX_TOKENS,
     "tools": [_WEATHER],
@@ -80,7 +80,7 @@ def judge_sampled(
     blocks = content if isinstance(content, list) else [content]
     said = [each for each in blocks if isinstance(each, dict)]
     if not said:
-        return  # a monitor judges content that is none
+        return  # a monitor judges malformed content
     used = any(each.get("type") == "tool_use" for each in said)
     choice = params.get("toolChoice")
     mode = choice.get("mode") if isinstance(choice, dict) else None

@@ -14,6 +14,7 @@ from accord.check.scenarios.server import (  # noqa: F401  # modules register th
     http_sessions,
     http_standalone,
     lifecycle,
+    listening,
     messages,
     notifications,
     pagination,

@@ -18,6 +18,9 @@ from accord.json_schema.samples import sample
 from accord.json_schema.validation import compile_schema
 from accord.types import JsonObject
 
+ASKING_METHODS: Final = ("tools/call", "resources/read", "prompts/get")
+"""The requests that may be answered with questions, as `find_asking` sends them."""
+
 NO_QUESTIONS: Final = "nothing that may be asked for is answered with questions"
 # So many requests that ask back show how a server goes on.
 _ASKING: Final = 6

@@ -58,11 +58,18 @@ _OUTSIDE: Final = (
 _VERIFIED: Final = "session.requests.verified"
 _BOUND: Final = "session.id.bound-to-user"
 _ACCESS: Final = "tools.server.access-controlled"
+_HAS_SCOPE: Final = "auth.scope.challenge-has-scope"
 _OFFLINE: Final = "auth.refresh.server-no-offline-access"
 _FOREIGN: Final = (
     "auth.server.own-tokens-only",
     "auth.token.audience-validated",
     "auth.token.foreign-rejected",
+)
+# Other scenarios decide these.
+_ELSEWHERE: Final = (
+    "auth.scope.insufficient-403",
+    "auth.scope.insufficient-names-needed",
+    "auth.stateless.each-request-authorized",
 )
 # These need a user who consents, or scopes that a check does not know.
 _CONSENTED: Final = tuple(
@@ -70,11 +77,11 @@ _CONSENTED: Final = tuple(
     for id, row in catalogue().items()
     if row.check == "auth-probe"
     and row.area == "auth"
-    and id not in {*_OUTSIDE, *OF_SERVERS, *_FOREIGN, "auth.stateless.each-request-authorized"}
+    and id not in {*_OUTSIDE, *OF_SERVERS, *_FOREIGN, *_ELSEWHERE}
 )
 
 
-def _opening(probe: Probe, connection: RawConnection) -> JsonObject:
+def _first_request(probe: Probe, connection: RawConnection) -> JsonObject:
     """Return the request that begins a conversation; it needs nothing before it."""
     if connection.stand_alone(probe.revision, {}):
         return complete_request(probe, "server/discover")
@@ -122,7 +129,7 @@ def _exclude_all(probe: Probe, why: str) -> None:
     is_outside=True,
 )
 async def sends_requests_without_a_token(probe: Probe, connection: RawConnection) -> None:
-    heard = await post_with_token(connection, _opening(probe, connection))
+    heard = await post_with_token(connection, _first_request(probe, connection))
     if heard.is_ok:
         _exclude_all(probe, _OPEN)
         return
@@ -140,8 +147,9 @@ async def sends_requests_without_a_token(probe: Probe, connection: RawConnection
         _exclude_all(probe, "the server does not use OAuth")
         return
     probe.passes("auth.http.oauth-flow")
-    _judge_challenge(probe, _bearer_in(heard))
-    _judge_resource(probe, published)
+    bearer = _bearer_in(heard)
+    _judge_challenge(probe, bearer)
+    _judge_resource(probe, published, bearer)
     judge_servers(probe, published)
     await _judge_tokens(probe, connection)
     await judge_grant(probe, sender, published)
@@ -157,14 +165,14 @@ def _judge_challenge(probe: Probe, bearer: AuthChallenge | None) -> None:
     is_named = bearer is not None and bearer.resource_metadata
     why = "answers 401 without a WWW-Authenticate header that names its resource_metadata"
     probe.holds("auth.challenge.www-authenticate", is_named, why)
-    # A server without scopes has none to name.
+    # A server without scopes has none to name: its metadata tells.
     if bearer is not None and bearer.scopes:
-        probe.passes("auth.scope.challenge-has-scope")
+        probe.passes(_HAS_SCOPE)
         is_right = "offline_access" not in bearer.scopes
         probe.holds(_OFFLINE, is_right, "asks for offline_access in its challenge")
 
 
-def _judge_resource(probe: Probe, published: Published) -> None:
+def _judge_resource(probe: Probe, published: Published, bearer: AuthChallenge | None) -> None:
     document = published.resource
     if document is None and published.refused:
         ids = ("auth.prm.one-mechanism", "auth.prm.server", "auth.prm.lists-as")
@@ -185,8 +193,12 @@ def _judge_resource(probe: Probe, published: Published) -> None:
     if isinstance(scopes, list) and scopes:
         is_right = "offline_access" not in scopes
         probe.holds(_OFFLINE, is_right, "lists offline_access in scopes_supported")
+        own = [str(each) for each in scopes if each != "offline_access"]
+        why = f"answers 401 without a scope, and has the scopes {' '.join(own)!s:.80}"
+        if own:
+            probe.holds(_HAS_SCOPE, bearer is None or bearer.scopes, why)
     else:
-        for id in ("auth.scope.challenge-has-scope", _OFFLINE):
+        for id in (_HAS_SCOPE, _OFFLINE):
             probe.not_applicable(id, "the server names no scopes")
 
 
@@ -206,7 +218,7 @@ def _is_same_place(resource: Any, url: str) -> bool:
 
 
 async def _judge_tokens(probe: Probe, connection: RawConnection) -> None:
-    opening = _opening(probe, connection)
+    opening = _first_request(probe, connection)
     heard = await post_with_token(connection, opening, token=_GARBAGE)
     why = "accepts a token that was never issued"
     if probe.holds("auth.token.validated", not heard.is_ok, why):
@@ -298,7 +310,7 @@ async def uses_a_session_without_its_token(probe: Probe, connection: RawConnecti
 
 @scenario(*_FOREIGN, opens=UNINITIALIZED_UNJUDGED, on=("http",), is_outside=True)
 async def sends_a_token_for_another_server(probe: Probe, connection: RawConnection) -> None:
-    opening = _opening(probe, connection)
+    opening = _first_request(probe, connection)
     if (await post_with_token(connection, opening)).is_ok:
         _exclude_all(probe, _OPEN)
         return

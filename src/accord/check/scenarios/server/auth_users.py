@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from accord.bindings.http_responses import bearer_challenge
 from accord.check.probing.exchange import RawResponse, post_message
 from accord.check.probing.failures import MessageTimeout
 from accord.check.probing.messages import Reply, answer_to, is_same_id, params_of
@@ -21,6 +22,7 @@ from accord.check.probing.tool_calls import ToolCall
 from accord.check.scenarios._scenario import (
     LISTS,
     OWN_UNJUDGED,
+    calls,
     complete_request,
     open_unjudged,
     scenario,
@@ -122,6 +124,37 @@ def _harmless_requests(probe: Probe) -> list[tuple[str, JsonObject]]:
 
 def _again(probe: Probe, method: str, params: Mapping[str, object]) -> JsonObject:
     return complete_request(probe, method, dict(params))
+
+
+# -- too few scopes
+
+_REFUSED: Final = "auth.scope.insufficient-403"
+_NAMED: Final = "auth.scope.insufficient-names-needed"
+_INSUFFICIENT: Final = "insufficient_scope"
+
+
+@scenario(_REFUSED, _NAMED, opens=open_unjudged, on=("http",))
+async def uses_what_another_user_may_not_use(probe: Probe, connection: RawConnection) -> None:
+    ids = (_REFUSED, _NAMED)
+    if _why_not(probe, ids):
+        return
+    async with _open_as_other(probe) as other:
+        requests = [_again(probe, *each) for each in _harmless_requests(probe)[1:]]
+        for message in [*requests, *calls(probe)]:
+            heard = await post_message(other, message)
+            bearer = bearer_challenge([heard.headers.get("www-authenticate", "")])
+            # Other refusals have other reasons, such as what the user may do.
+            if bearer is None or bearer.error != _INSUFFICIENT:
+                continue
+            connection.proof = other.proof
+            name = message["method"]
+            why = f"answers {name} with {heard} for want of a scope, expected 403"
+            if probe.holds(_REFUSED, heard.status == 403, why):
+                why = f"refuses {name} for want of a scope without naming its resource_metadata"
+                probe.holds(_REFUSED, bearer.resource_metadata, why)
+            why = f"refuses {name} for want of a scope, and does not name the scope"
+            probe.holds(_NAMED, bearer.scopes, why)
+    probe.skip(ids, "the other user has every scope that was needed")
 
 
 # -- questions to one user, answered by another

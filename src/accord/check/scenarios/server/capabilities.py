@@ -6,8 +6,14 @@ from typing import Any, Final
 from accord.check.probing.messages import CAPABILITY_OF, Reply
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
-from accord.check.scenarios._scenario import bare_scenario, harmless_method, scenario
+from accord.check.scenarios._scenario import (
+    bare_scenario,
+    call_all,
+    harmless_method,
+    scenario,
+)
 from accord.check.scenarios.server._rounds import (
+    ASKING_METHODS,
     NO_QUESTIONS,
     AskingRequest,
     find_asking,
@@ -26,7 +32,9 @@ _PRIOR: Final = "stateless.no-prior-context"
 _MISSING: Final = -32021
 
 
-@bare_scenario(_DECLARED_ONLY, _NOT_USED, _CODE, _DATA, _PRIOR, era="standalone")
+@bare_scenario(
+    *(_DECLARED_ONLY, _NOT_USED, _CODE, _DATA, _PRIOR), era="standalone", sends=ASKING_METHODS
+)
 async def declares_other_capabilities_each_time(probe: Probe) -> None:
     asking = await find_asking(probe)
     async with open_rounds(probe) as connection:
@@ -114,6 +122,26 @@ def _has(declared: Mapping[str, Any], name: str, needed: object) -> bool:
     return all(_has(settings, inner, value) for inner, value in needed.items())
 
 
+# What a client can declare at most; extensions have scenarios of their own.
+_MOST: Final[JsonObject] = {
+    "roots": {},
+    "sampling": {"tools": {}, "context": {}},
+    "elicitation": {"form": {}, "url": {}},
+}
+_BY_MODE: Final = "elicitation.mode.supported-only"
+
+
+@scenario(_BY_MODE, era="standalone", needs="tools", sends=("tools/call",))
+async def declares_all_that_a_client_can(probe: Probe, connection: RawConnection) -> None:
+    # The monitor judges the questions, such as those that only such a client is asked.
+    usual, connection.client_capabilities = connection.client_capabilities, _MOST
+    try:
+        await call_all(probe, connection)
+    finally:
+        connection.client_capabilities = usual
+    probe.skip(_BY_MODE, "no tool that may be called asks the user")
+
+
 # -- extensions
 
 _ONE_SIDED: Final = "extensions.one-sided-fallback"
@@ -141,5 +169,8 @@ async def declares_extensions_that_the_server_lacks(
         probe.holds(_ONE_SIDED, is_right, f"{why}, and with {plain} to one that has none")
         for reply in (plain, extended):
             kind = reply.result.get("resultType")
+            if not probe.facts.declares("extensions"):
+                # result.type.from-known-set, which the monitor reports.
+                continue
             why = f"answers {name} with a result of type {kind!r}, which the client did not declare"
             probe.holds(_ONE_SIDED, kind in _CORE, why)

@@ -86,7 +86,7 @@ async def calls_declared_methods(probe: Probe, connection: RawConnection) -> Non
             continue
         reply = await connection.ask(method, params)
         why = f"declares {name} and does not know {method}"
-        probe.holds(_RESPECTED, reply.code != METHOD_NOT_FOUND, why)
+        probe.holds(_RESPECTED, reply.code != METHOD_NOT_FOUND, why, at="/error/code")
 
 
 @bare_scenario(*(f"{name}.capability.declared" for name in LISTS))

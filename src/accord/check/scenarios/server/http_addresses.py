@@ -12,7 +12,6 @@ from accord.check.probing.http import ACCEPT, CONTENT_JSON
 from accord.check.probing.listeners import listening_addresses, open_addresses
 from accord.check.probing.messages import new_request
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios._scenario import (
     bare_scenario,
     complete_request,
@@ -46,13 +45,18 @@ async def sends_foreign_origins(probe: Probe) -> None:
         why = "foreign origins are known for servers on this machine only"
         probe.skip((_ORIGIN, _ORIGIN_403), why)
         return
-    if not REVISIONS[probe.revision].handshake:
-        await _send_requests(probe)
-    elif probe.facts.transport == "http":
-        await _open_sessions(probe)
-        await _use_a_session(probe)
-    else:
-        await _open_streams(probe)
+    try:
+        if not REVISIONS[probe.revision].handshake:
+            await _send_requests(probe)
+        elif probe.facts.transport == "http":
+            await _open_sessions(probe)
+            await _use_a_session(probe)
+        else:
+            await _post_beside_a_stream(probe)
+            await _open_streams(probe)
+    except ConnectionEnded as error:
+        # It may be how a server refuses, or how it ends after a refusal.
+        probe.skip((_ORIGIN, _ORIGIN_403), f"the server closes connections: {error}")
 
 
 async def _open_sessions(probe: Probe) -> None:
@@ -97,18 +101,16 @@ async def _open_streams(probe: Probe) -> None:
                 pass
             if not _judge_origin(probe, heard, origin, "GET"):
                 return
-        headers = {"content-type": CONTENT_JSON, **probe.target.headers, "origin": _FOREIGN}
-        await _post_beside_the_stream(probe, connection, headers)
 
 
-async def _post_beside_the_stream(
-    probe: Probe, connection: RawConnection, headers: dict[str, str]
-) -> None:
+async def _post_beside_a_stream(probe: Probe) -> None:
+    headers = {"content-type": CONTENT_JSON, **probe.target.headers, "origin": _FOREIGN}
     message = initialize(probe.revision)
-    place = connection.carrier.place
-    async with exchange(connection, message, url=place, headers=headers) as heard:
-        await heard.rest(probe.target.settling)
-    _judge_origin(probe, heard, _FOREIGN, "a posted message")
+    async with probe.open(is_judged=False, begins=False) as connection:
+        place = connection.carrier.place
+        async with exchange(connection, message, url=place, headers=headers) as heard:
+            await heard.rest(probe.target.settling)
+        _judge_origin(probe, heard, _FOREIGN, "a posted message")
 
 
 def _judge_origin(probe: Probe, heard: RawResponse, origin: str, what: str) -> bool:

@@ -30,6 +30,8 @@ from accord.trace import Record
 
 _UNKNOWN: Final = "1999-12-31"
 _DATE: Final = re.compile(r"\d{4}-\d{2}-\d{2}")
+# Where the answer to initialize names its revision.
+_CHOSEN: Final = "/result/protocolVersion"
 _ECHOES: Final = "lifecycle.version.server-echoes"
 _OFFERS_OTHER: Final = "lifecycle.version.server-offers-other"
 _OFFERS_LATEST: Final = "lifecycle.version.server-offers-latest"
@@ -46,7 +48,8 @@ async def requests_the_revision_under_check(probe: Probe) -> None:
         probe.skip(_ECHOES, "the server names no revision")
         return
     why = f"answers {probe.revision} with {chosen!r}"
-    probe.holds(_ECHOES, chosen == probe.revision, why, evidence=first.opening_proof)
+    is_same = chosen == probe.revision
+    probe.holds(_ECHOES, is_same, why, evidence=first.opening_proof, at=_CHOSEN)
 
 
 @scenario(_OFFERS_OTHER, _OFFERS_LATEST, opens=UNINITIALIZED, is_once=True, sends=("initialize",))
@@ -62,13 +65,13 @@ async def requests_an_unknown_revision(probe: Probe, connection: RawConnection) 
     # is what 2025-06-18 shows in its example.
     is_refusal = reply.code == -32602
     why = f"answers an unknown revision with {reply}"
-    probe.holds(_OFFERS_OTHER, is_other or is_refusal, why)
+    probe.holds(_OFFERS_OTHER, is_other or is_refusal, why, at=_CHOSEN)
     if not is_other or not _DATE.fullmatch(str(offered)):
         probe.skip(_OFFERS_LATEST, "the server offers no other")
         return
     later = [row.id for row in later_than(str(offered)) if await _speaks(probe, row.id)]
     why = f"offers {offered} although it speaks {', '.join(later)}"
-    probe.holds(_OFFERS_LATEST, not later, why)
+    probe.holds(_OFFERS_LATEST, not later, why, at=_CHOSEN)
 
 
 async def _speaks(probe: Probe, revision: str) -> bool:
@@ -89,7 +92,7 @@ async def sends_invalid_initialize_parameters(probe: Probe, connection: RawConne
         await _blame_for_silence(probe, connection, "a malformed initialize")
     else:
         why = f"accepts an initialize without capabilities and clientInfo: {reply}"
-        probe.holds(_ERRORS, reply.is_error, why)
+        probe.holds(_ERRORS, reply.is_error, why, at="/result")
 
 
 @scenario(

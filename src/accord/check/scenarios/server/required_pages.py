@@ -21,7 +21,7 @@ _NO_PAGE: Final = "no request needs a page that the user visits first"
     _USED,
     opens=partial(Probe.open, capabilities={**EVERYTHING, "elicitation": _MODES}),
     era="handshake",
-    sends=("tools/call",),
+    sends=("tools/call", "resources/read", "prompts/get"),
 )
 async def looks_for_pages_that_come_first(probe: Probe, connection: RawConnection) -> None:
     for tool, reply in await call_all(probe, connection):

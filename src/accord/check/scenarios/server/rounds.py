@@ -18,6 +18,7 @@ from accord.check.scenarios._scenario import (
     is_alive,
 )
 from accord.check.scenarios.server._rounds import (
+    ASKING_METHODS,
     NO_QUESTIONS,
     AskingRequest,
     StatefulRound,
@@ -52,7 +53,7 @@ _PARSED: Final = "mrtr.server.validate-responses"
 _AS_ERROR: Final = "mrtr.server.protocol-error-on-malformed"
 
 
-@bare_scenario(_AGAIN, era="standalone", sends=("tools/call",))
+@bare_scenario(_AGAIN, era="standalone", sends=ASKING_METHODS)
 async def leaves_answers_out(probe: Probe) -> None:
     asking = await find_asking(probe)
     async with open_rounds(probe) as connection:
@@ -80,7 +81,7 @@ async def _leave_out(
         probe.skip(_AGAIN, "the server goes on without the answers")
 
 
-@bare_scenario(_UNKNOWN, era="standalone", sends=("tools/call",))
+@bare_scenario(_UNKNOWN, era="standalone", sends=ASKING_METHODS)
 async def adds_answers_to_questions_never_asked(probe: Probe) -> None:
     asking = await find_asking(probe)
     async with open_rounds(probe) as connection:
@@ -117,7 +118,7 @@ def _malformed_answers(reply: Reply) -> Iterator[tuple[str, object]]:
     yield "an answer whose members have other types", wrong
 
 
-@bare_scenario(_PARSED, _AS_ERROR, era="standalone", sends=("tools/call",))
+@bare_scenario(_PARSED, _AS_ERROR, era="standalone", sends=ASKING_METHODS)
 async def sends_malformed_answers(probe: Probe) -> None:
     asking = await find_asking(probe)
     async with open_rounds(probe) as connection:
@@ -152,7 +153,7 @@ _ASSUMED: Final = "elicitation.server.not-assumed-to-succeed"
 _REFUSAL: Final = re.compile("declin|cancel|refus|reject|accept", re.IGNORECASE)
 
 
-@bare_scenario(_DECLINED, _ASSUMED, era="standalone", sends=("tools/call",))
+@bare_scenario(_DECLINED, _ASSUMED, era="standalone", sends=ASKING_METHODS)
 async def declines_what_it_is_asked(probe: Probe) -> None:
     asking = [each for each in await find_asking(probe) if each.kinds == {_ELICIT}]
     async with open_rounds(probe) as connection:
@@ -217,7 +218,7 @@ _ABANDONED: Final = "mrtr.server.no-assumed-retry"
 _ROUNDS: Final = 4
 
 
-@bare_scenario(_ABANDONED, era="standalone", sends=("tools/call",))
+@bare_scenario(_ABANDONED, era="standalone", sends=ASKING_METHODS)
 async def never_comes_back(probe: Probe) -> None:
     asking = await find_asking(probe)
     async with open_rounds(probe) as connection:
@@ -295,7 +296,7 @@ _READABLE: Final[tuple[tuple[Callable[[str], Any], Callable[[object], str]], ...
 )
 
 
-@bare_scenario(_TAMPERED, _UNTRUSTED, _INTEGRITY, _BOUND, era="standalone", sends=("tools/call",))
+@bare_scenario(_TAMPERED, _UNTRUSTED, _INTEGRITY, _BOUND, era="standalone", sends=ASKING_METHODS)
 async def alters_and_moves_states(probe: Probe) -> None:
     ids = (_TAMPERED, _UNTRUSTED, _INTEGRITY, _BOUND)
     asking = await find_asking(probe)

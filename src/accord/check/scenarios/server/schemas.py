@@ -164,7 +164,7 @@ def _candidates(schema: JsonObject, value: Any, root: JsonObject) -> Iterator[An
 _DEPTH: Final = 300
 
 
-@scenario(_BOUNDS, needs="tools", is_once=True, sends=("tools/call",))
+@scenario(_BOUNDS, needs="tools", sends=("tools/call",))
 async def nests_arguments_deeply(probe: Probe, connection: RawConnection) -> None:
     for tool in probe.facts.callable_tools()[:_TOOLS]:
         arguments = _nested_arguments(tool)

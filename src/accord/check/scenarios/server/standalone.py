@@ -9,6 +9,7 @@ from accord.check.probing.failures import MessageTimeout
 from accord.check.probing.messages import Reply, initialize_params, new_request
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
+from accord.check.probing.server_facts import ServerFacts
 from accord.check.scenarios._scenario import (
     INITIALIZED,
     LISTS,
@@ -79,7 +80,11 @@ _OF_CAPABILITIES: Final[dict[str, tuple[str, JsonObject, str]]] = {
 }
 
 
-@scenario(_MATCHES, _UNADVERTISED, _PROMPTS, opens=UNJUDGED, era="standalone")
+def _is_hidden(facts: ServerFacts) -> str | None:
+    return None if facts.opening else "the server does not answer server/discover"
+
+
+@scenario(_MATCHES, _UNADVERTISED, _PROMPTS, opens=UNJUDGED, era="standalone", when=_is_hidden)
 async def asks_for_what_was_not_advertised(probe: Probe, connection: RawConnection) -> None:
     for name, (method, params, member) in _OF_CAPABILITIES.items():
         if probe.facts.declares(name):
@@ -329,7 +334,7 @@ _EXPECTED: Final = (-32021, METHOD_NOT_FOUND)
 _CLIENTS: Final = ("accord-check-one", "accord-check-two")
 
 
-@bare_scenario(_INTERLEAVED, era="standalone", sends=("tools/call",))
+@bare_scenario(_INTERLEAVED, era="standalone", sends=("tools/call", "resources/read"))
 async def lets_two_clients_share_a_connection(probe: Probe) -> None:
     async with probe.borrow() as connection:
         wanted = _harmless_requests(probe)

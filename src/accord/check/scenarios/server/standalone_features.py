@@ -67,7 +67,9 @@ def _has_no_lists(facts: ServerFacts) -> str | None:
     return None if any(map(facts.declares, LISTS)) else "the server has no lists"
 
 
-@scenario(*_FOR_ALL.values(), opens=OWN, era="standalone", when=_has_no_lists)
+@scenario(
+    *_FOR_ALL.values(), opens=OWN, era="standalone", when=_has_no_lists, sends=("tools/call",)
+)
 async def lists_on_two_connections(probe: Probe, one: RawConnection) -> None:
     for name, id in _FOR_ALL.items():
         if not probe.facts.declares(name):

@@ -151,8 +151,8 @@ def _is_streamed(connection: RawConnection, reply: Reply) -> bool:
     for record in reversed(connection.log.records):
         if record.sender != "server" or record.message is None or record.http is None:
             continue
-        if record.http.stream is not None and _holds_answer(bytes(record.message), reply.id):
-            return True
+        if _holds_answer(bytes(record.message), reply.id):
+            return record.http.event is not None
     return False
 
 

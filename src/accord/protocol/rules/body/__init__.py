@@ -23,6 +23,7 @@ from accord.protocol.rules.body import (  # noqa: F401
     results,
     rounds,
     sampling,
+    task_extension,
     tasks,
     tools,
 )

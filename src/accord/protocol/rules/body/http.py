@@ -162,8 +162,9 @@ def unsafe_name_is_encoded(step: Step, conversation: Conversation) -> Outcome:
     if is_masked(header, name):
         return None
     expected = encode_header(name)
-    return header.strip(" \t") == expected or (
-        f"posts {step.name} with {NAME_HEADER}: {header[:60]!r}, expected {expected[:80]}"
+    return header.strip(" \t") == expected or breach_at(
+        f"posts {step.name} with {NAME_HEADER}: {header[:60]!r}, expected {expected[:80]}",
+        NAME_MEMBERS[step.name],
     )
 
 

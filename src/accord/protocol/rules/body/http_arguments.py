@@ -14,7 +14,7 @@ from accord.protocol.mirroring import (
     encode_header,
     mirrored_arguments,
 )
-from accord.protocol.rules._rule import Findings, check
+from accord.protocol.rules._rule import Breach, Findings, breach_at, check
 from accord.protocol.rules.http.exchanges import is_masked
 from accord.protocol.rules.selection import requests
 from accord.protocol.rules.values import as_object, memory_of
@@ -24,7 +24,7 @@ from accord.trace import HttpFacts
 _CALLS = requests("tools/call", by=CLIENT)
 
 
-def _mirrored(
+def _mirrored_values(
     step: Step, conversation: Conversation
 ) -> Iterator[tuple[MirroredArgument, Any, HttpFacts]]:
     """Yield the arguments that headers repeat, their values, and the recorded headers."""
@@ -44,9 +44,11 @@ def _mirrored(
             yield each, each.value(params.get("arguments")), facts
 
 
-def _given(step: Step, conversation: Conversation) -> Iterator[tuple[MirroredArgument, Any, str]]:
+def _given_values(
+    step: Step, conversation: Conversation
+) -> Iterator[tuple[MirroredArgument, Any, str]]:
     """Yield the arguments with a value and with a header that can be compared with it."""
-    for each, value, facts in _mirrored(step, conversation):
+    for each, value, facts in _mirrored_values(step, conversation):
         header = facts.header(each.header)
         if header is None or not isinstance(value, str | int | float):
             continue
@@ -54,34 +56,43 @@ def _given(step: Step, conversation: Conversation) -> Iterator[tuple[MirroredArg
             yield each, value, header.strip(" \t")
 
 
+def _breach(why: str, argument: MirroredArgument) -> Breach:
+    return breach_at(why, "arguments", *argument.names)
+
+
 @check("http.param-headers.client-support", _CALLS)
 def argument_has_its_header(step: Step, conversation: Conversation) -> Findings:
-    for each, value, facts in _mirrored(step, conversation):
+    for each, value, facts in _mirrored_values(step, conversation):
         if isinstance(value, str | int | float):
-            yield not facts.lacks(each.header) or f"calls a tool without the header {each.header}"
+            yield not facts.lacks(each.header) or _breach(
+                f"calls a tool without the header {each.header}", each
+            )
 
 
 @check("http.param-headers.omitted-without-value", _CALLS)
 def absent_argument_has_no_header(step: Step, conversation: Conversation) -> Findings:
-    for each, value, facts in _mirrored(step, conversation):
+    for each, value, facts in _mirrored_values(step, conversation):
         if value is None:
-            yield facts.lacks(each.header) or (
-                f"calls a tool with the header {each.header} for an argument without a value"
+            yield facts.lacks(each.header) or _breach(
+                f"calls a tool with the header {each.header} for an argument without a value", each
             )
 
 
 @check("http.param-headers.value.string-forms", _CALLS)
 def value_has_its_form(step: Step, conversation: Conversation) -> Findings:
-    for each, value, header in _given(step, conversation):
+    for each, value, header in _given_values(step, conversation):
         if isinstance(value, str):
             if encode_header(value) == value and header == value:
                 yield True
             elif value != header and value.lower() == header.lower():
-                yield f"calls a tool with {each.header}: {header[:40]!r}, expected {value[:40]!r}"
+                yield _breach(
+                    f"calls a tool with {each.header}: {header[:40]!r}, expected {value[:40]!r}",
+                    each,
+                )
         else:
             expected = encode_header(value)
-            yield header == expected or (
-                f"calls a tool with {each.header}: {header[:40]!r}, expected {expected!r}"
+            yield header == expected or _breach(
+                f"calls a tool with {each.header}: {header[:40]!r}, expected {expected!r}", each
             )
 
 
@@ -91,33 +102,35 @@ def _looks_encoded(text: str) -> bool:
 
 @check("http.param-headers.value.base64-when-unsafe", _CALLS)
 def unsafe_value_is_encoded(step: Step, conversation: Conversation) -> Findings:
-    for each, value, header in _given(step, conversation):
+    for each, value, header in _given_values(step, conversation):
         if isinstance(value, str) and encode_header(value) != value and not _looks_encoded(value):
-            yield header == encode_header(value) or (
+            yield header == encode_header(value) or _breach(
                 f"calls a tool with {each.header}: {header[:60]!r}, "
-                f"expected {encode_header(value)[:80]}"
+                f"expected {encode_header(value)[:80]}",
+                each,
             )
 
 
 @check("http.param-headers.value.sentinel-escaped", _CALLS)
 def text_like_a_sentinel_is_encoded(step: Step, conversation: Conversation) -> Findings:
-    for each, value, header in _given(step, conversation):
+    for each, value, header in _given_values(step, conversation):
         if isinstance(value, str) and _looks_encoded(value):
-            yield header == encode_header(value) or (
-                f"calls a tool with {each.header}: {header[:60]!r}, which hides another value"
+            yield header == encode_header(value) or _breach(
+                f"calls a tool with {each.header}: {header[:60]!r}, which hides another value", each
             )
 
 
 @check("http.param-headers.exact-path", _CALLS)
 def header_repeats_its_own_argument(step: Step, conversation: Conversation) -> Findings:
-    for each, value, header in _given(step, conversation):
+    for each, value, header in _given_values(step, conversation):
         if not isinstance(value, str) or encode_header(value) != value:
             continue
         yield (
             decode_header(header) == value
             or value.lower() == header.lower()
-            or (
+            or _breach(
                 f"calls a tool with {each.header}: {header[:40]!r}, but {'.'.join(each.names)} is "
-                f"{value[:40]!r}"
+                f"{value[:40]!r}",
+                each,
             )
         )

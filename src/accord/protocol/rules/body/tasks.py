@@ -1,4 +1,4 @@
-"""Tasks: those of 2025-11-25, and those of the extension."""
+"""Tasks of 2025-11-25, and what later rules need to know of any tasks."""
 
 from typing import Final
 
@@ -6,22 +6,14 @@ from accord.protocol.conversation import Conversation
 from accord.protocol.exchange import Step, meta_of
 from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, RESULT
 from accord.protocol.party import KnownTask, Memory
-from accord.protocol.rules._rule import Findings, Outcome, breach_at, check, holds
-from accord.protocol.rules.body.notifications import (
-    LISTEN,
-    find_subscription,
-    requested_notifications,
-)
-from accord.protocol.rules.body.rounds import judge_input_request
+from accord.protocol.rules._rule import Findings, Outcome, breach_at, check
 from accord.protocol.rules.selection import messages, notifications, requests, results
-from accord.protocol.rules.shapes import BodyShape, Within, shapes
+from accord.protocol.rules.shapes import Within, shapes
 from accord.protocol.rules.state import TASK_TOKENS
 from accord.protocol.rules.values import (
     META,
     Located,
     as_object,
-    crosses,
-    declared_in,
     memory_of,
     objects_at,
     quote,
@@ -34,25 +26,25 @@ RELATED: Final = f"{META}related-task"
 TASK_REQUESTS: Final = ("tools/call", "sampling/createMessage", "elicitation/create")
 """The requests that can become tasks in 2025-11-25."""
 TERMINAL: Final = frozenset({"completed", "failed", "cancelled"})
-_STATUSES: Final = TERMINAL | {"working", "input_required"}
+STATUSES: Final = TERMINAL | {"working", "input_required"}
 
 _CALL: Final = "tools/call"
 _CALLS: Final = requests(_CALL, by=CLIENT)
 _FIRST_RESULTS: Final = results(TASK_REQUESTS)
 _TOOL_TASKS: Final = "tasks.requests.tools.call"
-_GET: Final = "tasks/get"
-_CANCEL: Final = "tasks/cancel"
-_OPERATIONS: Final = (_GET, "tasks/list", _CANCEL)
+GET: Final = "tasks/get"
+CANCEL: Final = "tasks/cancel"
+_OPERATIONS: Final = (GET, "tasks/list", CANCEL)
 _STATUS: Final = "notifications/tasks/status"
 _PROGRESS: Final = "notifications/progress"
-_REPORT_KINDS: Final = (RESULT, NOTIFICATION)
-_REPORTS: Final = messages(_REPORT_KINDS, (*TASK_REQUESTS, *_OPERATIONS, _STATUS))
+REPORT_KINDS: Final = (RESULT, NOTIFICATION)
+_REPORTS: Final = messages(REPORT_KINDS, (*TASK_REQUESTS, *_OPERATIONS, _STATUS))
 
 
 # -- the tasks in messages, and what later rules need to know of them
 
 
-def _created_task(step: Step) -> JsonObject | None:
+def find_created_task(step: Step) -> JsonObject | None:
     """Return the task in a result by which a request became a task."""
     if step.kind != RESULT or not isinstance(step.body, dict) or step.name.startswith("tasks/"):
         return None
@@ -62,30 +54,30 @@ def _created_task(step: Step) -> JsonObject | None:
     return task if isinstance(task, dict) and "task" in request_params(step) else None
 
 
-def _reported_tasks(step: Step) -> list[Located]:
-    task = _created_task(step)
+def find_reported_tasks(step: Step) -> list[Located]:
+    task = find_created_task(step)
     if task is not None:
         return [("a new task", task)]
     if not isinstance(step.body, dict):
         return []
     if step.kind == RESULT and step.name == "tasks/list":
         return objects_at(step.body, "tasks")
-    reports = (_GET, _CANCEL) if step.kind == RESULT else (_STATUS, "notifications/tasks")
+    reports = (GET, CANCEL) if step.kind == RESULT else (_STATUS, "notifications/tasks")
     # The extension acknowledges a cancellation with an empty result.
-    if step.name not in reports or (step.revision.result_type and step.name == _CANCEL):
+    if step.name not in reports or (step.revision.result_type and step.name == CANCEL):
         return []
-    return [("the task", step.body)] if step.kind in _REPORT_KINDS else []
+    return [("the task", step.body)] if step.kind in REPORT_KINDS else []
 
 
-def _find_tasks(status: str | None = None) -> Within:
+def find_tasks(status: str | None = None) -> Within:
     """Return a finder of the tasks in a message, all or those in one status, for shapes."""
 
     def find(step: Step, conversation: Conversation) -> list[Located]:
         if status is None:
-            return _reported_tasks(step)
+            return find_reported_tasks(step)
         return [
             (f"{place} in status {status}", task)
-            for place, task in _reported_tasks(step)
+            for place, task in find_reported_tasks(step)
             if task.get("status") == status
         ]
 
@@ -101,8 +93,8 @@ def learn_tasks(step: Step, memory: Memory) -> None:
             if answered is not None:
                 answered.answered.update(as_object(params.get("inputResponses")))
         return
-    is_new = _created_task(step) is not None
-    for _, task in _reported_tasks(step):
+    is_new = find_created_task(step) is not None
+    for _, task in find_reported_tasks(step):
         id = task.get("taskId")
         if not isinstance(id, str):
             continue
@@ -117,7 +109,7 @@ def learn_tasks(step: Step, memory: Memory) -> None:
         known.asked.update(as_object(task.get("inputRequests")))
 
 
-def _find_known_task(conversation: Conversation, owner: Party, id: object) -> KnownTask | None:
+def find_known_task(conversation: Conversation, owner: Party, id: object) -> KnownTask | None:
     return memory_of(conversation).tasks.get((owner, id)) if isinstance(id, str) else None
 
 
@@ -127,7 +119,7 @@ def _find_known_task(conversation: Conversation, owner: Party, id: object) -> Kn
 @check("tasks.capability.declared", _FIRST_RESULTS, at="task")
 def creator_of_tasks_declares_them(step: Step, conversation: Conversation) -> Outcome:
     declared = conversation.parties[step.sender].capabilities
-    if _created_task(step) is None or declared is None:
+    if find_created_task(step) is None or declared is None:
         return None
     return "tasks" in declared or f"answers {step.name} with a task without declaring tasks"
 
@@ -207,19 +199,19 @@ shapes(
     _REPORTS,
     {
         "tasks.id.string": "taskId: string",
-        "tasks.status.valid-transitions": f"status: {'|'.join(sorted(_STATUSES))}",
+        "tasks.status.valid-transitions": f"status: {'|'.join(sorted(STATUSES))}",
         "tasks.times.created-at": "createdAt: time",
         "tasks.times.last-updated-at": "lastUpdatedAt: time",
     },
-    within=_find_tasks(),
+    within=find_tasks(),
 )
 shapes(
-    _REPORTS, {"tasks.errors.status-message": "statusMessage: string"}, within=_find_tasks("failed")
+    _REPORTS, {"tasks.errors.status-message": "statusMessage: string"}, within=find_tasks("failed")
 )
-shapes(_REPORTS, {"tasks.ttl.in-get": "ttl: duration"}, within=_find_tasks())
+shapes(_REPORTS, {"tasks.ttl.in-get": "ttl: duration"}, within=find_tasks())
 
 
-@check("tasks.create.returns-task", _FIRST_RESULTS)
+@check("tasks.create.returns-task", _FIRST_RESULTS, at="/result")
 def request_for_a_task_is_answered_with_one(step: Step, conversation: Conversation) -> Outcome:
     if "task" not in request_params(step) or not isinstance(step.body, dict):
         return None
@@ -234,18 +226,18 @@ def request_for_a_task_is_answered_with_one(step: Step, conversation: Conversati
     return is_task or f"answers {step.name}, requested as a task, with a plain result"
 
 
-@check("tasks.status.starts-working", _FIRST_RESULTS)
+@check("tasks.status.starts-working", _FIRST_RESULTS, at="task.status")
 def new_task_is_working(step: Step, conversation: Conversation) -> Outcome:
-    status = as_object(_created_task(step)).get("status")
+    status = as_object(find_created_task(step)).get("status")
     # A status that does not exist is judged by tasks.status.valid-transitions.
-    if not isinstance(status, str) or status not in _STATUSES:
+    if not isinstance(status, str) or status not in STATUSES:
         return None
     return status == "working" or f"creates a task in status {status}, expected working"
 
 
 @check("tasks.id.receiver-generated", _FIRST_RESULTS, at="task.taskId")
 def task_id_is_not_from_the_request(step: Step, conversation: Conversation) -> Outcome:
-    task = _created_task(step)
+    task = find_created_task(step)
     if task is None or not isinstance(task.get("taskId"), str):
         return None
     requested = as_object(request_params(step).get("task")).values()
@@ -256,7 +248,7 @@ def task_id_is_not_from_the_request(step: Step, conversation: Conversation) -> O
 
 @check("tasks.id.unique", _FIRST_RESULTS, at="task.taskId")
 def task_id_is_new(step: Step, conversation: Conversation) -> Outcome:
-    task = _created_task(step)
+    task = find_created_task(step)
     if task is None or not isinstance(task.get("taskId"), str):
         return None
     known = memory_of(conversation).tasks.get((step.sender, task["taskId"]))
@@ -267,9 +259,9 @@ def task_id_is_new(step: Step, conversation: Conversation) -> Outcome:
 
 @check("tasks.status.terminal-final", _REPORTS)
 def ended_task_keeps_its_status(step: Step, conversation: Conversation) -> Findings:
-    for place, task in _reported_tasks(step) if _created_task(step) is None else ():
+    for place, task in find_reported_tasks(step) if find_created_task(step) is None else ():
         id, status = task.get("taskId"), task.get("status")
-        known = _find_known_task(conversation, step.sender, id)
+        known = find_known_task(conversation, step.sender, id)
         if known is not None and known.status in TERMINAL and isinstance(status, str):
             why = f"moves the task {quote(id)} from {known.status} to {quote(status)}"
             yield status == known.status or breach_at(why, place, "status")
@@ -337,193 +329,3 @@ def progress_of_a_task_names_it(step: Step, conversation: Conversation) -> Outco
 )
 def operation_on_a_task_has_no_related_task(step: Step, conversation: Conversation) -> Outcome:
     return RELATED not in meta_of(step.body) or f"sends {step.name} with related-task"
-
-
-# -- the tasks extension
-
-_EXTENSION: Final = f"{META}tasks"
-_EXTENSION_PATH: Final = f"extensions.{_EXTENSION}"
-_UPDATE: Final = "tasks/update"
-_NOTIFICATION: Final = "notifications/tasks"
-_OLD_CAPABILITIES: Final = ("requests", "cancel", "list")
-_STATES: Final = results(_GET, by=SERVER)
-_ANY_REPORT: Final = messages(_REPORT_KINDS, by=SERVER)
-_OPERATION_RESULTS: Final = results((_GET, _UPDATE, _CANCEL), by=SERVER)
-_CANCELLATIONS: Final = notifications("notifications/cancelled", by=CLIENT)
-
-
-# -- extension: capabilities
-
-
-@check(
-    "tasks-ext.capability.client-per-request", requests((_GET, _UPDATE, _CANCEL, LISTEN), by=CLIENT)
-)
-def client_with_tasks_declares_them(step: Step, conversation: Conversation) -> Outcome:
-    if step.name == LISTEN and not requested_notifications(step.body).get("taskIds"):
-        return None
-    if _EXTENSION_PATH in (conversation.capabilities(CLIENT, step.exchange) or ()):
-        return True
-    return f"sends {step.name} without declaring the extension {_EXTENSION}"
-
-
-@check("tasks-ext.capability.server", results(by=SERVER), at="resultType")
-def server_with_tasks_declares_them(step: Step, conversation: Conversation) -> Outcome:
-    declared = conversation.parties[SERVER].capabilities
-    if as_object(step.body).get("resultType") != "task" or declared is None:
-        return None
-    is_declared = _EXTENSION_PATH in declared
-    return is_declared or f"creates a task without declaring the extension {_EXTENSION}"
-
-
-@check("tasks-ext.legacy.capabilities-not-advertised", results("server/discover", by=SERVER))
-def server_does_not_advertise_older_tasks(step: Step, conversation: Conversation) -> Outcome:
-    capabilities = declared_in(step) or {}
-    old = [name for name in _OLD_CAPABILITIES if name in as_object(capabilities.get("tasks"))]
-    if old:
-        why = f"declares tasks.{old[0]}, which belongs to an older revision"
-        return breach_at(why, "capabilities", "tasks", old[0])
-    return True if _EXTENSION in as_object(capabilities.get("extensions")) else None
-
-
-# -- extension: the task
-
-_TASK: Final = BodyShape(
-    """
-    taskId: string, status: string, createdAt: time, lastUpdatedAt: time,
-    ttlMs: duration, pollIntervalMs?: integer, statusMessage?: string
-    """
-)
-_COMPLETED: Final = "result: object"
-_FAILED: Final = "error: {code: integer, message: string}"
-_WAITING: Final = BodyShape("inputRequests: object")
-_BY_STATUS: Final = {
-    "completed": BodyShape(_COMPLETED),
-    "failed": BodyShape(_FAILED),
-    "input_required": _WAITING,
-}
-
-shapes(
-    _ANY_REPORT,
-    {"tasks-ext.status.failed-message": "statusMessage: any"},
-    within=_find_tasks("failed"),
-)
-shapes(_STATES, {"tasks-ext.get.completed-has-result": _COMPLETED}, within=_find_tasks("completed"))
-shapes(_STATES, {"tasks-ext.get.failed-has-error": _FAILED}, within=_find_tasks("failed"))
-
-
-@check("tasks-ext.create.result-type-task", results(by=SERVER))
-def task_has_its_result_type(step: Step, conversation: Conversation) -> Outcome:
-    if not isinstance(step.body, dict) or step.name.startswith("tasks/"):
-        return None
-    if step.body.get("resultType") == "task":
-        is_task = not {"taskId", "status"}.isdisjoint(step.body)
-        return is_task or "sends a result of type task without taskId and status"
-    looks_like_task = step.body.keys() >= {"taskId", "status", "createdAt"}
-    type_ = quote(step.body.get("resultType"))
-    why = f"sends a task with resultType {type_}, expected 'task'"
-    return breach_at(why, "resultType") if looks_like_task else None
-
-
-@check("tasks-ext.task.required-fields", results(by=SERVER))
-def task_has_its_members(step: Step, conversation: Conversation) -> Findings:
-    for place, task in _reported_tasks(step):
-        if step.name == _GET or not {"taskId", "status"}.isdisjoint(task):
-            yield from _TASK.judge(task, place)
-
-
-@check("tasks-ext.task.status-values", _ANY_REPORT)
-def status_is_known(step: Step, conversation: Conversation) -> Findings:
-    for place, task in _reported_tasks(step):
-        status = task.get("status")
-        if isinstance(status, str):
-            yield status in _STATUSES or breach_at(
-                f"sends {place} with status {quote(status)}", place, "status"
-            )
-
-
-@check("tasks-ext.get.result-type-complete", _OPERATION_RESULTS, at="resultType")
-def operations_have_complete_results(step: Step, conversation: Conversation) -> Outcome:
-    type_ = as_object(step.body).get("resultType")
-    if not isinstance(type_, str):
-        return None
-    return type_ == "complete" or f"answers {step.name} with a result of type {quote(type_)}"
-
-
-@check("tasks-ext.get.input-requests", _STATES)
-def waiting_task_has_its_questions(step: Step, conversation: Conversation) -> Findings:
-    for place, task in _find_tasks("input_required")(step, conversation):
-        yield from _by_status(task, place)
-
-
-def _by_status(task: JsonObject, place: str) -> Findings:
-    """Judge the members that a task has in its status."""
-    status = task.get("status")
-    shape = _BY_STATUS.get(status) if isinstance(status, str) else None
-    if shape is None:
-        return
-    yield from shape.judge(task, place)
-    if shape is _WAITING and isinstance(task.get("inputRequests"), dict):
-        if not task["inputRequests"]:
-            yield breach_at(f"sends {place} without any question", "inputRequests")
-        for key, request in task["inputRequests"].items():
-            yield judge_input_request(key, request)
-
-
-# -- extension: questions and answers, cancellation, notifications
-
-
-@check(
-    "tasks-ext.input.keys-unique-for-life",
-    messages(_REPORT_KINDS, (_GET, _NOTIFICATION), by=SERVER),
-)
-def key_stands_for_one_question(step: Step, conversation: Conversation) -> Findings:
-    for _, task in _reported_tasks(step):
-        known = _find_known_task(conversation, SERVER, task.get("taskId"))
-        earlier = known.asked if known else {}
-        for key, request in as_object(task.get("inputRequests")).items():
-            is_same = earlier.get(key, request) == request
-            yield is_same or breach_at(
-                f"asks another question under the key {quote(key)}", "inputRequests", key
-            )
-
-
-@check("tasks-ext.update.keys-outstanding", requests(_UPDATE, by=CLIENT), at="inputResponses")
-def only_open_questions_are_answered(step: Step, conversation: Conversation) -> Findings:
-    params = as_object(step.body)
-    known = _find_known_task(conversation, SERVER, str(params.get("taskId")))
-    for key in as_object(params.get("inputResponses")) if known else ():
-        is_open = known is not None and key in known.asked and key not in known.answered
-        yield is_open or f"answers {quote(key)}, which is not an open question of the task"
-
-
-holds(requests(_CANCEL, by=CLIENT), "tasks-ext.cancel.not-by-notification")
-
-
-@check("tasks-ext.cancel.not-by-notification", _CANCELLATIONS, at="requestId")
-def task_is_not_cancelled_as_a_request(step: Step, conversation: Conversation) -> Outcome:
-    id = as_object(step.body).get("requestId")
-    if step.exchange is not None or isinstance(id, bool | float):
-        return None
-    for task in memory_of(conversation).tasks.values():
-        is_own = task.request is not None and task.request.id == id
-        if is_own and task.status not in TERMINAL and not crosses(step, task.since):
-            return f"cancels the request {quote(id)}, which became a task: use {_CANCEL}"
-    return None
-
-
-@check("tasks-ext.notify.full-state", notifications(_NOTIFICATION, by=SERVER))
-def notification_has_the_whole_task(step: Step, conversation: Conversation) -> Findings:
-    yield from _TASK.judge(as_object(step.body), "a task")
-    yield from _by_status(as_object(step.body), "a task")
-
-
-@check(
-    "tasks-ext.notify.no-progress-or-logs",
-    notifications((_NOTIFICATION, "notifications/progress", "notifications/message"), by=SERVER),
-    at="/method",
-)
-def subscription_to_tasks_gets_only_tasks(step: Step, conversation: Conversation) -> Outcome:
-    listen = find_subscription(step, conversation)
-    if listen is None or not requested_notifications(listen.params).get("taskIds"):
-        return None
-    return step.name == _NOTIFICATION or f"sends {step.name} to a subscription to tasks"

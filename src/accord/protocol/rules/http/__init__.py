@@ -28,10 +28,10 @@ from accord.protocol.rules.http._rule import (
 from accord.protocol.rules.http.exchanges import (
     LAST_EVENT,
     STATE,
-    HttpExchange,
     HttpState,
     Moment,
     Posted,
+    RecordedExchange,
     read_posted,
 )
 from accord.protocol.rules.http.requests import find_fault
@@ -81,7 +81,7 @@ class HttpFactsJudge:
         self, state: HttpState, record: Record, facts: HttpFacts, posted: Posted
     ) -> Iterator[Violation]:
         key = facts.exchange or facts.stream
-        exchange = HttpExchange(
+        exchange = RecordedExchange(
             key=key,
             form=record.transport,
             method=(facts.method or "").upper(),
@@ -125,7 +125,7 @@ class HttpFactsJudge:
             exchange.ended, exchange.ended_at = facts.ended, record.t
             yield from self._judge("end", moment, state)
 
-    def _settle(self, state: HttpState, exchange: HttpExchange) -> Iterator[Violation]:
+    def _settle(self, state: HttpState, exchange: RecordedExchange) -> Iterator[Violation]:
         """Report what counts only if the server goes on serving."""
         if exchange.is_ok and exchange.method == "POST" and state.suspects:
             suspects, state.suspects = state.suspects, []

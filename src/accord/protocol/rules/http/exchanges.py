@@ -72,7 +72,7 @@ def read_posted(record: Record, decoded: Frame | Batch | MalformedMessage | None
     )
 
 
-class HttpExchange(msgspec.Struct, kw_only=True):
+class RecordedExchange(msgspec.Struct, kw_only=True):
     """One request and its response.
 
     `request` is None where a response stands alone. `open` are the posted requests without answer.
@@ -136,7 +136,7 @@ def media_type(facts: HttpFacts | None) -> str | None:
 class Moment(msgspec.Struct):
     """One record of an exchange, or one message of it."""
 
-    exchange: HttpExchange
+    exchange: RecordedExchange
     facts: HttpFacts
     record: Record
     frame: Frame | None = None
@@ -175,15 +175,15 @@ class HttpState:
     def __init__(self, revision: Revision, memory: Memory) -> None:
         self.revision = revision
         self.memory = memory
-        self.exchanges: Bounded[str, HttpExchange] = Bounded(KEPT)
-        self.requests: Bounded[RequestId, HttpExchange] = Bounded(KEPT)
+        self.exchanges: Bounded[str, RecordedExchange] = Bounded(KEPT)
+        self.requests: Bounded[RequestId, RecordedExchange] = Bounded(KEPT)
         self.endpoint: str | None = None
         self.detours: set[str] = set()
         self.sessions: Bounded[str, None] = Bounded(KEPT)
         self.ended: Bounded[str, None] = Bounded(KEPT)
         self.losses = 0
         self.is_initialized = False
-        self.opening: HttpExchange | None = None
+        self.opening: RecordedExchange | None = None
         self.negotiated: str | None = None
         self.tokens: Bounded[str, None] = Bounded(KEPT)
         self.is_trusted = False
@@ -199,12 +199,12 @@ class HttpState:
 
     # -- looking up
 
-    def find(self, record: Record, facts: HttpFacts) -> HttpExchange:
+    def find(self, record: Record, facts: HttpFacts) -> RecordedExchange:
         """Return the exchange that a record of the server belongs to."""
         key = facts.exchange or facts.stream
         known = None if key is None else self.exchanges.get(key)
         if known is None:
-            known = HttpExchange(
+            known = RecordedExchange(
                 key=key,
                 form=record.transport,
                 method=(facts.method or "").upper(),
@@ -214,7 +214,7 @@ class HttpState:
                 self.exchanges[key] = known
         return known
 
-    def is_at_endpoint(self, exchange: HttpExchange) -> bool | None:
+    def is_at_endpoint(self, exchange: RecordedExchange) -> bool | None:
         """Whether a request is meant for the server itself; None if that is unknown."""
         path = exchange.path
         if path is None or self.endpoint is None:
@@ -276,7 +276,7 @@ class HttpState:
         if status == LOST and exchange.request is not None:
             self.losses += exchange.request.header(SESSION) in self.sessions
 
-    def _end_session(self, exchange: HttpExchange) -> None:
+    def _end_session(self, exchange: RecordedExchange) -> None:
         if exchange.method == "DELETE" and exchange.request is not None:
             session = exchange.request.header(SESSION)
             if session in self.sessions:
@@ -346,7 +346,7 @@ def _resolve(base: str, place: str) -> tuple[str, str] | None:
     try:
         return split_place(urljoin(base, place))
     except ValueError:
-        return None  # sse.connect.endpoint-event: it is no URI
+        return None  # sse.connect.endpoint-event: it is not a URI
 
 
 def path_of(url: str) -> str:

@@ -24,9 +24,9 @@ from accord.protocol.rules.http.exchanges import (
     LAST_EVENT,
     SESSION,
     VERSION,
-    HttpExchange,
     HttpState,
     Moment,
+    RecordedExchange,
     as_object,
     is_masked,
 )
@@ -40,7 +40,7 @@ _TOLERANCE: Final = 0.02
 _ON_THE_WAY: Final = 2
 
 
-def opens(exchange: HttpExchange) -> bool:
+def opens(exchange: RecordedExchange) -> bool:
     """Return whether a request opens a session."""
     return _INITIALIZE in exchange.posted.requests.values()
 
@@ -145,7 +145,7 @@ def post_has_a_body(moment: Moment, state: HttpState) -> Outcome:
 
 
 def _judge_bare(moment: Moment, state: HttpState) -> Outcome:
-    # The body of a request to another path is none of the protocol's, and may be left out.
+    # A recording may leave out the body of a request to another path.
     is_at_endpoint = moment.exchange.path is not None and state.is_at_endpoint(moment.exchange)
     is_bare = moment.facts.size == 0 and is_at_endpoint
     return "sends a POST without a message" if is_bare else None
@@ -223,7 +223,7 @@ def lost_request_is_sent_anew(moment: Moment, state: HttpState) -> Outcome:
 # -- headers that repeat the body
 
 
-def find_fault(exchange: HttpExchange, state: HttpState) -> tuple[str, str] | None:
+def find_fault(exchange: RecordedExchange, state: HttpState) -> tuple[str, str] | None:
     """Return how the headers of a request that stands on its own differ from its body.
 
     Returns:

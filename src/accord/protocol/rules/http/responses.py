@@ -20,7 +20,8 @@ from accord.protocol.rules.http.exchanges import (
 )
 from accord.protocol.rules.http.requests import opens
 
-_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
+# A revision that a server may know and we do not.
+_LATER: Final = re.compile(r"(?i)20(?:2[6-9]|[3-9]\d)-\d\d-\d\d|.*draft.*")
 _ACCEPTED: Final = 202
 _BAD_REQUEST: Final = 400
 _NOT_ALLOWED: Final = 405
@@ -161,12 +162,6 @@ def ended_session_is_not_found(moment: Moment, state: HttpState) -> Outcome:
 # -- the version header
 
 
-def _may_be_later(version: str) -> bool:
-    """Return whether this may be a revision that the server knows and we do not."""
-    is_date = _DATE.fullmatch(version) is not None
-    return (is_date and version > max(REVISIONS)) or "draft" in version.lower()
-
-
 @rule("http.version-header.bad-400", "head", needs=(LINK, STATUS, asks("MCP-Protocol-Version")))
 def unknown_version_is_refused(moment: Moment, state: HttpState) -> Outcome:
     exchange, status = moment.exchange, moment.facts.status
@@ -175,7 +170,7 @@ def unknown_version_is_refused(moment: Moment, state: HttpState) -> Outcome:
         return None
     # A header that is sent twice arrives as a list.
     odd = [each for each in map(str.strip, version.split(",")) if each not in REVISIONS]
-    named = next((each for each in odd if not _may_be_later(each)), None)
+    named = next((each for each in odd if _LATER.fullmatch(each) is None), None)
     if named is None or not state.is_at_endpoint(exchange):
         return None
     if status == _BAD_REQUEST:

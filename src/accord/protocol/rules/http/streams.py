@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.protocol.codec import parse
-from accord.protocol.jsonrpc import NOTIFICATION, REQUEST
+from accord.protocol.jsonrpc import NOTIFICATION, REQUEST, Frame
 from accord.protocol.rules._rule import Outcome
 from accord.protocol.rules.http._rule import (
     END,
@@ -18,12 +18,12 @@ from accord.protocol.rules.http._rule import (
     rule,
     says,
 )
-from accord.protocol.rules.http.exchanges import HttpExchange, HttpState, Moment, as_object
+from accord.protocol.rules.http.exchanges import HttpState, Moment, RecordedExchange, as_object
 
 _PROGRESS: Final = "notifications/progress"
 
 
-def _is_post_stream(exchange: HttpExchange) -> bool:
+def _is_post_stream(exchange: RecordedExchange) -> bool:
     return exchange.method == "POST" and exchange.request is not None and exchange.is_stream
 
 
@@ -54,7 +54,7 @@ def stream_ends_with_an_answer(moment: Moment, state: HttpState) -> Outcome:
 
 
 def _ends_early(moment: Moment, state: HttpState) -> bool:
-    """Return whether the server ends a stream while a request waits that nobody gave up."""
+    """Return whether the server ends a stream while a request waits that the client still wants."""
     exchange = moment.exchange
     if moment.facts.ended != "server" or not _is_post_stream(exchange):
         return False
@@ -121,7 +121,8 @@ def get_stream_has_no_responses(moment: Moment, state: HttpState) -> Outcome:
 
 @rule("http.streams.no-broadcast", "message", needs=(STREAM,))
 def message_is_on_one_stream_only(moment: Moment, state: HttpState) -> Outcome:
-    exchange, key = moment.exchange, _key(moment)
+    exchange, frame = moment.exchange, moment.frame
+    key = None if frame is None else _key(frame)
     is_plain = exchange.request is not None and exchange.is_resumed is False
     if key is None or exchange.stream is None or not exchange.is_stream or not is_plain:
         return None  # a resumed stream may repeat messages
@@ -133,27 +134,18 @@ def message_is_on_one_stream_only(moment: Moment, state: HttpState) -> Outcome:
     return before == exchange.stream or f"sends the {key[0]} {key[1]!r:.60} on two streams"
 
 
-def _key(moment: Moment) -> tuple[Any, ...] | None:
+def _key(frame: Frame) -> tuple[Any, ...] | None:
     """Return what tells a message from all others; None where two may be alike."""
-    frame = moment.frame
-    if frame is None:
-        return None
     # Answers belong on the stream of their request, which other rules judge.
     if frame.kind == REQUEST:
         return "request", frame.id
     if frame.kind == NOTIFICATION and frame.method == _PROGRESS:
-        params = as_object(_params(moment))
+        has_params = isinstance(frame.params, msgspec.Raw)
+        params = as_object(parse(bytes(frame.params)) if has_params else None)  # type: ignore[arg-type]
         token, progress = params.get("progressToken"), params.get("progress")
         if isinstance(token, str | int) and isinstance(progress, int | float):
             return "progress", token, progress
     return None
-
-
-def _params(moment: Moment) -> object:
-    frame = moment.frame
-    if frame is None or not isinstance(frame.params, msgspec.Raw):
-        return None
-    return parse(bytes(frame.params))
 
 
 # -- event ids
@@ -193,7 +185,7 @@ def replay_has_no_answers_of_other_streams(moment: Moment, state: HttpState) -> 
         moment.facts.id is not None and moment.facts.id in _earlier(moment, state)
     ):
         return None
-    asked = _asked(moment, state)
+    asked = _exchange_of(moment, state)
     if asked is None or asked.stream is None:
         return None
     if asked.stream == origin:
@@ -215,7 +207,7 @@ def _origin(moment: Moment, state: HttpState) -> str | None:
     return known[0] if known else None
 
 
-def _asked(moment: Moment, state: HttpState) -> HttpExchange | None:
+def _exchange_of(moment: Moment, state: HttpState) -> RecordedExchange | None:
     """Return the exchange whose request a message answers, or reports progress of."""
     id = moment.answered_id
     if id is not None:
