@@ -152,7 +152,7 @@ def test_a_tool_may_say_in_its_result_that_it_cannot_ask():
 
 
 @pytest.mark.requirement("tools.list.not-per-connection")
-def test_a_list_that_changes_by_itself_is_no_list_per_connection():
+def test_a_list_that_changes_over_time_is_not_exercised():
     count = [0]
 
     def hook(wire: Between) -> None:
@@ -171,7 +171,7 @@ def test_a_list_that_changes_by_itself_is_no_list_per_connection():
 
 
 @pytest.mark.requirement("resources.read.not-found-32602")
-def test_a_server_that_reads_every_uri_has_no_missing_resources():
+def test_reads_of_any_uri_leave_missing_resources_not_exercised():
     def change(message):
         uri = str(params_of(message).get("uri"))
         if message["method"] != "resources/read" or "accord-check" not in uri:

@@ -33,10 +33,12 @@ from accord.protocol.verdict import (
     VerdictName,
     evidence_of,
     excerpt_of,
+    is_opening,
     most_specific,
     out_of_scope,
     plain_messages,
     text_of,
+    without_opening,
 )
 from accord.protocol.violation import CLIENT, FAIL, OTHER, SERVER, Party, Violation
 from accord.trace import LINE_LIMIT, Record
@@ -117,11 +119,7 @@ class Monitor:
             and record.sender == "client"
             and record.message is not None
             and b"initialize" in bytes(record.message)
-            and any(
-                message.get("method") == "initialize"
-                and META_VERSION not in meta_of(message.get("params"))
-                for message in plain_messages(record)
-            )
+            and any(map(is_opening, plain_messages(record)))
         )
 
     def close(self) -> list[Violation]:
@@ -132,7 +130,8 @@ class Monitor:
         held, self._held = self._held or [], None
         self.conversation.assume(revision or self._asked_for or self.conversation.revision)
         violations: list[Violation] = []
-        for record in held:
+        is_standalone = revision is not None and not revision.handshake
+        for record in without_opening(held) if is_standalone else held:
             violations += self._observe(record)
         return violations
 

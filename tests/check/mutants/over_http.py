@@ -388,7 +388,3 @@ unbreakable(
     "session.id.assigned-at-initialize",
     "session.end.server-may-terminate",
 )
-unbreakable(
-    "without it no client can speak to the server at all",
-    "session.id.header-name",
-)

@@ -162,7 +162,7 @@ def serves_any_version(message: Message) -> Sent:
 
 @reading(CODE)
 def serves_newer_versions(message: Message) -> Sent:
-    is_newer = str(meta_of(message).get(VERSION)) > KNOWN
+    is_newer = meta_of(message).get(VERSION, "") > KNOWN
     return with_meta(message, protocolVersion=KNOWN) if is_newer else message
 
 

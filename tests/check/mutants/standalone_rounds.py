@@ -245,7 +245,7 @@ def refuse(wire: Between, message: Message) -> None:
 
 waiting("refuses_calls_while_rounds_are_open", 3, refuse)
 waiting("waits_for_the_open_rounds", 2, lambda wire, message: None)
-waiting("ends_with_too_many_open_rounds", 4, lambda wire, message: wire.crash())
+waiting("ends_with_too_many_open_rounds", 3, lambda wire, message: wire.crash())
 
 
 # -- states

@@ -197,7 +197,7 @@ def _result(method: str, params: JsonObject) -> JsonObject:
             "stopReason": "endTurn",
         }
     if params.get("mode") == "url":
-        # Nobody opens the page.
+        # A check opens no pages.
         return {"action": "decline"}
     schema = params.get("requestedSchema")
     return {
@@ -283,7 +283,7 @@ class MessageLog:
             self.monitor.observe(
                 Record(
                     sender=sender,
-                    t=round(monotonic() - self._start, 6),
+                    t=round(self._clock() - self._start, 6),
                     transport=self.transport,
                     http=http,
                     number=self.count,

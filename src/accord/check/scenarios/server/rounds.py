@@ -215,7 +215,7 @@ async def _refuse(
 # -- rounds without an answer
 
 _ABANDONED: Final = "mrtr.server.no-assumed-retry"
-_ROUNDS: Final = 4
+_ROUNDS: Final = 3
 
 
 @bare_scenario(_ABANDONED, era="standalone", sends=ASKING_METHODS)
@@ -254,7 +254,7 @@ Alteration = tuple[str, str, str]
 
 
 def _alterations(state: str) -> Iterator[Alteration]:
-    for share in (0.3, 0.6, 0.9):
+    for share in (0.4, 0.9):
         place = int(len(state) * share)
         # Another letter or digit: an id in a store is not found, and a seal does not fit.
         changed = "x" if state[place : place + 1] not in ("x", "X") else "k"

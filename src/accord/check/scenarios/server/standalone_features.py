@@ -10,6 +10,7 @@ from accord.check.probing.messages import Reply, params_of
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts, list_all
+from accord.check.probing.tool_calls import ToolCall
 from accord.check.scenarios._scenario import (
     LISTS,
     MISSING_URI,
@@ -243,30 +244,41 @@ _LOGS_NOTHING: Final = "the server logs nothing while its tools are called"
 @bare_scenario(_RESPECTED, _DECLARED, *_OF_MESSAGES, era="standalone", sends=("tools/call",))
 async def asks_for_log_messages_of_each_level(probe: Probe) -> None:
     async with probe.borrow() as connection:
-        spoken = await _call_with_level(probe, connection, _LEVELS[0])
+        speaking: dict[str, ToolCall] = {}
+        spoken: set[str] = set()
+        for tool in probe.facts.callable_tools():
+            found = await _call_with_level(probe, connection, tool, _LEVELS[0])
+            spoken |= found.keys()
+            if found:
+                speaking[tool.name] = tool
         if spoken:
             why = "sends log messages, and does not declare logging"
             probe.holds(_DECLARED, probe.facts.declares("logging"), why)
             least = min(map(_LEVELS.index, spoken))
             for level in dict.fromkeys((*_LEVELS[least + 1 :][:1], _LEVELS[-1])):
-                found = await _call_with_level(probe, connection, level)
-                lesser = [each for each in _LEVELS[: _LEVELS.index(level)] if each in found]
-                why = f"logs at {''.join(lesser[:1])} for a request that asked for {level}"
-                evidence = connection.log.evidence_of(found[each] for each in lesser[:1])
-                probe.holds(_RESPECTED, not lesser, why, evidence=evidence)
+                for tool in speaking.values():
+                    found = await _call_with_level(probe, connection, tool, level)
+                    _judge_levels(probe, connection, found, level)
     probe.skip((_RESPECTED, _DECLARED, *_OF_MESSAGES), _LOGS_NOTHING)
 
 
+def _judge_levels(
+    probe: Probe, connection: RawConnection, found: dict[str, JsonObject], level: str
+) -> None:
+    lesser = [each for each in _LEVELS[: _LEVELS.index(level)] if each in found][:1]
+    why = f"logs at {''.join(lesser)} for a request that asked for {level}"
+    evidence = connection.log.evidence_of(found[each] for each in lesser)
+    probe.holds(_RESPECTED, not lesser, why, evidence=evidence)
+
+
 async def _call_with_level(
-    probe: Probe, connection: RawConnection, level: str
+    probe: Probe, connection: RawConnection, tool: ToolCall, level: str
 ) -> dict[str, JsonObject]:
-    """Return one log message of each level from calls of all tools, which ask for this level."""
+    """Call a tool with this level; return one log message of each level that comes."""
     since = len(connection.received)
-    for tool in probe.facts.callable_tools():
-        params = tool.params | {"_meta": {META_LOG_LEVEL: level}}
-        await connection.ask("tools/call", params)
-    await connection.collect(probe.target.settling)
+    await connection.ask("tools/call", tool.params | {"_meta": {META_LOG_LEVEL: level}})
     found: dict[str, JsonObject] = {}
+    # They come before the answer: logging.own-stream-only.
     for each in connection.messages("notifications/message", since):
         name = params_of(each).get("level")
         if name in _LEVELS:
