@@ -245,16 +245,17 @@ def names_a_subscription_by_its_text(message: Message) -> Sent:
 for _kind in ("tools", "prompts", "resources"):
 
     def _keeps_quiet(wire: Between, kind: str = _kind) -> None:
-        """Change a list for good when tools are called, without a word."""
+        """Change a list when a tool is called on this connection, without a word."""
         method = f"notifications/{kind}/list_changed"
+        called: list[Message] = []
 
         def from_server(message: Message, request: Message) -> Sent:
             if message.get("method") == method:
                 return None
             if params_of(request).get("name") == "view_changes":
-                wire.shared[kind] = not wire.shared.get(kind)
+                called.append(request)
             result = message.get("result") or {}
-            if request.get("method") == f"{kind}/list" and wire.shared.get(kind):
+            if request.get("method") == f"{kind}/list" and called:
                 result[kind] = result[kind][:-1]
             return message
 
