@@ -194,6 +194,21 @@ def test_a_client_that_falls_back_to_the_handshake_is_followed():
     assert monitor.revision == "2025-06-18"
 
 
+def test_a_handshake_that_is_refused_is_not_judged_by_a_revision_without_one():
+    monitor = Monitor()
+    client, _, _ = opening("2025-06-18")
+    said = [
+        C.request("probe", "server/discover", modern()),
+        S.error("probe", -32601, "what?"),
+        client,
+        S.error(client.message["id"], -32022, "no", data={"supported": [MODERN], "requested": "x"}),
+        C.request(7, "tools/list", modern()),
+    ]
+    found = watched(monitor, said)
+    assert monitor.revision == MODERN
+    assert [each for each in found if each.party == "client"] == []
+
+
 def test_a_handshake_that_is_asked_for_twice_is_judged_whole():
     monitor = Monitor()
     client, server, ready = opening("2025-06-18")

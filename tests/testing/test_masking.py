@@ -383,7 +383,7 @@ def test_headers_that_repeat_the_body_are_masked_as_the_body_is():
     assert facts(headers=hidden, masks=masks).headers == {"mcp-param-x": "masked-1"}
 
 
-def test_a_session_id_of_wrong_characters_can_be_told_from_a_right_one():
+def test_a_session_id_of_wrong_characters_has_another_mask():
     assert facts(headers={"mcp-session-id": "a b"}).headers == {
         "mcp-session-id": "masked-1 (not visible ASCII)"
     }

@@ -109,14 +109,15 @@ it by every requirement that binds a client.
 
 The command must run the client once and end by itself. The more the client does, the more can be
 judged: list, call, read, get, listen, answer questions, cancel requests that take too long. It is
-run some thirty times for clients of one era, sixty for clients of both, three at a time. {url} in
-it is replaced by the URL of the server, {server} by a command line that the client launches as its
-server: several words if {server} is a word of its own, one quoted text within a larger word. A
+run some fifty times for clients of one era, a hundred for clients of both, three at a time. {url}
+in it is replaced by the URL of the server, {server} by a command line that the client launches as
+its server: several words if {server} is a word of its own, one quoted text within a larger word. A
 client that does not end is stopped, and still judged.
 
 The server offers the tools `echo` and `add`, a resource `play://note` and a prompt `greet`. Some
 servers want a token: for clients that open a browser, the variable BROWSER is set to a program that
-signs in and agrees.
+signs in and agrees. {client_id} in the command is replaced by an id that their authorization
+servers know, for clients that are given one in advance.
 
 Exit code: 0 no requirement failed (warnings do not count), 1 at least one failed,
 2 the client could not be run, or never connected.

@@ -355,14 +355,11 @@ class Conversation:
         """Open an exchange; of two under one id the first stays, so its caller gets the answer."""
         party = self.parties[exchange.sender]
         earlier = party.open.setdefault(exchange.id, exchange)
-        if earlier is not exchange:
-            earlier.duplicates += 1
-            if exchange.token is not None and self.memory is not None:
-                party.keep_token(exchange, exchange.token)
-            return
-        if exchange.token is not None:
+        is_first = earlier is exchange
+        earlier.duplicates += not is_first
+        if exchange.token is not None and (is_first or self.memory is not None):
             party.keep_token(exchange, exchange.token)
-        if party.used is not None:
+        if is_first and party.used is not None:
             party.used.add(exchange.id)
 
     def _settle(self, exchange: Exchange, kind: Kind) -> None:
@@ -372,8 +369,7 @@ class Conversation:
             return
         party = self.parties[exchange.sender]
         if exchange.cancelled and exchange.duplicates:
-            # Which of the two was cancelled cannot be told.
-            exchange.duplicates -= 1
+            exchange.duplicates -= 1  # either of the two may be the cancelled one
         elif exchange.cancelled:
             party.cancelled.pop(exchange.id, None)
         elif party.open.get(exchange.id) is exchange:

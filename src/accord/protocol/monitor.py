@@ -25,7 +25,7 @@ from accord.protocol.party import Memory
 from accord.protocol.revisions import REVISIONS, Revision, find_revision
 from accord.protocol.rules import Index, Rule, complete
 from accord.protocol.rules.body import learn
-from accord.protocol.rules.http import HTTP_RULES, HttpFactsJudge, HttpRule, needed_facts
+from accord.protocol.rules.http import HTTP_RULES, HttpFactsJudge, HttpRule
 from accord.protocol.rules.places import MALFORMED_MEMBERS
 from accord.protocol.verdict import (
     Tally,
@@ -33,10 +33,12 @@ from accord.protocol.verdict import (
     VerdictName,
     evidence_of,
     excerpt_of,
+    is_opening,
     most_specific,
     out_of_scope,
     plain_messages,
     text_of,
+    without_opening,
 )
 from accord.protocol.violation import CLIENT, FAIL, OTHER, SERVER, Party, Violation
 from accord.trace import LINE_LIMIT, Record
@@ -45,6 +47,7 @@ from accord.types._base import RequestId, RevisionId
 # An opening is three messages; more of them without a revision are judged by the default one.
 _HELD_BACK: Final = 64
 _NO_RULES: Final = Index(())
+_OVER_HTTP: Final = frozenset({"http", "sse"})
 
 
 class Monitor:
@@ -116,11 +119,7 @@ class Monitor:
             and record.sender == "client"
             and record.message is not None
             and b"initialize" in bytes(record.message)
-            and any(
-                message.get("method") == "initialize"
-                and META_VERSION not in meta_of(message.get("params"))
-                for message in plain_messages(record)
-            )
+            and any(map(is_opening, plain_messages(record)))
         )
 
     def close(self) -> list[Violation]:
@@ -131,7 +130,8 @@ class Monitor:
         held, self._held = self._held or [], None
         self.conversation.assume(revision or self._asked_for or self.conversation.revision)
         violations: list[Violation] = []
-        for record in held:
+        is_standalone = revision is not None and not revision.handshake
+        for record in without_opening(held) if is_standalone else held:
             violations += self._observe(record)
         return violations
 
@@ -410,7 +410,7 @@ class Monitor:
         reason = out_of_scope(row, self.conversation, self._transports)
         if reason is not None:
             return "not-applicable", reason
-        lacking = self._lacking_facts(row)
+        lacking = self._http.name_lacking(row.id) if self._transports & _OVER_HTTP else ""
         if lacking:
             return "not-recorded", f"the recording does not show {lacking}"
         if is_ruled:
@@ -418,15 +418,6 @@ class Monitor:
         if row.check == "human":
             return "not-exercised", "no recording can show this; it takes a person"
         return "not-exercised", f"no recording can show this; it takes a check of kind {row.check}"
-
-    def _lacking_facts(self, row: Requirement) -> str:
-        """Name the facts of HTTP that the recording lacks and that the requirement needs."""
-        needed = needed_facts(row.id)
-        if needed is None or self._transports.isdisjoint(("http", "sse")):
-            return ""
-        if not self._http.known:
-            return "what HTTP said"
-        return " and ".join(sorted(needed - self._http.known))
 
 
 _STDIO_TEXT: Final[dict[Party, str]] = {"server": "server.stdout", "client": "client.stdin"}

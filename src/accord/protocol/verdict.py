@@ -7,6 +7,7 @@ import msgspec
 
 from accord.protocol.catalogue import Level, Requirement, catalogue
 from accord.protocol.excerpt import Excerpt, Mark, excerpt
+from accord.protocol.exchange import META_VERSION, meta_of
 from accord.protocol.violation import CLIENT, FAIL, SERVER, Party, Severity, Violation
 from accord.trace import HttpFacts, Record
 from accord.types._base import REVISION_IDS, JsonObject, RevisionId
@@ -230,6 +231,31 @@ def plain_messages(record: Record) -> Iterator[JsonObject]:
     for message in value if isinstance(value, list) else [value]:
         if isinstance(message, dict):
             yield message
+
+
+def without_opening(records: list[Record]) -> list[Record]:
+    """Leave out `initialize` and its answer, which belong to no revision without a handshake."""
+    opened = {
+        message.get("id")
+        for record in records
+        for message in plain_messages(record)
+        if is_opening(message)
+    }
+    return [
+        record
+        for record in records
+        if not any(
+            is_opening(message) or ("method" not in message and message.get("id") in opened)
+            for message in plain_messages(record)
+        )
+    ]
+
+
+def is_opening(message: JsonObject) -> bool:
+    """Tell whether a message opens a conversation by a handshake."""
+    return message.get("method") == "initialize" and META_VERSION not in meta_of(
+        message.get("params")
+    )
 
 
 def text_of(record: Record) -> bytes | None:

@@ -885,3 +885,12 @@ UNBREAKABLE |= {
     "tasks.security.foreign-rejected": "a client gets no credentials from its server",
     "tasks.security.list-own-only": "a client gets no credentials from its server",
 }
+
+# Requirements that cannot be broken in three different ways, with the reason.
+FEW = {
+    "auth.as-metadata.client": "endpoints that are not in metadata are guesses",
+    "auth.binding.preregistered-mismatch-error": "an id is used at another issuer or it is not",
+    "auth.prm.client-uses": "a client goes on from the metadata or it does not",
+    "auth.cimd.required-members": "test_metadata_documents.py has the documents",
+    "auth.cimd.id-equals-url": "test_metadata_documents.py has the documents",
+}

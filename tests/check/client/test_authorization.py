@@ -2,17 +2,19 @@
 
 import asyncio
 import sys
+from collections import Counter
 
 import pytest
 
 from accord.check.client_check import ClientPlan, check_client
 from accord.check.fake_server.authorization_server import PREREGISTERED
 from accord.check.scenarios.client import CLIENT_SCENARIOS
+from accord.protocol.catalogue import catalogue
 from accord.testing import run_in_virtual_time
 from check.client import everything
-from check.client.authorization_mutants import Older
+from check.client.authorization_mutants import FEW, Older
 from check.client.authorizing import Authorizing, Known, Standalone
-from check.client.mutants import MUTANTS
+from check.client.mutants import MUTANTS, UNBREAKABLE
 from check.client.raw import Gone, Raw
 
 SCENARIOS = [each.__name__ for each in CLIENT_SCENARIOS if "authorization" in each.__module__]
@@ -216,6 +218,20 @@ def test_a_client_that_prints_an_error_of_another_issuer_is_found():
     assert row.verdict == "fail"
     assert "shows the error_description" in row.message
     assert row.evidence[1].why == "standard error"
+
+
+def test_every_requirement_is_broken_in_three_ways_or_has_a_reason():
+    rows = {
+        row.id
+        for row in catalogue().values()
+        if row.check == "auth-probe"
+        and row.area == "auth"
+        and row.party in ("client", "both")
+        and row.id not in UNBREAKABLE
+    }
+    # A fault may break several requirements: it is a way to break each of them.
+    ways = Counter(id for each in MUTANTS.values() for id in (each.id, *each.also))
+    assert {id for id in rows if ways[id] < 3} == set(FEW)
 
 
 @pytest.mark.thorough

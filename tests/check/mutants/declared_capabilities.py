@@ -145,7 +145,7 @@ asking(NONE, "asks_every_model_by_tasks", SAMPLE, lambda p: p.update(task={"ttl"
 
 
 def with_other_tasks(kind: str, method: str) -> Callable[[Between], None]:
-    """Return a hook that asks for a task who keeps tasks of another kind."""
+    """Return a hook that asks for tasks where the client keeps those of another kind."""
 
     def hook(wire: Between) -> None:
         declared: dict[str, Any] = {}

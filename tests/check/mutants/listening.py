@@ -193,7 +193,9 @@ def tells_everybody_of_resources(message: Message) -> Sent:
     return [message, told(message, UPDATED, uri="desk://board")]
 
 
-@notice(KINDS, ACKNOWLEDGED, also={"logging.own-stream-only": "it is no stream of a request"})
+@notice(
+    KINDS, ACKNOWLEDGED, also={"logging.own-stream-only": "the stream belongs to a subscription"}
+)
 def logs_to_subscriptions(message: Message) -> Sent:
     return [message, told(message, "notifications/message", level="info", data="listening")]
 
@@ -263,7 +265,7 @@ for _kind in ("tools", "prompts", "resources"):
 
 few("the first message is the acknowledgement, or it is not", FIRST)
 few(
-    "a change is told, or it is not",
+    "a change is announced, or it is not",
     *(f"subscriptions.{each}-list-changed" for each in ("tools", "prompts", "resources")),
 )
 
@@ -365,8 +367,8 @@ of_tasks(STATE, "tells_no_times", lambda task: task.pop("lastUpdatedAt"))
 
 
 ALSO = {
-    "notifications/message": {"logging.own-stream-only": "it is no stream of a request"},
-    "notifications/progress": {"progress.notification.active-only": "nobody asked for it"},
+    "notifications/message": {"logging.own-stream-only": "the stream belongs to a subscription"},
+    "notifications/progress": {"progress.notification.active-only": "no request asked for it"},
 }
 few("there are two kinds of such notifications", QUIET)
 

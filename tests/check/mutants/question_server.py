@@ -66,8 +66,16 @@ async def get_late_seat(ctx: Context[Any]) -> str:
 async def query_model(ctx: Context[Any]) -> str:
     """Ask the client's model, with a tool if it can use one."""
     need(ctx, "sampling")
-    tools = [LOOK] if "sampling.tools" in ctx.client_capabilities else None
-    answer = await ctx.sample("A word.", max_tokens=5, **({"tools": tools} if tools else {}))
+    if "sampling.tools" not in ctx.client_capabilities:
+        return str((await ctx.sample("A word.", max_tokens=5)).model)
+    answer = await ctx.sample("A word.", max_tokens=5, tools=[LOOK])
+    blocks = answer.content if isinstance(answer.content, list) else [answer.content]
+    used = [block for block in blocks if isinstance(block, types.ToolUseContent)]
+    if used:
+        seen = [types.TextContent("seen")]
+        results: list[Any] = [types.ToolResultContent(block.id, seen) for block in used]
+        said = types.SamplingMessage("user", results)
+        answer = await ctx.sample(["A word.", answer, said], max_tokens=5, tools=[LOOK])
     return str(answer.model)
 
 

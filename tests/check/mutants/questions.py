@@ -86,12 +86,7 @@ def asks_by_form_whatever_was_declared(wire: Between) -> None:
     wire.from_client = from_client
 
 
-@notice(
-    "sampling.tools.not-without-capability",
-    SAMPLE,
-    revision="2025-11-25",
-    also={"sampling.tool-use.server-answers-all": "and does not run those that are used"},
-)
+@notice("sampling.tools.not-without-capability", SAMPLE, revision="2025-11-25")
 def offers_tools_to_any_model(params: dict[str, Any]) -> None:
     params["tools"] = [{"name": "look", "inputSchema": {"type": "object"}}]
 

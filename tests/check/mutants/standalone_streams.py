@@ -5,6 +5,7 @@ from typing import Any
 
 from accord.bindings.sse import Event
 from check.mutants.between_http import Asked, Web
+from check.mutants.everything import server as everything
 from check.mutants.foundation import few, unbreakable
 from check.mutants.over_http import is_answer
 from check.mutants.standalone_http import is_streamed, meta, standalone
@@ -47,17 +48,23 @@ def samples_on_a_stream(web: Web) -> None:
     before_answers(web, lambda asked: [message("sampling/createMessage", params, id="s-1")])
 
 
-@standalone(RELATED, only=[RELATED])
+@standalone(RELATED, only=[RELATED], server=everything)
 def reports_progress_of_one_call_on_the_stream_of_another(web: Web) -> None:
-    def event(asked: Asked, event: Event) -> list[Event]:
-        if b"notifications/progress" not in event.data:
-            return [event]
-        tokens = web.shared.setdefault("tokens", {})
-        tokens[meta(asked).get("progressToken")] = True
-        others = [each for each in tokens if each != meta(asked).get("progressToken")]
-        params = {"progressToken": others[-1], "progress": 99} if others else None
-        return [event] if params is None else [message("notifications/progress", params), event]
+    running: list[Any] = []
 
+    def before(asked: Asked) -> None:
+        if asked.tool == "look" and "progressToken" in meta(asked):
+            running.append(meta(asked)["progressToken"])
+        if asked.tool == "find_suitcase":
+            asked.headers["accept"] = "text/event-stream"
+
+    def event(asked: Asked, event: Event) -> list[Event]:
+        if asked.tool != "find_suitcase":
+            return [event]
+        stray = [{"progressToken": each, "progress": 0.5} for each in running]
+        return [*(message("notifications/progress", each) for each in stray), event]
+
+    web.before = before
     web.event = event
 
 

@@ -222,8 +222,8 @@ def shows_a_page_to_listeners(web: Web) -> None:
 
 
 @web_mutant("http.get.stream-or-405")
-def says_that_listening_is_not_implemented(web: Web) -> None:
-    web.before = lambda asked: (501, {}, b"") if asked.verb == "GET" else None
+def falls_over_when_somebody_listens(web: Web) -> None:
+    web.before = lambda asked: (500, {}, b"") if asked.verb == "GET" else None
 
 
 @web_mutant("http.get.no-responses", revision=MIDDLE)

@@ -19,7 +19,7 @@ class Film:
 
 
 def make_known() -> Any:
-    """Return the server as a user sees it who may list her tasks."""
+    """Return the server as a known user sees it, with a list of the user's tasks."""
     return make_server().acting_as(Principal("ada"))
 
 

@@ -41,7 +41,7 @@ def renaming(name: str, rename: Callable[[Any, str], Any]) -> None:
         wire.from_server = from_server
 
     hook.__name__ = name
-    task_interloper("progress.task.same-token")(hook)
+    task_interloper("progress.task.same-token", areas=["tasks"])(hook)
 
 
 renaming("reports_under_the_id_of_the_task", lambda token, task: task)
@@ -71,7 +71,7 @@ def going_on(name: str, is_meant: Callable[[Message, Message], bool]) -> None:
         wire.from_server = from_server
 
     hook.__name__ = name
-    task_interloper("progress.task.stops-at-terminal")(hook)
+    task_interloper("progress.task.stops-at-terminal", areas=["tasks"])(hook)
 
 
 def has_ended(task: dict[str, Any]) -> bool:

@@ -6,10 +6,43 @@ from itertools import count
 from typing import Any
 
 from check.mutants.between_http import Asked, Head, Headers, Web, web_mutant
+from check.mutants.foundation import few
 from check.mutants.over_http import ERROR, JSON, renamed
 
 NEWER = "2025-11-25"
 MIDDLE = "2025-03-26"
+
+
+HEADER = "session.id.header-name"
+
+
+def elsewhere(web: Web, name: str) -> None:
+    """Name sessions in another header."""
+
+    def head(asked: Asked, status: int, headers: Headers) -> Head:
+        if "mcp-session-id" in headers:
+            headers[name] = headers.pop("mcp-session-id")
+        return status, headers
+
+    def before(asked: Asked) -> None:
+        if name in asked.headers:
+            asked.headers["mcp-session-id"] = asked.headers[name]
+
+    web.head = head
+    web.before = before
+
+
+@web_mutant(HEADER, only=[HEADER], patience=2.0)
+def names_sessions_as_others_do(web: Web) -> None:
+    elsewhere(web, "x-session-id")
+
+
+@web_mutant(HEADER, only=[HEADER], revision=MIDDLE, patience=2.0)
+def misspells_the_header_of_sessions(web: Web) -> None:
+    elsewhere(web, "mcp-session")
+
+
+few("an id that comes in no header looks like a missing one", HEADER)
 
 
 @web_mutant("session.id.secure", revision=MIDDLE)

@@ -131,7 +131,7 @@ def _verdict(session: Session, id: str) -> tuple[str, str]:
     return found.verdict, found.message
 
 
-def test_rows_without_facts_are_told_from_rows_without_occasion() -> None:
+def test_rows_without_facts_have_another_verdict_than_rows_without_occasion() -> None:
     session = streamable("2025-06-18")
     id = "http.client.protocol-version-header"
     assert _verdict(session, id)[0] == "pass"

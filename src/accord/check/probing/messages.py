@@ -40,7 +40,7 @@ class Reply(msgspec.Struct, frozen=True):
 
     @property
     def is_error(self) -> bool:
-        """Whether it is a JSON-RPC error; null beside a result is none."""
+        """Whether it is a JSON-RPC error; null beside a result does not count."""
         is_null = self.message.get("error") is None and "result" in self.message
         return "error" in self.message and not is_null
 
@@ -197,7 +197,7 @@ def _result(method: str, params: JsonObject) -> JsonObject:
             "stopReason": "endTurn",
         }
     if params.get("mode") == "url":
-        # Nobody opens the page.
+        # A check opens no pages.
         return {"action": "decline"}
     schema = params.get("requestedSchema")
     return {
@@ -278,12 +278,12 @@ class MessageLog:
         return message
 
     def note(self, sender: Party, http: HttpFacts) -> None:
-        """Let the monitor see what HTTP said without a message; it is no evidence by itself."""
+        """Let the monitor see what HTTP said without a message; it is not evidence by itself."""
         if self.monitor is not None:
             self.monitor.observe(
                 Record(
                     sender=sender,
-                    t=round(monotonic() - self._start, 6),
+                    t=round(self._clock() - self._start, 6),
                     transport=self.transport,
                     http=http,
                     number=self.count,

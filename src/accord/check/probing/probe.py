@@ -35,6 +35,7 @@ class Probe(VerdictCollector):
         target: how the server is reached.
         facts: what it says of itself.
         connection: the first connection, on which the server was discovered.
+        asking: the names of the tools that ask the client; None until that was found out.
     """
 
     def __init__(self, target: ServerTarget, facts: ServerFacts, connection: RawConnection) -> None:
@@ -42,6 +43,8 @@ class Probe(VerdictCollector):
         self.target = target
         self.facts = facts
         self.connection = connection
+        self.asking: frozenset[str] | None = None
+        self.asking_lock = asyncio.Lock()
         self._connections: list[RawConnection] = [connection]
         # It does not shrink in `lose_patience`: starting takes its time.
         self._starting = target.start_patience

@@ -332,17 +332,24 @@ async def call_all(probe: Probe, connection: RawConnection) -> list[tuple[ToolCa
 
 
 async def asking_tools(probe: Probe) -> list[ToolCall]:
-    """Return the tools that send requests to the client."""
-    found: list[ToolCall] = []
+    """Return the tools that ask the client; found out once, because it takes a call of each."""
     if not probe.facts.is_asking:
-        return found
+        return []
+    async with probe.asking_lock:
+        if probe.asking is None:
+            probe.asking = await _find_asking(probe)
+    return [tool for tool in probe.facts.callable_tools() if tool.name in probe.asking]
+
+
+async def _find_asking(probe: Probe) -> frozenset[str]:
+    found: set[str] = set()
     async with probe.borrow() as connection:
         for tool in probe.facts.callable_tools():
             since = len(connection.received)
             await call(probe, connection, tool)
             if any(map(is_question, connection.received[since:])):
-                found.append(tool)
-    return found
+                found.add(tool.name)
+    return frozenset(found)
 
 
 async def call_together(probe: Probe, connection: RawConnection) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from accord.check.probing.client_tasks import POLL_SECONDS, TASKS, ClientTasks, shortest_wait
 from accord.check.probing.probe import Probe
-from accord.check.probing.raw_connection import EVERYTHING, RawConnection
+from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.standalone import is_question
 from accord.check.probing.tool_calls import ToolCall
 from accord.check.scenarios._scenario import asking_tools, bare_scenario, call
@@ -25,7 +25,22 @@ _DECLARED: Final = (
     "tasks.capability.none-no-tasks",
     "tasks.capability.requestor-respects",
 )
-_FORM: Final[JsonObject] = {"form": {}}
+# Judged in all questions; pages and tools are asked for only where they were declared.
+_OF_QUESTIONS: Final = (
+    "elicitation.form.mode-and-schema",
+    "elicitation.form.flat-primitives",
+    "elicitation.form.enum-forms",
+    "elicitation.form.formats",
+    "elicitation.form.no-secrets",
+    "elicitation.form.no-clickable-urls",
+    "elicitation.url.required-params",
+    "elicitation.url.valid-url",
+    "elicitation.url.https",
+    "elicitation.url.no-personal-data",
+    "elicitation.url.elicitation-id",
+    "sampling.tool-choice.values",
+    "sampling.context.avoid",
+)
 # What a client may declare: nothing, or one thing alone.
 _FEW: Final[tuple[JsonObject, ...]] = (
     {},
@@ -33,14 +48,20 @@ _FEW: Final[tuple[JsonObject, ...]] = (
     {"sampling": {}},
     {"elicitation": {}},
 )
-# Since tasks are known, which came with modes of elicitation and tools in sampling.
+# Since there are modes of elicitation, tools in sampling and tasks: one of each.
 _MORE: Final[tuple[JsonObject, ...]] = (
-    {**EVERYTHING, "elicitation": _FORM},
-    {**EVERYTHING, "elicitation": {"url": {}}},
-    {**EVERYTHING, "sampling": {"tools": {}}},
-    {**EVERYTHING, "sampling": {"context": {}}},
-    {**EVERYTHING, "tasks": {"requests": {"elicitation": {"create": {}}}}},
-    {**EVERYTHING, "tasks": {"requests": {"sampling": {"createMessage": {}}}}},
+    {
+        "roots": {},
+        "elicitation": {"form": {}},
+        "sampling": {"context": {}},
+        "tasks": {"requests": {"elicitation": {"create": {}}}},
+    },
+    {
+        "roots": {},
+        "elicitation": {"url": {}},
+        "sampling": {"tools": {}},
+        "tasks": {"requests": {"sampling": {"createMessage": {}}}},
+    },
 )
 
 
@@ -65,10 +86,12 @@ _REQUESTED: Final = (_NOT_RELIED_ON, _INTERVAL, _UNTIL_END)
 _EARLY: Final = 0.5
 
 
-@bare_scenario(*_DECLARED, *_REQUESTED, era="handshake", is_once=True, sends=(_CALL,))
+@bare_scenario(
+    *_DECLARED, *_OF_QUESTIONS, *_REQUESTED, era="handshake", is_once=True, sends=(_CALL,)
+)
 async def declares_more_and_less(probe: Probe) -> None:
     if not probe.facts.callable_tools():
-        probe.skip((*_DECLARED, *_REQUESTED), "no tool may be called")
+        probe.skip((*_DECLARED, *_OF_QUESTIONS, *_REQUESTED), "no tool may be called")
         return
     has_tasks = REVISIONS[probe.revision].tasks
     asking = await (_call_with_most(probe) if has_tasks else asking_tools(probe))
@@ -78,6 +101,7 @@ async def declares_more_and_less(probe: Probe) -> None:
             for tool in asking:
                 await call(probe, connection, tool)
     probe.skip(_DECLARED, "the server asks only if it may" if asking else _NO_QUESTIONS)
+    probe.skip(_OF_QUESTIONS, "the server asks in other ways" if asking else _NO_QUESTIONS)
     why = "no tool that may be called asks the client for a task"
     probe.skip(_REQUESTED, why if asking else _NO_QUESTIONS)
 

@@ -18,6 +18,7 @@ from accord.check.scenarios._scenario import (
     bare_scenario,
     calls,
     harmless_method,
+    initialize,
     open_unjudged,
     scenario,
 )
@@ -43,6 +44,7 @@ async def opens_several_sessions(probe: Probe) -> None:
         sessions = [connection.carrier.session for connection in opened]
         ids = [session for session in sessions if session is not None]
     if not ids:
+        await _judge_header_name(probe)
         probe.not_applicable(_ASSIGNED, PERMISSION)
         probe.not_applicable((_HEADER, _VISIBLE, _SECURE), _STATELESS)
         return
@@ -58,6 +60,23 @@ async def opens_several_sessions(probe: Probe) -> None:
     why += " expected unguessable ones"
     # Reports do not show the ids: some sessions may still be open.
     probe.holds(_SECURE, least >= _DIFFERENT, why, evidence=())
+
+
+async def _judge_header_name(probe: Probe) -> None:
+    """Find sessions that the server names in another header than the protocol's."""
+    async with probe.open(is_judged=False, begins=False) as connection:
+        opened = await post_message(connection, initialize(probe.revision))
+        if not opened.is_ok:
+            return
+        connection.carrier.agree(probe.revision)
+        unnamed = await post_message(connection, new_request("ping"))
+        for name, value in opened.headers.items():
+            if unnamed.is_ok or "session" not in name:
+                continue
+            given = {name.replace("-", "_"): value}
+            named = await post_message(connection, new_request("ping"), **given)
+            why = f"names its sessions in {name}, expected Mcp-Session-Id"
+            probe.holds(_HEADER, not named.is_ok, why)
 
 
 def _differences(one: str, other: str) -> int:

@@ -1,4 +1,4 @@
-"""Subscriptions without a handshake: acknowledged, filtered, told of changes, and ended."""
+"""Subscriptions without a handshake: acknowledgements, filters, changes, and their end."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -74,7 +74,7 @@ async def listens_to_changes(probe: Probe, connection: RawConnection) -> None:
         opened.append(id)
     if not opened:
         return
-    before = {name: await _names(connection, name) for name in _declared(probe)}
+    before = {name: await _names(connection, name) for name in _announced_lists(probe)}
     since = len(connection.received)
     await call_all(probe, connection)
     await connection.collect(probe.target.settling)
@@ -90,7 +90,7 @@ async def listens_to_changes(probe: Probe, connection: RawConnection) -> None:
     probe.skip((_GRACEFUL, _TEARDOWN, "subscriptions.graceful-end-carries-id"), _NO_END)
 
 
-def _declared(probe: Probe) -> list[str]:
+def _announced_lists(probe: Probe) -> list[str]:
     return [name for name in LISTS if probe.facts.declares(f"{name}.listChanged")]
 
 

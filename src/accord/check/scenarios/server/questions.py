@@ -10,6 +10,7 @@ from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import (
     Reply,
     answer_to,
+    objects_in,
     params_of,
     progress_token_of,
 )
@@ -44,6 +45,13 @@ _VALIDATED: Final = "elicitation.answers.validated"
 _MODES: Final = "elicitation.mode.supported-only"
 _TOOLS: Final = "sampling.tools.not-without-capability"
 _TOOL_USE: Final = "sampling.tool-use.server-answers-all"
+# Judged by the monitor, in what follows the use of a tool.
+_TOOL_MESSAGES: Final = (
+    "sampling.tool-results.alone",
+    "sampling.tool-use.balanced",
+    "sampling.tool-result.id-matches",
+)
+_USE: Final = "accord-check-1"
 _NO_FORM: Final = "no tool that may be called asks the user"
 # Every form refuses this, except in a field for free text.
 _WRONG: Final = "accord-check-wrong"
@@ -109,7 +117,7 @@ async def _answer_with_error(connection: RawConnection, question: JsonObject) ->
     await connection.send({"jsonrpc": "2.0", "id": question.get("id"), "error": error})
 
 
-@scenario(_VALIDATED, sends=("tools/call",))
+@scenario(_VALIDATED, is_once=True, sends=("tools/call",))
 async def sends_invalid_answers(probe: Probe, connection: RawConnection) -> None:
     for tool in probe.facts.callable_tools():
         valid = await _call_with_answer(probe, connection, tool, None)
@@ -191,32 +199,43 @@ def _is_refused(schema: Any, value: object) -> bool:
 
 @scenario(
     _TOOL_USE,
+    *_TOOL_MESSAGES,
     opens=partial(Probe.open, capabilities={**EVERYTHING, "sampling": {"tools": {}}}),
     sends=("tools/call",),
 )
 async def lets_the_model_use_tools(probe: Probe, connection: RawConnection) -> None:
-    used: list[str] = []
-    answered: list[str] = []
-
-    def make(question: JsonObject) -> JsonObject | None:
-        params = params_of(question)
-        tools = params.get("tools")
-        if isinstance(tools, list) and tools and not used:
-            use = {"type": "tool_use", "id": "accord-check-1", "input": {}}
-            used.append("accord-check-1")
-            usual: JsonObject = answer_to(question, connection.client_capabilities)["result"]
-            content = [use | {"name": str(tools[0].get("name"))}]
-            return usual | {"content": content, "stopReason": "toolUse"}
-        if used and "messages" in params:
-            answered.append(str(params["messages"]))
-        return None
-
+    use = {"type": "tool_use", "id": _USE, "input": {}}
     for tool in probe.facts.callable_tools():
+        later: list[JsonObject] = []
+
+        def make(question: JsonObject, later: list[JsonObject] = later) -> JsonObject | None:
+            tools = params_of(question).get("tools")
+            is_first = not later
+            if isinstance(tools, list) and tools:
+                later.append(question)
+                if is_first:
+                    usual: JsonObject = answer_to(question, connection.client_capabilities)[
+                        "result"
+                    ]
+                    content = [use | {"name": str(tools[0].get("name"))}]
+                    return usual | {"content": content, "stopReason": "toolUse"}
+            return None
+
         await call_and_answer(probe, connection, tool, make)
-    if answered:
-        told = any("accord-check-1" in text for text in answered)
-        probe.holds(_TOOL_USE, told, "asks again without a result of the tool that was used")
+        # Another question may have nothing to do with the tool that was used.
+        for question in [each for each in later[1:] if _USE in _blocks(each, "id")][:1]:
+            connection.point_at(question)
+            told = _USE in _blocks(question, "toolUseId")
+            probe.holds(_TOOL_USE, told, "asks again without a result of the tool that was used")
     probe.skip(_TOOL_USE, "no tool that may be called lets a model use tools")
+
+
+def _blocks(question: Mapping[str, object], member: str) -> set[object]:
+    """Return the values of a member of all blocks in the messages of a question."""
+    params = params_of(question)
+    contents = [each.get("content") for each in objects_in(params.get("messages"))]
+    blocks = [block for content in contents for block in objects_in(content)]
+    return {block[member] for block in blocks if isinstance(block.get(member), str)}
 
 
 # -- requests that stay unanswered

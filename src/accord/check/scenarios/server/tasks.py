@@ -119,7 +119,7 @@ async def _follow(
 
 
 def _is_late(task: StartedTask, plain: float, *, has_begun: bool) -> bool | None:
-    """Return whether a task was created only with its end; None if that cannot be told.
+    """Return whether a task was created only with its end; None if nothing shows it.
 
     Args:
         task: the task.

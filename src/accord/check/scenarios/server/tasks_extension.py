@@ -223,7 +223,7 @@ async def _follow(
 def _judge_end(
     probe: Probe, connection: RawConnection, tool: ToolCall, plain: Reply, state: Reply
 ) -> None:
-    """Judge the end of a task by what the same call is answered with when it is no task."""
+    """Judge the end of a task by the answer to the same call without a task."""
     status, result = state.result.get("status"), state.result.get("result")
     connection.point_at(plain.message, state.message)
     if plain.is_failed_call:

@@ -77,6 +77,13 @@ class HttpFactsJudge:
             return list(self._request(state, record, facts, posted))
         return list(self._response(state, record, facts, posted))
 
+    def name_lacking(self, requirement: str) -> str:
+        """Name the facts that a requirement needs and the recording lacks; empty if none."""
+        needed = needed_facts(requirement)
+        if needed is None:
+            return ""
+        return " and ".join(sorted(needed - self.known)) if self.known else "what HTTP said"
+
     def _request(
         self, state: HttpState, record: Record, facts: HttpFacts, posted: Posted
     ) -> Iterator[Violation]:

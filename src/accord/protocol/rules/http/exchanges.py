@@ -178,7 +178,7 @@ class HttpState:
         self.exchanges: Bounded[str, RecordedExchange] = Bounded(KEPT)
         self.requests: Bounded[RequestId, RecordedExchange] = Bounded(KEPT)
         self.endpoint: str | None = None
-        self.detours: set[str] = set()
+        self.detours: Bounded[str, None] = Bounded(KEPT)
         self.sessions: Bounded[str, None] = Bounded(KEPT)
         self.ended: Bounded[str, None] = Bounded(KEPT)
         self.losses = 0
@@ -188,7 +188,7 @@ class HttpState:
         self.tokens: Bounded[str, None] = Bounded(KEPT)
         self.is_trusted = False
         self.is_challenged = False
-        self.metadata_paths: set[str] = set()
+        self.metadata_paths: Bounded[str, None] = Bounded(KEPT)
         self.event_ids: Bounded[str, tuple[str, int]] = Bounded(4 * KEPT)
         self.sent: Bounded[object, str] = Bounded(KEPT)
         self.progress: Bounded[object, str] = Bounded(KEPT)
@@ -262,11 +262,11 @@ class HttpState:
                 self.is_trusted = True
             self._end_session(exchange)
         elif status in _REDIRECTS and (location := facts.header("location")):
-            self.detours.add(path_of(location))
+            self.detours[path_of(location)] = None
         if status == 401 and (challenge := bearer_challenge(facts)) is not None:
             self.is_challenged = True
             if "resource_metadata" in challenge:
-                self.metadata_paths.add(path_of(challenge["resource_metadata"]))
+                self.metadata_paths[path_of(challenge["resource_metadata"])] = None
         assigned = facts.header(SESSION)
         if assigned is not None and exchange.is_ok and self.revision.handshake:
             if _INITIALIZE in posts:
@@ -305,7 +305,8 @@ class HttpState:
         if frame is None or id is None:
             return
         exchange.open.discard(id)
-        exchange.answered.add(id)
+        if len(exchange.answered) < KEPT:
+            exchange.answered.add(id)
         asked = self.requests.get(id)
         if asked is None:
             return
