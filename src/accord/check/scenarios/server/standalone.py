@@ -179,6 +179,9 @@ async def _speak_after_handshake(probe: Probe, connection: RawConnection) -> Non
     await connection.send(INITIALIZED)
     method = harmless_method(probe.facts)
     reply = await connection.ask(method if method != _DISCOVER else "ping")
+    if reply.has_failed_inside:
+        probe.skip(_TO_HANDSHAKE, f"the server could not answer {method}: {reply}")
+        return
     why = f"answers {method} without _meta, after a handshake, with {reply}"
     if probe.holds(_TO_HANDSHAKE, not reply.is_error, why):
         is_old = "resultType" not in reply.result
@@ -200,6 +203,9 @@ async def begins_without_a_handshake(probe: Probe, connection: RawConnection) ->
     # Its first request, although discovery would answer too.
     method = harmless_method(probe.facts)
     reply = await connection.ask(method)
+    if reply.has_failed_inside:
+        probe.skip(_TO_STANDALONE, f"the server could not answer {method}: {reply}")
+        return
     why = f"answers {method} with _meta, without a handshake, with {reply}"
     if probe.holds(_TO_STANDALONE, not reply.is_error, why):
         probe.holds(_TO_STANDALONE, "resultType" in reply.result, f"{why}, without resultType")
