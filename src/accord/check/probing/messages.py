@@ -283,7 +283,7 @@ class MessageLog:
             self.monitor.observe(
                 Record(
                     sender=sender,
-                    t=round(monotonic() - self._start, 6),
+                    t=round(self._clock() - self._start, 6),
                     transport=self.transport,
                     http=http,
                     number=self.count,
