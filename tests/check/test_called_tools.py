@@ -182,7 +182,7 @@ def test_the_report_names_the_tools_that_were_called_and_those_that_were_not(for
         assert "neither readOnlyHint nor its name" in shown["not_called"]["add_user"]
     else:
         told = done.stdout.replace("\\_", "_")
-        assert f"calls, at most 100 of each tool: get_user ({made})" in told
+        assert f"calls, at most 150 of each tool: get_user ({made})" in told
         assert "not called: add_user (neither readOnlyHint nor its name" in told
 
 

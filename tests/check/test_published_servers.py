@@ -8,6 +8,7 @@ from check.mutants.everything import server as everything
 from check.mutants.foundation import Between, in_memory
 from check.mutants.standalone_base import error
 
+
 def as_coroutine(function):
     """Return a coroutine function around one that may return a coroutine."""
 
