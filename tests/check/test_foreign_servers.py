@@ -208,6 +208,15 @@ def test_a_process_that_ends_late_gets_a_warning():
     assert "ends after a request of JSON-RPC 1.0" in found["practice.server.survives-errors"]
 
 
+@pytest.mark.requirement("cancellation.races", "practice.server.survives-errors")
+def test_a_server_that_ends_by_itself_is_not_blamed_for_its_end():
+    subject = foreign("no database", "0.6", patience=2)
+    report = check(subject, NEW, only=["cancellation", "errors.code.parse-error"])
+    assert breaches(report) == {}
+    (note,) = report.setting.notes
+    assert "ends by itself (the server ended with exit code 1" in note
+
+
 # -- over HTTP
 
 

@@ -258,11 +258,6 @@ class KnowsNoLinks(_Stops):
         return "resource_link" in json.dumps(reply)
 
 
-@mutant("resources.read.client-accepts-32002", ODD)
-class KnowsNoOldCode(_Stops):
-    at = "resources/read"
-
-
 @mutant("pagination.empty-cursor-is-a-cursor", ODD)
 class TakesAnEmptyCursorForTheEnd(RawStandalone):
     def next_cursor(self, reply: Message | None) -> Any:

@@ -216,7 +216,8 @@ async def cancels_while_the_answer_is_on_its_way(probe: Probe, connection: RawCo
             await connection.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
         await connection.ask(method)
     except (ConnectionEnded, MessageTimeout) as error:
-        if getattr(error, "is_garbled", False):
+        is_known = isinstance(error, ConnectionEnded) and await probe.ends_by_itself()
+        if is_known or getattr(error, "is_garbled", False):
             raise
         probe.fail(_RACES, f"fails after cancelled requests: {error}")
         connection.end("the server answers no further request")
