@@ -229,6 +229,18 @@ def test_a_refusal_in_plain_text_is_not_a_violation():
     assert {id: told for id, told in breaches(report).items() if told.startswith("fail")} == {}
 
 
+@pytest.mark.requirement("auth.http.oauth-flow", "auth.prm.server", "auth.token.validated")
+def test_a_server_with_keys_of_its_own_is_not_held_to_the_rules_of_oauth():
+    with serving(asks_for_key=True) as server:
+        report = check(ServerTarget(name="keys", url=server.url, settling=0.1), NEW, only=["auth"])
+    found = breaches(report)
+    # HTTP itself asks for the header of the second one.
+    assert list(found) == ["auth.http.oauth-flow", "auth.challenge.www-authenticate"]
+    assert found["auth.http.oauth-flow"].startswith(
+        "warn: asks for something that it does not name"
+    )
+
+
 def test_the_evidence_of_a_foreign_origin_is_its_request():
     mutant = all_mutants()["http.origin.validated-welcomes-every-origin"]
 
