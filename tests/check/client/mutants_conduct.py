@@ -165,20 +165,6 @@ class CancelsTasksAnywhere(RawStandalone):
 # -- results
 
 
-@mutant("result.type.absent-means-complete", "LeavesResultTypesOut")
-class WantsAResultType(RawStandalone):
-    def kind_of(self, result: Message) -> str:
-        return str(result.get("resultType", "unknown"))
-
-
-@mutant("result.type.absent-means-complete", "LeavesResultTypesOut")
-class ReadsAResultTypeBlindly(RawStandalone):
-    def kind_of(self, result: Message) -> str:
-        if "resultType" not in result:
-            raise Gone
-        return str(result["resultType"])
-
-
 @mutant("result.type.unknown-is-invalid", "ReturnsUnknownResultTypes")
 class TakesTheUnknownForATask(RawStandalone):
     def kind_of(self, result: Message) -> str:
