@@ -170,6 +170,8 @@ def start():
             launches.flush()
             if launches.tell() > 2:
                 time.sleep(60)
+    if KIND == "no database":
+        threading.Timer(float(GIVEN[0]), os._exit, [1]).start()
     if KIND == "deaf":
         for _ in sys.stdin:
             pass

@@ -15,6 +15,7 @@ class Foreign(ThreadingHTTPServer):
 
     Attributes:
         silent: methods that are not answered until the server ends.
+        asks_for_key: whether a request needs an Authorization header, with anything in it.
         reached: set when one of them came.
         ending: set when it ends.
     """
@@ -22,9 +23,10 @@ class Foreign(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, silent: frozenset[str]) -> None:
+    def __init__(self, silent: frozenset[str], *, asks_for_key: bool = False) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.silent = silent
+        self.asks_for_key = asks_for_key
         self.reached = threading.Event()
         self.ending = threading.Event()
 
@@ -40,6 +42,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["content-length"]))
+        if self.server.asks_for_key and not self.headers.get("authorization"):
+            self._send(401, "application/json", '{"error": "no credentials were provided"}')
+            return
         if self.headers.get("origin"):
             self._send(403, "text/plain", "origin")
             return
@@ -105,9 +110,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(*silent: str) -> Iterator[Foreign]:
+def serving(*silent: str, asks_for_key: bool = False) -> Iterator[Foreign]:
     """Serve it on a free port of loopback."""
-    server = Foreign(frozenset(silent))
+    server = Foreign(frozenset(silent), asks_for_key=asks_for_key)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
     try:

@@ -208,6 +208,15 @@ def test_a_process_that_ends_late_gets_a_warning():
     assert "ends after a request of JSON-RPC 1.0" in found["practice.server.survives-errors"]
 
 
+@pytest.mark.requirement("cancellation.races", "practice.server.survives-errors")
+def test_a_server_that_ends_by_itself_is_not_blamed_for_its_end():
+    subject = foreign("no database", "0.6", patience=2)
+    report = check(subject, NEW, only=["cancellation", "errors.code.parse-error"])
+    assert breaches(report) == {}
+    (note,) = report.setting.notes
+    assert "ends by itself (the server ended with exit code 1" in note
+
+
 # -- over HTTP
 
 
@@ -218,6 +227,18 @@ def test_a_refusal_in_plain_text_is_not_a_violation():
     assert results["jsonrpc.message.version-2-0"].verdict == "pass"
     assert "expected error -32601" in results["errors.code.method-not-found"].message
     assert {id: told for id, told in breaches(report).items() if told.startswith("fail")} == {}
+
+
+@pytest.mark.requirement("auth.http.oauth-flow", "auth.prm.server", "auth.token.validated")
+def test_a_server_with_keys_of_its_own_is_not_held_to_the_rules_of_oauth():
+    with serving(asks_for_key=True) as server:
+        report = check(ServerTarget(name="keys", url=server.url, settling=0.1), NEW, only=["auth"])
+    found = breaches(report)
+    # HTTP itself asks for the header of the second one.
+    assert list(found) == ["auth.http.oauth-flow", "auth.challenge.www-authenticate"]
+    assert found["auth.http.oauth-flow"].startswith(
+        "warn: asks for something that it does not name"
+    )
 
 
 def test_the_evidence_of_a_foreign_origin_is_its_request():

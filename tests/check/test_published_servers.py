@@ -55,6 +55,20 @@ def test_a_server_whose_lists_fail_inside_breaks_nothing(revision):
     assert breaches(hook, revision) == {}
 
 
+@pytest.mark.requirement("resources.uri.validated")
+def test_a_server_that_finds_nothing_under_an_invalid_uri_breaks_no_must():
+    def hook(wire: Between) -> None:
+        def from_server(message, request):
+            if request.get("method") == "resources/read" and "error" in message:
+                return {"jsonrpc": "2.0", "id": request["id"], "result": {"contents": []}}
+            return message
+
+        wire.from_server = from_server
+
+    found = results(hook, "2025-06-18", ["resources.uri"])["resources.uri.validated"]
+    assert found.verdict == "not-exercised"
+
+
 # -- evidence
 
 

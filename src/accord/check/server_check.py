@@ -54,6 +54,7 @@ log = logging.getLogger("accord.check")
 # A scenario may take this many times the patience; a server that never answers is judged too.
 _WAITS: Final = 24
 _NO_COPY: Final = "one more copy of the server did not start"
+_ENDING: Final = "the server ends by itself ({}), so that its end is not held against it"
 _QUESTIONS: Final = {capability: method for method, capability in CAPABILITY_OF.items()}
 
 
@@ -178,6 +179,9 @@ async def _check_all(
         finally:
             await probe.dismiss_all()
         found[revision] = _verdicts(probe, plan)
+        note = _ENDING.format(target.habits.ending)
+        if target.habits.ending and note not in revision_probe.notes:
+            revision_probe.notes.append(note)
         annotations |= annotations_of(facts.tools)
         not_called |= {
             str(tool.get("name")): why for tool in facts.tools if (why := facts.refusal_for(tool))
@@ -236,7 +240,7 @@ async def _discover_server(probe: Probe, tell_plan: OnPlan | None) -> None:
     except (MessageTimeout, ConnectionEnded) as error:
         if not line.opening:
             raise ConnectFailed(describe_failure(target, [add_stderr(str(error), line)])) from None
-        _blame(probe, error)
+        await _blame(probe, error)
         if target.one_at_a_time:
             # While this copy runs, no other one would start.
             await probe.dismiss_all()
@@ -289,7 +293,7 @@ async def _run(probe: Probe, scenario: Scenario) -> None:
         async with asyncio.timeout(probe.target.patience * _WAITS):
             await scenario.body(probe)
     except (MessageTimeout, ConnectionEnded, ConnectFailed, TimeoutError) as error:
-        _blame(probe, error)
+        await _blame(probe, error)
         has_started = getattr(error, "has_started", True)
         did = "the server went silent" if has_started else _NO_COPY
         probe.skip(scenario.ids, f"{did}: {error}")
@@ -328,7 +332,7 @@ def _is_left_out(probe: Probe, scenario: Scenario) -> bool:
     return True
 
 
-def _blame(probe: Probe, error: BaseException) -> None:
+async def _blame(probe: Probe, error: BaseException) -> None:
     """Record a failure of a server that went silent or ended."""
     if not getattr(error, "has_started", True):
         # A further copy that does not start proves nothing.
@@ -337,7 +341,7 @@ def _blame(probe: Probe, error: BaseException) -> None:
         # The monitor reports what arrived in place of the answer.
         return
     if isinstance(error, ConnectionEnded):
-        blame_for_ending(probe, str(error))
+        await blame_for_ending(probe, str(error))
     elif isinstance(error, MessageTimeout) and error.method not in WORK_OF_AUTHORS:
         probe.fail("jsonrpc.request.answered", f"falls silent: {error}")
         probe.lose_patience()

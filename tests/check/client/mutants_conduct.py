@@ -165,20 +165,6 @@ class CancelsTasksAnywhere(RawStandalone):
 # -- results
 
 
-@mutant("result.type.absent-means-complete", "LeavesResultTypesOut")
-class WantsAResultType(RawStandalone):
-    def kind_of(self, result: Message) -> str:
-        return str(result.get("resultType", "unknown"))
-
-
-@mutant("result.type.absent-means-complete", "LeavesResultTypesOut")
-class ReadsAResultTypeBlindly(RawStandalone):
-    def kind_of(self, result: Message) -> str:
-        if "resultType" not in result:
-            raise Gone
-        return str(result["resultType"])
-
-
 @mutant("result.type.unknown-is-invalid", "ReturnsUnknownResultTypes")
 class TakesTheUnknownForATask(RawStandalone):
     def kind_of(self, result: Message) -> str:
@@ -256,11 +242,6 @@ class KnowsNoLinks(_Stops):
 
     def is_odd(self, reply: Message) -> bool:
         return "resource_link" in json.dumps(reply)
-
-
-@mutant("resources.read.client-accepts-32002", ODD)
-class KnowsNoOldCode(_Stops):
-    at = "resources/read"
 
 
 @mutant("pagination.empty-cursor-is-a-cursor", ODD)

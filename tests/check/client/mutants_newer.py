@@ -658,6 +658,8 @@ UNBREAKABLE |= {
     "http.post.metadata-headers": "each of these headers has a requirement of its own",
     "progress.task.same-token": "a token that is not that of the task is not known to be its own",
     "progress.task.stops-at-terminal": "progress.notification.active-only says the same",
+    "resources.read.client-accepts-32002": "a client may end after any error",
+    "result.type.absent-means-complete": "it is for servers of earlier revisions, which all accept",
     "stdio.crash.restart": "a client that does not go on may not need to",
     "tasks.capability.none-no-tasks": "tasks.tool.no-capability-no-task says the same",
     "tasks.capability.requestor-respects": "tasks.tool.no-capability-no-task says the same",

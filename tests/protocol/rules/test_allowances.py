@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
+from accord.protocol.monitor import Monitor
 from accord.protocol.rules.body.meta import is_forward
-from support.traces import INFO, META, C, S, Said, judge, opening
+from support.traces import INFO, META, C, S, Said, judge, opening, records
 
 LEGACY = "2025-06-18"
 TASKS = "2025-11-25"
@@ -39,6 +40,17 @@ def posted(said: Said, stream: str = "s1") -> Said:
 def test_a_number_in_a_batch_is_reported_and_the_other_messages_are_judged() -> None:
     batch = C.json([7, ASK.message])
     assert reported([batch], "2025-03-26") == ["jsonrpc.message.version-2-0"]
+
+
+@pytest.mark.requirement("meta.request.protocol-version", "http.post.metadata-headers")
+def test_a_handshake_after_a_failed_discovery_is_not_held_to_the_newest_revision() -> None:
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": INFO}
+    shake = {"jsonrpc": "2.0", "id": 2, "method": "initialize", "params": params}
+    (said,) = records(
+        [C.json(shake).over(method="POST", headers={"accept": "*/*"}, recorded="all")], MODERN
+    )
+    found = [each.requirement for each in Monitor(revision=MODERN).observe(said)]
+    assert [id for id in found if id.startswith(("meta.request", "http.post"))] == []
 
 
 def test_params_that_are_an_array_are_reported_once() -> None:

@@ -13,6 +13,7 @@ from accord.trace import HttpFacts
 from protocol.rules.http_mutants import MUTANTS
 from protocol.rules.http_sessions import (
     CALL,
+    EVENTS,
     HANDSHAKE_OVER_HTTP,
     PROGRESS,
     STANDALONE,
@@ -27,6 +28,7 @@ from protocol.rules.http_sessions import (
     locked,
     notice,
     older,
+    opened,
     put,
     request,
     result,
@@ -387,6 +389,15 @@ _ALLOWED: dict[str, tuple[Session, Callable[[Session], None]]] = {
             put("get", recorded=()),
             put("get-answer", status=404, headers={}),
             drop("get-change"),
+        ),
+    ),
+    "a handshake that is answered by a stream without a priming event": (
+        streamable("2025-11-25"),
+        all_of(
+            put("init-answer", headers={"content-type": EVENTS, "mcp-session-id": "s-1"}),
+            put("init-answer", message=None, size=None),
+            add("init-answer", "get-change", exchange="init", message=opened("2025-11-25")),
+            put("added", method="POST", stream="init-stream", id="i-1"),
         ),
     ),
     "a GET stream that begins with a message": (streamable("2025-11-25"), drop("get-prime")),

@@ -291,7 +291,7 @@ def _check_end(run: ClientRun) -> None:
         return
     signalled = next((each for each in run.server.events if each.startswith("signal")), None)
     before = run.server.events[: run.server.events.index(signalled)] if signalled else []
-    why = f"sends {signalled} to the server before it closes its input"
+    why = f"sends {signalled} to the server before its input has ended"
     run.holds(id, signalled is None or "input ended" in before, why)
 
 

@@ -177,9 +177,13 @@ def quote_value(named: object) -> str:
 
 
 def is_oauth(challenges: Sequence[AuthChallenge], published: Published) -> bool:
-    """Return whether a server that answers 401 uses OAuth; it does unless it says otherwise."""
+    """Return whether a server that answers 401 says that it uses OAuth.
+
+    It may have a way of its own, which the text allows.
+    """
     schemes = {each.scheme for each in challenges}
-    return not schemes or "bearer" in schemes or published.resource is not None
+    documents = (published.resource, published.metadata, published.openid)
+    return "bearer" in schemes or bool(published.refused) or any(documents)
 
 
 async def fetch_metadata(

@@ -22,6 +22,10 @@ from accord.types import JsonObject
 _LAUNCHED: Final = {True: 2, False: 1}
 # Seconds that a server gets even if it hung before.
 _LEAST_PATIENCE: Final = 1.0
+# How long a server is left alone to see whether it ends by itself: as a multiple of how long it
+# ran before it ended, and in seconds at most.
+_IDLE_SHARE: Final = 1.5
+_IDLE_AT_MOST: Final = 10.0
 
 # The connection that a scenario uses, and the one it used last. Scenarios run as tasks at once.
 _in_use: ContextVar[RawConnection] = ContextVar("connection_in_use")
@@ -49,6 +53,7 @@ class Probe(VerdictCollector):
         # It does not shrink in `lose_patience`: starting takes its time.
         self._starting = target.start_patience
         self._idle: dict[bool, list[RawConnection]] = {True: [], False: []}
+        self._control = asyncio.Lock()
         # Launching a server is slow: a scenario rather waits for a connection to be returned.
         self._turns = {
             is_judged: asyncio.Semaphore(kept if target.command else target.at_once)
@@ -122,11 +127,30 @@ class Probe(VerdictCollector):
         """Return a new connection; close idle ones first if the server can run only once."""
         if self.target.one_at_a_time and self.target.command:
             await self._dismiss_idle()
-            if self._connections:
+            if any(each.ended is None for each in self._connections):
                 raise AccordError("it takes two copies of the server at the same time")
         connection = self.target.connection(is_judged=is_judged, starting=self._starting)
         self._connections.append(connection)
         return connection
+
+    async def ends_by_itself(self) -> bool:
+        """Return whether a copy that is left alone ends as the one did that was used last.
+
+        Then its end proves nothing about the messages before it: it may lack its database.
+        """
+        habits, connection = self.target.habits, _in_use.get(_used.get(self.connection))
+        async with self._control:
+            idle = min(connection.lived * _IDLE_SHARE + self.target.settling, _IDLE_AT_MOST)
+            if habits.ending or self.target.url or idle <= habits.idled:
+                return bool(habits.ending)
+            try:
+                other = await self._open_shared(is_judged=False)
+            except AccordError:
+                return False
+            await other.collect(idle)
+            habits.ending, habits.idled = other.ended or "", idle
+            await self._dismiss(other)
+        return bool(habits.ending)
 
     def lend(self, connection: RawConnection) -> None:
         """Add an open connection to those that can be borrowed."""

@@ -93,6 +93,7 @@ class RawConnection:
         late: names of tools that answered after the patience, or not at all, with the seconds.
         proof: returns the evidence of the last request; None before the first one.
         first_answer: seconds from the first message to the first one of the peer.
+        lived: seconds from the first message to the end of the connection.
     """
 
     def __init__(
@@ -115,6 +116,7 @@ class RawConnection:
         self.late: dict[str, float] = {}
         self.proof: Callable[[], list[Evidence]] | None = None
         self.first_answer = 0.0
+        self.lived = 0.0
         self._grace = grace
         self._starting = patience * _STARTING if starting is None else starting
         self._first_sent: float | None = None
@@ -197,6 +199,8 @@ class RawConnection:
 
     def end(self, why: str) -> None:
         """Record that no more messages will arrive."""
+        if self.ended is None and self._first_sent is not None:
+            self.lived = asyncio.get_running_loop().time() - self._first_sent
         self.ended = self.ended or why
         self._changed.set()
 

@@ -46,10 +46,14 @@ class Habits(msgspec.Struct):
     Attributes:
         stays: whether it kept running long after its input was closed.
         startup_seconds: the most that it took from its launch to its first output.
+        ending: how it ended although nothing was asked of it; empty if it did not.
+        idled: the seconds that it was left alone for, to see whether it ends.
     """
 
     stays: bool = False
     startup_seconds: float = 0.0
+    ending: str = ""
+    idled: float = 0.0
 
 
 class StdioCarrier:

@@ -206,8 +206,11 @@ def harmless_method(facts: ServerFacts) -> str:
     return next((method for name, method in LISTS.items() if facts.declares(name)), other)
 
 
-def blame_for_ending(probe: Probe, why: str) -> None:
+async def blame_for_ending(probe: Probe, why: str) -> None:
     """Record that the server ended while a request waited for its answer."""
+    if await probe.ends_by_itself():
+        probe.skip(SURVIVES, f"the server ends by itself: {probe.target.habits.ending}")
+        return
     has_practice = catalogue()[SURVIVES].holds_in(probe.revision)
     probe.fail(SURVIVES if has_practice else ANSWERED, why)
 
@@ -224,7 +227,7 @@ async def is_alive(
             await connection.collect(probe.target.leaving)
         if connection.ended is not None:
             reason = error if isinstance(error, ConnectionEnded) else connection.ended
-            blame_for_ending(probe, f"ends after {after}: {reason}")
+            await blame_for_ending(probe, f"ends after {after}: {reason}")
         elif getattr(error, "is_garbled", False):
             connection.end("the server answers under other ids, or not in JSON")
         else:

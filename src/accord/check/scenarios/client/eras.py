@@ -38,7 +38,8 @@ class SpeaksOnlyAnUnknownRevision(FakeServer):
             return
         opened = run.messages("initialize")
         why = "sends initialize although -32022 shows a server without a handshake"
-        run.holds(_NOT_LEGACY, not opened, why)
+        evidence = run.evidence_of(run.standalone[0], *opened[:1])
+        run.holds(_NOT_LEGACY, not opened, why, evidence=evidence)
         later = [str(each.get("method")) for each in run.standalone]
         going_on = sorted({each for each in later if each != "server/discover"})
         why = f"goes on with {going_on} under a revision that the server refused"
@@ -65,7 +66,8 @@ class RefusesFirstHeaders(FakeServer):
         if self.has_refused and run.standalone:
             opened = run.messages("initialize")
             why = "sends initialize although -32020 shows a server without a handshake"
-            run.holds(_NOT_LEGACY, not opened, why)
+            evidence = run.evidence_of(run.standalone[0], *opened[:1])
+            run.holds(_NOT_LEGACY, not opened, why, evidence=evidence)
             if len(run.standalone) > 1:
                 run.passes(_INSPECTS)
 

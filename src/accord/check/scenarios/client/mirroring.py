@@ -43,7 +43,7 @@ def _schema(text: str, *required: str) -> JsonObject:
                 "properties": {"city": {"type": "string", ANNOTATION: "City", "enum": ["Oslo"]}},
                 "required": ["city"],
             },
-            "note": {"type": ["string", "null"], ANNOTATION: "Note"},
+            "note": {"type": "string", ANNOTATION: "Note"},
         },
         "required": ["text", *required],
     }

@@ -1,6 +1,7 @@
 """Requests to a client: valid ones, undeclared ones, and malformed ones."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 from accord.check.fake_server.client_run import ClientRun
@@ -271,11 +272,12 @@ class SendsBatches(FakeServer):
 
     streams = True
     answered: int | None = None
+    batch: Sequence[JsonObject] = ()
 
     async def before_first_answer(self, connection: RawConnection, request: JsonObject) -> None:
         ids = ("batch-1", "batch-2")
-        batch = [new_request("ping", id=id) for id in ids]
-        await self.send(connection, batch, beside=request)
+        self.batch = [new_request("ping", id=id) for id in ids]
+        await self.send(connection, self.batch, beside=request)
         self.answered = 0
         for id in ids:
             try:
@@ -291,4 +293,5 @@ class SendsBatches(FakeServer):
         stays = self.answered == 2 or run.ended_as_usual or run.exit_code is None
         if run.connection is not None and stays:
             why = f"answers {self.answered} of the two pings in a batch"
-            run.holds("jsonrpc.batch.receive", self.answered == 2, why)
+            evidence = run.evidence_of(self.batch)
+            run.holds("jsonrpc.batch.receive", self.answered == 2, why, evidence=evidence)

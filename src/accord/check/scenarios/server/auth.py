@@ -143,7 +143,8 @@ async def sends_requests_without_a_token(probe: Probe, connection: RawConnection
     sender = guarded_sender(probe.target.url, connection.patience)
     published = await fetch_metadata(sender, connection, probe.target.url, challenges)
     if not is_oauth(challenges, published):
-        probe.fail("auth.http.oauth-flow", f"asks for {challenges[0].scheme}, not for OAuth")
+        scheme = challenges[0].scheme if challenges else "something that it does not name"
+        probe.fail("auth.http.oauth-flow", f"asks for {scheme}, not for OAuth")
         _exclude_all(probe, "the server does not use OAuth")
         return
     probe.passes("auth.http.oauth-flow")

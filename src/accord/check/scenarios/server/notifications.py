@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final, get_args
 
 from accord.check.probing.failures import ConnectionEnded, MessageTimeout
-from accord.check.probing.messages import params_of
+from accord.check.probing.messages import new_notification, params_of
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts
@@ -210,14 +210,18 @@ async def cancels_unknown_requests(probe: Probe, connection: RawConnection) -> N
 @scenario(_RACES, opens=OWN, when=_cancels_by_closing, is_once=True)
 async def cancels_while_the_answer_is_on_its_way(probe: Probe, connection: RawConnection) -> None:
     method = harmless_method(probe.facts)
+    notice: JsonObject | None = None
     try:
         for _ in range(10):
             id = await connection.begin(method)
-            await connection.notify(_CANCELLED, {"requestId": id, "reason": "a check"})
+            notice = new_notification(_CANCELLED, {"requestId": id, "reason": "a check"})
+            await connection.send(notice)
         await connection.ask(method)
     except (ConnectionEnded, MessageTimeout) as error:
-        if getattr(error, "is_garbled", False):
+        is_known = isinstance(error, ConnectionEnded) and await probe.ends_by_itself()
+        if is_known or getattr(error, "is_garbled", False):
             raise
+        connection.point_at(notice)
         probe.fail(_RACES, f"fails after cancelled requests: {error}")
         connection.end("the server answers no further request")
     else:

@@ -203,12 +203,18 @@ async def begins_without_a_handshake(probe: Probe, connection: RawConnection) ->
     # Its first request, although discovery would answer too.
     method = harmless_method(probe.facts)
     reply = await connection.ask(method)
-    if reply.has_failed_inside:
+    if reply.has_failed_inside and await _fails_later_too(connection, method):
         probe.skip(_TO_STANDALONE, f"the server could not answer {method}: {reply}")
         return
     why = f"answers {method} with _meta, without a handshake, with {reply}"
     if probe.holds(_TO_STANDALONE, not reply.is_error, why):
         probe.holds(_TO_STANDALONE, "resultType" in reply.result, f"{why}, without resultType")
+
+
+async def _fails_later_too(connection: RawConnection, method: str) -> bool:
+    """Return whether a request fails inside after a discovery too."""
+    await connection.ask(_DISCOVER)
+    return (await connection.ask(method)).has_failed_inside
 
 
 # -- what a request must carry

@@ -1,0 +1,92 @@
+"""Clients that behave like those of other projects: allowed behaviour raises no alarm."""
+
+import json
+from typing import Any
+
+import pytest
+
+from accord.check.client_check import ClientPlan, check_client
+from accord.testing import run_in_virtual_time
+from check.client.mutants import IgnoresBatches
+from check.client.raw import Gone, Message
+from check.client.raw_standalone import RawStandalone
+
+
+def results(kind: Any, scenario: str, revision: str | None = None) -> dict[str, Any]:
+    async def client(place: Any) -> int:
+        return await kind(place).run()
+
+    plan = ClientPlan(
+        command=["{url}", *kind.options],
+        transport="http",
+        revisions=[revision or kind.revision],
+        client=client,
+        timeout=10,
+        patience=0.4,
+        scenarios=[scenario],
+    )
+    report = run_in_virtual_time(check_client(plan))
+    return {each.id: each for each in report.results}
+
+
+def breaches(found: dict[str, Any]) -> list[str]:
+    return [id for id, each in found.items() if each.verdict in ("fail", "warn")]
+
+
+class EndsAfterErrors(RawStandalone):
+    """Lets the error of a missing resource end the program, as a short script does."""
+
+    async def ask(self, method: str, params: Message | None = None) -> Any:
+        reply = await super().ask(method, params)
+        if method == "resources/read" and "error" in (reply or {}):
+            raise Gone
+        return reply
+
+
+@pytest.mark.requirement("resources.read.client-accepts-32002")
+def test_a_client_that_ends_after_an_error_is_not_blamed_for_its_code():
+    found = results(EndsAfterErrors, "ReturnsUnusualResults")
+    assert breaches(found) == []
+    assert found["resources.read.client-accepts-32002"].verdict == "not-exercised"
+
+
+class WantsResultTypes(RawStandalone):
+    """Refuses results without a type from a server that has to send it."""
+
+    def kind_of(self, result: Message) -> str:
+        if "resultType" not in result:
+            raise Gone
+        return str(result["resultType"])
+
+
+@pytest.mark.requirement("result.type.absent-means-complete")
+def test_a_client_may_insist_on_result_types_of_a_server_that_must_send_them():
+    found = results(WantsResultTypes, "LeavesResultTypesOut")
+    assert breaches(found) == []
+    assert found["result.type.absent-means-complete"].verdict == "not-exercised"
+
+
+class DropsToolsOfTwoTypes(RawStandalone):
+    """Takes x-mcp-header on a parameter with several types for an error, and repeats nothing."""
+
+    async def ask(self, method: str, params: Message | None = None) -> Any:
+        reply = await super().ask(method, params)
+        if method == "tools/list" and reply is not None:
+            assert '"type":["' not in json.dumps(reply["result"]["tools"], separators=(",", ":"))
+        return reply
+
+
+@pytest.mark.requirement("http.param-headers.client-support")
+def test_the_check_annotates_only_parameters_of_one_plain_type():
+    found = results(DropsToolsOfTwoTypes, "WantsArgumentsInHeaders")
+    assert breaches(found) == []
+    assert found["http.param-headers.client-support"].verdict == "pass"
+
+
+@pytest.mark.requirement("jsonrpc.batch.receive")
+def test_the_evidence_of_an_unanswered_batch_is_the_batch():
+    found = results(IgnoresBatches, "SendsBatches")["jsonrpc.batch.receive"]
+    assert found.verdict == "fail"
+    (shown,) = [each.message for each in found.evidence if each.message]
+    assert shown.startswith("[")
+    assert shown.count('"ping"') == 2
