@@ -6,7 +6,7 @@ export PIP_NO_INPUT := 1
 # Some machines forbid the caching of compiled modules; each of some hundred processes would compile.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test lint core check tools ends wire pure foreign coverage thorough bench fuzz release-check format clean
+.PHONY: run test lint core check tools ends wire pure foreign coverage thorough mutants bench fuzz release-check format clean
 
 run: .venv/ready
 	@$(BIN)/python examples/tour.py
@@ -73,6 +73,10 @@ coverage: .venv/ready
 	$(BIN)/coverage erase
 	$(BIN)/pytest -q -n 4 --dist worksteal -m "thorough or not thorough" --cov --cov-report= $(CORE) $(REST)
 	$(BIN)/python tools/coverage_gate.py
+
+# Requirement x mutant x what a check finds, for every broken server and client of the tests.
+mutants: .venv/ready
+	$(BIN)/python tools/mutants.py
 
 # What takes long and changes seldom: every example on every transport, all foreign peers, coverage.
 thorough: coverage .venv-interop/ready

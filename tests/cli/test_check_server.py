@@ -50,7 +50,7 @@ def test_a_good_server_passes_with_exit_code_0(accord, good):
     only = ("--only", "errors", "--only", "lifecycle.version.server-echoes")
     done = accord("check", "server", good, "--revision", NEW, *only)
     assert done.returncode == 0
-    assert done.stderr.startswith("will call, each at most 100 times (--calls): add\n")
+    assert done.stderr.startswith("will call, each at most 150 times (--calls): add\n")
     assert f"{good}: revision {NEW}" in done.stdout
     assert "no violations" in done.stdout
     assert "\ncoverage: " in done.stdout
@@ -60,7 +60,7 @@ def test_a_good_server_passes_with_exit_code_0(accord, good):
 def test_a_bad_server_fails_with_exit_code_1_and_says_what_and_how_to_repeat_it(accord):
     done = accord("check", "server", "--only", "stdio", "--revision", NEW, *awkward("banner"))
     assert done.returncode == 1
-    assert done.stderr == "will call, each at most 100 times (--calls): get_time\n"
+    assert done.stderr == "will call, each at most 150 times (--calls): get_time\n"
     assert "FAIL stdio.server.stdout-only-messages (MUST NOT, server)" in done.stdout
     assert "awkward server is ready" in done.stdout
     assert "--only stdio.server.stdout-only-messages" in done.stdout

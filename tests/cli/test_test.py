@@ -48,7 +48,7 @@ def small(tmp_path):
 def test_a_good_server_passes_with_exit_code_0(accord, small):
     done = accord("test", small, cwd=small.parent)
     assert done.returncode == 0
-    assert done.stderr.startswith("will call, each at most 100 times (--calls): add\n")
+    assert done.stderr.startswith("will call, each at most 150 times (--calls): add\n")
     assert done.stdout.splitlines()[0] == str(small)
     assert "  ok   add answers valid arguments\n" in done.stdout
     assert "  skip save is not called (neither readOnlyHint nor its name" in done.stdout
@@ -70,7 +70,7 @@ def test_memory_runs_a_file_in_this_process(accord, small):
     words = ("--transport", "memory", "--allow-writes", "--examples", "2")
     done = accord("test", small, *words, cwd=small.parent)
     assert done.returncode == 0
-    assert done.stderr == "will call, each at most 100 times (--calls): add, save\n"
+    assert done.stderr == "will call, each at most 150 times (--calls): add, save\n"
     assert "0 skipped" in done.stdout
     assert (small.parent / "saved.txt").exists()
 

@@ -13,6 +13,7 @@ import msgspec
 
 from accord.check.fake_server.authorization_server import PREREGISTERED
 from accord.check.fake_server.client_run import (
+    COMPARED,
     CROSS_RUN_CHECKS,
     PASSIVELY_CHECKED,
     ClientRun,
@@ -391,7 +392,7 @@ def _ids_with_scenarios() -> frozenset[str]:
     """Return the ids of the requirements that a faulty server tries, or that any run runs."""
     from accord.check.scenarios.client import CLIENT_SCENARIOS
 
-    return frozenset(PASSIVELY_CHECKED) | {id for each in CLIENT_SCENARIOS for id in each.ids}
+    return PASSIVELY_CHECKED | COMPARED | {id for each in CLIENT_SCENARIOS for id in each.ids}
 
 
 def _out_of_scope(row: Requirement, plan: ClientPlan, runs: Sequence[ClientRun]) -> str | None:

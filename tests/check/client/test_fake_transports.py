@@ -250,3 +250,94 @@ def test_two_streams_at_once_are_counted():
             assert transport.most_streams == 2
 
     run_http(Streams(), scenario)
+
+
+# -- requests that stand on their own
+
+P = "io.modelcontextprotocol/"
+STAMP = {f"{P}protocolVersion": "2026-07-28", f"{P}clientCapabilities": {}}
+
+
+def alone(method, params=None, meta=STAMP, id=1):
+    given = {**(params or {}), "_meta": meta}
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": given}
+
+
+def posted(*messages, revision="2026-07-28", is_dual=False):
+    """Post messages to a fake server, and return the statuses and the JSON bodies."""
+
+    async def scenario():
+        server = FakeServer(revision)
+        server.is_dual = is_dual
+        found = []
+        async with FakeHttpTransport(server) as transport, aiohttp.ClientSession() as http:
+            for message in messages:
+                async with http.post(transport.url, json=message) as response:
+                    found.append((response.status, await response.json()))
+        return found
+
+    return run_in_virtual_time(scenario())
+
+
+def test_a_request_on_its_own_is_answered_with_a_stamped_result():
+    ((status, found),) = posted(alone("server/discover"))
+    assert status == 200
+    assert found["result"]["supportedVersions"] == ["2026-07-28"]
+    assert found["result"]["resultType"] == "complete"
+    assert (found["result"]["ttlMs"], found["result"]["cacheScope"]) == (0, "private")
+    assert f"{P}serverInfo" in found["result"]["_meta"]
+
+
+@pytest.mark.parametrize(
+    ("message", "status", "code"),
+    [
+        (alone("ping"), 404, -32601),
+        (alone("tools/list", meta={}), 400, -32602),
+        (alone("tools/list", meta={**STAMP, f"{P}protocolVersion": "2099-01-01"}), 400, -32022),
+        (OPENING, 400, -32022),
+    ],
+)
+def test_what_a_revision_without_a_handshake_refuses_has_its_status(message, status, code):
+    ((found, body),) = posted(message)
+    assert (found, body["error"]["code"]) == (status, code)
+
+
+def test_a_server_of_both_eras_answers_either_opening():
+    discovered, opened = posted(alone("server/discover"), OPENING, revision=None, is_dual=True)
+    assert discovered[1]["result"]["supportedVersions"][:2] == ["2026-07-28", "2025-11-25"]
+    assert opened[1]["result"]["protocolVersion"] == "2025-06-18"
+
+
+def test_a_client_that_listens_gets_an_acknowledgement_and_tagged_notifications():
+    async def scenario():
+        server = FakeServer("2026-07-28")
+        wanted = {"notifications": {"toolsListChanged": True, "other": True}}
+        async with FakeHttpTransport(server) as transport, aiohttp.ClientSession() as http:
+            listening = alone("subscriptions/listen", wanted, id="L")
+            async with http.post(transport.url, json=listening) as response:
+                first = await response.content.readline()
+                await server.notify(
+                    server.lines[0], server.listening[0], "notifications/tools/list_changed"
+                )
+                await response.content.readline()
+                second = await response.content.readline()
+        return [json.loads(each.removeprefix(b"data: ")) for each in (first, second)]
+
+    acknowledged, changed = run_in_virtual_time(scenario())
+    assert acknowledged["params"]["notifications"] == {"toolsListChanged": True}
+    assert changed["params"]["_meta"] == {f"{P}subscriptionId": "L"}
+
+
+def test_pages_that_are_fetched_from_a_launched_server_are_noted():
+    async def scenario():
+        server = FakeServer()
+        async with FakeStdioTransport(server) as transport:
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(transport.command[-2]))
+            writer.write(b"GET /schema.json HTTP/1.1\r\n\r\n")
+            async with asyncio.timeout(PATIENCE):
+                await reader.read()
+            writer.close()
+            await writer.wait_closed()
+        return server.visited
+
+    assert asyncio.run(scenario()) == ["/schema.json"]

@@ -22,6 +22,7 @@ from accord.check.scenarios._scenario import Scenario, revealing_methods
 from accord.check.scenarios.server import SCENARIOS
 from accord.check.server_check import ServerPlan, check_server
 from accord.protocol.catalogue import catalogue
+from accord.protocol.revisions import HANDSHAKE
 from accord.testing import run_in_virtual_time
 from accord.transports.wire import MemoryWire
 from check.mutants.everything import server as everything
@@ -344,7 +345,8 @@ def all_mutants() -> dict[str, Mutant]:
 
 def _register(id: str, function: Any, making: Making, **settings: Any) -> None:
     name = function.__name__
-    key = f"{id}-{name.replace('_', '-')}"
+    era = "" if settings["revision"] in HANDSHAKE else "-standalone"
+    key = f"{id}-{name.replace('_', '-')}{era}"
     assert key not in MUTANTS, f"there are two mutants {key}"
     settings["also"] = settings["also"] or {}
     MUTANTS[key] = Mutant(id=id, name=name, making=making, **settings)

@@ -63,7 +63,7 @@ def cannot_wait(wire: Between) -> None:
     saying(ROOTS, after="initialize")(wire)
     usual = wire.from_client
     wire.from_client = lambda message: (
-        message if params_of(message).get("capabilities") == {} else usual(message)
+        usual(message) if "roots" in params_of(message).get("capabilities", "roots") else message
     )
 
 
@@ -281,7 +281,7 @@ def early(name: str, message: Message, seconds: float = 0.0) -> None:
 
     def hook(wire: Between) -> None:
         def from_client(sent: Message) -> Sent:
-            if sent.get("method") == INIT and params_of(sent).get("capabilities") != {}:
+            if sent.get("method") == INIT and "sampling" in params_of(sent)["capabilities"]:
                 wire.later(seconds, lambda: wire.to_client(message))
             return None if sent.get("id") == message["id"] else sent
 
@@ -318,7 +318,7 @@ def asks_a_while_after_the_answer(wire: Between) -> None:
             if id(wire) not in wire.shared:
                 wire.to_client(ROOTS)
 
-        if request.get("method") == INIT and params_of(request).get("capabilities") != {}:
+        if request.get("method") == INIT and "roots" in params_of(request)["capabilities"]:
             wire.later(0.02, ask)
         return message
 
@@ -351,7 +351,10 @@ undeclared_question("asks_users_without_being_allowed_to", ELICIT)
 def unknowing(name: str, method: str) -> None:
     """Register a server that does not know a method of a capability that it declared."""
 
-    def change(message: Message, request: Message) -> Message:
+    def change(message: Message, request: Message) -> Sent:
+        is_update = message.get("method") == "notifications/resources/updated"
+        if is_update and method == "resources/subscribe":
+            return None
         if request.get("method") == method:
             message.pop("result", None)
             message["error"] = {"code": -32601, "message": "method not found"}

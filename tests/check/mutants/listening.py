@@ -245,23 +245,26 @@ def names_a_subscription_by_its_text(message: Message) -> Sent:
 for _kind in ("tools", "prompts", "resources"):
 
     def _keeps_quiet(wire: Between, kind: str = _kind) -> None:
-        """Change a list for good when tools are called, without a word."""
+        """Change a list when a tool is called on this connection, without a word."""
         method = f"notifications/{kind}/list_changed"
+        called: list[Message] = []
 
         def from_server(message: Message, request: Message) -> Sent:
             if message.get("method") == method:
                 return None
             if params_of(request).get("name") == "view_changes":
-                wire.shared[kind] = not wire.shared.get(kind)
+                called.append(request)
             result = message.get("result") or {}
-            if request.get("method") == f"{kind}/list" and wire.shared.get(kind):
+            if request.get("method") == f"{kind}/list" and called:
                 result[kind] = result[kind][:-1]
             return message
 
         wire.from_server = from_server
 
     _keeps_quiet.__name__ = f"says_nothing_of_changed_{_kind}"
-    interloper(f"subscriptions.{_kind}-list-changed", revision=NEW)(_keeps_quiet)
+    # Lists that differ between connections break other rules.
+    only = ("subscriptions",)
+    interloper(f"subscriptions.{_kind}-list-changed", revision=NEW, only=only)(_keeps_quiet)
 
 few("the first message is the acknowledgement, or it is not", FIRST)
 few(

@@ -39,12 +39,16 @@ def listed(message: Message, request: Message, name: str) -> list[Any] | None:
 
 def not_listing(name: str, method: str) -> None:
     id = f"{name}.list.answers-when-declared"
+    # Much else depends on lists.
+    only = [id, f"{name}.list.array"]
 
-    @answering(id, lambda it: it["method"] == method)
+    @answering(id, lambda it: it["method"] == method, only=only)
     def does_not_know_its_own_list(message: Message) -> Message:
         return error(message, -32601)
 
-    @answering(id, lambda it: it["method"] == method and meta_of(it).get(CAPABILITIES) == {})
+    @answering(
+        id, lambda it: it["method"] == method and meta_of(it).get(CAPABILITIES) == {}, only=only
+    )
     def refuses_clients_without_capabilities(message: Message) -> Message:
         return error(message, -32021, requiredCapabilities={"sampling": {}})
 
@@ -52,6 +56,7 @@ def not_listing(name: str, method: str) -> None:
         id,
         lambda it: it["method"] == method,
         also={f"{name}.list.array": "a list that is not an array"},
+        only=only,
     )
     def lists_entries_by_name(message: Message) -> Message:
         return result(message, **{name: {"one": {}}}, ttlMs=0, cacheScope="private")
@@ -60,7 +65,7 @@ def not_listing(name: str, method: str) -> None:
 def varying(name: str) -> None:
     id = f"{name}.list.not-per-connection"
 
-    @hooked(id)
+    @hooked(id, only=[id])
     def lists_less_on_every_second_connection(wire: Between) -> None:
         wire.shared["wires"] = number = wire.shared.get("wires", 0) + 1
 
@@ -72,7 +77,7 @@ def varying(name: str) -> None:
 
         wire.from_server = from_server
 
-    @hooked(id)
+    @hooked(id, only=[id])
     def lists_more_after_a_call(wire: Between) -> None:
         calls: list[Any] = []
 
@@ -88,7 +93,7 @@ def varying(name: str) -> None:
 
         wire.from_client, wire.from_server = from_client, from_server
 
-    @hooked(id)
+    @hooked(id, only=[id])
     def lists_an_entry_of_its_own_on_each_connection(wire: Between) -> None:
         wire.shared["wires"] = number = wire.shared.get("wires", 0) + 1
 
@@ -123,7 +128,7 @@ def ordering(name: str, arrange: Callable[[list[Any], int], list[Any]]) -> None:
         wire.from_server = from_server
 
     hook.__name__ = name
-    hooked("tools.list.deterministic-order")(hook)
+    hooked("tools.list.deterministic-order", only=["tools.list"])(hook)
 
 
 ordering("turns_its_list_around", lambda entries, count: entries[:: 1 - 2 * (count % 3 % 2)])
@@ -195,7 +200,7 @@ def empty(message: Message) -> Message:
     return result(message, contents=[], ttlMs=0, cacheScope="private")
 
 
-@answering(NO_EMPTY, is_missing_read, also=EMPTY)
+@answering(NO_EMPTY, is_missing_read, also=EMPTY, only=[NO_EMPTY, NOT_FOUND])
 def reads_nothing_from_missing_resources(message: Message) -> Message:
     return empty(message)
 
@@ -206,7 +211,10 @@ def reads_nothing_from_unknown_schemes(message: Message) -> Message:
 
 
 @answering(
-    NO_EMPTY, lambda it: is_missing_read(it) and params_of(it)["uri"] != MISSING_URI, also=EMPTY
+    NO_EMPTY,
+    lambda it: is_missing_read(it) and params_of(it)["uri"] != MISSING_URI,
+    also=EMPTY,
+    only=[NO_EMPTY, NOT_FOUND],
 )
 def reads_nothing_within_its_own_schemes(message: Message) -> Message:
     return empty(message)
@@ -271,7 +279,7 @@ scoping("shares_later_pages_of_resources", "resources", lambda it: "cursor" in p
 RESPECTED, BAD_LEVEL = "logging.level-respected", "logging.bad-level-32602"
 
 
-@reading(RESPECTED)
+@reading(RESPECTED, only=[RESPECTED])
 def logs_everything_to_anyone_who_asks(message: Message) -> Sent:
     return with_meta(message, logLevel="debug") if LEVEL in meta_of(message) else message
 

@@ -406,6 +406,9 @@ def serves_one_client_at_a_time(wire: Between) -> None:
         return message
 
     def from_server(message: Message, request: Message) -> Sent:
+        if "id" not in message:
+            return message
+
         def pass_on() -> None:
             busy.pop(message.get("id"), None)
             wire.to_client(message)
@@ -422,8 +425,8 @@ def refuses_a_client_that_declares_less(wire: Between) -> None:
 
     def from_client(message: Message) -> Sent:
         declared = meta_of(message).get(CAPABILITIES)
-        is_call = message.get("method") == CALL
-        if isinstance(declared, dict) and is_call and CLIENT in meta_of(message):
+        is_list = message.get("method") == "prompts/list"
+        if isinstance(declared, dict) and is_list and CLIENT in meta_of(message):
             most[0] = max(most[0], len(declared))
             if len(declared) < most[0] and "one" in str(meta_of(message)[CLIENT]):
                 wire.later(0, lambda: wire.to_client(error(message, -32600)))

@@ -205,7 +205,7 @@ assuming("takes_a_cancelled_form_for_consent", "cancel")
 assuming("takes_a_declined_form_for_consent", "decline")
 
 
-# -- rounds that nobody answers
+# -- rounds without an answer
 
 ABANDONED = "mrtr.server.no-assumed-retry"
 

@@ -93,19 +93,23 @@ def _remembers(wire: Between, message: Message) -> bool:
     return message["method"] == "tools/call" and bool(wire.shared["seen"])
 
 
+# Other scenarios take the tasks for results.
+ONLY = ("tasks-ext.create", OLD, "result.type")
 NO_TYPE = {"result.type.from-known-set": "the type of result is not known"}
 believing(
     ONLY_TO,
     "makes_tasks_for_everybody",
     lambda wire, message: message["method"] == "tools/call",
     also=ALSO_OLD | NO_TYPE,
+    only=ONLY,
 )
-believing(ONLY_TO, "remembers_what_was_declared", _remembers, also=ALSO_OLD)
+believing(ONLY_TO, "remembers_what_was_declared", _remembers, also=ALSO_OLD | NO_TYPE, only=ONLY)
 believing(
     ONLY_TO,
     "makes_tasks_of_one_tool_for_everybody",
     lambda wire, message: params_of(message).get("name") == "get_choice",
     also=ALSO_OLD | NO_TYPE,
+    only=ONLY,
 )
 believing(
     OLD,
@@ -578,7 +582,7 @@ def does_not_say_that_it_is_a_task(task: dict[str, Any]) -> None:
     del task["resultType"]
 
 
-@spoiler(TYPED, "tools/call", also=NO_TYPE)
+@spoiler(TYPED, "tools/call", also=NO_TYPE, only=(TYPED, *NO_TYPE))
 def calls_plain_results_tasks(result: dict[str, Any]) -> None:
     if "content" in result:
         result["resultType"] = "task"

@@ -95,7 +95,9 @@ mutants(
         "none": drop("call-prime"),
         "with data": put("call-prime", data="hello"),
         "without an id": put("call-prime", id=None),
-        "only of the GET": drop("get-prime"),
+        "after the progress": all_of(
+            drop("call-prime"), add("call-progress", "call-progress", message=None, id="c-9")
+        ),
     },
 )
 mutants(

@@ -346,6 +346,14 @@ _ALLOWED: dict[str, tuple[Session, Callable[[Session], None]]] = {
         resumed("2025-11-25"),
         all_of(put("call-progress", retry=None), put("call-end", ended="client")),
     ),
+    "a client that left comes back at once": (
+        resumed("2025-11-25"),
+        all_of(put("call-progress", retry=60_000), put("call-end", ended="client")),
+    ),
+    "an end at an unknown time": (
+        resumed("2025-11-25"),
+        all_of(put("call-progress", retry=60_000), put("call-end", t=None)),
+    ),
     "metadata without a token": (
         locked("2025-06-18"),
         add("again-answer", "metadata", "more", exchange="more", stream="more"),
@@ -381,6 +389,7 @@ _ALLOWED: dict[str, tuple[Session, Callable[[Session], None]]] = {
             drop("get-change"),
         ),
     ),
+    "a GET stream that begins with a message": (streamable("2025-11-25"), drop("get-prime")),
     "a session ended twice": (
         streamable("2025-06-18"),
         all_of(put("late", method="DELETE", message=None), put("late-answer", status=204)),

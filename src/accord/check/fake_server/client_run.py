@@ -193,7 +193,7 @@ _METHODS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Rows that name a method, the method, and the parameter that is a string."""
 
-PASSIVELY_CHECKED: Final[set[str]] = set(
+PASSIVELY_CHECKED: Final = frozenset(
     {
         *_METHODS,
         "http.client.accept-both",
@@ -221,7 +221,7 @@ PASSIVELY_CHECKED: Final[set[str]] = set(
         "stdio.framing.no-embedded-newline",
     }
 )
-"""The requirements that every run decides, or several together."""
+"""The requirements that `run_passive_checks` decides."""
 
 
 def run_passive_checks(run: ClientRun) -> None:
@@ -452,12 +452,16 @@ CROSS_RUN_CHECKS: Final[list[CrossRunCheck]] = [
 ]
 
 
+COMPARED: Final[set[str]] = set()
+"""The requirements that further comparisons of runs decide."""
+
+
 def cross_run_check(*ids: str) -> Callable[[CrossRunCheck], CrossRunCheck]:
     """Register a function that compares the runs of a client, and decides these requirements."""
 
     def register(check: CrossRunCheck) -> CrossRunCheck:
         CROSS_RUN_CHECKS.append(check)
-        PASSIVELY_CHECKED.update(ids)
+        COMPARED.update(ids)
         return check
 
     return register

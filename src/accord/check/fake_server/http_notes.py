@@ -30,6 +30,7 @@ class ExchangeNotes:
             path=request.path,
             query=request.query,
         )
+        self._request = request
         self._connection: RawConnection | None = None
         self._decoder = Decoder(with_empty=True)
         self._is_stream = False
@@ -45,6 +46,9 @@ class ExchangeNotes:
         """Return a function that sends, and notes what was sent."""
 
         async def send_and_note(message: MutableMapping[str, Any]) -> None:
+            if self._is_stream and not message.get("more_body", False):
+                # Before the client can see it, or the time until it comes back would be too short.
+                self.end()
             await send(message)
             if self._connection is not None:
                 self._note(self._connection, message)
@@ -62,13 +66,12 @@ class ExchangeNotes:
                 data = event.data.decode(errors="replace") if event.name == "endpoint" else None
                 retry = self._decoder.retry
                 self._tell(connection, event=event.name, id=event.id, retry=retry, data=data)
-            if not message.get("more_body", False):
-                self._tell(connection, ended="server")
 
-    def break_off(self) -> None:
-        """Note that the connection of a stream was dropped."""
+    def end(self) -> None:
+        """Note the end of a stream, and who ended it; may be repeated."""
         if self._connection is not None and self._is_stream:
-            self._tell(self._connection, ended="server")
+            self._is_stream = False
+            self._tell(self._connection, ended="client" if self._request.was_left else "server")
 
     def _tell(self, connection: "RawConnection", **facts: Any) -> None:
         name = self.facts.exchange

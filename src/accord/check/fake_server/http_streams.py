@@ -20,7 +20,7 @@ JSON_HEAD: Final = {"content-type": "application/json"}
 _DROP: Final = b"drop"
 
 
-class _Cut(Exception):
+class StreamCut(Exception):
     """Raised to drop a connection within a response."""
 
 
@@ -45,7 +45,7 @@ class MessageStream:
                 if data is None:
                     return
                 if data is _DROP:
-                    raise _Cut
+                    raise StreamCut
                 message = decode_json(data)
                 if self.wanted and isinstance(message, dict) and "method" not in message:
                     self.wanted.discard(key_of(message.get("id")))

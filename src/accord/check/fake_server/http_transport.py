@@ -17,6 +17,7 @@ from accord.check.fake_server.http_streams import (
     FakeHttpSession,
     MessageStream,
     StandalonePosts,
+    StreamCut,
     key_of,
     status_of_message,
 )
@@ -155,8 +156,8 @@ class FakeHttpTransport(FakeTransport):
         notes = request.notes = ExchangeNotes(request, str(len(self.requests)))
         try:
             await self._serve(request, receive, notes.wrap(send))
-        except BaseException:
-            notes.break_off()
+        except StreamCut:
+            notes.end()
             raise
         finally:
             request.ended = asyncio.get_running_loop().time()

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.json_schema.samples import sample
+from accord.protocol.jsonrpc import INTERNAL_ERROR
 from accord.protocol.party import capability_paths, undeclared_mode, undeclared_tools
 from accord.protocol.verdict import Evidence, Tally
 from accord.trace import HttpFacts, Party, Record, Transport
@@ -40,7 +41,7 @@ class Reply(msgspec.Struct, frozen=True):
 
     @property
     def is_error(self) -> bool:
-        """Whether it is a JSON-RPC error; null beside a result is none."""
+        """Whether it is a JSON-RPC error; null beside a result does not count."""
         is_null = self.message.get("error") is None and "result" in self.message
         return "error" in self.message and not is_null
 
@@ -58,6 +59,11 @@ class Reply(msgspec.Struct, frozen=True):
     def result(self) -> JsonObject:
         """The result; empty if it is missing or not an object."""
         return _as_object(self.message.get("result"))
+
+    @property
+    def has_failed_inside(self) -> bool:
+        """Whether the server says that it failed itself, for example because of its database."""
+        return self.code == INTERNAL_ERROR
 
     @property
     def is_failed_call(self) -> bool:
@@ -278,7 +284,7 @@ class MessageLog:
         return message
 
     def note(self, sender: Party, http: HttpFacts) -> None:
-        """Let the monitor see what HTTP said without a message; it is no evidence by itself."""
+        """Let the monitor see what HTTP said without a message; it is not evidence by itself."""
         if self.monitor is not None:
             self.monitor.observe(
                 Record(

@@ -23,11 +23,11 @@ class SentRequests:
         self._before[type(id), id] = self._garbled
 
     def get(self, id: Any) -> JsonObject:
-        """Return the request with an id; empty if there is none."""
+        """Return the request with an id; empty if it is unknown."""
         return self._requests.get((type(id), id), {})
 
     def method_of(self, id: Any) -> str:
-        """Return the method of the request with an id; empty if there is none."""
+        """Return the method of the request with an id; empty if it is unknown."""
         return str(self.get(id).get("method", ""))
 
     def tool_of(self, id: Any) -> str | None:

@@ -11,8 +11,8 @@ from accord.check.probing.messages import objects_in, params_of
 from accord.errors import AccordError
 from accord.types import JsonObject
 
-# A full check of four revisions calls a tool some 45 times, one that asks questions some 60 times.
-DEFAULT_CALLS: Final = 100
+# A full check of five revisions calls a tool some 80 times, one that asks questions some 120 times.
+DEFAULT_CALLS: Final = 150
 
 
 class CallRefused(AccordError):

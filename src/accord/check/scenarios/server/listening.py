@@ -63,7 +63,13 @@ def _filters(probe: Probe) -> list[JsonObject]:
     return [{**_ALL_LISTS, **watched}, {"promptsListChanged": True}, *few, {}]
 
 
-@scenario(*_HEARD, _SILENT, opens=OWN, era="standalone", sends=(_LISTEN, *LISTS.values()))
+@scenario(
+    *_HEARD,
+    _SILENT,
+    opens=OWN,
+    era="standalone",
+    sends=(_LISTEN, "tools/call", *LISTS.values()),
+)
 async def listens_to_changes(probe: Probe, connection: RawConnection) -> None:
     opened: list[Any] = []
     for each in _filters(probe):

@@ -51,7 +51,10 @@ async def uses_ids_of_all_kinds(probe: Probe, connection: RawConnection) -> None
     for id in ids:
         await connection.start(harmless_method(probe.facts), id=id)
     for id in ids:
-        await wait_for_answer(probe, connection, id, harmless_method(probe.facts))
+        what = harmless_method(probe.facts)
+        if id in ids[:2]:
+            what += f", sent together with one whose id is {ids[id is number]!r},"
+        await wait_for_answer(probe, connection, id, what)
 
 
 @bare_scenario(ANSWERED, is_judged=True)
@@ -133,6 +136,10 @@ async def _answers_batch(
     ids = [batch[0]["id"], batch[-1]["id"]]
     missing = [id for id in ids if id not in came and not await arrives(connection, id, _LATE)]
     why = f"leaves {len(missing)} of 2 requests in {what} unanswered"
+    refusals = [each for each in found if each.id is None and each.is_error]
+    if missing and refusals:
+        why = f"refuses {what} with {refusals[0]}"
+    connection.point_at(batch, *(each.message for each in found))
     return probe.holds("jsonrpc.batch.receive", not missing, why)
 
 

@@ -185,7 +185,7 @@ async def nests_arguments_deeply(probe: Probe, connection: RawConnection) -> Non
 
 
 def _nested_arguments(tool: ToolCall) -> JsonObject | None:
-    """Return arguments that use a schema within itself; None if there is none."""
+    """Return arguments that use a schema within itself; None if it has no such use."""
     schema = tool.tool.get("inputSchema")
     properties = schema.get("properties") if isinstance(schema, dict) else None
     for name, rule in properties.items() if isinstance(properties, dict) else ():

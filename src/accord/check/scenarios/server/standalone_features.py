@@ -45,6 +45,9 @@ async def lists_what_was_advertised(probe: Probe, connection: RawConnection) -> 
         choices: tuple[JsonObject | None, ...] = (None, {})
         for declared in choices:
             reply = await connection.ask(method, capabilities=declared)
+            if reply.has_failed_inside:
+                probe.skip(_ANSWERS[name], f"the server could not answer {method}: {reply}")
+                continue
             why = f"declares {name}, and answers {method} with {reply}"
             is_list = isinstance(reply.result.get(name), list)
             probe.holds(_ANSWERS[name], is_list, why)

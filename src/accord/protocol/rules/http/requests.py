@@ -193,8 +193,9 @@ def client_waits_before_it_resumes(moment: Moment, state: HttpState) -> Outcome:
     if last is None or now is None:
         return None
     for exchange in reversed(state.exchanges.values()):
-        if exchange.last == last and exchange.ended_at is not None:
-            if exchange.retry is None:
+        # A client that leaves a stream by itself need not wait.
+        if exchange.last == last and exchange.ended == "server":
+            if exchange.retry is None or exchange.ended_at is None:
                 return None
             waited = now - exchange.ended_at
             return waited >= exchange.retry / 1000 - _TOLERANCE or (

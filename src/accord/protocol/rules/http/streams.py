@@ -220,8 +220,8 @@ def stream_begins_with_an_id(moment: Moment, state: HttpState) -> Outcome:
     exchange, facts = moment.exchange, moment.facts
     if not exchange.is_stream or exchange.is_resumed is not False:
         return None
-    # A server without event ids cannot be resumed anyway.
-    if facts.id is None or exchange.last is not None:
+    # The text asks for it where a POST is answered. Without event ids nothing can be resumed.
+    if exchange.method != "POST" or facts.id is None or exchange.last is not None:
         return None
     has_text = moment.record.message is not None or moment.record.raw or facts.data
     is_primed = not exchange.events and not has_text
