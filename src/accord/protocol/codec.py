@@ -401,6 +401,8 @@ def _request_fault(value: dict[str, Any], id: RequestId | None) -> tuple[str, st
             f"member method is {_name(value['method'])}, expected a string"
         )
     if "id" in value and id is None:
+        if value["method"].startswith("notifications/"):
+            return "jsonrpc.notification.no-id", "a notification has a member id"
         if value["id"] is None:
             return "jsonrpc.request.id-not-null", "member id is null, expected a string or integer"
         return "jsonrpc.request.id-string-or-integer", (

@@ -274,12 +274,13 @@ def _read_peer(meta: RawMeta, revision: Revision) -> Peer:
 class KnownTask(msgspec.Struct, kw_only=True):
     """A task, by its last report: its owner, the request that became it, its questions.
 
-    `since` is when it was first reported, by the time of the record.
+    `since` is when it was first reported, by the time of the record; `updated` its lastUpdatedAt.
     """
 
     owner: Party
     request: Exchange | None = None
     since: float | None = None
+    updated: str = ""
     status: str | None = None
     asked: dict[str, Any] = {}
     answered: set[str] = set()

@@ -220,6 +220,9 @@ class Probe(VerdictCollector):
             self.fail(flaw, f"answers {what} with {reply}, whose error is malformed")
             self.skip(id, f"the breach is reported as {flaw}")
             return False
+        if not isinstance(reply.code, int | None):
+            self.skip(id, "the breach is reported as jsonrpc.error.code-integer")
+            return False
         why = f"answers {what} with {reply}, expected error {code}"
         at = "/result" if reply.code is None else "/error/code"
         return self.holds(id, reply.code == code, why, at=at)

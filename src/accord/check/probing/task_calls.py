@@ -41,10 +41,12 @@ class StartedTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def task_support(tool: JsonObject) -> str:
-    """Return whether a tool can be called as a task: optional, required or forbidden."""
+    """Return whether a tool can be called as a task: optional, required, forbidden or unknown."""
     execution = tool.get("execution")
     support = execution.get("taskSupport") if isinstance(execution, dict) else None
-    return support if support in ("optional", "required") else "forbidden"
+    if support is None:
+        return "forbidden"
+    return support if support in ("optional", "required", "forbidden") else "unknown"
 
 
 def task_tools(facts: ServerFacts) -> list[ToolCall]:
@@ -52,7 +54,7 @@ def task_tools(facts: ServerFacts) -> list[ToolCall]:
     if not facts.declares(TASK_CALLS):
         return []
     tools = facts.callable_tools()
-    return [each for each in tools if task_support(each.tool) != "forbidden"][:_TOOLS]
+    return [each for each in tools if task_support(each.tool) in ("optional", "required")][:_TOOLS]
 
 
 def as_task(tool: ToolCall, token: str = "") -> JsonObject:

@@ -273,7 +273,8 @@ async def send_and_wait(
     if not await is_alive(probe, connection, what, id=asked):
         return None
     found = [each for each in replies(connection.received[since:]) if each.id != asked]
-    if not found and connection.log.transport == "stdio":
+    if not found:
+        # On a busy machine the answer may come after that to the later request.
         await connection.collect(probe.target.settling)
         found = [each for each in replies(connection.received[since:]) if each.id != asked]
     connection.point_at(message, *(each.message for each in found))

@@ -28,6 +28,7 @@ MALFORMED_MEMBERS: Final = {
     "jsonrpc.request.id-not-null": "/id",
     "jsonrpc.request.method-string": "/method",
     "jsonrpc.notification.method-string": "/method",
+    "jsonrpc.notification.no-id": "/id",
     "jsonrpc.request.params-object": "/params",
     "jsonrpc.notification.params-object": "/params",
     "jsonrpc.response.id-echo": "/id",

@@ -12,6 +12,7 @@ from accord.check.probing.extension_tasks import (
     task_id,
     with_tasks,
 )
+from accord.check.probing.failures import MessageTimeout
 from accord.check.probing.messages import Reply, is_same_id, params_of
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
@@ -22,6 +23,7 @@ from accord.check.scenarios._scenario import (
     bare_scenario,
     call_all,
     complete_request,
+    is_alive,
     open_unjudged,
     scenario,
 )
@@ -73,7 +75,12 @@ async def listens_to_changes(probe: Probe, connection: RawConnection) -> None:
     for each in _filters(probe):
         since = len(connection.received)
         id = await connection.start(_LISTEN, {"notifications": each})
-        if not await _is_acknowledged(connection, id, since):
+        try:
+            is_acknowledged = await _is_acknowledged(connection, id, since)
+        except MessageTimeout:
+            await _judge_silence(probe, connection, id)
+            break
+        if not is_acknowledged:
             reply = _answer(connection, id)
             probe.skip((*_HEARD, _SILENT), f"the server refuses to be listened to: {reply}")
             break
@@ -94,6 +101,15 @@ async def listens_to_changes(probe: Probe, connection: RawConnection) -> None:
     _judge_end(probe, connection, opened)
     await _cancel(probe, connection, opened)
     probe.skip((_GRACEFUL, _TEARDOWN, "subscriptions.graceful-end-carries-id"), _NO_END)
+
+
+async def _judge_silence(probe: Probe, connection: RawConnection, id: object) -> None:
+    """Judge a subscription without an acknowledgement, on a connection that is served."""
+    await call_all(probe, connection)
+    await connection.collect(probe.target.settling)
+    if await is_alive(probe, connection, "a subscription"):
+        why = f"serves other requests, and does not acknowledge the subscription {id!r}"
+        probe.fail("subscriptions.ack-first", why)
 
 
 def _announced_lists(probe: Probe) -> list[str]:

@@ -6,10 +6,11 @@ from collections.abc import Iterable
 from typing import Any, Final, get_args
 
 from accord.check.probing.failures import ConnectionEnded, MessageTimeout
-from accord.check.probing.messages import new_notification, params_of
+from accord.check.probing.messages import new_notification, next_id, params_of
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts
+from accord.check.probing.tool_calls import ToolCall
 from accord.check.scenarios._scenario import (
     OWN,
     OWN_UNJUDGED,
@@ -201,6 +202,9 @@ async def cancels_unknown_requests(probe: Probe, connection: RawConnection) -> N
     after = "cancellations of unknown requests"
     stray = await unexpected_answers(probe, connection, since, after)
     if stray is None:
+        if connection.ended is not None:
+            why = "does not ignore a cancellation of an unknown request: it ends"
+            probe.fail("cancellation.invalid-ignored", why)
         return
     why = f"does not ignore a cancellation of an unknown request: {stray[0] if stray else ''}"
     probe.holds("cancellation.invalid-ignored", not stray, why)
@@ -316,20 +320,24 @@ def _is_plain(connection: RawConnection) -> bool:
 async def _slowest(probe: Probe, connection: RawConnection) -> tuple[JsonObject, float] | None:
     """Return the parameters and the duration of the slowest call."""
     found: tuple[JsonObject, float] | None = None
-    for number, tool in enumerate(probe.facts.callable_tools()[:_TOOLS]):
-        params = tool.with_progress(f"cancel-{number}")
-        duration = await _duration(connection, params)
+    for tool in probe.facts.callable_tools()[:_TOOLS]:
+        duration = await _duration(connection, tool)
         if duration >= _SLOW:
             # The first call may be slow for other reasons.
-            duration = min(duration, await _duration(connection, params))
+            duration = min(duration, await _duration(connection, tool))
         if duration >= _SLOW and (found is None or duration > found[1]):
-            found = params, duration
+            found = _with_own_token(tool), duration
     return found
 
 
-async def _duration(connection: RawConnection, params: JsonObject) -> float:
+def _with_own_token(tool: ToolCall) -> JsonObject:
+    # Late progress of an earlier call must not be taken for that of a later one.
+    return tool.with_progress(f"cancel-{next_id()}")
+
+
+async def _duration(connection: RawConnection, tool: ToolCall) -> float:
     """Call a tool and return the seconds it takes, 0 if it fails."""
     began = asyncio.get_running_loop().time()
-    reply = await connection.ask("tools/call", params)
+    reply = await connection.ask("tools/call", _with_own_token(tool))
     has_failed = reply.is_error or reply.is_failed_call
     return 0.0 if has_failed else asyncio.get_running_loop().time() - began

@@ -33,13 +33,15 @@ from accord.check.scenarios._scenario import (
 from accord.check.scenarios.server._rounds import call_and_answer
 from accord.json_schema.samples import sample
 from accord.json_schema.validation import compile_schema
+from accord.protocol.catalogue import catalogue
 from accord.types import JsonObject
 
 _ELICIT: Final = "elicitation/create"
+_CREATE: Final = "elicitation.create.method"
 _METHODS: Final = {
     "roots.list.method": "roots/list",
     "sampling.create.method": "sampling/createMessage",
-    "elicitation.create.method": _ELICIT,
+    _CREATE: _ELICIT,
 }
 _VALIDATED: Final = "elicitation.answers.validated"
 _MODES: Final = "elicitation.mode.supported-only"
@@ -51,7 +53,8 @@ _TOOL_MESSAGES: Final = (
     "sampling.tool-use.balanced",
     "sampling.tool-result.id-matches",
 )
-_USE: Final = "accord-check-1"
+# Models use several tools at once.
+_USES: Final = {f"accord-check-{number}": number for number in (1, 2)}
 _NO_FORM: Final = "no tool that may be called asks the user"
 # Every form refuses this, except in a field for free text.
 _WRONG: Final = "accord-check-wrong"
@@ -75,6 +78,7 @@ async def answers_requests_of_the_server(probe: Probe, connection: RawConnection
     for question in questions:
         params = params_of(question)
         if question["method"] == _ELICIT:
+            _judge_message(probe, connection, question)
             mode = _mode_of(question)
             probe.holds(_MODES, mode == "form", f"asks in mode {mode!r}, which was not declared")
         elif question["method"] == "sampling/createMessage":
@@ -83,6 +87,14 @@ async def answers_requests_of_the_server(probe: Probe, connection: RawConnection
             probe.holds(_TOOLS, not has_tools, why)
     probe.skip(_MODES, _NO_FORM)
     probe.skip(_TOOLS, "no tool that may be called asks for a model")
+
+
+def _judge_message(probe: Probe, connection: RawConnection, question: JsonObject) -> None:
+    """Judge whether the user is told what is asked."""
+    if catalogue()[_CREATE].holds_in(probe.revision):
+        connection.point_at(question)
+        is_text = isinstance(params_of(question).get("message"), str)
+        probe.holds(_CREATE, is_text, f"sends {_ELICIT} without message, a string")
 
 
 def _mode_of(question: Mapping[str, object]) -> Any:
@@ -204,7 +216,7 @@ def _is_refused(schema: Any, value: object) -> bool:
     sends=("tools/call",),
 )
 async def lets_the_model_use_tools(probe: Probe, connection: RawConnection) -> None:
-    use = {"type": "tool_use", "id": _USE, "input": {}}
+    uses = [{"type": "tool_use", "id": each, "input": {}} for each in _USES]
     for tool in probe.facts.callable_tools():
         later: list[JsonObject] = []
 
@@ -217,16 +229,17 @@ async def lets_the_model_use_tools(probe: Probe, connection: RawConnection) -> N
                     usual: JsonObject = answer_to(question, connection.client_capabilities)[
                         "result"
                     ]
-                    content = [use | {"name": str(tools[0].get("name"))}]
+                    content = [use | {"name": str(tools[0].get("name"))} for use in uses]
                     return usual | {"content": content, "stopReason": "toolUse"}
             return None
 
         await call_and_answer(probe, connection, tool, make)
         # Another question may have nothing to do with the tool that was used.
-        for question in [each for each in later[1:] if _USE in _blocks(each, "id")][:1]:
+        for question in [each for each in later[1:] if _blocks(each, "id") & _USES.keys()][:1]:
             connection.point_at(question)
-            told = _USE in _blocks(question, "toolUseId")
-            probe.holds(_TOOL_USE, told, "asks again without a result of the tool that was used")
+            lacking = _USES.keys() - _blocks(question, "toolUseId")
+            why = f"asks again without a result of {len(lacking)} of {len(_USES)} uses of tools"
+            probe.holds(_TOOL_USE, not lacking, why)
     probe.skip(_TOOL_USE, "no tool that may be called lets a model use tools")
 
 

@@ -363,7 +363,9 @@ async def _try_elsewhere(
     reply = await found.reach(connection)
     if reply is None:
         return
-    given = answers_to(reply, connection) or None
+    own = await connection.ask(other.method, other.params)
+    # It may have questions of its own.
+    given = {**answers_to(reply, connection), **answers_to(own, connection)} or None
     # The answers alone may be enough for it.
     without = await ask_again(connection, make_retry(connection, other, given))
     state = reply.result["requestState"]

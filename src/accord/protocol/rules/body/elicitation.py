@@ -134,6 +134,9 @@ def form_has_its_mode_and_a_schema(step: Step, conversation: Conversation) -> Fi
     for question in questions(step, _CREATE):
         mode = question.params.get("mode", "form")
         if mode == "form":
+            if not conversation.current.handshake:
+                # Before, this is a part of elicitation.create.method.
+                yield judge_member(question.params, question.place, "message", "string")
             yield judge_member(question.params, question.place, "requestedSchema", "object")
         elif mode != "url":
             why = f"sends {question.place} with mode {quote(mode)}, expected form or url"

@@ -104,9 +104,17 @@ def learn_tasks(step: Step, memory: Memory) -> None:
             since = step.record.t if step.record else None
             known = KnownTask(owner=step.sender, request=request, since=since)
             memory.tasks[step.sender, id] = known
-        if isinstance(task.get("status"), str):
+        if isinstance(task.get("status"), str) and not _is_overtaken(task, known):
             known.status = task["status"]
+            known.updated = str(task.get("lastUpdatedAt"))
         known.asked.update(as_object(task.get("inputRequests")))
+
+
+def _is_overtaken(task: JsonObject, known: KnownTask) -> bool:
+    """Return whether a report is older than one that came before, on another stream."""
+    updated = task.get("lastUpdatedAt")
+    is_alike = isinstance(updated, str) and len(updated) == len(known.updated)
+    return is_alike and str(updated) < known.updated
 
 
 def find_known_task(conversation: Conversation, owner: Party, id: object) -> KnownTask | None:
@@ -262,7 +270,9 @@ def ended_task_keeps_its_status(step: Step, conversation: Conversation) -> Findi
     for place, task in find_reported_tasks(step) if find_created_task(step) is None else ():
         id, status = task.get("taskId"), task.get("status")
         known = find_known_task(conversation, step.sender, id)
-        if known is not None and known.status in TERMINAL and isinstance(status, str):
+        if known is None or _is_overtaken(task, known):
+            continue
+        if known.status in TERMINAL and isinstance(status, str):
             why = f"moves the task {quote(id)} from {known.status} to {quote(status)}"
             yield status == known.status or breach_at(why, place, "status")
 

@@ -128,6 +128,9 @@ class HttpFactsJudge:
             each = Moment(exchange, facts, record, frame)
             yield from self._judge("message", each, state)
             state.add_message(each)
+        if posted.is_malformed:
+            # What cannot be read may have been the answer.
+            exchange.open.clear()
         if facts.ended is not None:
             exchange.ended, exchange.ended_at = facts.ended, record.t
             yield from self._judge("end", moment, state)
