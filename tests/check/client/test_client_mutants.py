@@ -16,6 +16,7 @@ from accord.testing import run_in_virtual_time
 from check.client import (  # noqa: F401  # modules register their mutants
     authorization_mutants,
     mutants_conduct,
+    mutants_handshake,
     mutants_messages,
     mutants_more,
     mutants_newer,
