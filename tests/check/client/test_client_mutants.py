@@ -20,8 +20,10 @@ from check.client import (  # noqa: F401  # modules register their mutants
     mutants_messages,
     mutants_more,
     mutants_newer,
+    mutants_results,
     mutants_rounds,
     mutants_standalone,
+    mutants_tasks,
 )
 from check.client.mutants import MUTANTS, UNBREAKABLE, RawSse
 from check.client.raw import Raw
