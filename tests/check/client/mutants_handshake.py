@@ -130,6 +130,19 @@ class CancelsByAnotherNameOverHttp(_Impatient):
         await self.say(told)
 
 
+for name, method in (
+    ("CancelsInTheImperative", "notifications/cancel"),
+    ("CancelsInAmericanEnglish", "notifications/canceled"),
+):
+
+    async def abandon(self: Any, id: Any, method: str = method) -> None:
+        await self.say({"jsonrpc": "2.0", "method": method, "params": {"requestId": id}})
+
+    mutant("cancellation.notification.either-party", SILENT, over="stdio", also={
+        "timeouts.cancel-by-notification": "it cancels by another notification",
+    })(type(name, (_Impatient,), {"give_up": abandon}))  # fmt: skip
+
+
 class _FallsOver(Raw):
     """Falls over an answer that comes after it gave up."""
 

@@ -4,7 +4,7 @@ import asyncio
 import json
 from typing import Any, ClassVar
 
-from check.client.mutants import mutant
+from check.client.mutants import few, mutant
 from check.client.mutants_conduct import (
     ICONS,
     JITTER,
@@ -103,6 +103,13 @@ class CancelsTasksByNotificationAlone(_CancelsTasks):
     async def call_task(self, task: Message) -> Any:
         await super().call_task(task)
         return await RawStandalone.follow_task(self, "tools/call", task)
+
+
+@mutant("tasks-ext.cancel.not-by-notification", TASK)
+class PostsCancellationsOfTasks(_CancelsTasks):
+    async def call_task(self, task: Message) -> Any:
+        await super().call_task(task)
+        return await self.exchange("tasks/cancel", {"taskId": task["taskId"]})
 
 
 @mutant("extensions.one-sided-fallback", over="stdio")
@@ -413,3 +420,9 @@ for area, method, found in (
     ("elicitation", "elicitation/create", {"action": "cancel"}),
 ):
     undeclared(area, method, found, {**without(area)(DECLARED), "experimental": {area: {}}})
+
+few(
+    "a client goes on or it stops there: what else it makes of this is not seen",
+    "prompts.content.resource-link-accepted",
+    "resources.read.client-accepts-32002",
+)

@@ -328,7 +328,9 @@ def _check_http(run: ClientRun) -> None:
             continue
         _check_head(run, request)
         is_opening = request.name == "initialize"
-        if opening is not None and not is_opening and _is_after(request, opening):
+        # A probe of a client of both eras belongs to no session.
+        is_apart = is_opening or names_own_revision(request.message)
+        if opening is not None and not is_apart and _is_after(request, opening):
             _check_session(run, request, session)
             if row.version_header:
                 id = "http.client.protocol-version-header"

@@ -216,7 +216,7 @@ class ChangesArgumentsInHeaders(FakeServer):
         lists = [each for each in run.requests if each.name == "tools/list"]
         # The newest list is known when its answer has arrived.
         known = max(each.ended or each.at for each in lists)
-        for each in run.requests:
+        for each in run.requests[run.requests.index(lists[-1]) + 1 :]:
             given = params_of(each.message) if isinstance(each.message, dict) else {}
             is_repeat = each.name == "tools/call" and given.get("name") == "echo"
             arguments = given.get("arguments")
