@@ -213,15 +213,16 @@ class ChangesArgumentsInHeaders(FakeServer):
 
     def _judge_repeats(self, run: ClientRun) -> None:
         """A call that is repeated after the new list has the header that the list names."""
-        lists = [each for each in run.requests if each.name == "tools/list"]
-        # The newest list is known when its answer has arrived.
-        known = max(each.ended or each.at for each in lists)
-        for each in run.requests[run.requests.index(lists[-1]) + 1 :]:
-            given = params_of(each.message) if isinstance(each.message, dict) else {}
-            is_repeat = each.name == "tools/call" and given.get("name") == "echo"
-            arguments = given.get("arguments")
-            text = arguments.get("text") if isinstance(arguments, dict) else None
-            if is_repeat and each.at >= known and isinstance(text, str):
-                has_header = "mcp-param-text" in each.headers
-                why = "repeats its call without the header that the newer list names"
-                run.holds(_RELISTS, has_header, why, request=each)
+        messages = [each.message for each in run.requests]
+        known: float | None = None
+        for each in run.requests[messages.index(self.refused) + 1 :]:
+            if each.name == "tools/list" and known is None:
+                known = each.ended
+            elif each.name == "tools/call" and known is not None and each.at >= known:
+                given = params_of(each.message) if isinstance(each.message, dict) else {}
+                arguments = given.get("arguments")
+                text = arguments.get("text") if isinstance(arguments, dict) else None
+                if given.get("name") == "echo" and isinstance(text, str):
+                    why = "repeats its call without the header that the newer list names"
+                    has_header = "mcp-param-text" in each.headers
+                    run.holds(_RELISTS, has_header, why, request=each)
