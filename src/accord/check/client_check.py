@@ -267,7 +267,9 @@ def _settle_revision(plan: ClientPlan, run: ClientRun) -> None:
         # A faulty server counts for its revision, even where a client leaves that.
         run.revision = run.server.revision
         return
-    if run.standalone and not run.messages("initialize"):
+    # A client of both eras may try a handshake first, in vain.
+    went_on_alone = bool(run.server.fulfilled) and not run.is_initialized
+    if run.standalone and (went_on_alone or not run.messages("initialize")):
         run.revision = STANDALONE.id
         return
     agreed = next((each.revision for each in run.lines if each.revision), None)

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 from accord.check.fake_server.authorization_server import PREREGISTERED
 from check.client.authorizing import OAUTH, OPENID, RESOURCE, Authorizing, Known, Standalone
-from check.client.mutants import UNBREAKABLE, mutant
+from check.client.mutants import UNBREAKABLE, few, mutant
 from check.client.raw import Gone, Message, Raw
 
 # Nothing listens there, so nothing is read.
@@ -886,11 +886,11 @@ UNBREAKABLE |= {
     "tasks.security.list-own-only": "a client gets no credentials from its server",
 }
 
-# Requirements that cannot be broken in three different ways, with the reason.
-FEW = {
-    "auth.as-metadata.client": "endpoints that are not in metadata are guesses",
-    "auth.binding.preregistered-mismatch-error": "an id is used at another issuer or it is not",
-    "auth.prm.client-uses": "a client goes on from the metadata or it does not",
-    "auth.cimd.required-members": "test_metadata_documents.py has the documents",
-    "auth.cimd.id-equals-url": "test_metadata_documents.py has the documents",
-}
+few("endpoints that are not in metadata are guesses", "auth.as-metadata.client")
+few("an id is used at another issuer or it is not", "auth.binding.preregistered-mismatch-error")
+few("a client goes on from the metadata or it does not", "auth.prm.client-uses")
+few(
+    "test_metadata_documents.py has the documents",
+    "auth.cimd.required-members",
+    "auth.cimd.id-equals-url",
+)

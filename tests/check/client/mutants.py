@@ -34,6 +34,15 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
 
 
 MUTANTS: dict[str, Mutant] = {}
+# Requirements that cannot be broken in three different ways, with the reason.
+FEW: dict[str, str] = {}
+
+
+def few(reason: str, *ids: str) -> None:
+    """Name requirements that cannot be broken in three different ways, with the reason."""
+    for id in ids:
+        assert id not in FEW, f"{id} is named twice"
+        FEW[id] = reason
 
 
 def mutant(
@@ -1166,7 +1175,6 @@ UNBREAKABLE: dict[str, str] = {
     "auth.http.oauth-flow": "each step of the flow is a requirement of its own",
     "auth.oauth21.implementations": "each step of the flow is a requirement of its own",
     "auth.resource-indicators.client": "auth.resource-parameter.sent says the same",
-    "cancellation.notification.either-party": "a permission",
     "cancellation.receiver.may-ignore": "a permission",
     "completion.client.care": "nothing shows it but a client that goes on",
     "errors.code.internal-error": "what made a client fail is not seen",

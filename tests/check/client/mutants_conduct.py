@@ -187,7 +187,7 @@ class TakesTheUnknownForAQuestion(RawStandalone):
 ODD = "ReturnsUnusualResults"
 
 
-class _Stops(RawStandalone):
+class Stops(RawStandalone):
     """Stops where something is not as it expects it."""
 
     at = ""
@@ -203,7 +203,7 @@ class _Stops(RawStandalone):
 
 
 @mutant("tools.output-schema.any-type", ODD)
-class WantsObjectsFromTools(_Stops):
+class WantsObjectsFromTools(Stops):
     at = "tools/list"
 
     def is_odd(self, reply: Message) -> bool:
@@ -212,7 +212,7 @@ class WantsObjectsFromTools(_Stops):
 
 
 @mutant("tools.output-schema.any-type", ODD, over="stdio")
-class WantsOneType(_Stops):
+class WantsOneType(Stops):
     at = "tools/list"
 
     def is_odd(self, reply: Message) -> bool:
@@ -221,7 +221,7 @@ class WantsOneType(_Stops):
 
 
 @mutant("tools.structured-content.any-json", ODD)
-class WantsStructuredObjects(_Stops):
+class WantsStructuredObjects(Stops):
     at = "tools/call"
 
     def is_odd(self, reply: Message) -> bool:
@@ -229,7 +229,7 @@ class WantsStructuredObjects(_Stops):
 
 
 @mutant("tools.structured-content.any-json", ODD)
-class WantsMoreThanNull(_Stops):
+class WantsMoreThanNull(Stops):
     at = "tools/call"
 
     def is_odd(self, reply: Message) -> bool:
@@ -237,7 +237,7 @@ class WantsMoreThanNull(_Stops):
 
 
 @mutant("prompts.content.resource-link-accepted", ODD)
-class KnowsNoLinks(_Stops):
+class KnowsNoLinks(Stops):
     at = "prompts/get"
 
     def is_odd(self, reply: Message) -> bool:
@@ -281,10 +281,12 @@ class FetchesSchemas(RawStandalone):
                 return
         port = int(url.rpartition(":")[2].partition("/")[0])
         _, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(b"GET /schema.json HTTP/1.1\r\n\r\n")
-        await asyncio.sleep(0.05)
-        writer.close()
-        await writer.wait_closed()
+        try:
+            writer.write(b"GET /schema.json HTTP/1.1\r\n\r\n")
+            await asyncio.sleep(0.05)
+        finally:
+            writer.close()
+            await writer.wait_closed()
 
 
 mutant("schema.ref.no-network-fetch", ODD, over="stdio")(FetchesSchemas)
@@ -292,7 +294,7 @@ mutant("schema.ref.no-network-fetch", ODD, over="stdio")(FetchesSchemas)
 ICONS = "OffersIcons"
 
 
-class _Fetches(RawStandalone):
+class Fetches(RawStandalone):
     wanted: ClassVar[tuple[str, ...]] = ("/icon",)
     heads: ClassVar[dict[str, str]] = {}
     follows = False
@@ -313,28 +315,28 @@ PLAIN = {"icons.consumer.reject-unsafe-scheme": "the icon is fetched over http"}
 
 
 @mutant("icons.consumer.reject-unsafe-scheme", ICONS)
-class FetchesIconsInTheOpen(_Fetches):
+class FetchesIconsInTheOpen(Fetches):
     pass
 
 
 @mutant("icons.consumer.no-credentials", ICONS, also=PLAIN)
-class ShowsItsTokenToIcons(_Fetches):
+class ShowsItsTokenToIcons(Fetches):
     heads: ClassVar[dict[str, str]] = {"Authorization": "Bearer mine"}
 
 
 @mutant("icons.consumer.no-credentials", ICONS, also=PLAIN)
-class SendsCookiesToIcons(_Fetches):
+class SendsCookiesToIcons(Fetches):
     heads: ClassVar[dict[str, str]] = {"Cookie": "seen=1"}
 
 
 @mutant("icons.consumer.no-cross-origin-redirect", ICONS, also=PLAIN)
-class FollowsIcons(_Fetches):
+class FollowsIcons(Fetches):
     wanted: ClassVar[tuple[str, ...]] = ("/icon-moved",)
     follows = True
 
 
 @mutant("icons.consumer.same-origin", ICONS)
-class FetchesForeignIcons(_Fetches):
+class FetchesForeignIcons(Fetches):
     wanted: ClassVar[tuple[str, ...]] = ("/icon-of-another",)
 
 
@@ -398,7 +400,7 @@ class TakesMillisecondsForSeconds(RawStandalone):
         return max(0.0, float(result.get("ttlMs", 0)))
 
 
-class _Polls(RawStandalone):
+class Polls(RawStandalone):
     """Fetches lists again when they run out."""
 
     def keep(self, method: str, params: Message, reply: Any, *, is_asked: bool) -> None:
@@ -417,12 +419,12 @@ JITTER = {"caching.client.poll-with-jitter": "it polls without jitter"}
 
 
 @mutant("caching.client.not-a-poll-interval", KEEPS, ODDLY, also=JITTER)
-class PollsEvenly(_Polls):
+class PollsEvenly(Polls):
     pass
 
 
 @mutant("caching.client.not-a-poll-interval", KEEPS, ODDLY)
-class PollsUnevenly(_Polls):
+class PollsUnevenly(Polls):
     count = 0
 
     async def again(self, method: str, params: Message, lifetime: float) -> None:
@@ -433,7 +435,7 @@ class PollsUnevenly(_Polls):
 @mutant("caching.client.poll-with-jitter", KEEPS, ODDLY, also={
     "caching.client.not-a-poll-interval": "it polls",
 })  # fmt: skip
-class PollsOften(_Polls):
+class PollsOften(Polls):
     async def again(self, method: str, params: Message, lifetime: float) -> None:
         await asyncio.sleep(0.15)
         self.kept.clear()
@@ -676,7 +678,9 @@ class OpensUnknownLaunchedServers(_OpensAnyway):
     pass
 
 
-@mutant("versioning.modern-error-is-not-legacy", "RefusesFirstHeaders", revisions=ALL)
+@mutant("versioning.modern-error-is-not-legacy", "RefusesFirstHeaders", revisions=ALL,
+    also={"http.compat.sse-fallback-checks-body": "initialize is refused, and it looks further"},
+)  # fmt: skip
 class OpensServersThatRefuseHeaders(RawDual):
     def falls_back(self, code: Any) -> bool:
         return code != -32022

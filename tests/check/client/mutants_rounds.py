@@ -213,7 +213,7 @@ says(
 )
 
 
-class _Model(RawStandalone):
+class Model(RawStandalone):
     """Answers with a model of its own."""
 
     mode = "required"
@@ -230,40 +230,40 @@ USE = {"type": "tool_use", "id": "u", "name": "weather", "input": {"city": "Oslo
 
 
 @mutant("sampling.tool-choice.required", ROUNDS)
-class UsesNoTool(_Model):
+class UsesNoTool(Model):
     pass
 
 
 @mutant("sampling.tool-choice.required", ROUNDS)
-class SpeaksOfATool(_Model):
+class SpeaksOfATool(Model):
     content: ClassVar[Any] = {"type": "text", "text": '{"type": "tool_use"}'}
 
 
 @mutant("sampling.tool-choice.none", ROUNDS)
-class UsesAToolAnyway(_Model):
+class UsesAToolAnyway(Model):
     mode = "none"
     content: ClassVar[Any] = [USE]
 
 
 @mutant("sampling.tool-choice.none", ROUNDS)
-class SpeaksAndUsesATool(_Model):
+class SpeaksAndUsesATool(Model):
     mode = "none"
     content: ClassVar[Any] = [{"type": "text", "text": "let me see"}, USE]
 
 
 @mutant("sampling.max-tokens-respected", ROUNDS)
-class TalksWithoutEnd(_Model):
+class TalksWithoutEnd(Model):
     mode = "any"
     content: ClassVar[Any] = {"type": "text", "text": "so " * 600}
 
 
 @mutant("sampling.max-tokens-respected", ROUNDS)
-class TalksInParts(_Model):
+class TalksInParts(Model):
     mode = "none"
     content: ClassVar[Any] = [{"type": "text", "text": "so " * 90}] * 6
 
 
-class _Visits(RawStandalone):
+class Visits(RawStandalone):
     pause_before = 0.0
 
     async def result(self, method: str, params: Message) -> Message:
@@ -285,21 +285,21 @@ class _Visits(RawStandalone):
 
 
 @mutant("elicitation.client.no-prefetch", ROUNDS)
-class LooksAtPagesFirst(_Visits):
+class LooksAtPagesFirst(Visits):
     pass
 
 
 @mutant("elicitation.client.no-prefetch", ROUNDS, over="stdio")
-class LooksAtPagesFirstFromALaunchedServer(_Visits):
+class LooksAtPagesFirstFromALaunchedServer(Visits):
     pass
 
 
 @mutant("elicitation.client.no-open-without-consent", ROUNDS)
-class OpensDeclinedPages(_Visits):
+class OpensDeclinedPages(Visits):
     async def visit(self, url: str) -> None:
         async def later() -> None:
             await asyncio.sleep(0.1)
-            await _Visits.visit(self, url)
+            await Visits.visit(self, url)
 
         self.spawn(later())
 
@@ -346,7 +346,7 @@ class TakesToolsUndeclared(RawStandalone):
         return await super().result(method, params)
 
 
-class _ForgetsSometimes(RawStandalone):
+class ForgetsSometimes(RawStandalone):
     """Declares a capability with each request but those that bring answers."""
 
     name: ClassVar[str] = ""
@@ -359,5 +359,5 @@ class _ForgetsSometimes(RawStandalone):
 
 
 for area in ("roots", "sampling", "elicitation"):
-    kind = type(f"Forgets{area.title()}OnRetries", (_ForgetsSometimes,), {"name": area})
+    kind = type(f"Forgets{area.title()}OnRetries", (ForgetsSometimes,), {"name": area})
     mutant(f"{area}.capability-per-request", ROUNDS, is_thorough=True)(kind)

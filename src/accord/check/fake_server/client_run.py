@@ -328,7 +328,9 @@ def _check_http(run: ClientRun) -> None:
             continue
         _check_head(run, request)
         is_opening = request.name == "initialize"
-        if opening is not None and not is_opening and _is_after(request, opening):
+        # A probe of a client of both eras belongs to no session.
+        is_apart = is_opening or names_own_revision(request.message)
+        if opening is not None and not is_apart and _is_after(request, opening):
             _check_session(run, request, session)
             if row.version_header:
                 id = "http.client.protocol-version-header"
@@ -337,12 +339,27 @@ def _check_http(run: ClientRun) -> None:
                 run.holds(id, given == run.revision, why, request=request)
         if is_opening and request.status == 200:
             opening, session = request, _session_of(run, request)
+        elif opening is None:
+            _check_before_opening(run, request)
     if session is not None and not run.server.ids:
         _check_delete(run, session)
     if run.server.fake_transport.most_streams > 1:
         run.passes("http.streams.multiple")
     if run.exit_code is not None and run.went_on:
         run.passes("lifecycle.shutdown.http-close")
+
+
+def _check_before_opening(run: ClientRun, request: "ReceivedRequest") -> None:
+    """lifecycle.initialize.first: without a session the message reaches no connection."""
+    is_early = request.status == 400 and names.SESSION not in request.headers
+    early = [
+        str(each["method"])
+        for each in objects_in(request.message)
+        if is_request(each) and not names_own_revision(each)
+    ]
+    if is_early and early and not {"initialize", "ping", "server/discover"} & {*early}:
+        why = f"sends {early[0]} before initialize"
+        run.holds("lifecycle.initialize.first", condition=False, why=why, request=request)
 
 
 def _is_after(request: "ReceivedRequest", opening: "ReceivedRequest") -> bool:
@@ -377,7 +394,7 @@ def _check_head(run: ClientRun, request: "ReceivedRequest") -> None:
         why = f"sends a GET with Accept: {accept}"
         listens = accepts_type(accept, CONTENT_TYPE)
         run.holds("http.get.accept-event-stream", listens, why, request=request)
-    elif request.body and isinstance(request.message, dict):
+    if request.method != "POST" and request.body and isinstance(request.message, dict):
         why = f"sends a message with {request.method}"
         run.holds("http.client.post-messages", condition=False, why=why, request=request)
         run.holds("http.post.each-message", condition=False, why=why, request=request)
@@ -401,9 +418,12 @@ def _check_session(run: ClientRun, request: "ReceivedRequest", session: str | No
 
 def _check_delete(run: ClientRun, session: str) -> None:
     id = "session.end.client-delete"
-    if any(each.method == "DELETE" for each in run.requests):
-        named = [each.headers.get(names.SESSION) for each in run.requests]
-        run.holds(id, session in named, "ends a session without its id")
+    deletes = [each for each in run.requests if each.method == "DELETE"]
+    if deletes:
+        named = [each.headers.get(names.SESSION) for each in deletes]
+        known = {session, *(str(line.carrier.session) for line in run.lines)}
+        why = "ends a session without its id"
+        run.holds(id, known & {*named}, why, request=deletes[0])
     elif run.exit_code != 0 or not run.is_initialized:
         run.skip(id, "the client did not end in an orderly way")
     else:

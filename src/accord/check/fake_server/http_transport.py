@@ -195,7 +195,8 @@ class FakeHttpTransport(FakeTransport):
     async def _post(
         self, request: ReceivedRequest, receive: Receive, send: Send
     ) -> CannedResponse | None:
-        if request.name == "initialize":
+        # Also in a batch, where it may not be, so that it is heard and judged.
+        if any(each.get("method") == "initialize" for each in objects_in(request.message)):
             http_session = self._begin()
         elif (known := self._find_session(request)) is not None:
             http_session = known

@@ -89,7 +89,7 @@ class ReturnsListsInPages(PagedLists):
     paged = ("tools/list", "resources/list", "resources/templates/list")
 
     async def judge(self, run: ClientRun) -> None:
-        whole = [each for each, pages in self.fetched.items() if len(pages) == len(_SIZES)]
+        whole = [each for each, pages in self.fetched.items() if len(pages) >= len(_SIZES)]
         for method, pages in self.fetched.items():
             if len(pages) > 1:
                 run.passes("pagination.cursor.continues")
@@ -106,9 +106,12 @@ class ReturnsListsInPages(PagedLists):
     def _judge_end(self, run: ClientRun, whole: list[str]) -> None:
         for method in whole:
             cursors = [params_of(each).get("cursor") for each in run.messages(method)]
-            last = [each for each in cursors if each is not None and each not in self.cursors]
+            unknown = [each for each in cursors if each is not None and each not in self.cursors]
+            # The cursor of the last page, again after it: there was no other one.
+            ends = [each for each in self.cursors if self.cursors[each][2] == len(_SIZES) - 1]
+            again = [each for each in ends if cursors.count(each) > 1]
             why = f"continues {method} after the last page"
-            run.holds("pagination.end.no-next-cursor", not last, why)
+            run.holds("pagination.end.no-next-cursor", not (unknown or again), why)
 
 
 @client_scenario("prompts.client.handles-pagination", era="both", shows=("pagination.",))

@@ -21,6 +21,7 @@ _P: Final = "caching.client."
 _HOUR: Final = {"ttlMs": 3_600_000, "cacheScope": "public"}
 _SHORT: Final = 100
 _POLLED: Final = "prompts/list"
+_NEGATIVE: Final = "resources/list"
 # Long enough for a client that polls to be seen.
 _PAUSE: Final = 1.5
 _POLLS: Final = 5
@@ -92,7 +93,7 @@ class NamesOddLifetimes(FakeServer):
     def hints_of(self, method: str) -> Mapping[str, object] | None:
         if method in _ABSENT:
             return None
-        lifetimes = {"resources/list": -1_000, _POLLED: _SHORT}
+        lifetimes = {_NEGATIVE: -1_000, _POLLED: _SHORT}
         return {"ttlMs": lifetimes.get(method, 0), "cacheScope": "public"}
 
     async def result(self, line: RawConnection, method: str, params: JsonObject) -> Result:
@@ -155,8 +156,9 @@ def _judge_odd(run: ClientRun, plain: ClientRun, *, caches: bool) -> None:
     found = fetches_of(run)
     for key, count in usual.items():
         name = key.method
-        if name in _ABSENT and found[key] > count:
-            why = f"fetches {name} {count} times with ttlMs 0, and {found[key]} times without"
+        if name in (*_ABSENT, _NEGATIVE) and found[key] > count:
+            other = "without" if name in _ABSENT else "with a negative one"
+            why = f"fetches {name} {count} times with ttlMs 0, and {found[key]} times {other}"
             run.fail(f"{_P}zero-is-stale", why)
         if not caches or count < 2:
             continue
@@ -164,7 +166,7 @@ def _judge_odd(run: ClientRun, plain: ClientRun, *, caches: bool) -> None:
         why = f"fetches {name} {found[key]} times, and {count} times when it may not keep it"
         if name in _ABSENT:
             run.holds(f"{_P}absent-is-zero", found[key] >= count, why)
-        elif name == "resources/list":
+        elif name == _NEGATIVE:
             run.holds(f"{_P}negative-is-zero", found[key] >= count, why)
         elif name == _POLLED and needs_again(plain, key):
             run.holds(f"{_P}refetch-when-stale", found[key] > 1, why)

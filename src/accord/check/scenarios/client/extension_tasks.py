@@ -139,7 +139,8 @@ class RunsToolsAsExtensionTasks(FakeServer):
         for task in self.tasks.values():
             if task.id in self.wrong:
                 why = "asks for a task that answered resources/read, which is an invalid answer"
-                run.holds(_ONLY, not task.gets, why)
+                is_used = task.gets or task.answers or task.status == "cancelled"
+                run.holds(_ONLY, not is_used, why)
             elif not run.gave_up(task.params):
                 self._judge_task(run, task)
 

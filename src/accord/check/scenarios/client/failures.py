@@ -163,7 +163,23 @@ class Crashes(_Leaves):
         elif run.exit_code is not None:
             listens = any(line.messages(LISTEN) for line in later)
             why = "starts the server again after it exited, and does not listen again"
-            run.holds(_RELISTEN, listens, why)
+            if run.holds(_RELISTEN, listens, why):
+                missing = _wanted(first) - set[str]().union(*map(_wanted, later))
+                why = f"listens again after the server exited, but no more for {sorted(missing)}"
+                run.holds(_RELISTEN, not missing, why)
+
+
+def _wanted(line: RawConnection) -> set[str]:
+    """Return what a client listens for and did not take back."""
+    taken = [params_of(each).get("requestId") for each in line.messages("notifications/cancelled")]
+    asked = [each for each in line.messages(LISTEN) if each.get("id") not in taken]
+    filters = [params_of(each).get("notifications") for each in asked]
+    return {
+        name
+        for each in filters
+        for name, value in (each.items() if isinstance(each, dict) else ())
+        if value
+    }
 
 
 @cross_run_check(_FALLBACK, _PROCESS)
@@ -190,4 +206,4 @@ def check_conduct(runs: Sequence[ClientRun]) -> None:
 
 def _is_short(line: RawConnection) -> bool:
     asked = [each for each in line.received if is_request(each)]
-    return 0 < len([each for each in asked if each["method"] != "server/discover"]) <= 2
+    return bool(asked) and sum(each["method"] != "server/discover" for each in asked) <= 2

@@ -1,6 +1,7 @@
 """Tasks of 2025-11-25: those that a client runs for the server, and those that it starts there."""
 
 import asyncio
+import re
 import secrets
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -185,6 +186,7 @@ class StartsTasksAtTheClient(FakeServer):
             is_random = min(len(created), len(second)) >= _RANDOM_CHARACTERS
             why = f"gives tasks ids that can be guessed: {created!r:.60}, {second!r:.60}"
             is_random = is_random and differing >= _RANDOM_CHARACTERS // 2
+            is_random = is_random and not _are_counted(created, second)
             run.holds("tasks.security.unguessable-ids", is_random, why)
         cancelled, still = self.replies.get("cancelled"), self.replies.get("still")
         if cancelled is None or cancelled.is_error:
@@ -196,6 +198,15 @@ class StartsTasksAtTheClient(FakeServer):
             later = still.result.get("status")
             why = f"turns a cancelled task into one that is {later!r:.60}"
             run.holds("tasks.cancel.stays-cancelled", later == "cancelled" or still.is_error, why)
+
+
+def _are_counted(first: str, second: str) -> bool:
+    """Return whether ids are a counter or a clock: they end in numbers that begin alike."""
+    ends = [re.search(r"\d*$", each) for each in (first, second)]
+    one, other = (each.group() if each else "" for each in ends)
+    same = one[:_RANDOM_CHARACTERS] == other[:_RANDOM_CHARACTERS]
+    is_long = min(len(one), len(other)) > _RANDOM_CHARACTERS
+    return is_long and same and first.removesuffix(one) == second.removesuffix(other)
 
 
 def _task_of(reply: Reply) -> JsonObject:
@@ -352,6 +363,9 @@ class RunsToolsAsTasks(FakeServer):
                 run.passes("tasks.input.requestor-calls-result")
             elif task.gets_at_input > _REPEATS:
                 why = "asks for the status again and again although the task needs input"
+                run.fail("tasks.input.requestor-calls-result", why)
+            elif task.status == "input_required" and run.ended_as_usual:
+                why = "ends without the result of a task that needs input, and does not cancel it"
                 run.fail("tasks.input.requestor-calls-result", why)
             if task.is_answered and run.transport == "http":
                 run.passes("tasks.http.any-stream")

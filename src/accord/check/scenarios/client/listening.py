@@ -114,5 +114,9 @@ class TellsListeners(FakeServer):
                 is_same = is_same_id(each.get("id"), self.ended.get("id"))
                 why = "listens again under the id of the stream that broke"
                 run.holds(_AGAIN, not (is_same and run.transport == "http"), why)
+            resumed = [each for each in run.requests if "last-event-id" in each.headers]
+            if resumed:
+                why = "wants to go on with the stream that broke, which no server keeps"
+                run.holds(_AGAIN, condition=False, why=why, request=resumed[0])
         run.skip(_AGAIN, "the client does not listen again, and may not need to")
         run.skip(_BY_ID, "the client does not react to notifications by requests")

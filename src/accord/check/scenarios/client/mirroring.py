@@ -1,6 +1,5 @@
 """Headers that repeat parts of requests, for a client of a revision without a handshake."""
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from accord.check.fake_server.client_run import ClientRun
@@ -151,7 +150,7 @@ def _judge_argument(
         f"{_P}client-support", given is not None, f"leaves {header} out", request=request
     ):
         return
-    id = _form_of(mirrored, value, str(given), arguments)
+    id = _form_of(mirrored, value, str(given))
     why = f"sends {header}: {given!r:.60} for the argument {value!r:.60}"
     run.holds(id, _is_right(value, str(given)), why, request=request)
 
@@ -164,9 +163,7 @@ def _is_right(value: str | int, given: str) -> bool:
     return expected == str(value) and decode_header(given) == expected
 
 
-def _form_of(
-    mirrored: MirroredArgument, value: str | int, given: str, arguments: Mapping[str, object]
-) -> str:
+def _form_of(mirrored: MirroredArgument, value: str | int, given: str) -> str:
     """Return the requirement that a value in a header puts to the test."""
     expected = encode_header(value)
     if expected not in (str(value), "true", "false"):
@@ -174,10 +171,10 @@ def _form_of(
             return f"{_P}value.sentinel-escaped"
         wrong = given != expected and given.lower().startswith("=?base64")
         return f"{_P}value.markers-exact" if wrong else f"{_P}value.base64-when-unsafe"
-    other = arguments.get(mirrored.names[-1])
-    if len(mirrored.names) > 1 and given in (expected, other):
-        return f"{_P}exact-path"
-    return f"{_P}value.string-forms"
+    # Another spelling of the right value is a matter of its form, anything else of its place.
+    is_spelled = given != expected and given.strip("'\"").lower() == expected.lower()
+    is_place = len(mirrored.names) > 1 and not is_spelled
+    return f"{_P}exact-path" if is_place else f"{_P}value.string-forms"
 
 
 @client_scenario(_RELISTS, era="standalone", on=("http",))
@@ -207,7 +204,25 @@ class ChangesArgumentsInHeaders(FakeServer):
         later = asked[asked.index("tools/call") + 1 :]
         if "tools/list" in later:
             again = "tools/call" in later[later.index("tools/list") :]
-            run.holds(_RELISTS, again, "lists the tools again, but does not repeat its call")
+            why = "lists the tools again, but does not repeat its call"
+            if run.holds(_RELISTS, again, why):
+                self._judge_repeats(run)
         elif run.exit_code is not None:
             why = "does not list the tools again after -32020 for a missing Mcp-Param header"
             run.fail(_RELISTS, why)
+
+    def _judge_repeats(self, run: ClientRun) -> None:
+        """A call that is repeated after the new list has the header that the list names."""
+        messages = [each.message for each in run.requests]
+        known: float | None = None
+        for each in run.requests[messages.index(self.refused) + 1 :]:
+            if each.name == "tools/list" and known is None:
+                known = each.ended
+            elif each.name == "tools/call" and known is not None and each.at >= known:
+                given = params_of(each.message) if isinstance(each.message, dict) else {}
+                arguments = given.get("arguments")
+                text = arguments.get("text") if isinstance(arguments, dict) else None
+                if given.get("name") == "echo" and isinstance(text, str):
+                    why = "repeats its call without the header that the newer list names"
+                    has_header = "mcp-param-text" in each.headers
+                    run.holds(_RELISTS, has_header, why, request=each)

@@ -260,7 +260,7 @@ class SendsInvalidRequests(FakeServer):
         # From here, internal errors (-32603) and refusals of the user (-1) look the same.
         if senseless.code not in (-32603, -1):
             why = f"answers invalid parameters with {senseless}"
-            wrong = senseless.code in (-32601, -32700)
+            wrong = senseless.code in (-32600, -32601, -32700)
             run.holds("errors.code.invalid-params", not wrong, why)
         if "data" in senseless.error:
             run.passes("errors.invalid-params.data-details")

@@ -146,7 +146,7 @@ class ReturnsUnknownResultTypes(FakeServer):
         id = "result.type.unknown-is-invalid"
         if not run.messages("tools/call"):
             run.skip(id, "the client calls no tool")
-        elif run.messages("tasks/get"):
+        elif any(run.messages(f"tasks/{each}") for each in ("get", "update", "cancel")):
             run.fail(id, "takes a result of an unknown type for a task")
         elif any("requestState" in params_of(each) for each in run.all_messages):
             run.fail(id, "takes a result of an unknown type for a question")

@@ -78,13 +78,18 @@ def absent_argument_has_no_header(step: Step, conversation: Conversation) -> Fin
             )
 
 
+def _is_spelled_alike(value: str, header: str) -> bool:
+    """Return whether a header has the right value, in quotes or in other letters at most."""
+    return value.lower() == header.strip("'\"").lower()
+
+
 @check("http.param-headers.value.string-forms", _CALLS)
 def value_has_its_form(step: Step, conversation: Conversation) -> Findings:
     for each, value, header in _given_values(step, conversation):
         if isinstance(value, str):
             if encode_header(value) == value and header == value:
                 yield True
-            elif value != header and value.lower() == header.lower():
+            elif value != header and _is_spelled_alike(value, header):
                 yield _breach(
                     f"calls a tool with {each.header}: {header[:40]!r}, expected {value[:40]!r}",
                     each,
@@ -127,7 +132,7 @@ def header_repeats_its_own_argument(step: Step, conversation: Conversation) -> F
             continue
         yield (
             decode_header(header) == value
-            or value.lower() == header.lower()
+            or _is_spelled_alike(value, header)
             or _breach(
                 f"calls a tool with {each.header}: {header[:40]!r}, but {'.'.join(each.names)} is "
                 f"{value[:40]!r}",
