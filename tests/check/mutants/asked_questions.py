@@ -103,7 +103,6 @@ address(VALID, "says_where_to_go", "the desk")
 HTTPS = "elicitation.url.https"
 address(HTTPS, "links_without_tls", "http://desk.example/link")
 address(HTTPS, "links_to_an_address_without_tls", "http://192.0.2.7/link")
-few("a page is reached over TLS, or it is not", HTTPS)
 DATA = "elicitation.url.no-personal-data"
 address(DATA, "tells_the_page_a_token", "https://desk.example/link?access_token=abc")
 address(DATA, "tells_the_page_an_email", "https://desk.example/link?to=ada@example.com")
@@ -167,7 +166,6 @@ TEXT = {"type": "text", "text": "and go on"}
 ALONE = "sampling.tool-results.alone"
 after_use(ALONE, "adds_a_text_to_results", lambda messages: blocks(messages).append(TEXT))
 after_use(ALONE, "begins_results_with_a_text", lambda messages: blocks(messages).insert(0, TEXT))
-few("a message has something beside results, or it has not", ALONE)
 BALANCED = "sampling.tool-use.balanced"
 ALL = "sampling.tool-use.server-answers-all"
 UNANSWERED = {ALL: "the same seen from the other side"}
@@ -194,7 +192,6 @@ def another(name: str, id: Any) -> None:
 
 another("answers_another_use", "another")
 another("answers_no_use", "")
-few("a result names the use, or another", MATCHES)
 UNBALANCED = {BALANCED: "the same seen from the other side"}
 after_use(ALL, "leaves_the_use_open", lambda messages: messages.pop(), also=UNBALANCED)
 after_use(

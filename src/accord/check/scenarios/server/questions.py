@@ -331,7 +331,9 @@ async def _requests_to(connection: RawConnection, tool: ToolCall) -> _Question |
 
     def is_next(message: JsonObject) -> bool:
         if "method" in message:
-            return "id" in message and message["method"] != "ping"
+            # A notification that has an id by mistake is not waited for.
+            name = str(message["method"])
+            return "id" in message and name != "ping" and not name.startswith("notifications/")
         return bool(message.get("id") == call)
 
     message = await connection.until(is_next, f"a question of {tool.name}", since=since)
