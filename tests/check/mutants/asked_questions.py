@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from check.mutants.declared_capabilities import asking
-from check.mutants.foundation import few
+from check.mutants.declared_capabilities import asking, question_interloper
+from check.mutants.foundation import Between, Message, Sent, few, unbreakable
 
 ELICIT, SAMPLE = "elicitation/create", "sampling/createMessage"
 Spoil = Callable[[dict[str, Any]], None]
@@ -111,6 +111,37 @@ NAMED = "elicitation.url.elicitation-id"
 page(NAMED, "does_not_name_the_elicitation", lambda params: params.pop("elicitationId"))
 page(NAMED, "numbers_the_elicitation", lambda params: params.update(elicitationId=7))
 page(NAMED, "names_the_elicitation_null", lambda params: params.update(elicitationId=None))
+
+
+# -- what becomes of pages
+
+HAS_ID = "elicitation.complete.has-id"
+
+
+def completing(name: str, params: dict[str, Any]) -> None:
+    """Register a server that spoils the notification of a finished page."""
+    notification = {"jsonrpc": "2.0", "method": "notifications/elicitation/complete"}
+    hook = sending_after(notification | {"params": params})
+    question_interloper(HAS_ID, name, hook, areas=["elicitation"])
+
+
+def sending_after(notification: dict[str, Any]) -> Callable[[Between], None]:
+    """Return a hook that sends a notification once the user was sent to a page."""
+
+    def hook(wire: Between) -> None:
+        def from_server(message: Message, request: Message) -> Sent:
+            is_page = message.get("params", {}).get("mode") == "url"
+            return [message, notification] if is_page else message
+
+        wire.from_server = from_server
+
+    return hook
+
+
+completing("finishes_a_page_without_its_id", {})
+completing("finishes_a_page_by_number", {"elicitationId": 7})
+completing("finishes_a_page_by_another_name", {"id": "page"})
+unbreakable("only one of the sessions of a user had the page", "elicitation.complete.same-client")
 
 
 # -- models

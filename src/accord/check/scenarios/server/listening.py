@@ -48,6 +48,7 @@ _GRACEFUL: Final = "subscriptions.graceful-end-result"
 _TEARDOWN: Final = "subscriptions.teardown-cancelled-notification"
 _SILENT: Final = "stdio.cancel.no-further-messages"
 _HEARD: Final = (*_CHANGED.values(), *_OF_SUBSCRIPTIONS, _GRACEFUL, _TEARDOWN)
+_GOVERNED: Final = "resources.subscribe-capability-governs-listen"
 _NO_END: Final = "the server ended no subscription by itself"
 # How many resources are watched.
 _WATCHED: Final = 5
@@ -61,7 +62,12 @@ def _filters(probe: Probe) -> list[JsonObject]:
     return [{**_ALL_LISTS, **watched}, {"promptsListChanged": True}, *few, {}]
 
 
-@scenario(*_HEARD, _SILENT, opens=OWN, era="standalone", sends=(_LISTEN, *LISTS.values()))
+@scenario(
+    *(*_HEARD, _SILENT, _GOVERNED),
+    opens=OWN,
+    era="standalone",
+    sends=(_LISTEN, *LISTS.values()),
+)
 async def listens_to_changes(probe: Probe, connection: RawConnection) -> None:
     opened: list[Any] = []
     for each in _filters(probe):
@@ -69,9 +75,12 @@ async def listens_to_changes(probe: Probe, connection: RawConnection) -> None:
         id = await connection.start(_LISTEN, {"notifications": each})
         if not await _is_acknowledged(connection, id, since):
             reply = _answer(connection, id)
-            probe.skip((*_HEARD, _SILENT), f"the server refuses to be listened to: {reply}")
+            why = f"the server refuses to be listened to: {reply}"
+            probe.skip((*_HEARD, _SILENT, _GOVERNED), why)
             break
         opened.append(id)
+        _judge_watching(probe, connection, each, since)
+    probe.skip(_GOVERNED, "the server declares resources.subscribe, or has no resources")
     if not opened:
         return
     before = {name: await _names(connection, name) for name in _announced_lists(probe)}
@@ -88,6 +97,18 @@ async def listens_to_changes(probe: Probe, connection: RawConnection) -> None:
     _judge_end(probe, connection, opened)
     await _cancel(probe, connection, opened)
     probe.skip((_GRACEFUL, _TEARDOWN, "subscriptions.graceful-end-carries-id"), _NO_END)
+
+
+def _judge_watching(probe: Probe, connection: RawConnection, asked: JsonObject, since: int) -> None:
+    """Judge whether a server without the capability agrees to tell of updates."""
+    name = "resourceSubscriptions"
+    if name not in asked or probe.facts.declares("resources.subscribe"):
+        return
+    acknowledged = connection.messages(_ACKNOWLEDGED, since)[0]
+    agreed = params_of(acknowledged).get("notifications")
+    connection.point_at(acknowledged)
+    why = f"acknowledges {name} without declaring resources.subscribe"
+    probe.holds(_GOVERNED, not (isinstance(agreed, dict) and agreed.get(name)), why)
 
 
 def _announced_lists(probe: Probe) -> list[str]:

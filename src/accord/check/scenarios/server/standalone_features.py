@@ -240,6 +240,7 @@ _OF_MESSAGES: Final = (
     "logging.message.method",
     "logging.message.level-and-data",
     "logging.message.logger-optional",
+    "logging.own-stream-only",
 )
 _LOGS_NOTHING: Final = "the server logs nothing while its tools are called"
 

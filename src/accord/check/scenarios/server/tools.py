@@ -33,8 +33,7 @@ _STRUCTURED: Final = "tools.structured-content.required-with-schema"
 _CONFORMS: Final = "tools.call.structured-conforms"
 _VALIDATES: Final = "tools.server.validates-inputs"
 _VALIDATES_TWIN: Final = "practice.server.validates-inputs"
-_AS_LATER: Final = "the calls become tasks, which may refuse their arguments later"
-_PROTOCOL_ERROR: Final = "tools.errors.invalid-arguments-protocol"
+_AS_PROTOCOL_ERROR: Final = "tools.errors.invalid-arguments-protocol"
 _AS_RESULT: Final = "tools.errors.input-validation-in-result"
 _AS_RESULT_TWIN: Final = "practice.tools.validation-failure-as-result"
 _WITHOUT_ARGUMENTS: Final = "practice.tools.missing-arguments-as-result"
@@ -47,6 +46,7 @@ _HEALTH: Final = "practice.tools.health-check"
 _RATE: Final = "tools.server.rate-limited"
 
 _HEALTH_WORDS: Final = ("health", "status", "ping", "alive", "diagnos", "version")
+_LATER: Final = "the calls become tasks, which may refuse their arguments later"
 _PROTOCOL_ERROR: Final = "it is reported as a protocol error, which the specification lists"
 # Invalid calls of this many tools show how the server handles them.
 _WRONGED: Final = 8
