@@ -38,13 +38,7 @@ def form_params(id: str, name: str, spoil: Spoil, **settings: Any) -> None:
 SCHEMA = "elicitation.form.mode-and-schema"
 form_params(SCHEMA, "asks_without_a_schema", lambda params: params.pop("requestedSchema"))
 form_params(SCHEMA, "asks_by_a_text", lambda params: params.update(requestedSchema="a row"))
-form_params(
-    SCHEMA,
-    "asks_in_an_unknown_mode",
-    lambda params: params.update(mode="dialog"),
-    # It was not declared either.
-    only=[SCHEMA],
-)
+form_params(SCHEMA, "asks_in_an_unknown_mode", lambda params: params.update(mode="dialog"))
 
 FLAT = "elicitation.form.flat-primitives"
 field(FLAT, "asks_for_an_object_within", {"type": "object", "properties": {}})

@@ -341,8 +341,8 @@ def logs_calls_without_a_level(wire: Between) -> None:
     wire.from_client = from_client
 
 
-def logs_late(name: str, level: str, *, after: float = 0, since: int = 1) -> None:
-    """Register a server that logs about calls once they were answered."""
+def logs_late(name: str, is_due: Callable[[int, Message], bool]) -> None:
+    """Register a server that logs about some calls once they were answered."""
 
     def hook(wire: Between) -> None:
         answered: list[Message] = []
@@ -350,8 +350,8 @@ def logs_late(name: str, level: str, *, after: float = 0, since: int = 1) -> Non
         def from_server(message: Message, request: Message) -> Sent:
             if request.get("method") == CALL and LEVEL in meta_of(request):
                 answered.append(request)
-                if len(answered) >= since:
-                    wire.later(after, lambda: wire.to_client(logs(level)))
+                if is_due(len(answered), request):
+                    return [message, logs("emergency")]
             return message
 
         wire.from_server = from_server
@@ -360,9 +360,12 @@ def logs_late(name: str, level: str, *, after: float = 0, since: int = 1) -> Non
     hooked(STREAM)(hook)
 
 
-logs_late("logs_after_calls", "emergency")
-logs_late("logs_long_after_calls", "emergency", after=0.2)
-logs_late("logs_after_later_calls", "emergency", since=3)
+logs_late("logs_after_calls", lambda count, request: True)
+logs_late("logs_after_later_calls", lambda count, request: count > 2)
+logs_late(
+    "logs_after_calls_of_one_tool",
+    lambda count, request: params_of(request).get("name") == "count_bags",
+)
 
 ONLY_LISTEN = "cancellation.server-only-for-listen"
 

@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from accord.check.probing.exchange import exchange
 from accord.check.probing.extension_tasks import (
     NO_EXTENSION,
@@ -149,7 +151,8 @@ async def _judge_changes(
         probe.passes(id)
         return
     after = await _names(connection, name)
-    if after != before:
+    # Another order is tools.list.deterministic-order.
+    if sorted(map(msgspec.json.encode, after)) != sorted(map(msgspec.json.encode, before)):
         await connection.collect(probe.target.settling)
         why = f"sends no notification to a subscription although its {name} changed"
         probe.holds(id, _is_told(connection, name, since), why)

@@ -76,7 +76,10 @@ async def answers_requests_of_the_server(probe: Probe, connection: RawConnection
         params = params_of(question)
         if question["method"] == _ELICIT:
             mode = _mode_of(question)
-            probe.holds(_MODES, mode == "form", f"asks in mode {mode!r}, which was not declared")
+            # An unknown mode is elicitation.form.mode-and-schema.
+            if mode in ("form", "url"):
+                why = f"asks in mode {mode!r}, which was not declared"
+                probe.holds(_MODES, mode == "form", why)
         elif question["method"] == "sampling/createMessage":
             has_tools = "tools" in params or "toolChoice" in params
             why = "offers tools to a client that did not declare sampling.tools"
