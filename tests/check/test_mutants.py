@@ -9,8 +9,17 @@ from collections import Counter
 import pytest
 
 from accord.protocol.catalogue import catalogue
+from accord.protocol.revisions import HANDSHAKE, REVISIONS
 from accord.testing import run_in_virtual_time
-from check.mutants.foundation import FEW, UNBREAKABLE, Between, all_mutants, found, in_memory
+from check.mutants.foundation import (
+    FEW,
+    UNBREAKABLE,
+    Between,
+    all_mutants,
+    found,
+    gate_mutants,
+    in_memory,
+)
 
 MUTANTS = all_mutants()
 IN_REAL_TIME = (
@@ -19,30 +28,17 @@ IN_REAL_TIME = (
     "jsonrpc.notification.not-answered-answers-notifications",
     "sse.server.message-event-names-events-after-methods",
 )
-MISSION = ("2024-11-05", "2025-03-26", "2025-06-18")
-WITH_HANDSHAKE = (*MISSION, "2025-11-25")
-# Areas and kinds of checks in which not every requirement has three mutants yet.
-EXEMPT = {"auth", "elicitation", "http", "sampling", "session", "sse", "tasks"}
-EXEMPT_KINDS = {"auth-probe", "http-probe"}
 BOUND = {"server", "both", "sender", "receiver", "authorization-server"}
 KINDS = {"wire", "server-probe", "process", "http-probe", "auth-probe"}
 
 
-def rows(revisions=MISSION):
+def rows():
     return [
         row
         for row in catalogue().values()
         if row.party in BOUND
         and row.check in KINDS
-        and any(row.holds_in(revision) for revision in revisions)
-    ]
-
-
-def rows_with_three():
-    return [
-        row
-        for row in rows(WITH_HANDSHAKE)
-        if row.area not in EXEMPT and row.check not in EXEMPT_KINDS
+        and any(row.holds_in(revision) for revision in REVISIONS)
     ]
 
 
@@ -52,15 +48,16 @@ def assert_found(mutant, breaches):
     assert set(mutant.also) <= set(breaches)
 
 
-def by_cost(names):
-    """Return names as parameters: those of thorough mutants are left out of the gate."""
-    return [
-        pytest.param(name, marks=[pytest.mark.thorough] if MUTANTS[name].is_thorough else [])
-        for name in sorted(names)
-    ]
+GATE = gate_mutants()
 
 
-@pytest.mark.parametrize("name", by_cost(MUTANTS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[] if name in GATE else [pytest.mark.thorough])
+        for name in sorted(MUTANTS)
+    ],
+)
 def test_a_mutant_is_found_by_just_the_requirement_it_breaks(name):
     assert_found(MUTANTS[name], MUTANTS[name].check())
 
@@ -76,7 +73,7 @@ def test_all_scenarios_together_blame_a_mutant_for_nothing_else(name):
     assert_found(MUTANTS[name], MUTANTS[name].check(is_full=True))
 
 
-@pytest.mark.parametrize("revision", WITH_HANDSHAKE)
+@pytest.mark.parametrize("revision", HANDSHAKE)
 def test_the_server_without_a_fault_raises_no_alarm(revision):
     def hook(wire: Between) -> None:
         pass
@@ -85,23 +82,12 @@ def test_the_server_without_a_fault_raises_no_alarm(revision):
 
 
 @pytest.mark.parametrize("area", sorted({row.area for row in rows()}))
-def test_every_requirement_of_an_area_has_a_mutant_or_a_reason(area):
-    broken = {mutant.id for mutant in MUTANTS.values()}
-    open_rows = [
-        row.id
-        for row in rows()
-        if row.area == area and row.id not in broken and row.id not in UNBREAKABLE
-    ]
-    assert open_rows == []
-
-
-@pytest.mark.parametrize("area", sorted({row.area for row in rows_with_three()}))
 def test_every_requirement_of_an_area_has_three_mutants_or_a_reason(area):
     counts = Counter(mutant.id for mutant in MUTANTS.values())
     excused = UNBREAKABLE | FEW
     open_rows = {
         row.id: counts[row.id]
-        for row in rows_with_three()
+        for row in rows()
         if row.area == area and counts[row.id] < 3 and row.id not in excused
     }
     assert open_rows == {}

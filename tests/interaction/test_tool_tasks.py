@@ -314,6 +314,33 @@ async def test_a_task_is_cancelled_once() -> None:
             await ask(client, "tasks/cancel", CancelTaskParams(task.id))
 
 
+@pytest.mark.requirement("tasks.cancel.attempt-stop", "tasks.cancel.stays-cancelled")
+@in_virtual_time
+async def test_a_cancelled_task_asks_nothing_more() -> None:
+    asked: list[Any] = []
+    server = make()
+
+    @server.tool(task="required")
+    async def apologize(ctx: Context) -> str:
+        """Ask once more when the work is cancelled."""
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await ctx.elicit("Really?", bool)
+        return "done"
+
+    async def elicit(params: Any) -> dict[str, bool]:
+        asked.append(params)
+        return {"value": True}
+
+    async with link(server, on_elicit=elicit) as client:
+        task = await client.start_tool("apologize")
+        await task.cancel()
+        await asyncio.sleep(100)
+        assert (asked, task.status) == ([], "cancelled")
+        assert not server.tasks.running
+
+
 @in_virtual_time
 async def test_a_cancellation_that_comes_too_late_does_no_harm() -> None:
     async with link(make()) as client:

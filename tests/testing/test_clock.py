@@ -1,9 +1,11 @@
 import asyncio
 import time
+from typing import Any
 
 import pytest
 
-from accord.testing import run_in_virtual_time
+from accord import Server
+from accord.testing import connected, run_in_virtual_time
 
 
 def test_sleeping_takes_no_time_but_the_clock_advances() -> None:
@@ -46,3 +48,19 @@ def test_other_threads_are_still_heard() -> None:
         return await asyncio.to_thread(lambda: "heard")
 
     assert run_in_virtual_time(main()) == "heard"
+
+
+def test_a_deadline_far_ahead_does_not_expire_while_a_thread_works() -> None:
+    server: Server[Any] = Server("threads")
+
+    @server.tool
+    def wait_a_little() -> str:
+        """Work in a thread for some real time."""
+        time.sleep(0.01)
+        return "done"
+
+    async def main() -> str:
+        async with connected(server, timeout=60) as client:
+            return str((await client.call_tool("wait_a_little")).text)
+
+    assert run_in_virtual_time(main()) == "done"

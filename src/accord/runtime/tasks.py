@@ -30,6 +30,9 @@ Result = TypeVar("Result")
 fork_generation = 0
 """How many forks lie between the first process and this one; objects of another are copies."""
 
+awaited_threads: Final[set[object]] = set()
+"""Work in threads of servers that a loop waits for: a virtual clock must not overtake it."""
+
 _loops: Final[WeakSet[asyncio.AbstractEventLoop]] = WeakSet()
 
 if sys.version_info >= (3, 12):

@@ -354,6 +354,7 @@ async def run_in_thread(
     """
     job = _Job(work, name, flow)
     is_served = workers.submit(job)
+    tasks.awaited_threads.add(job)
     result: Value
     try:
         if timeout is None and is_served:
@@ -364,6 +365,7 @@ async def run_in_thread(
         workers.give_up(job)
         raise
     finally:
+        tasks.awaited_threads.discard(job)
         workers.take(job)
     return result
 

@@ -5,12 +5,14 @@ import selectors
 from collections.abc import Coroutine
 from typing import Final, TypeVar
 
+from accord.runtime.tasks import awaited_threads
+
 __all__ = ["run_in_virtual_time"]
 
 Value = TypeVar("Value")
 
-# With sockets of its own a loop may wait for bytes that the system is about to deliver. So it looks
-# for this many real seconds, and then goes ahead by no more than a step.
+# With sockets of its own a loop may wait for bytes that the system is about to deliver, or else for
+# a thread. So it looks for this many real seconds, and then goes ahead by no more than a step.
 _DELIVERY: Final = 0.001
 _STEP: Final = 0.05
 
@@ -20,7 +22,8 @@ def run_in_virtual_time(work: Coroutine[object, object, Value]) -> Value:
 
     The loop's clock stands still while anything runs, however slow the machine is. Whenever nothing
     is left to do but wait, it jumps to the next timer. Meant for async code in one process, which
-    may talk to itself over sockets: work in threads takes real time, during which timers expire.
+    may talk to itself over sockets: work in threads takes real time, during which timers expire,
+    though not all at once.
     """
     with asyncio.Runner(loop_factory=_VirtualLoop) as runner:
         return runner.run(work)
@@ -36,10 +39,11 @@ class _Selector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is None or timeout <= 0:
             return super().select(timeout)
-        has_sockets = len(self.get_map()) > 1  # one wakes the loop up
-        ready = super().select(_DELIVERY if has_sockets else 0)
+        # One of its sockets wakes the loop up.
+        is_expecting = len(self.get_map()) > 1 or bool(awaited_threads)
+        ready = super().select(_DELIVERY if is_expecting else 0)
         if not ready:
-            self.skipped += min(timeout, _STEP) if has_sockets else timeout
+            self.skipped += min(timeout, _STEP) if is_expecting else timeout
         return ready
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from check.mutants.declared_capabilities import asking
-from check.mutants.foundation import few
+from check.mutants.declared_capabilities import asking, question_interloper
+from check.mutants.foundation import Between, Message, Sent, few, unbreakable
 
 ELICIT, SAMPLE = "elicitation/create", "sampling/createMessage"
 Spoil = Callable[[dict[str, Any]], None]
@@ -38,13 +38,7 @@ def form_params(id: str, name: str, spoil: Spoil, **settings: Any) -> None:
 SCHEMA = "elicitation.form.mode-and-schema"
 form_params(SCHEMA, "asks_without_a_schema", lambda params: params.pop("requestedSchema"))
 form_params(SCHEMA, "asks_by_a_text", lambda params: params.update(requestedSchema="a row"))
-form_params(
-    SCHEMA,
-    "asks_in_an_unknown_mode",
-    lambda params: params.update(mode="dialog"),
-    # It was not declared either.
-    only=[SCHEMA],
-)
+form_params(SCHEMA, "asks_in_an_unknown_mode", lambda params: params.update(mode="dialog"))
 
 FLAT = "elicitation.form.flat-primitives"
 field(FLAT, "asks_for_an_object_within", {"type": "object", "properties": {}})
@@ -103,7 +97,6 @@ address(VALID, "says_where_to_go", "the desk")
 HTTPS = "elicitation.url.https"
 address(HTTPS, "links_without_tls", "http://desk.example/link")
 address(HTTPS, "links_to_an_address_without_tls", "http://192.0.2.7/link")
-few("a page is reached over TLS, or it is not", HTTPS)
 DATA = "elicitation.url.no-personal-data"
 address(DATA, "tells_the_page_a_token", "https://desk.example/link?access_token=abc")
 address(DATA, "tells_the_page_an_email", "https://desk.example/link?to=ada@example.com")
@@ -112,6 +105,37 @@ NAMED = "elicitation.url.elicitation-id"
 page(NAMED, "does_not_name_the_elicitation", lambda params: params.pop("elicitationId"))
 page(NAMED, "numbers_the_elicitation", lambda params: params.update(elicitationId=7))
 page(NAMED, "names_the_elicitation_null", lambda params: params.update(elicitationId=None))
+
+
+# -- what becomes of pages
+
+HAS_ID = "elicitation.complete.has-id"
+
+
+def completing(name: str, params: dict[str, Any]) -> None:
+    """Register a server that spoils the notification of a finished page."""
+    notification = {"jsonrpc": "2.0", "method": "notifications/elicitation/complete"}
+    hook = sending_after(notification | {"params": params})
+    question_interloper(HAS_ID, name, hook, areas=["elicitation"])
+
+
+def sending_after(notification: dict[str, Any]) -> Callable[[Between], None]:
+    """Return a hook that sends a notification once the user was sent to a page."""
+
+    def hook(wire: Between) -> None:
+        def from_server(message: Message, request: Message) -> Sent:
+            is_page = message.get("params", {}).get("mode") == "url"
+            return [message, notification] if is_page else message
+
+        wire.from_server = from_server
+
+    return hook
+
+
+completing("finishes_a_page_without_its_id", {})
+completing("finishes_a_page_by_number", {"elicitationId": 7})
+completing("finishes_a_page_by_another_name", {"id": "page"})
+unbreakable("only one of the sessions of a user had the page", "elicitation.complete.same-client")
 
 
 # -- models
@@ -167,7 +191,6 @@ TEXT = {"type": "text", "text": "and go on"}
 ALONE = "sampling.tool-results.alone"
 after_use(ALONE, "adds_a_text_to_results", lambda messages: blocks(messages).append(TEXT))
 after_use(ALONE, "begins_results_with_a_text", lambda messages: blocks(messages).insert(0, TEXT))
-few("a message has something beside results, or it has not", ALONE)
 BALANCED = "sampling.tool-use.balanced"
 ALL = "sampling.tool-use.server-answers-all"
 UNANSWERED = {ALL: "the same seen from the other side"}
@@ -194,7 +217,6 @@ def another(name: str, id: Any) -> None:
 
 another("answers_another_use", "another")
 another("answers_no_use", "")
-few("a result names the use, or another", MATCHES)
 UNBALANCED = {BALANCED: "the same seen from the other side"}
 after_use(ALL, "leaves_the_use_open", lambda messages: messages.pop(), also=UNBALANCED)
 after_use(

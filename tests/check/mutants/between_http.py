@@ -18,7 +18,7 @@ from accord.protocol.catalogue import catalogue
 from accord.protocol.revisions import REVISIONS
 from accord.transports.http.server.uvicorn_server import listen
 from check.mutants.everything import server as everything
-from check.mutants.foundation import MUTANTS, Making, elsewhere
+from check.mutants.foundation import MUTANTS, Making, elsewhere, params_of
 
 Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 Headers: TypeAlias = dict[str, str]
@@ -56,7 +56,8 @@ class Asked:
     @property
     def tool(self) -> str:
         """The tool that is called, empty where none is."""
-        return str(self.message["params"]["name"]) if self.method == "tools/call" else ""
+        is_call = self.method == "tools/call"
+        return str(params_of(self.message).get("name", "")) if is_call else ""
 
 
 class Web:

@@ -72,3 +72,12 @@ answering("suggests_nothing_for_a_reference_of_an_unknown_type", "ref/accord-che
 answering("calls_an_unknown_type_an_unknown_method", "ref/accord-check", -32601)
 answering("calls_an_unknown_prompt_a_missing_resource", "ref/prompt", -32002)
 answering("suggests_nothing_for_an_unknown_prompt", "ref/prompt", None)
+
+
+# -- without a handshake
+
+LIMIT = "completion.values-max-100"
+NEW = "2026-07-28"
+wrong(LIMIT, COMPLETE, "completion.values", [f"value {each}" for each in range(101)], revision=NEW)
+wrong(LIMIT, COMPLETE, "completion", MANY, revision=NEW)
+wrong(LIMIT, COMPLETE, "completion.values", ["v"] * 5000, SECOND, revision=NEW)

@@ -49,7 +49,7 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
         only: what is checked, where a full check would take too long; empty checks all.
         areas: areas whose scenarios show the breach, where those of its own area do not.
         is_process: whether it is a process of its own, which takes real time.
-        is_thorough: whether its test takes long, so that the gate leaves it out.
+        is_thorough: whether another mutant of its requirement had better run in the gate.
     """
 
     id: str
@@ -61,6 +61,11 @@ class Mutant(msgspec.Struct, frozen=True, kw_only=True):
     areas: Sequence[str] = ()
     is_process: bool = False
     is_thorough: bool = False
+
+    @property
+    def has_handshake(self) -> bool:
+        """Whether its revision begins with a handshake."""
+        return self.revision in HANDSHAKE
 
     @property
     def scenarios(self) -> list[str] | None:
@@ -341,6 +346,19 @@ def all_mutants() -> dict[str, Mutant]:
     for module in pkgutil.iter_modules(check.mutants.__path__):
         importlib.import_module(f"check.mutants.{module.name}")
     return MUTANTS
+
+
+def gate_mutants() -> set[str]:
+    """Return the names of the mutants that run in the gate: one for each requirement and era.
+
+    The others cost three times as much as these, and find what breaks less often.
+    """
+    chosen: dict[tuple[str, bool], str] = {}
+    for name, each in all_mutants().items():
+        first = chosen.setdefault((each.id, each.has_handshake), name)
+        if MUTANTS[first].is_thorough and not each.is_thorough:
+            chosen[each.id, each.has_handshake] = name
+    return set(chosen.values())
 
 
 def _register(id: str, function: Any, making: Making, **settings: Any) -> None:

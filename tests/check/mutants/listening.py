@@ -266,6 +266,28 @@ for _kind in ("tools", "prompts", "resources"):
     only = ("subscriptions",)
     interloper(f"subscriptions.{_kind}-list-changed", revision=NEW, only=only)(_keeps_quiet)
 
+GOVERNED = "resources.subscribe-capability-governs-listen"
+
+
+def undeclared(name: str, spoil: Callable[[dict[str, Any]], Any]) -> None:
+    """Register a server that lets resources be watched, and does not declare it."""
+
+    def change(message: Message, request: Message) -> Message:
+        if request.get("method") == "server/discover" and "result" in message:
+            spoil(message["result"]["capabilities"]["resources"])
+        return message
+
+    change.__name__ = name
+    mutant(GOVERNED, revision=NEW)(change)
+
+
+undeclared("does_not_declare_that_it_can_be_watched", lambda declared: declared.pop("subscribe"))
+undeclared("declares_that_it_cannot_be_watched", lambda declared: declared.update(subscribe=False))
+undeclared(
+    "declares_watching_by_another_name",
+    lambda declared: declared.update(subscriptions=declared.pop("subscribe")),
+)
+
 few("the first message is the acknowledgement, or it is not", FIRST)
 few(
     "a change is announced, or it is not",

@@ -18,6 +18,21 @@ def lets_the_system_ask(params: dict[str, Any]) -> None:
     params["messages"][0]["role"] = "system"
 
 
+@notice("sampling.create.request-fields", SAMPLE)
+def prefers_speed_beyond_measure(params: dict[str, Any]) -> None:
+    params["modelPreferences"] = {"speedPriority": 7}
+
+
+@notice("elicitation.schema.flat-primitive", ELICIT)
+def asks_for_a_list(params: dict[str, Any]) -> None:
+    params["requestedSchema"]["properties"]["days"] = {"type": "array", "items": {}}
+
+
+@notice("elicitation.schema.flat-primitive", ELICIT)
+def asks_without_a_schema(params: dict[str, Any]) -> None:
+    del params["requestedSchema"]
+
+
 @notice("elicitation.schema.flat-primitive", ELICIT)
 def asks_for_an_object_within(params: dict[str, Any]) -> None:
     params["requestedSchema"]["properties"]["inner"] = {"type": "object"}
@@ -27,6 +42,17 @@ def asks_for_an_object_within(params: dict[str, Any]) -> None:
 def names_its_choices_in_another_way(params: dict[str, Any]) -> None:
     choices = [{"const": "window", "title": "Window"}]
     params["requestedSchema"]["properties"]["side"] = {"type": "string", "oneOf": choices}
+
+
+@notice("elicitation.enum.enum-names", ELICIT)
+def names_fewer_choices_than_it_has(params: dict[str, Any]) -> None:
+    choices = {"enum": ["window", "aisle"], "enumNames": ["Window"]}
+    params["requestedSchema"]["properties"]["side"] = {"type": "string", **choices}
+
+
+@notice("elicitation.enum.enum-names", ELICIT)
+def offers_numbers(params: dict[str, Any]) -> None:
+    params["requestedSchema"]["properties"]["row"] = {"type": "integer", "enum": [1, 2]}
 
 
 VALIDATED = "elicitation.answers.validated"

@@ -205,3 +205,25 @@ required("needs_a_form_first", ONLY, form, also=LISTS)
 )
 def sends_users_to_a_page_for_unknown_tools(message: Message) -> Message:
     return error(message, -32042, elicitations=[])
+
+
+LISTED = "elicitation.required-error.lists-elicitations"
+
+
+def pages(name: str, spoil: Callable[[dict[str, Any]], Any]) -> None:
+    """Register a server that spoils the pages which its error names."""
+
+    def change(message: Message) -> Message:
+        listed = [spoil(dict(each)) for each in message["error"]["data"]["elicitations"]]
+        return message | {"error": message["error"] | {"data": {"elicitations": listed}}}
+
+    required(name, LISTED, change)
+
+
+pages("needs_a_page_without_an_id", lambda page: without(page, "elicitationId"))
+pages("needs_a_page_without_a_reason", lambda page: without(page, "message"))
+pages("numbers_the_page_that_it_needs", lambda page: page | {"elicitationId": 7})
+
+
+def without(page: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in page.items() if key != name}

@@ -8,8 +8,11 @@ from check.mutants.foundation import Between, Message, Sent, params_of
 from check.mutants.standalone_base import (
     CALL,
     CAPABILITIES,
+    CLIENT,
     LEVEL,
     READ,
+    REVISION,
+    VERSION,
     answering,
     error,
     hooked,
@@ -34,27 +37,37 @@ def listed(message: Message, request: Message, name: str) -> list[Any] | None:
     return found.get(name) if is_meant else None
 
 
+def is_bad(message: Message) -> bool:
+    return meta_of(message).get(LEVEL) in ("accord-check", "WARNING")
+
+
 # -- lists
 
 
 def not_listing(name: str, method: str) -> None:
     id = f"{name}.list.answers-when-declared"
+
+    def is_meant(message: Message) -> bool:
+        """Return whether a request for the list is valid in all other respects."""
+        meta = meta_of(message)
+        is_known = meta.get(VERSION) == REVISION and CAPABILITIES in meta and CLIENT in meta
+        is_list = message.get("method") == method and message.get("jsonrpc") == "2.0"
+        return is_list and is_known and not is_bad(message)
+
     # Much else depends on lists.
     only = [id, f"{name}.list.array"]
 
-    @answering(id, lambda it: it["method"] == method, only=only)
+    @answering(id, is_meant, only=only)
     def does_not_know_its_own_list(message: Message) -> Message:
         return error(message, -32601)
 
-    @answering(
-        id, lambda it: it["method"] == method and meta_of(it).get(CAPABILITIES) == {}, only=only
-    )
+    @answering(id, lambda it: is_meant(it) and meta_of(it)[CAPABILITIES] == {}, only=only)
     def refuses_clients_without_capabilities(message: Message) -> Message:
         return error(message, -32021, requiredCapabilities={"sampling": {}})
 
     @answering(
         id,
-        lambda it: it["method"] == method,
+        is_meant,
         also={f"{name}.list.array": "a list that is not an array"},
         only=only,
     )
@@ -200,7 +213,7 @@ def empty(message: Message) -> Message:
     return result(message, contents=[], ttlMs=0, cacheScope="private")
 
 
-@answering(NO_EMPTY, is_missing_read, also=EMPTY, only=[NO_EMPTY, NOT_FOUND])
+@answering(NO_EMPTY, is_missing_read, also=EMPTY)
 def reads_nothing_from_missing_resources(message: Message) -> Message:
     return empty(message)
 
@@ -214,7 +227,6 @@ def reads_nothing_from_unknown_schemes(message: Message) -> Message:
     NO_EMPTY,
     lambda it: is_missing_read(it) and params_of(it)["uri"] != MISSING_URI,
     also=EMPTY,
-    only=[NO_EMPTY, NOT_FOUND],
 )
 def reads_nothing_within_its_own_schemes(message: Message) -> Message:
     return empty(message)
@@ -279,9 +291,10 @@ scoping("shares_later_pages_of_resources", "resources", lambda it: "cursor" in p
 RESPECTED, BAD_LEVEL = "logging.level-respected", "logging.bad-level-32602"
 
 
-@reading(RESPECTED, only=[RESPECTED])
+@reading(RESPECTED)
 def logs_everything_to_anyone_who_asks(message: Message) -> Sent:
-    return with_meta(message, logLevel="debug") if LEVEL in meta_of(message) else message
+    is_meant = LEVEL in meta_of(message) and not is_bad(message)
+    return with_meta(message, logLevel="debug") if is_meant else message
 
 
 @reading(RESPECTED)
@@ -300,10 +313,6 @@ def keeps_the_level_of_the_first_request(wire: Between) -> None:
         return with_meta(message, logLevel=levels[0]) if level in levels else message
 
     wire.from_client = from_client
-
-
-def is_bad(message: Message) -> bool:
-    return meta_of(message).get(LEVEL) in ("accord-check", "WARNING")
 
 
 @reading(BAD_LEVEL)

@@ -267,7 +267,7 @@ def opening_first(name: str, code: int, allowed: tuple[str, ...]) -> None:
 
 
 opening_first("wants_a_handshake_first", -32600, ("initialize", DISCOVER))
-opening_first("answers_only_after_discovery", -32603, (DISCOVER, "initialize", "tools/call"))
+opening_first("answers_only_after_discovery", -32601, (DISCOVER, "initialize", "tools/call"))
 
 
 @hooked(TO_STANDALONE, everything)

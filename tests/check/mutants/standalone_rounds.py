@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from check.mutants.foundation import Between, Message, Sent, params_of
+from check.mutants.foundation import Between, Message, Sent, params_of, unbreakable
 from check.mutants.standalone_base import (
     CALL,
     answering,
@@ -369,3 +369,6 @@ def same(name: str) -> Callable[[Message, Message], bool]:
 unbound("takes_a_state_for_other_arguments", same("name"))
 unbound("takes_a_state_for_another_tool", same("arguments"))
 unbound("takes_a_state_for_any_call", lambda one, other: one["method"] == other["method"])
+
+
+unbreakable("no check waits for minutes until a state expires", "mrtr.state.expiry")

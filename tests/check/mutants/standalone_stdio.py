@@ -48,9 +48,12 @@ def reports_progress_of_what_was_cancelled(wire: Between) -> None:
 @hooked(STOPS, everything, also=OF_ALL[STOPS])
 def wants_the_id_of_a_cancellation_as_text(wire: Between) -> None:
     def from_client(message: Message) -> Sent:
-        if message.get("method") == CANCELLED:
-            params = params_of(message)
-            return message | {"params": params | {"requestId": str(params.get("requestId"))}}
+        params = params_of(message)
+        id = params.get("requestId")
+        named = wire.requests.get(("int", id), {}) if isinstance(id, int) else {}
+        is_listened = named.get("method") == "subscriptions/listen"
+        if message.get("method") == CANCELLED and not is_listened:
+            return message | {"params": params | {"requestId": str(id)}}
         return message
 
     wire.from_client = from_client

@@ -341,6 +341,32 @@ def logs_calls_without_a_level(wire: Between) -> None:
     wire.from_client = from_client
 
 
+def logs_late(name: str, is_due: Callable[[int, Message], bool]) -> None:
+    """Register a server that logs about some calls once they were answered."""
+
+    def hook(wire: Between) -> None:
+        answered: list[Message] = []
+
+        def from_server(message: Message, request: Message) -> Sent:
+            if request.get("method") == CALL and LEVEL in meta_of(request):
+                answered.append(request)
+                if is_due(len(answered), request):
+                    return [message, logs("emergency")]
+            return message
+
+        wire.from_server = from_server
+
+    hook.__name__ = name
+    hooked(STREAM)(hook)
+
+
+logs_late("logs_after_calls", lambda count, request: True)
+logs_late("logs_after_later_calls", lambda count, request: count > 2)
+logs_late(
+    "logs_after_calls_of_one_tool",
+    lambda count, request: params_of(request).get("name") == "count_bags",
+)
+
 ONLY_LISTEN = "cancellation.server-only-for-listen"
 
 
@@ -467,3 +493,8 @@ heading(
     "repeats_a_condition",
     {"type": "object", "then": {"properties": {"a": TEXT | {HEADER: "A"}}}},
 )
+SAFE = f"{ROW}.safe-integers"
+WHOLE = {"type": "integer", HEADER: "Number"}
+heading(SAFE, "repeats_a_default_that_is_too_large", WHOLE | {"default": 2**53})
+heading(SAFE, "repeats_choices_that_are_too_large", WHOLE | {"enum": [1, 2**60]})
+heading(SAFE, "repeats_a_constant_that_is_too_small", WHOLE | {"const": -(2**53)})

@@ -443,7 +443,8 @@ def takes_numbers_out_of_range(message: Message, request: Message) -> Message:
     params = params_of(request)
     number = (params.get("arguments") or {}).get("number")
     if params.get("name") == "find_suitcase" and isinstance(number, int) and number > 999:
-        message["result"] = {"content": [{"type": "text", "text": "here"}], "isError": False}
+        text = {"type": "text", "text": f"suitcase {number} is here"}
+        message["result"] = {"content": [text], "isError": False}
     return message
 
 

@@ -219,6 +219,9 @@ async def is_alive(
     probe: Probe, connection: RawConnection, after: str, *, id: int | None = None
 ) -> bool:
     """Send a harmless request; record a verdict if the server no longer answers."""
+    followed = connection.follows_rounds
+    # A question is an answer too, and a second round would have another id.
+    connection.follows_rounds = False
     try:
         await connection.ask(harmless_method(probe.facts), id=id)
     except (ConnectionEnded, MessageTimeout) as error:
@@ -234,6 +237,8 @@ async def is_alive(
             probe.fail(ANSWERED, f"answers no further request after {after}")
             connection.end("the server answers no further request")
         return False
+    finally:
+        connection.follows_rounds = followed
     probe.passes(SURVIVES)
     return True
 

@@ -251,6 +251,9 @@ class CoreChannel(TaskChannel):
     async def _send(self, name: str, params: Any, timeout: float) -> Any:
         while True:
             session, within = await self.task.place()
+            if self.task.is_stopped:
+                # The cancellation was answered, and reaches the handler in the next turn.
+                raise asyncio.CancelledError
             if within is not None and within.origin is not None and not within.origin.can_ask:
                 raise MissingCapability("answers are plain JSON here, so nothing can be asked")
             try:

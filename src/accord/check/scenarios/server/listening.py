@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from accord.check.probing.exchange import exchange
 from accord.check.probing.extension_tasks import (
     NO_EXTENSION,
@@ -50,6 +52,7 @@ _GRACEFUL: Final = "subscriptions.graceful-end-result"
 _TEARDOWN: Final = "subscriptions.teardown-cancelled-notification"
 _SILENT: Final = "stdio.cancel.no-further-messages"
 _HEARD: Final = (*_CHANGED.values(), *_OF_SUBSCRIPTIONS, _GRACEFUL, _TEARDOWN)
+_GOVERNED: Final = "resources.subscribe-capability-governs-listen"
 _NO_END: Final = "the server ended no subscription by itself"
 # How many resources are watched.
 _WATCHED: Final = 5
@@ -64,8 +67,7 @@ def _filters(probe: Probe) -> list[JsonObject]:
 
 
 @scenario(
-    *_HEARD,
-    _SILENT,
+    *(*_HEARD, _SILENT, _GOVERNED),
     opens=OWN,
     era="standalone",
     sends=(_LISTEN, "tools/call", *LISTS.values()),
@@ -82,9 +84,12 @@ async def listens_to_changes(probe: Probe, connection: RawConnection) -> None:
             break
         if not is_acknowledged:
             reply = _answer(connection, id)
-            probe.skip((*_HEARD, _SILENT), f"the server refuses to be listened to: {reply}")
+            why = f"the server refuses to be listened to: {reply}"
+            probe.skip((*_HEARD, _SILENT, _GOVERNED), why)
             break
         opened.append(id)
+        _judge_watching(probe, connection, each, since)
+    probe.skip(_GOVERNED, "the server declares resources.subscribe, or has no resources")
     if not opened:
         return
     before = {name: await _names(connection, name) for name in _announced_lists(probe)}
@@ -110,6 +115,18 @@ async def _judge_silence(probe: Probe, connection: RawConnection, id: object) ->
     if await is_alive(probe, connection, "a subscription"):
         why = f"serves other requests, and does not acknowledge the subscription {id!r}"
         probe.fail("subscriptions.ack-first", why)
+
+
+def _judge_watching(probe: Probe, connection: RawConnection, asked: JsonObject, since: int) -> None:
+    """Judge whether a server without the capability agrees to tell of updates."""
+    name = "resourceSubscriptions"
+    if name not in asked or probe.facts.declares("resources.subscribe"):
+        return
+    acknowledged = connection.messages(_ACKNOWLEDGED, since)[0]
+    agreed = params_of(acknowledged).get("notifications")
+    connection.point_at(acknowledged)
+    why = f"acknowledges {name} without declaring resources.subscribe"
+    probe.holds(_GOVERNED, not (isinstance(agreed, dict) and agreed.get(name)), why)
 
 
 def _announced_lists(probe: Probe) -> list[str]:
@@ -150,7 +167,8 @@ async def _judge_changes(
         probe.passes(id)
         return
     after = await _names(connection, name)
-    if after != before:
+    # Another order is tools.list.deterministic-order.
+    if sorted(map(msgspec.json.encode, after)) != sorted(map(msgspec.json.encode, before)):
         await connection.collect(probe.target.settling)
         why = f"sends no notification to a subscription although its {name} changed"
         probe.holds(id, _is_told(connection, name, since), why)

@@ -80,7 +80,10 @@ async def answers_requests_of_the_server(probe: Probe, connection: RawConnection
         if question["method"] == _ELICIT:
             _judge_message(probe, connection, question)
             mode = _mode_of(question)
-            probe.holds(_MODES, mode == "form", f"asks in mode {mode!r}, which was not declared")
+            # An unknown mode is elicitation.form.mode-and-schema.
+            if mode in ("form", "url"):
+                why = f"asks in mode {mode!r}, which was not declared"
+                probe.holds(_MODES, mode == "form", why)
         elif question["method"] == "sampling/createMessage":
             has_tools = "tools" in params or "toolChoice" in params
             why = "offers tools to a client that did not declare sampling.tools"
@@ -344,7 +347,9 @@ async def _requests_to(connection: RawConnection, tool: ToolCall) -> _Question |
 
     def is_next(message: JsonObject) -> bool:
         if "method" in message:
-            return "id" in message and message["method"] != "ping"
+            # A notification that has an id by mistake is not waited for.
+            name = str(message["method"])
+            return "id" in message and name != "ping" and not name.startswith("notifications/")
         return bool(message.get("id") == call)
 
     message = await connection.until(is_next, f"a question of {tool.name}", since=since)

@@ -242,6 +242,7 @@ _OF_MESSAGES: Final = (
     "logging.message.method",
     "logging.message.level-and-data",
     "logging.message.logger-optional",
+    "logging.own-stream-only",
 )
 _HEADER_MISMATCH: Final = -32020
 _LOGS_NOTHING: Final = "the server logs nothing while its tools are called"
