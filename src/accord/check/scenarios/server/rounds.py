@@ -360,17 +360,18 @@ async def _try_elsewhere(
     probe: Probe, connection: RawConnection, found: StatefulRound, other: AskingRequest
 ) -> None:
     """Send the state and the answers of one request with another one."""
-    reply = await found.reach(connection)
-    if reply is None:
-        return
-    own = await connection.ask(other.method, other.params)
-    # It may have questions of its own.
-    given = {**answers_to(reply, connection), **answers_to(own, connection)} or None
-    # The answers alone may be enough for it.
-    without = await ask_again(connection, make_retry(connection, other, given))
-    state = reply.result["requestState"]
-    again = await ask_again(connection, make_retry(connection, other, given, state))
-    if again.is_error or found.is_needed:
-        goes_on = found.goes_on(again) and not _same(again, without)
-        why = f"accepts the state of {found.asking} for {other} {other.params.get('arguments')}"
-        probe.holds(_BOUND, not goes_on, f"{why}, and answers {again}")
+    own = answers_to(await connection.ask(other.method, other.params), connection)
+    # The other one may have questions of its own; a state may be used only once.
+    for more in ({}, own) if own else ({},):
+        reply = await found.reach(connection)
+        if reply is None:
+            return
+        given = {**answers_to(reply, connection), **more} or None
+        # The answers alone may be enough for it.
+        without = await ask_again(connection, make_retry(connection, other, given))
+        state = reply.result["requestState"]
+        again = await ask_again(connection, make_retry(connection, other, given, state))
+        if again.is_error or found.is_needed:
+            goes_on = found.goes_on(again) and not _same(again, without)
+            why = f"accepts the state of {found.asking} for {other} {other.params.get('arguments')}"
+            probe.holds(_BOUND, not goes_on, f"{why}, and answers {again}")
