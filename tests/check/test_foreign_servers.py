@@ -210,7 +210,7 @@ def test_a_process_that_ends_late_gets_a_warning():
 
 @pytest.mark.requirement("cancellation.races", "practice.server.survives-errors")
 def test_a_server_that_ends_by_itself_is_not_blamed_for_its_end():
-    subject = foreign("no database", "0.6", patience=2)
+    subject = foreign("no database", "1.5", patience=5)
     report = check(subject, NEW, only=["cancellation", "errors.code.parse-error"])
     assert breaches(report) == {}
     (note,) = report.setting.notes

@@ -276,7 +276,7 @@ def test_the_mere_word_opens_nothing(text):
 def test_an_opening_that_opens_nothing_anew_is_judged_at_once(told, before, speaker):
     monitor = Monitor(revision=told)
     watched(monitor, before)
-    params = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": INFO}
+    params = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": INFO, "_meta": {}}
     assert watched(monitor, [speaker.request(9, "initialize", params)])
     assert monitor.messages == len(before) + 1
 

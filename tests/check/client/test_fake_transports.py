@@ -297,7 +297,7 @@ def test_a_request_on_its_own_is_answered_with_a_stamped_result():
         (OPENING, 400, -32022),
     ],
 )
-def test_what_a_revision_without_a_handshake_refuses_has_its_status(message, status, code):
+def test_refusals_of_a_revision_without_a_handshake_have_their_status(message, status, code):
     ((found, body),) = posted(message)
     assert (found, body["error"]["code"]) == (status, code)
 

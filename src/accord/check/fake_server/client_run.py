@@ -206,6 +206,7 @@ PASSIVELY_CHECKED: Final = frozenset(
         "http.post.each-message",
         "http.streams.multiple",
         "jsonrpc.request.answered",
+        "lifecycle.initialize.first",
         "lifecycle.shutdown.http-close",
         "lifecycle.version.client-disconnects",
         "lifecycle.shutdown.stdio-close-stdin",

@@ -68,7 +68,7 @@ class ExchangeNotes:
                 self._tell(connection, event=event.name, id=event.id, retry=retry, data=data)
 
     def end(self) -> None:
-        """Note the end of a stream, and who ended it; may be repeated."""
+        """Note the end of a stream and the party that ended it; may be repeated."""
         if self._connection is not None and self._is_stream:
             self._is_stream = False
             self._tell(self._connection, ended="client" if self._request.was_left else "server")

@@ -134,7 +134,7 @@ class Probe(VerdictCollector):
         return connection
 
     async def ends_by_itself(self) -> bool:
-        """Return whether a copy that is left alone ends as the one did that was used last.
+        """Return whether a copy that gets no message ends as the one did that was used last.
 
         Then its end proves nothing about the messages before it: it may lack its database.
         """
@@ -144,12 +144,17 @@ class Probe(VerdictCollector):
             if habits.ending or self.target.url or idle <= habits.idled:
                 return bool(habits.ending)
             try:
-                other = await self._open_shared(is_judged=False)
+                other = await self._launch(is_judged=False)
             except AccordError:
                 return False
-            await other.collect(idle)
-            habits.ending, habits.idled = other.ended or "", idle
-            await self._dismiss(other)
+            try:
+                await other.__aenter__()
+                await other.collect(idle)
+                habits.ending, habits.idled = other.ended or "", idle
+            except AccordError:
+                return False
+            finally:
+                await self._dismiss(other)
         return bool(habits.ending)
 
     def lend(self, connection: RawConnection) -> None:

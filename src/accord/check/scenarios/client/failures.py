@@ -164,12 +164,12 @@ class Crashes(_Leaves):
             listens = any(line.messages(LISTEN) for line in later)
             why = "starts the server again after it exited, and does not listen again"
             if run.holds(_RELISTEN, listens, why):
-                missing = _wanted(first) - set[str]().union(*map(_wanted, later))
+                missing = _listen_filters(first) - set[str]().union(*map(_listen_filters, later))
                 why = f"listens again after the server exited, but no more for {sorted(missing)}"
                 run.holds(_RELISTEN, not missing, why)
 
 
-def _wanted(line: RawConnection) -> set[str]:
+def _listen_filters(line: RawConnection) -> set[str]:
     """Return what a client listens for and did not take back."""
     taken = [params_of(each).get("requestId") for each in line.messages("notifications/cancelled")]
     asked = [each for each in line.messages(LISTEN) if each.get("id") not in taken]

@@ -93,7 +93,7 @@ async def answers_requests_of_the_server(probe: Probe, connection: RawConnection
 
 
 def _judge_message(probe: Probe, connection: RawConnection, question: JsonObject) -> None:
-    """Judge whether the user is told what is asked."""
+    """Judge whether a question has a message for the user."""
     if catalogue()[_CREATE].holds_in(probe.revision):
         connection.point_at(question)
         is_text = isinstance(params_of(question).get("message"), str)
