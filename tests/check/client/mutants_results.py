@@ -121,14 +121,6 @@ class UpdatesTasksAnywhere(RawStandalone):
 # -- results
 
 
-@mutant("result.type.absent-means-complete", "LeavesResultTypesOut", over="stdio")
-class CountsMissingResultTypes(RawStandalone):
-    def kind_of(self, result: Message) -> str:
-        if "resultType" not in result:
-            self.exit_code = 5
-        return super().kind_of(result)
-
-
 @mutant("result.type.unknown-is-invalid", "ReturnsUnknownResultTypes")
 class CancelsTheUnknown(RawStandalone):
     def kind_of(self, result: Message) -> str:
@@ -165,14 +157,6 @@ class ReadsTextOfPrompts(Stops):
     def is_odd(self, reply: Message) -> bool:
         messages = reply.get("result", {}).get("messages", [])
         return any("text" not in each["content"] for each in messages)
-
-
-@mutant("resources.read.client-accepts-32002", ODD, over="stdio")
-class KnowsCodesOfTheRevision(Stops):
-    at = "resources/read"
-
-    def is_odd(self, reply: Message) -> bool:
-        return reply.get("error", {}).get("code", -32602) not in (-32602, -32603)
 
 
 @mutant("pagination.empty-cursor-is-a-cursor", ODD)
@@ -424,5 +408,4 @@ for area, method, found in (
 few(
     "a client goes on or it stops there: what else it makes of this is not seen",
     "prompts.content.resource-link-accepted",
-    "resources.read.client-accepts-32002",
 )

@@ -388,7 +388,7 @@ def answers_with_the_task_when_it_is_done(wire: Between) -> None:
 def waits_as_long_as_the_work_takes(wire: Between) -> None:
     def from_server(message: Message, request: Message) -> Sent:
         if is_tasked(request, "get_frames"):
-            wire.later(0.19, lambda: wire.to_client(message))
+            wire.later(0.25, lambda: wire.to_client(message))
             return None
         return message
 
