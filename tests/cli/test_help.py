@@ -3,6 +3,7 @@ import shlex
 
 import pytest
 
+from accord.check.probing.tool_calls import DEFAULT_CALLS
 from accord.cli.main import _parse, _split, main
 
 COMMANDS = (
@@ -80,3 +81,9 @@ def test_a_mistake_is_one_line_with_a_hint(words, said, capsys, monkeypatch):
     assert (shown.out, shown.err.count("\n")) == ("", 1)
     assert shown.err.startswith("accord: ")
     assert said in shown.err
+
+
+@pytest.mark.parametrize("command", [("check", "server"), ("test",)])
+def test_the_help_names_the_default_number_of_calls(command, capsys):
+    outcome(*command, "--help")
+    assert f"(default: {DEFAULT_CALLS}" in " ".join(capsys.readouterr().out.split())

@@ -89,7 +89,7 @@ _SERVER_OPTIONS: Final = f"""\
 --only ID      check only this requirement or area; may be repeated
 --transport T  how to reach it: {", ".join(_SERVER_TRANSPORTS)}
                (default: what the URL speaks, else stdio)
-{CALLS.format("100")}
+{CALLS.format("150")}
 {auth_options("for this check only")}
 --other-bearer TOKEN    a token of another user, who must not reach the sessions of the first
 --foreign-bearer TOKEN  a token of the same issuer for another server, which must be refused

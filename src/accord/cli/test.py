@@ -67,7 +67,7 @@ _OPTIONS: Final = f"""\
 {TARGET}
 --cases FILE   your own cases; may name the target, too
 --only-cases   generate no tests from what the server declares
-{CALLS.format("100, or 4 times --examples")}
+{CALLS.format("150, or 4 times --examples")}
 --examples N   generated arguments per tool (default: 25)
 --seed N       another seed generates other arguments (default: 0)
 --transport T  how to reach it: {", ".join(_TRANSPORTS)} (default: what the URL speaks, else
