@@ -37,13 +37,15 @@ def lenient(
 
     def is_meant(message: Message) -> bool:
         called = params_of(message).get("name")
-        return message["method"] == CALL and called == tool and is_taken(arguments_of(message))
+        return message.get("method") == CALL and called == tool and is_taken(arguments_of(message))
 
     answering(id, is_meant, server, **settings)(make)
 
 
-def is_pair(value: Any) -> bool:
-    return isinstance(value, list) and len(value) == 2
+def is_wrong_pair(value: Any) -> bool:
+    """Return whether a list of two has items of the wrong types."""
+    is_pair = isinstance(value, list) and len(value) == 2
+    return is_pair and not (isinstance(value[0], str) and isinstance(value[1], int))
 
 
 OLD = {"revision": "2025-11-25"}
@@ -51,7 +53,7 @@ lenient(
     DEFAULT,
     "knows_no_prefix_items",
     "get_route",
-    lambda it: is_pair(it.get("legs")),
+    lambda it: is_wrong_pair(it.get("legs")),
     also=ALSO[SUPPORTS],
 )
 lenient(
@@ -65,7 +67,7 @@ lenient(
     DEFAULT,
     "looks_at_the_first_item_alone",
     "get_route",
-    lambda it: is_pair(it.get("legs")) and isinstance(it["legs"][0], str),
+    lambda it: is_wrong_pair(it.get("legs")) and isinstance(it["legs"][0], str),
     also=ALSO[SUPPORTS],
     **OLD,
 )
@@ -80,7 +82,7 @@ lenient(
     SUPPORTS,
     "takes_any_two_items",
     "get_route",
-    lambda it: is_pair(it.get("legs")),
+    lambda it: is_wrong_pair(it.get("legs")),
     also=ALSO[DEFAULT],
     **OLD,
 )

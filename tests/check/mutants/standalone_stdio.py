@@ -26,7 +26,7 @@ def cancelled_call(wire: Between, message: Message) -> Message | None:
     return found if found and found["method"] == "tools/call" else None
 
 
-@hooked(STOPS, everything, also=OF_ALL[STOPS])
+@hooked(STOPS, everything, also=OF_ALL[STOPS] | {SILENT: "it cancels no subscription either"})
 def hears_no_cancellation(wire: Between) -> None:
     wire.from_client = lambda message: None if message.get("method") == CANCELLED else message
 

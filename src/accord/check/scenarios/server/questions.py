@@ -347,9 +347,10 @@ async def _requests_to(connection: RawConnection, tool: ToolCall) -> _Question |
 
     def is_next(message: JsonObject) -> bool:
         if "method" in message:
-            # A notification that has an id by mistake is not waited for.
-            name = str(message["method"])
-            return "id" in message and name != "ping" and not name.startswith("notifications/")
+            # Malformed requests, and notifications that have an id by mistake, are no questions.
+            name, id = message["method"], message.get("id")
+            is_request = isinstance(name, str) and isinstance(id, str | int)
+            return is_request and name != "ping" and not name.startswith("notifications/")
         return bool(message.get("id") == call)
 
     message = await connection.until(is_next, f"a question of {tool.name}", since=since)
