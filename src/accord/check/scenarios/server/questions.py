@@ -347,7 +347,7 @@ async def _requests_to(connection: RawConnection, tool: ToolCall) -> _Question |
 
     def is_next(message: JsonObject) -> bool:
         if "method" in message:
-            # Malformed requests, and notifications that have an id by mistake, are no questions.
+            # Malformed requests and notifications with an id are not waited for.
             name, id = message["method"], message.get("id")
             is_request = isinstance(name, str) and isinstance(id, str | int)
             return is_request and name != "ping" and not name.startswith("notifications/")
