@@ -198,3 +198,25 @@ from accord.cli.main import main
 main(["check", "trace", sys.argv[1], "--quiet"])
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
 """
+
+
+def test_a_recording_of_another_tool_is_judged_by_what_http_said(accord, tmp_path):
+    post = {
+        "method": "POST",
+        "headers": {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+        },
+    }
+    answer = {"status": 200, "headers": {"Content-Type": "application/json"}}
+    lines = [
+        {**line, "transport": "http", "http": facts}
+        for line, facts in zip(opening(), (post, answer, post), strict=True)
+    ]
+    lines.append({"from": "server", "transport": "http", "message": None, "http": {"status": 200}})
+    path = tmp_path / "theirs.jsonl"
+    path.write_text(text_of(lines))
+    done = accord("check", "trace", path)
+    assert done.returncode == 1
+    assert "FAIL http.client.protocol-version-header (MUST, client) record 3" in done.stdout
+    assert "FAIL http.post.accepted-202 (MUST, server) record 4" in done.stdout

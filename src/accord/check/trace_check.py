@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from accord.check.inferred_facts import FactInference
 from accord.check.report import Report, Setting, ViolationGroups, build_report
 from accord.check.verdicts import is_chosen, sum_tallies
 from accord.errors import TraceError
@@ -54,7 +55,7 @@ def replay(
             if is_chosen(violation.requirement, only):
                 groups.add(violation)
 
-    for count, record in enumerate(records, 1):
+    for count, record in enumerate(map(FactInference().complete, records), 1):
         messages += record.message is not None or record.raw is not None
         transports.add(record.transport)
         add(conversations.of(record).observe(record))
