@@ -49,7 +49,7 @@ class FactInference:
         self._count = 0
 
     def complete(self, record: Record) -> Record:
-        """Return a record with the facts that can be inferred; itself if there are none."""
+        """Return a record with the facts that can be inferred; the same record if none can."""
         facts = record.http
         if record.transport != "http":
             return record
