@@ -5,7 +5,7 @@ Recordings of other tools only list headers and statuses. Nothing is inferred th
 otherwise, and unknown facts accuse no party.
 """
 
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -68,7 +68,9 @@ class FactInference:
         http = msgspec.structs.replace(facts, recorded=recorded, exchange=exchange)
         return msgspec.structs.replace(record, http=http)
 
-    def _recorded_headers(self, sender: Party, facts: HttpFacts) -> str | tuple[str, ...]:
+    def _recorded_headers(
+        self, sender: Party, facts: HttpFacts
+    ) -> Literal["all"] | tuple[str, ...]:
         """Return the headers that would be in a record if they had been sent."""
         seen, names = self._seen[sender], facts.headers.keys()
         seen.update(names)
