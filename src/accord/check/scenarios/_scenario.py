@@ -328,15 +328,21 @@ async def wait_for_answer(
 # -- calls of tools
 
 
-async def call(probe: Probe, connection: RawConnection, tool: ToolCall) -> Reply | None:
+async def call(
+    probe: Probe, connection: RawConnection, tool: ToolCall, meta: JsonObject | None = None
+) -> Reply | None:
     """Call a tool; without an answer, record a verdict and return None."""
-    id = await connection.begin("tools/call", tool.params)
+    params = tool.params | ({"_meta": meta} if meta else {})
+    id = await connection.begin("tools/call", params)
     return await wait_for_answer(probe, connection, id, f"a call of {tool.name}")
 
 
-async def call_all(probe: Probe, connection: RawConnection) -> list[tuple[ToolCall, Reply]]:
+async def call_all(
+    probe: Probe, connection: RawConnection, meta: JsonObject | None = None
+) -> list[tuple[ToolCall, Reply]]:
     """Call every tool that may be called, one by one; return those that answered."""
-    called = [(tool, await call(probe, connection, tool)) for tool in probe.facts.callable_tools()]
+    tools = probe.facts.callable_tools()
+    called = [(tool, await call(probe, connection, tool, meta)) for tool in tools]
     return [(tool, reply) for tool, reply in called if reply is not None]
 
 

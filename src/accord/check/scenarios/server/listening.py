@@ -30,6 +30,7 @@ from accord.check.scenarios._scenario import (
     scenario,
 )
 from accord.protocol.exchange import META_SUBSCRIPTION, meta_of
+from accord.protocol.party import META_LOG_LEVEL
 from accord.types import JsonObject
 
 _LISTEN: Final = "subscriptions/listen"
@@ -94,7 +95,8 @@ async def listens_to_changes(probe: Probe, connection: RawConnection) -> None:
         return
     before = {name: await _names(connection, name) for name in _announced_lists(probe)}
     since = len(connection.received)
-    await call_all(probe, connection)
+    # Log messages belong to the calls that ask for them, not to a subscription.
+    await call_all(probe, connection, {META_LOG_LEVEL: "debug"})
     await connection.collect(probe.target.settling)
     for name, entries in before.items():
         if _answer(connection, opened[0]) is None:
