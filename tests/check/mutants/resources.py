@@ -43,6 +43,7 @@ misdeclared(
     "resources",
     "subscribe",
     also={"resources.subscribe.capability-required": "an invalid flag declares nothing"},
+    areas=["resources"],
 )
 misdeclared(
     "resources.capability.list-changed",
@@ -192,6 +193,13 @@ def tells_of_changes_without_declaring_it(message: Message, request: Message) ->
     return message
 
 
+@mutant("resources.subscribe.capability-required")
+def accepts_subscriptions_without_declaring_it(message: Message, request: Message) -> Sent:
+    if request.get("method") == "initialize" and "result" in message:
+        del message["result"]["capabilities"]["resources"]["subscribe"]
+    return None if message.get("method") == UPDATED else message
+
+
 # -- the same rows, broken in other ways
 
 FLAG = "resources.list-changed.capability-required"
@@ -226,6 +234,7 @@ wrong(
     "capabilities.resources.subscribe",
     1,
     also={SUBSCRIBE_FLAG: INVALID},
+    areas=["resources"],
 )
 wrong(
     "resources.capability.subscribe",
@@ -233,6 +242,7 @@ wrong(
     "capabilities.resources.subscribe",
     ["desk://board"],
     also={SUBSCRIBE_FLAG: INVALID},
+    areas=["resources"],
 )
 wrong(
     "resources.capability.list-changed",

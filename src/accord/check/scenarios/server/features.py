@@ -106,6 +106,23 @@ async def lists_without_the_capability(probe: Probe) -> None:
                 probe.not_applicable(f"{name}.capability.declared", f"the server has no {name}")
 
 
+_SUBSCRIBE_DECLARED: Final = "resources.subscribe.capability-required"
+
+
+@bare_scenario(_SUBSCRIBE_DECLARED, era="handshake")
+async def subscribes_without_the_capability(probe: Probe) -> None:
+    if probe.facts.declares("resources.subscribe") or not probe.facts.resources:
+        return
+    # The request itself breaks the rules, so that only the answer is judged.
+    async with probe.borrow(is_judged=False) as connection:
+        watched = {"uri": probe.facts.resources[0].get("uri")}
+        reply = await connection.ask(_SUBSCRIBE, watched)
+        why = "accepts a subscription without declaring resources.subscribe"
+        probe.holds(_SUBSCRIBE_DECLARED, reply.is_error, why)
+        if not reply.is_error:
+            await connection.ask(_UNSUBSCRIBE, watched)
+
+
 # -- resources
 
 _UPDATED: Final = "notifications/resources/updated"
