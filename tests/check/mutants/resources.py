@@ -173,6 +173,20 @@ def does_not_tell_of_changes(wire: Between) -> None:
     wire.from_server = from_server
 
 
+@interloper("resources.updated.sent")
+def does_not_tell_of_changes_by_tools(wire: Between) -> None:
+    def from_server(message: Message, request: Message) -> Sent:
+        if message.get("method") == UPDATED:
+            return None
+        is_board = params_of(request).get("uri") == "desk://board"
+        if request.get("method") == READ and is_board and "result" in message:
+            called = sum(each["method"] == "tools/call" for each in wire.requests.values())
+            message["result"]["contents"][0]["text"] = f"after {called} calls"
+        return message
+
+    wire.from_server = from_server
+
+
 @notice("resources.updated.uri-param", UPDATED)
 def does_not_say_what_changed(params: dict[str, Any]) -> None:
     params.pop("uri", None)

@@ -195,7 +195,7 @@ def _has_no_resources(facts: ServerFacts) -> str | None:
     era="handshake",
     needs="resources.subscribe",
     when=_has_no_resources,
-    sends=(_READ, _SUBSCRIBE, _UNSUBSCRIBE),
+    sends=(_READ, _SUBSCRIBE, _UNSUBSCRIBE, "tools/call"),
 )
 async def subscribes_to_resources(probe: Probe, connection: RawConnection) -> None:
     watched: dict[str, list[str]] = {}
@@ -205,6 +205,10 @@ async def subscribes_to_resources(probe: Probe, connection: RawConnection) -> No
         if not reply.is_error:
             watched[uri] = [await _contents(connection, uri) for _ in range(3)]
     await connection.collect(probe.target.settling)
+    if watched and not connection.messages(_UPDATED):
+        # Resources often change because a tool is called.
+        await call_all(probe, connection)
+        await connection.collect(probe.target.settling)
     changed = [uri for uri in watched if await _has_changed(connection, uri, watched[uri])]
     if changed and not connection.messages(_UPDATED):
         await connection.collect(probe.target.settling)
