@@ -233,6 +233,7 @@ async def is_alive(
             await blame_for_ending(probe, f"ends after {after}: {reason}")
         elif getattr(error, "is_garbled", False):
             connection.end("the server answers under other ids, or not in JSON")
+            probe.lose_patience()
         else:
             probe.fail(ANSWERED, f"answers no further request after {after}")
             connection.end("the server answers no further request")
@@ -307,6 +308,8 @@ async def wait_for_answer(
     except MessageTimeout as error:
         if not error.has_started:
             raise
+        if error.is_garbled:
+            probe.lose_patience()
         echo = _ECHO if catalogue()[_ECHO].holds_in(probe.revision) else _LATER_ECHO
         strayed = connection.log.tally(echo)
         alike = [each for each in replies(connection.received) if str(each.id) == str(id)]
