@@ -130,6 +130,11 @@ def respond(message):
     if HABIT == "spreads an answer" and "tools" in answers[0].get("result", ()):
         write(json.dumps(answers[0], indent=1) + "\n")
         return
+    if HABIT == "spreads a list of texts" and "tools" in answers[0].get("result", ()):
+        for tool in answers[0]["result"]["tools"]:
+            tool["_meta"] = {"org.example/words": ["one", "two"] * 150}
+        write(json.dumps(answers[0], indent=1) + "\n")
+        return
     write(json.dumps(answers if isinstance(message, list) else answers[0]) + "\n", out)
 
 

@@ -373,6 +373,26 @@ def test_a_server_that_hangs_gets_a_verdict_and_less_patience_from_then_on():
     assert len(results) > 200
 
 
+def test_a_server_that_answers_under_other_ids_gets_less_patience_from_then_on():
+    def hook(wire):
+        def from_server(message, request):
+            wire.shared["answers"] = wire.shared.get("answers", 0) + ("method" not in message)
+            is_spoiled = "method" not in message and wire.shared["answers"] > 40
+            return message | {"id": f"re {message['id']}"} if is_spoiled else message
+
+        wire.from_server = from_server
+
+    async def run():
+        async with in_memory(hook, patience=3)() as subject:
+            report = await check_server(subject, ServerPlan(revisions=[NEW]))
+            return report, asyncio.get_running_loop().time()
+
+    report, seconds = run_in_virtual_time(run())
+    assert by_id(report)["jsonrpc.response.id-echo"].verdict == "fail"
+    # With the whole patience it takes more than 80.
+    assert seconds < 60
+
+
 def test_a_scenario_that_crashes_on_an_odd_answer_is_not_exercised():
     def hook(wire):
         def from_server(message, request):

@@ -339,6 +339,7 @@ async def _blame(probe: Probe, error: BaseException) -> None:
         return
     if getattr(error, "is_garbled", False):
         # The monitor reports what arrived in place of the answer.
+        probe.lose_patience()
         return
     if isinstance(error, ConnectionEnded):
         await blame_for_ending(probe, str(error))

@@ -114,6 +114,7 @@ SUPERSEDED_BY: Final[dict[str, frozenset[str]]] = {
     "sampling.context.avoid": frozenset(
         {"sampling.context.needs-capability", "deprecated.include-context.not-used"}
     ),
+    "sampling.create.request-fields": frozenset({"sampling.message.role-and-content"}),
     "sampling.tool-use.balanced": frozenset({"sampling.tool-result.id-matches"}),
     "meta.listen.subscription-id": frozenset(
         {"subscriptions.ack-carries-id", "subscriptions.graceful-end-carries-id"}

@@ -176,6 +176,25 @@ def acknowledges_late(wire: Between) -> None:
     wire.from_server = from_server
 
 
+@notice("subscriptions.ack-is-subset", ACKNOWLEDGED)
+def does_not_say_what_it_acknowledges(message: Message) -> Sent:
+    params_of(message).pop("notifications")
+    return message
+
+
+@interloper("subscriptions.tools-list-changed", revision=NEW)
+def tells_the_first_subscription_alone(wire: Between) -> None:
+    told_of: list[Any] = []
+
+    def from_server(message: Message, request: Message) -> Sent:
+        if message.get("method") == ACKNOWLEDGED and is_for_tools(message):
+            told_of.append(meta_of(message)[SUBSCRIPTION])
+        is_other = message.get("method") == TOOLS and meta_of(message)[SUBSCRIPTION] != told_of[0]
+        return None if is_other else message
+
+    wire.from_server = from_server
+
+
 # -- notifications
 
 KINDS = "subscriptions.only-requested-kinds"

@@ -1,5 +1,7 @@
 """Servers whose messages are wrong as such: areas jsonrpc and meta."""
 
+from typing import Any
+
 import msgspec
 
 from check.mutants.foundation import (
@@ -100,6 +102,31 @@ def cuts_ids_short(message: Message, request: Message) -> Message:
     if "method" not in message and isinstance(message["id"], str):
         message["id"] = message["id"][:8]
     return message
+
+
+@interloper("jsonrpc.request.answered")
+def forgets_lists_during_calls(wire: Between) -> None:
+    running: set[Any] = set()
+
+    def from_client(message: Message) -> Sent:
+        if message.get("method") == "tools/call":
+            running.add(message.get("id"))
+        is_lost = message.get("method") == "tools/list" and len(running) > 3
+        return None if is_lost else message
+
+    def from_server(message: Message, request: Message) -> Sent:
+        if request.get("method") != "tools/call" or "method" in message:
+            return message
+
+        def answer() -> None:
+            running.discard(message.get("id"))
+            wire.to_client(message)
+
+        wire.later(0.05, answer)
+        return None
+
+    wire.from_client = from_client
+    wire.from_server = from_server
 
 
 @mutant("jsonrpc.response.result-xor-error", areas=["errors"])

@@ -52,7 +52,7 @@ launched("stdio.shutdown.server-exits", "stays")
 launched("practice.shutdown.signals", "default signals")
 for _habit in ("joins messages by commas", "separates records"):
     launched("stdio.framing.newline-delimited", _habit, also=NO_MESSAGE, is_thorough=True)
-for _habit in ("breaks a text", "spreads an answer"):
+for _habit in ("breaks a text", "spreads an answer", "spreads a list of texts"):
     launched("stdio.framing.no-embedded-newline", _habit, also=NO_MESSAGE, is_thorough=True)
 for _habit in ("stays if it was busy", "reads on"):
     launched("stdio.shutdown.server-exits", _habit, is_thorough=True)

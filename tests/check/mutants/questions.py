@@ -23,6 +23,29 @@ def prefers_speed_beyond_measure(params: dict[str, Any]) -> None:
     params["modelPreferences"] = {"speedPriority": 7}
 
 
+@notice("sampling.create.request-fields", SAMPLE, revision="2025-11-25")
+def does_not_limit_the_tokens_later(params: dict[str, Any]) -> None:
+    params.pop("maxTokens", None)
+
+
+@interloper("ping.response.prompt")
+def answers_no_ping_while_it_asks(wire: Between) -> None:
+    asked: set[Any] = set()
+
+    def from_client(message: Message) -> Sent:
+        if "method" not in message:
+            asked.discard(message.get("id"))
+        return None if message.get("method") == "ping" and asked else message
+
+    def from_server(message: Message, request: Message) -> Sent:
+        if message.get("method") in (SAMPLE, ELICIT):
+            asked.add(message["id"])
+        return message
+
+    wire.from_client = from_client
+    wire.from_server = from_server
+
+
 @notice("elicitation.schema.flat-primitive", ELICIT)
 def asks_for_a_list(params: dict[str, Any]) -> None:
     params["requestedSchema"]["properties"]["days"] = {"type": "array", "items": {}}

@@ -43,6 +43,7 @@ misdeclared(
     "resources",
     "subscribe",
     also={"resources.subscribe.capability-required": "an invalid flag declares nothing"},
+    areas=["resources"],
 )
 misdeclared(
     "resources.capability.list-changed",
@@ -172,6 +173,20 @@ def does_not_tell_of_changes(wire: Between) -> None:
     wire.from_server = from_server
 
 
+@interloper("resources.updated.sent")
+def does_not_tell_of_changes_by_tools(wire: Between) -> None:
+    def from_server(message: Message, request: Message) -> Sent:
+        if message.get("method") == UPDATED:
+            return None
+        is_board = params_of(request).get("uri") == "desk://board"
+        if request.get("method") == READ and is_board and "result" in message:
+            called = sum(each["method"] == "tools/call" for each in wire.requests.values())
+            message["result"]["contents"][0]["text"] = f"after {called} calls"
+        return message
+
+    wire.from_server = from_server
+
+
 @notice("resources.updated.uri-param", UPDATED)
 def does_not_say_what_changed(params: dict[str, Any]) -> None:
     params.pop("uri", None)
@@ -190,6 +205,13 @@ def tells_of_changes_without_declaring_it(message: Message, request: Message) ->
         update = {"jsonrpc": "2.0", "method": UPDATED, "params": {"uri": "desk://board"}}
         return [update, message]
     return message
+
+
+@mutant("resources.subscribe.capability-required")
+def accepts_subscriptions_without_declaring_it(message: Message, request: Message) -> Sent:
+    if request.get("method") == "initialize" and "result" in message:
+        del message["result"]["capabilities"]["resources"]["subscribe"]
+    return None if message.get("method") == UPDATED else message
 
 
 # -- the same rows, broken in other ways
@@ -226,6 +248,7 @@ wrong(
     "capabilities.resources.subscribe",
     1,
     also={SUBSCRIBE_FLAG: INVALID},
+    areas=["resources"],
 )
 wrong(
     "resources.capability.subscribe",
@@ -233,6 +256,7 @@ wrong(
     "capabilities.resources.subscribe",
     ["desk://board"],
     also={SUBSCRIBE_FLAG: INVALID},
+    areas=["resources"],
 )
 wrong(
     "resources.capability.list-changed",

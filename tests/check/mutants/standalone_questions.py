@@ -125,6 +125,8 @@ def said(role: Any, content: Any) -> dict[str, Any]:
 QUESTION = said("user", {"type": "text", "text": "?"})
 USE = {"type": "tool_use", "id": "u1", "name": "look", "input": {}}
 RESULT = {"type": "tool_result", "toolUseId": "u1", "content": []}
+FIELDS = "sampling.create.request-fields"
+model(FIELDS, "does_not_limit_the_tokens_of_a_round", lambda it: it.pop("maxTokens"))
 MESSAGE = "sampling.message.role-and-content"
 model(MESSAGE, "lets_the_system_ask", saying_to_model(said("system", QUESTION["content"])))
 model(MESSAGE, "says_nothing_to_the_model", saying_to_model({"role": "user"}))

@@ -26,6 +26,15 @@ from check.mutants.standalone_base import (
 KNOWN = "2026-07-28"
 
 
+# -- unknown methods
+
+
+@saying("errors.code.method-not-found")
+def calls_an_unknown_method_an_invalid_request(message: Message, request: Message) -> Sent:
+    is_unknown = str(request.get("method")).startswith("accord-check")
+    return recode(message, -32601, -32600) if is_unknown else message
+
+
 # -- discovery
 
 

@@ -14,6 +14,7 @@ REQUESTS = "http.sse.no-requests"
 RELATED = "http.sse.notifications-related"
 LISTEN = "http.sse.listen-excludes-request-scoped"
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
+LEVEL = "io.modelcontextprotocol/logLevel"
 
 
 def message(method: str, params: dict[str, Any] | None = None, **members: Any) -> Event:
@@ -117,6 +118,16 @@ def tells_listeners_of_progress(web: Web) -> None:
 def logs_to_listeners(web: Web) -> None:
     log = message("notifications/message", {"level": "info", "data": "called"})
     to_listeners(web, lambda asked, event: [log] if is_answer(event) else [])
+
+
+@standalone(LISTEN, only=[LISTEN])
+def logs_to_listeners_what_calls_ask_for(web: Web) -> None:
+    log = message("notifications/message", {"level": "info", "data": "called"})
+
+    def change(asked: Asked, event: Event) -> list[Event]:
+        return [log] if LEVEL in meta(asked) and is_answer(event) else []
+
+    to_listeners(web, change)
 
 
 @standalone(LISTEN, only=[LISTEN])

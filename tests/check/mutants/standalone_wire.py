@@ -367,6 +367,26 @@ logs_late(
     lambda count, request: params_of(request).get("name") == "count_bags",
 )
 
+
+@hooked(STREAM, also={"subscriptions.only-requested-kinds": "no filter asks for log messages"})
+def logs_to_subscriptions_what_calls_ask_for(wire: Between) -> None:
+    listening: list[Any] = []
+
+    def from_client(message: Message) -> Sent:
+        if message.get("method") == "subscriptions/listen":
+            listening.append(message["id"])
+        return message
+
+    def from_server(message: Message, request: Message) -> Sent:
+        if request.get("method") != CALL or LEVEL not in meta_of(request) or not listening:
+            return message
+        tag = {"_meta": {f"{PREFIX}subscriptionId": listening[0]}}
+        return [notice(LOG, level="info", data="called", **tag), message]
+
+    wire.from_client = from_client
+    wire.from_server = from_server
+
+
 ONLY_LISTEN = "cancellation.server-only-for-listen"
 
 

@@ -233,6 +233,7 @@ async def is_alive(
             await blame_for_ending(probe, f"ends after {after}: {reason}")
         elif getattr(error, "is_garbled", False):
             connection.end("the server answers under other ids, or not in JSON")
+            probe.lose_patience()
         else:
             probe.fail(ANSWERED, f"answers no further request after {after}")
             connection.end("the server answers no further request")
@@ -307,6 +308,8 @@ async def wait_for_answer(
     except MessageTimeout as error:
         if not error.has_started:
             raise
+        if error.is_garbled:
+            probe.lose_patience()
         echo = _ECHO if catalogue()[_ECHO].holds_in(probe.revision) else _LATER_ECHO
         strayed = connection.log.tally(echo)
         alike = [each for each in replies(connection.received) if str(each.id) == str(id)]
@@ -328,15 +331,21 @@ async def wait_for_answer(
 # -- calls of tools
 
 
-async def call(probe: Probe, connection: RawConnection, tool: ToolCall) -> Reply | None:
+async def call(
+    probe: Probe, connection: RawConnection, tool: ToolCall, meta: JsonObject | None = None
+) -> Reply | None:
     """Call a tool; without an answer, record a verdict and return None."""
-    id = await connection.begin("tools/call", tool.params)
+    params = tool.params | ({"_meta": meta} if meta else {})
+    id = await connection.begin("tools/call", params)
     return await wait_for_answer(probe, connection, id, f"a call of {tool.name}")
 
 
-async def call_all(probe: Probe, connection: RawConnection) -> list[tuple[ToolCall, Reply]]:
+async def call_all(
+    probe: Probe, connection: RawConnection, meta: JsonObject | None = None
+) -> list[tuple[ToolCall, Reply]]:
     """Call every tool that may be called, one by one; return those that answered."""
-    called = [(tool, await call(probe, connection, tool)) for tool in probe.facts.callable_tools()]
+    tools = probe.facts.callable_tools()
+    called = [(tool, await call(probe, connection, tool, meta)) for tool in tools]
     return [(tool, reply) for tool, reply in called if reply is not None]
 
 

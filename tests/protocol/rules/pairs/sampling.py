@@ -26,6 +26,8 @@ _FULL = {
 _ANSWER = {"role": "assistant", "content": _TEXT, "model": "m", "stopReason": "endTurn"}
 _MISSION = ("2024-11-05", "2025-03-26", "2025-06-18")
 _LATER = ("2025-11-25", "2026-07-28")
+# Later sampling.message.role-and-content has this part.
+_BEFORE_ROUNDS = (*_MISSION, "2025-11-25")
 
 _USE = {"type": "tool_use", "id": "u1", "name": "weather", "input": {}}
 _TOOL = {"name": "weather", "inputSchema": {"type": "object"}}
@@ -40,12 +42,13 @@ def _without(name):
     return {key: value for key, value in _ANSWER.items() if key != name}
 
 
-def _field(variant, **members):
+def _field(variant, revisions=(*_MISSION, *_LATER), **members):
     return asked(
         "sampling.create.request-fields",
         _CREATE,
         legal=_FULL,
         illegal={**_FULL, **members},
+        revisions=revisions,
         variant=variant,
     )
 
@@ -82,9 +85,9 @@ PAIRS = [
     ),
     *_field("max-tokens", maxTokens="9"),
     *_field("messages", messages=_ASKED),
-    *_field("message", messages=["hello"]),
-    *_field("role", messages=[{"role": "system", "content": _TEXT}]),
-    *_field("content", messages=[{"role": "user", "content": "hello"}]),
+    *_field("message", _BEFORE_ROUNDS, messages=["hello"]),
+    *_field("role", _BEFORE_ROUNDS, messages=[{"role": "system", "content": _TEXT}]),
+    *_field("content", _BEFORE_ROUNDS, messages=[{"role": "user", "content": "hello"}]),
     *_field("system-prompt", systemPrompt=["be brief"]),
     *_field("preferences", modelPreferences="big"),
     *_field("hints", modelPreferences={"hints": [{"name": 1}]}),
@@ -204,13 +207,6 @@ PAIRS = [
         legal={**_PARAMS, "includeContext": "none"},
         illegal={**_PARAMS, "includeContext": "thisServer"},
         revisions=("2025-11-25",),
-    ),
-    *asked(
-        "sampling.context.avoid",
-        _CREATE,
-        legal={**_PARAMS, "includeContext": "none"},
-        illegal={**_PARAMS, "includeContext": "everything"},
-        variant="unknown",
     ),
     *asked(
         "sampling.context.needs-capability",

@@ -76,6 +76,12 @@ PAIRS = [
         [_WATCH[0], _acknowledged(resourceSubscriptions=[_A, "x://b"])],
         variant="resources",
     ),
+    _pair(
+        "subscriptions.ack-is-subset",
+        [_listen(), _acknowledged()],
+        [_listen(), S.notify("subscriptions/acknowledged", {"_meta": {_TAG: "L"}})],
+        variant="missing",
+    ),
     _pair("subscriptions.graceful-end-carries-id", [*_TOOLS, _END], [*_TOOLS, S.result("L", {})]),
     _pair(
         "subscriptions.graceful-end-carries-id",

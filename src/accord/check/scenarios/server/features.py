@@ -106,6 +106,23 @@ async def lists_without_the_capability(probe: Probe) -> None:
                 probe.not_applicable(f"{name}.capability.declared", f"the server has no {name}")
 
 
+_SUBSCRIBE_DECLARED: Final = "resources.subscribe.capability-required"
+
+
+@bare_scenario(_SUBSCRIBE_DECLARED, era="handshake")
+async def subscribes_without_the_capability(probe: Probe) -> None:
+    if probe.facts.declares("resources.subscribe") or not probe.facts.resources:
+        return
+    # The request itself breaks the rules, so that only the answer is judged.
+    async with probe.borrow(is_judged=False) as connection:
+        watched = {"uri": probe.facts.resources[0].get("uri")}
+        reply = await connection.ask(_SUBSCRIBE, watched)
+        why = "accepts a subscription without declaring resources.subscribe"
+        probe.holds(_SUBSCRIBE_DECLARED, reply.is_error, why)
+        if not reply.is_error:
+            await connection.ask(_UNSUBSCRIBE, watched)
+
+
 # -- resources
 
 _UPDATED: Final = "notifications/resources/updated"
@@ -178,7 +195,7 @@ def _has_no_resources(facts: ServerFacts) -> str | None:
     era="handshake",
     needs="resources.subscribe",
     when=_has_no_resources,
-    sends=(_READ, _SUBSCRIBE, _UNSUBSCRIBE),
+    sends=(_READ, _SUBSCRIBE, _UNSUBSCRIBE, "tools/call"),
 )
 async def subscribes_to_resources(probe: Probe, connection: RawConnection) -> None:
     watched: dict[str, list[str]] = {}
@@ -188,6 +205,10 @@ async def subscribes_to_resources(probe: Probe, connection: RawConnection) -> No
         if not reply.is_error:
             watched[uri] = [await _contents(connection, uri) for _ in range(3)]
     await connection.collect(probe.target.settling)
+    if watched and not connection.messages(_UPDATED):
+        # Resources often change because a tool is called.
+        await call_all(probe, connection)
+        await connection.collect(probe.target.settling)
     changed = [uri for uri in watched if await _has_changed(connection, uri, watched[uri])]
     if changed and not connection.messages(_UPDATED):
         await connection.collect(probe.target.settling)

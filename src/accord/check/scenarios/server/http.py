@@ -28,6 +28,7 @@ from accord.check.scenarios._scenario import (
 )
 from accord.errors import AccordError, ConnectFailed
 from accord.protocol.jsonrpc import METHOD_NOT_FOUND
+from accord.protocol.party import META_LOG_LEVEL
 from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject
 
@@ -333,6 +334,9 @@ async def calls_several_tools_at_once(probe: Probe) -> None:
     async with probe.open(capabilities={}) as connection:
         if connection.is_standalone:
             await connection.start("subscriptions/listen", {"notifications": EVERY_CHANGE})
+            for message in wanted:
+                # Log messages belong on the stream of the call that asks for them.
+                message["params"]["_meta"][META_LOG_LEVEL] = "debug"
         for message in wanted:
             await connection.send(message)
         for message in wanted:

@@ -3,7 +3,7 @@
 import json
 import re
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from accord.check.probing.failures import ConnectionEnded, MessageTimeout
@@ -171,8 +171,9 @@ _ONLY_MESSAGES: Final = "stdio.server.stdout-only-messages"
 _NEWLINE: Final = "stdio.framing.newline-delimited"
 _NO_NEWLINE: Final = "stdio.framing.no-embedded-newline"
 _LOGS: Final = ("stdio.server.stderr-logging", "practice.stdio.log-to-stderr")
-# A message is searched in this many lines at most.
-_SPREAD: Final = 200
+# A message is searched from this many lines at most.
+_STARTS: Final = 20
+_decoder: Final = json.JSONDecoder(strict=False)
 
 
 def _is_launched(probe: Probe, *ids: str) -> bool:
@@ -225,13 +226,9 @@ async def closes_the_input_of_an_idle_server(probe: Probe) -> None:
 
 def _judge_lines(probe: Probe, records: Iterable[Record]) -> None:
     """Judge lines that are not messages for their framing; the monitor reports the lines."""
-    lines = [each for each in records if each.sender == "server"]
-    texts = [each.raw for each in lines if each.raw is not None and each.raw.strip()]
-    spread = any(
-        _is_message("\n".join(texts[start:end]))
-        for start in range(min(len(texts), 20))
-        for end in range(start + 2, min(len(texts), start + _SPREAD) + 1)
-    )
+    lines = [_foreign_text(each) for each in records if each.sender == "server"]
+    texts = [text for text in lines if text]
+    spread = any(_spans_lines(texts[start:]) for start in range(min(len(texts), _STARTS)))
     probe.holds(_NO_NEWLINE, not spread, "splits a message into several lines")
     joined = next((text for text in texts if are_several(text)), None)
     probe.holds(_NEWLINE, joined is None, f"puts several messages into a line: {joined!s:.100}")
@@ -244,12 +241,27 @@ def _judge_exit(probe: Probe, why: str, *, has_ended: bool) -> None:
         probe.holds(id, has_ended, why)
 
 
-def _is_message(text: str) -> bool:
-    """Return whether lines are a message, even with a raw newline in one of its strings."""
+def _foreign_text(record: Record) -> str:
+    """Return a line that is not a message; empty for a message."""
+    text = record.raw
+    if text is None:
+        # Inside a message that is split, a line may be a JSON text or number of its own.
+        text = bytes(record.message or b"").decode(errors="replace")
+        text = "" if text.lstrip()[:1] in ("{", "[") else text
+    return text.strip()
+
+
+def _spans_lines(lines: Sequence[str]) -> bool:
+    """Return whether a message begins here and ends in a later line.
+
+    One of its strings may have a raw newline.
+    """
+    text = "\n".join(lines)
     try:
-        return isinstance(json.loads(text, strict=False), dict | list)
+        value, end = _decoder.raw_decode(text)
     except (ValueError, RecursionError):
         return False
+    return isinstance(value, dict | list) and "\n" in text[:end]
 
 
 @bare_scenario(_EXITS, _EXITS_ON_EOF, on=("stdio",), is_once=True, sends=("tools/call",))

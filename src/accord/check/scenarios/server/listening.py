@@ -15,7 +15,7 @@ from accord.check.probing.extension_tasks import (
     with_tasks,
 )
 from accord.check.probing.failures import MessageTimeout
-from accord.check.probing.messages import Reply, is_same_id, params_of
+from accord.check.probing.messages import Reply, is_same_id, objects_in, params_of
 from accord.check.probing.probe import Probe
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import list_all
@@ -30,6 +30,7 @@ from accord.check.scenarios._scenario import (
     scenario,
 )
 from accord.protocol.exchange import META_SUBSCRIPTION, meta_of
+from accord.protocol.party import META_LOG_LEVEL
 from accord.types import JsonObject
 
 _LISTEN: Final = "subscriptions/listen"
@@ -59,11 +60,13 @@ _WATCHED: Final = 5
 
 
 def _filters(probe: Probe) -> list[JsonObject]:
-    """Return what to listen to: all changes, one kind alone, one resource alone, nothing."""
+    """Return what to listen to: all changes, one kind or resource alone, nothing, all again."""
     uris = [each["uri"] for each in probe.facts.resources if isinstance(each.get("uri"), str)]
     watched = {"resourceSubscriptions": uris[:_WATCHED]} if uris else {}
     few = [{"resourceSubscriptions": uris[-1:]}] if uris else []
-    return [{**_ALL_LISTS, **watched}, {"promptsListChanged": True}, *few, {}]
+    every = {**_ALL_LISTS, **watched}
+    # A server may know only its first subscription, or only its last one.
+    return [every, {"promptsListChanged": True}, *few, {}, every]
 
 
 @scenario(
@@ -94,11 +97,13 @@ async def listens_to_changes(probe: Probe, connection: RawConnection) -> None:
         return
     before = {name: await _names(connection, name) for name in _announced_lists(probe)}
     since = len(connection.received)
-    await call_all(probe, connection)
+    # Log messages belong to the calls that ask for them, not to a subscription.
+    await call_all(probe, connection, {META_LOG_LEVEL: "debug"})
     await connection.collect(probe.target.settling)
     for name, entries in before.items():
         if _answer(connection, opened[0]) is None:
             await _judge_changes(probe, connection, name, entries, since)
+            _judge_spread(probe, connection, name, opened, since)
         probe.skip(_CHANGED[name], "the server ended the subscription")
     for name in set(LISTS).difference(before):
         reason = f"the server did not declare {name}.listChanged"
@@ -173,6 +178,37 @@ async def _judge_changes(
         why = f"sends no notification to a subscription although its {name} changed"
         probe.holds(id, _is_told(connection, name, since), why)
     probe.skip(id, f"the list of {name} did not change during the check")
+
+
+def _judge_spread(
+    probe: Probe, connection: RawConnection, name: str, opened: Sequence[Any], since: int
+) -> None:
+    """Judge whether a change was announced to all subscriptions that may expect it."""
+    found = connection.messages(f"notifications/{name}/list_changed", since)
+    named = [_subscription_of(each) for each in found]
+    if not all(any(is_same_id(id, each) for id in opened) for each in named):
+        return  # the monitor reports a notification that names no subscription
+    kind = f"{name}ListChanged"
+    expecting = [
+        _subscription_of(each)
+        for each in connection.messages(_ACKNOWLEDGED)
+        for agreed in objects_in(params_of(each).get("notifications"))
+        if agreed.get(kind) is True
+    ]
+    due = [
+        id
+        for id, asked in zip(opened, _filters(probe), strict=False)
+        if kind in asked and id in expecting and _answer(connection, id) is None
+    ]
+    left_out = [id for id in due if not any(is_same_id(id, each) for each in named)]
+    if named and len(due) > 1:
+        connection.point_at(*found)
+        why = f"announces a change of {name} to {len(due) - len(left_out)} of {len(due)} "
+        probe.holds(_CHANGED[name], not left_out, f"{why}subscriptions that expect it")
+
+
+def _subscription_of(message: JsonObject) -> object:
+    return meta_of(params_of(message)).get(META_SUBSCRIPTION)
 
 
 def _judge_end(probe: Probe, connection: RawConnection, opened: Sequence[Any]) -> None:

@@ -12,9 +12,11 @@ from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.server_facts import ServerFacts
 from accord.check.probing.tool_calls import ToolCall
 from accord.check.scenarios._scenario import (
+    ANSWERED,
     OWN,
     OWN_UNJUDGED,
     UNJUDGED,
+    arrives,
     call_all,
     call_together,
     harmless_method,
@@ -129,15 +131,17 @@ _REPORTED: Final = (
 _ACTIVE_ONLY: Final = "progress.notification.active-only"
 
 
-@scenario(*_REPORTED, _ACTIVE_ONLY, needs="tools", sends=("tools/call",))
+@scenario(*_REPORTED, _ACTIVE_ONLY, ANSWERED, needs="tools", sends=("tools/call",))
 async def asks_for_progress(probe: Probe, connection: RawConnection) -> None:
     wanted: dict[Any, Any] = {}
     for number, tool in enumerate(probe.facts.callable_tools()):
         for token in (f"token-{number}", 1000 + number):
             wanted[token] = await connection.start("tools/call", tool.with_progress(token))
+    listed = await connection.start("tools/list")
     for token, id in wanted.items():
         what = f"a call with the progress token {token!r}"
         await wait_for_answer(probe, connection, id, what)
+    await _judge_list_during_calls(probe, connection, listed, len(wanted))
     # Reports after the answer arrive soon after it.
     await connection.collect(probe.target.settling)
     reports = connection.messages(_PROGRESS)
@@ -148,6 +152,16 @@ async def asks_for_progress(probe: Probe, connection: RawConnection) -> None:
     token, most = counts.most_common(1)[0]
     why = f"reports progress on {token} {most} times during one short call"
     probe.holds("progress.rate-limited", most <= _MOST, why)
+
+
+async def _judge_list_during_calls(
+    probe: Probe, connection: RawConnection, id: Any, calls: int
+) -> None:
+    """Judge whether a list that was requested during calls is answered at all."""
+    # A call may still be running, and hold up the list; a later list would wait too.
+    if await is_alive(probe, connection, f"{calls} calls at once"):
+        why = f"answers a later tools/list, and not the one sent during {calls} calls"
+        probe.holds(ANSWERED, await arrives(connection, id, probe.target.settling), why)
 
 
 @scenario(_ACTIVE_ONLY, needs="tools", sends=("tools/call",))

@@ -20,6 +20,7 @@ from accord.check.probing.standalone import questions_in
 from accord.check.probing.tool_calls import ToolCall
 from accord.check.scenarios._scenario import (
     SURVIVES,
+    arrives,
     asking_tools,
     bare_scenario,
     call,
@@ -262,6 +263,7 @@ _TOLD: Final = "timeouts.cancel-by-notification"
 _MAXIMUM: Final = "timeouts.maximum-despite-progress"
 _LATE: Final = "cancellation.sender.ignores-late"
 _ALL: Final = (_ESTABLISHED, _TOLD, _MAXIMUM, _LATE)
+_PINGED: Final = "ping.response.prompt"
 # This many tools show how a server waits.
 _WAITING_TOOLS: Final = 4
 # How many settling times are waited for: enough for an impatient server.
@@ -298,7 +300,7 @@ async def looks_for_requests_of_the_server(probe: Probe) -> None:
     probe.not_applicable(_ALL, "a server without a handshake sends no requests")
 
 
-@bare_scenario(*_ALL, era="handshake", sends=("tools/call",))
+@bare_scenario(*_ALL, _PINGED, era="handshake", sends=("tools/call",))
 async def leaves_requests_of_the_server_unanswered(probe: Probe) -> None:
     asking = (await asking_tools(probe))[:_WAITING_TOOLS]
     if not asking:
@@ -317,7 +319,12 @@ async def leaves_requests_of_the_server_unanswered(probe: Probe) -> None:
                 break
             if found is not None:
                 questions.append(found)
+        ping = await connection.start("ping") if questions else None
         await _wait(probe, connection, questions)
+        if ping is not None and any(each.waits == _WAITS for each in questions):
+            # A user may take minutes to answer, and the client has to know that the server lives.
+            why = "answers no ping while a tool waits for the client"
+            probe.holds(_PINGED, await arrives(connection, ping, probe.target.patience), why)
         for question in questions:
             _judge_waiting(probe, connection, question)
         for question in questions:

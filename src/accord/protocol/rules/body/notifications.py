@@ -150,6 +150,8 @@ def only_requested_notifications_are_acknowledged(
     listen = find_subscription(step, conversation)
     if listen is None:
         return None
+    if not isinstance(as_object(step.body).get("notifications"), dict):
+        return breach_at("acknowledges a subscription without notifications, an object", "")
     requested = requested_notifications(listen.params)
     confirmed = requested_notifications(step.body)
     findings = (_was_requested(name, confirmed[name], requested.get(name)) for name in confirmed)

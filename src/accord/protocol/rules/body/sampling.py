@@ -77,9 +77,10 @@ def _requested_contexts(step: Step) -> Iterator[tuple[str, str]]:
 @check("sampling.context.avoid", _QUESTIONS)
 def context_is_not_requested(step: Step, conversation: Conversation) -> Findings:
     for place, value in _requested_contexts(step):
-        yield value == "none" or breach_at(
-            f"asks for the context {quote(value)}", place, "includeContext"
-        )
+        if value in _CONTEXTS:
+            yield value == "none" or breach_at(
+                f"asks for the context {quote(value)}", place, "includeContext"
+            )
 
 
 @check("deprecated.include-context.not-used", results(by=SERVER))
