@@ -218,12 +218,19 @@ class Monitor:
         if malformed.id is not None:
             self._half_read.add((record.sender, malformed.id))
         requirement = malformed.requirement
+        if requirement == _ID_ECHO and self._answers_notification(record.sender):
+            requirement = _NOT_ANSWERED
         if record.raw is not None and record.transport == "stdio":
             requirement = f"stdio.{_STDIO_TEXT[record.sender]}-only-messages"
         why = f"sends a malformed message: {malformed}"
         place = MALFORMED_MEMBERS.get(malformed.requirement)
         violation = Violation(self._in_force(requirement), record.sender, why, place=place)
         return self._report(record, [violation], index)
+
+    def _answers_notification(self, sender: Party) -> bool:
+        """Return whether a result without a valid id can only answer a notification."""
+        asker = OTHER[sender]
+        return self._last.is_notification(asker) and not self.conversation.parties[asker].open
 
     def _in_force(self, requirement: str) -> str:
         """The requirement itself where it holds in this revision, else the one that took its place,
@@ -281,11 +288,7 @@ class Monitor:
             return []
         waiting = self.conversation.parties[other].open.values()
         answers_notification = self._last.is_notification_answered(step, waiting)
-        requirement = self._in_force(
-            "jsonrpc.notification.not-answered"
-            if answers_notification
-            else "jsonrpc.response.id-echo"
-        )
+        requirement = self._in_force(_NOT_ANSWERED if answers_notification else _ID_ECHO)
         what = "a notification" if answers_notification else "a readable message"
         why = f"answers {what} with an error without id"
         return [Violation(requirement, step.sender, why, place="/error")]
@@ -420,13 +423,15 @@ class Monitor:
         return "not-exercised", f"no recording can show this; it takes a check of kind {row.check}"
 
 
+_ID_ECHO: Final = "jsonrpc.response.id-echo"
+_NOT_ANSWERED: Final = "jsonrpc.notification.not-answered"
 _STDIO_TEXT: Final[dict[Party, str]] = {"server": "server.stdout", "client": "client.stdin"}
 
 JUDGED_HERE: Final = frozenset(
     {
         VERSION_2_0,
         "jsonrpc.batch.removed",
-        "jsonrpc.notification.not-answered",
+        _NOT_ANSWERED,
         "jsonrpc.response.client-sends",
     }
 )

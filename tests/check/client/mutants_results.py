@@ -271,6 +271,39 @@ class KeepsByScheme(RawStandalone):
         return super().key(method, {**params, "uri": uri} if uri else params)
 
 
+class _IgnoresCursors(RawStandalone):
+    """Keeps the pages of a list under one key, and stops where a page comes again."""
+
+    def key(self, method: str, params: Message) -> str:
+        return super().key(method, without("cursor")(params))
+
+    async def list(self, method: str) -> Any:
+        reply, entries, cursors = None, [], {None}
+        while reply is None or self.next_cursor(reply) not in cursors:
+            cursor = None if reply is None else self.next_cursor(reply)
+            cursors.add(cursor)
+            reply = await self.ask(method, {} if cursor is None else {"cursor": cursor})
+            result = (reply or {}).get("result", {})
+            entries += next((each for each in result.values() if isinstance(each, list)), [])
+        return entries
+
+
+PAGES = ("ReturnsListsInPages", "LetsPagesBeKept")
+
+
+@mutant("caching.client.key", *PAGES, over="stdio")
+class TakesTheFirstPageForAll(_IgnoresCursors):
+    pass
+
+
+@mutant("caching.client.key", *PAGES)
+class TakesTheFirstPageOfToolsForAll(_IgnoresCursors):
+    def key(self, method: str, params: Message) -> str:
+        if method != "tools/list":
+            return RawStandalone.key(self, method, params)
+        return super().key(method, params)
+
+
 @mutant("caching.client.negative-is-zero", KEEPS, ODDLY, over="stdio")
 class TakesNegativeForItsDefault(RawStandalone):
     def lifetime(self, result: Message) -> float:

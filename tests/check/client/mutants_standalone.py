@@ -128,6 +128,31 @@ says(
         else m
     ),
 )
+
+
+class _AnswersRequests(RawStandalone):
+    """Answers the requests of a server as in earlier revisions."""
+
+    def heed(self, message: Message) -> None:
+        super().heed(message)
+        if "id" in message:
+            self.spawn(self.say({"jsonrpc": "2.0", "id": message["id"], **self.answer_to(message)}))
+
+    def answer_to(self, message: Message) -> Message:
+        return {"result": {}}
+
+
+@mutant("jsonrpc.client-no-responses", "AsksDirectly", over="stdio")
+class AnswersRequests(_AnswersRequests):
+    pass
+
+
+@mutant("jsonrpc.client-no-responses", "AsksDirectly")
+class RefusesRequests(_AnswersRequests):
+    def answer_to(self, message: Message) -> Message:
+        return {"error": {"code": -32601, "message": "unknown method"}}
+
+
 says(
     "progress.server-only",
     over="stdio",
@@ -312,6 +337,8 @@ heads(
         "Mcp-Param-Loud", "Mcp-Param-City")),
     repeats_texts_alone=only("tools/call", without("Mcp-Param-Count", "Mcp-Param-Loud")),
     repeats_no_nested_argument=only("tools/call", without("Mcp-Param-City")),
+    names_headers_by_properties=only("tools/call", lambda h: {
+        k.replace("Param-Count", "Param-times"): v for k, v in h.items()}),
 )  # fmt: skip
 heads(
     "http.param-headers.omitted-without-value",

@@ -9,15 +9,17 @@ from accord.check.client_check import ClientPlan, check_client
 from accord.testing import run_in_virtual_time
 from check.client.mutants import IgnoresBatches
 from check.client.raw import Gone, Message
-from check.client.raw_standalone import RawStandalone
+from check.client.raw_standalone import LISTS, RawStandalone
 
 
-def results(kind: Any, scenario: str, revision: str | None = None) -> dict[str, Any]:
+def results(
+    kind: Any, scenario: str, revision: str | None = None, *, over: str = "http"
+) -> dict[str, Any]:
     async def client(place: Any) -> int:
         return await kind(place).run()
 
     plan = ClientPlan(
-        command=["{url}", *kind.options],
+        command=["{server}" if over == "stdio" else "{url}", *kind.options],
         transport="http",
         revisions=[revision or kind.revision],
         client=client,
@@ -81,6 +83,36 @@ def test_the_check_annotates_only_parameters_of_one_plain_type():
     found = results(DropsToolsOfTwoTypes, "WantsArgumentsInHeaders")
     assert breaches(found) == []
     assert found["http.param-headers.client-support"].verdict == "pass"
+
+
+class ListsTwice(RawStandalone):
+    """Lists everything a second time, from the first page on."""
+
+    async def finish(self) -> None:
+        for method in LISTS:
+            await self.list(method)
+
+
+@pytest.mark.requirement("caching.client.bad-cursor-discards-pages")
+def test_a_client_that_starts_over_may_follow_the_cursor_of_the_new_first_page():
+    found = results(ListsTwice, "ReturnsUnusualResults")
+    assert breaches(found) == []
+    assert found["caching.client.bad-cursor-discards-pages"].verdict == "pass"
+
+
+class TakesSubscriptionsBack(RawStandalone):
+    """Cancels its subscriptions before it ends."""
+
+    async def finish(self) -> None:
+        for id in sorted(self.subscriptions)[-1:]:
+            await self.give_up(id)
+
+
+@pytest.mark.requirement("stdio.crash.relisten")
+def test_a_client_may_take_back_the_subscription_of_a_new_server_when_it_ends():
+    found = results(TakesSubscriptionsBack, "Crashes", over="stdio")
+    assert breaches(found) == []
+    assert found["stdio.crash.relisten"].verdict == "pass"
 
 
 @pytest.mark.requirement("jsonrpc.batch.receive")

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from accord.bindings import headers as names
@@ -21,7 +21,7 @@ from accord.check.verdicts import VerdictCollector
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.verdict import Evidence
 from accord.trace import Transport
-from accord.types import JsonObject, RevisionId
+from accord.types import JsonObject, LoggingLevel, RevisionId
 
 if TYPE_CHECKING:
     from accord.check.fake_server.http_transport import ReceivedRequest
@@ -252,6 +252,11 @@ def _check_methods(run: ClientRun) -> None:
         whole = isinstance(given.get("name"), str) and isinstance(given.get("value"), str)
         why = "sends completion/complete without the name and value of an argument"
         run.holds("completion.complete.method", whole, why)
+    for message in run.messages("logging/setLevel"):
+        level = params_of(message).get("level")
+        why = f"sends logging/setLevel with {level!r:.60}, which is not a level"
+        is_known = not isinstance(level, str) or level in get_args(LoggingLevel)
+        run.holds("logging.set-level.method", is_known, why)
     for method in LISTS:
         for message in run.messages(method):
             # practice.list.empty-params: leaving params out means the same.

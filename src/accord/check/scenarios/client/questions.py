@@ -149,6 +149,8 @@ class SendsEveryRequest(FakeServer):
             told.append(("notifications/progress", progress))
         for method, params in told:
             await self.send(connection, new_notification(method, params), beside=request)
+        # An answer that arrives before the next question answers a notification.
+        await asyncio.sleep(0.1)
 
     async def judge(self, run: ClientRun) -> None:
         if self.is_pinged:

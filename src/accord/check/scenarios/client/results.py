@@ -48,6 +48,7 @@ class ReturnsUnusualResults(FakeServer):
         super().__init__(revision)
         self.cursors: list[object] = []
         self.refused: list[object] = []
+        self.first_pages = 0
 
     async def result(self, line: RawConnection, method: str, params: JsonObject) -> Result:
         cursor = params.get("cursor")
@@ -68,7 +69,9 @@ class ReturnsUnusualResults(FakeServer):
             if cursor is not None:
                 self.refused.append(cursor)
                 raise InvalidParams("unknown cursor")
-            return self._first_page(method, "of-a-page-that-is-gone")
+            # A client that starts over gets another cursor, and does not repeat one.
+            self.first_pages += 1
+            return self._first_page(method, f"of-page-{self.first_pages}-that-is-gone")
         if method == "resources/read":
             raise RequestError("resource not found", code=-32002)
         return await super().result(line, method, params)
