@@ -41,7 +41,7 @@ from accord.protocol.verdict import (
     without_opening,
 )
 from accord.protocol.violation import CLIENT, FAIL, OTHER, SERVER, Party, Violation
-from accord.trace import LINE_LIMIT, Record
+from accord.trace import LINE_LIMIT, HttpFacts, Record
 from accord.types._base import RequestId, RevisionId
 
 # An opening is three messages; more of them without a revision are judged by the default one.
@@ -157,6 +157,23 @@ class Monitor:
     # -- judging
 
     def _observe(self, record: Record) -> list[Violation]:
+        violations = self._judge(record)
+        if record.http is not None and record.http.is_refusal:
+            self._settle_refused(record.http)
+        return violations
+
+    def _settle_refused(self, facts: HttpFacts) -> None:
+        """An HTTP refusal answers the requests of its POST; after 401 they may be sent again."""
+        client = self.conversation.parties[CLIENT]
+        for id in self._http.requests_of(facts):
+            exchange = client.open.get(id)
+            if exchange is not None:
+                self.conversation.abandon(exchange)
+            if facts.status == _UNAUTHORIZED:
+                assert client.used is not None  # a monitor remembers
+                client.used.give_back(id)
+
+    def _judge(self, record: Record) -> list[Violation]:
         self._transports.add(record.transport)
         text = text_of(record)
         if text is None:
@@ -423,6 +440,7 @@ class Monitor:
         return "not-exercised", f"no recording can show this; it takes a check of kind {row.check}"
 
 
+_UNAUTHORIZED: Final = 401
 _ID_ECHO: Final = "jsonrpc.response.id-echo"
 _NOT_ANSWERED: Final = "jsonrpc.notification.not-answered"
 _STDIO_TEXT: Final[dict[Party, str]] = {"server": "server.stdout", "client": "client.stdin"}

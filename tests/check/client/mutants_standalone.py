@@ -153,6 +153,27 @@ class RefusesRequests(_AnswersRequests):
         return {"error": {"code": -32601, "message": "unknown method"}}
 
 
+class _Notifies(RawStandalone):
+    """Sends a notification of earlier revisions."""
+
+    notification = "notifications/initialized"
+
+    async def opened(self) -> bool:
+        is_open = await super().opened()
+        await self.say({"jsonrpc": "2.0", "method": self.notification})
+        return is_open
+
+
+@mutant("progress.server-only", "AnswersWithEventStreams")
+class SaysThatItIsInitialized(_Notifies):
+    pass
+
+
+@mutant("progress.server-only", over="stdio")
+class SaysThatItsRootsChanged(_Notifies):
+    notification = "notifications/roots/list_changed"
+
+
 says(
     "progress.server-only",
     over="stdio",

@@ -7,13 +7,18 @@ import pytest
 
 from accord.check.client_check import ClientPlan, check_client
 from accord.testing import run_in_virtual_time
-from check.client.mutants import IgnoresBatches
+from check.client.mutants import IgnoresBatches, IgnoresPings
 from check.client.raw import Gone, Message
 from check.client.raw_standalone import LISTS, RawStandalone
 
 
 def results(
-    kind: Any, scenario: str, revision: str | None = None, *, over: str = "http"
+    kind: Any,
+    scenario: str,
+    revision: str | None = None,
+    *,
+    over: str = "http",
+    patience: float = 0.4,
 ) -> dict[str, Any]:
     async def client(place: Any) -> int:
         return await kind(place).run()
@@ -24,7 +29,7 @@ def results(
         revisions=[revision or kind.revision],
         client=client,
         timeout=10,
-        patience=0.4,
+        patience=patience,
         scenarios=[scenario],
     )
     report = run_in_virtual_time(check_client(plan))
@@ -113,6 +118,28 @@ def test_a_client_may_take_back_the_subscription_of_a_new_server_when_it_ends():
     found = results(TakesSubscriptionsBack, "Crashes", over="stdio")
     assert breaches(found) == []
     assert found["stdio.crash.relisten"].verdict == "pass"
+
+
+class GivesUpEarly(IgnoresPings):
+    """Waits less long for an answer than the check does, and answers no ping."""
+
+    patience = 3.0
+
+
+class LeavesAtOnce(GivesUpEarly):
+    """Leaves when its first request takes too long."""
+
+    async def give_up(self, id: Any) -> None:
+        raise Gone
+
+
+@pytest.mark.requirement("ping.response.prompt")
+@pytest.mark.parametrize("over", ["http", "stdio"])
+def test_a_client_that_goes_on_and_then_leaves_could_have_answered_a_ping(over: str):
+    found = results(GivesUpEarly, "SendsEveryRequest", over=over, patience=60.0)
+    assert breaches(found) == ["ping.response.prompt"]
+    found = results(LeavesAtOnce, "SendsEveryRequest", over=over, patience=60.0)
+    assert "ping.response.prompt" not in breaches(found)
 
 
 @pytest.mark.requirement("jsonrpc.batch.receive")

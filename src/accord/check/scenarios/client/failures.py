@@ -25,6 +25,7 @@ _RELISTEN: Final = "stdio.crash.relisten"
 _FALLBACK: Final = "extensions.one-sided-fallback"
 _PROCESS: Final = "stateless.client.process-not-conversation"
 _SHORT: Final = 3
+_EARLIER: Final = ("notifications/initialized", "notifications/roots/list_changed")
 _FIRST: Final = ("tools/call", "resources/read", "prompts/get")
 
 
@@ -197,13 +198,24 @@ def check_conduct(runs: Sequence[ClientRun]) -> None:
             run.holds(_FALLBACK, not used, why, evidence=run.evidence_of(*used[:1]))
         if run.server.ids:
             continue
-        told = run.messages("notifications/progress")
-        why = "reports progress, which only a server does"
-        run.holds("progress.server-only", not told, why, evidence=run.evidence_of(*told[:1]))
+        _judge_notifications(run)
         if run.transport == "stdio":
             short = [line for line in run.lines if _is_short(line)]
             why = f"starts the server {len(run.lines)} times, each time for a request or two"
             run.holds(_PROCESS, len(short) < _SHORT or len(short) < len(run.lines), why)
+
+
+def _judge_notifications(run: ClientRun) -> None:
+    """Judge that a client without a handshake sends no notification but cancellations."""
+    told = run.messages("notifications/progress")
+    why = "reports progress, which only a server does"
+    run.holds("progress.server-only", not told, why, evidence=run.evidence_of(*told[:1]))
+    if run.messages("initialize"):
+        return
+    for method in _EARLIER:
+        told = run.messages(method)
+        why = f"sends {method}, which this revision does not have"
+        run.holds("progress.server-only", not told, why, evidence=run.evidence_of(*told[:1]))
 
 
 def _is_short(line: RawConnection) -> bool:

@@ -26,6 +26,8 @@ from accord.types import JsonObject, RevisionId
 ASKING: Final = ("tools/call", "prompts/get", "resources/read")
 _REPEATS: Final = 3
 _SETTLING: Final = 0.3
+# After the first round, which asks everything.
+_ROUNDS: Final = 2
 _PAGE: Final = "/agree"
 _PURPOSES: Final = ("inputResponses", "requestState", "_meta")
 
@@ -190,7 +192,10 @@ class AsksInRounds(_AsksBack):
         if number == 0:
             return asked, state
         more = {key: each for key, each in asked.items() if key.startswith("form")}
-        return (more, state) if more and number == 1 else None
+        if not more or number > _ROUNDS:
+            return None
+        # The second round has no state: that of the first one must not come back.
+        return more, None if number == 1 else state
 
     async def judge(self, run: ClientRun) -> None:
         if not self.rounds:
