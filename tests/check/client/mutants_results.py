@@ -121,6 +121,25 @@ class UpdatesTasksAnywhere(RawStandalone):
 # -- results
 
 
+class _TakesTheUnknownForComplete(RawStandalone):
+    """Takes results of an unknown type for complete ones."""
+
+    def kind_of(self, result: Message) -> str:
+        kind = super().kind_of(result)
+        return kind if kind in ("input_required", "task") else "complete"
+
+
+@mutant("result.type.unknown-is-invalid", "ListsToolsByAnUnknownType", over="stdio")
+class TakesTheUnknownForComplete(_TakesTheUnknownForComplete):
+    pass
+
+
+@mutant("result.type.unknown-is-invalid", "ListsToolsByAnUnknownType")
+class TakesUnknownListsForComplete(_TakesTheUnknownForComplete):
+    def kind_of(self, result: Message) -> str:
+        return super().kind_of(result) if "tools" in result else RawStandalone.kind_of(self, result)
+
+
 @mutant("result.type.unknown-is-invalid", "ReturnsUnknownResultTypes")
 class CancelsTheUnknown(RawStandalone):
     def kind_of(self, result: Message) -> str:

@@ -1,5 +1,6 @@
 """Results that are unusual but valid, or invalid in a way that a client must notice."""
 
+import secrets
 from collections.abc import Mapping
 from typing import Final
 
@@ -157,6 +158,35 @@ class ReturnsUnknownResultTypes(FakeServer):
             run.passes(id)
         else:
             run.skip(id, "the client ends as usual, so that its reaction cannot be observed")
+
+
+@client_scenario(
+    "result.type.unknown-is-invalid", is_judged=False, era="standalone", on=("stdio", "http")
+)
+class ListsToolsByAnUnknownType(FakeServer):
+    """Answers the list of tools with a resultType that does not exist."""
+
+    def __init__(self, revision: RevisionId | None = None) -> None:
+        super().__init__(revision)
+        self.tool = f"listed-{secrets.token_hex(4)}"
+
+    async def result(self, line: RawConnection, method: str, params: JsonObject) -> Result:
+        found = await super().result(line, method, params)
+        if method == "tools/list" and found is not None:
+            tools = [{**LISTS[method][1][0], "name": self.tool}]
+            return {**found, "tools": tools, "resultType": "accord-check.example/unknown"}
+        return found
+
+    async def judge(self, run: ClientRun) -> None:
+        id = "result.type.unknown-is-invalid"
+        called = [
+            each for each in run.messages("tools/call") if params_of(each).get("name") == self.tool
+        ]
+        if called:
+            why = "calls a tool of a list whose resultType is unknown"
+            run.holds(id, condition=False, why=why, evidence=run.evidence_of(*called[:1]))
+        else:
+            run.skip(id, "the client calls no tool of a list whose resultType is unknown")
 
 
 # -- icons
