@@ -161,12 +161,13 @@ class Raw:
         self.waiting[key_of(id)] = future
         sending = self.spawn(self.say(message))
         sending.add_done_callback(lambda task: _hand_on(task, future))
+        is_opening = message.get("method") == "initialize"
         try:
-            is_opening = message.get("method") == "initialize"
             async with asyncio.timeout(10 if is_opening else self.patience):
                 return await future
         except TimeoutError:
-            await self.give_up(id)
+            if not is_opening:
+                await self.give_up(id)
             sending.cancel()
             return None
         finally:
