@@ -205,6 +205,12 @@ class _BadCursor(RawStandalone):
 
 
 @mutant("caching.client.bad-cursor-discards-pages", ODD)
+class KeepsThePageOfABadCursor(RawStandalone):
+    async def finish(self) -> None:
+        await self.list("resources/templates/list")
+
+
+@mutant("caching.client.bad-cursor-discards-pages", ODD)
 class RemembersABadCursor(_BadCursor):
     async def finish(self) -> None:
         if self.bad is not None:

@@ -19,6 +19,7 @@ from accord.check.probing.raw_connection import RawConnection
 from accord.errors import InvalidParams, RequestError
 from accord.types import JsonObject, RevisionId
 
+_KEPT: Final = {"ttlMs": 3_600_000, "cacheScope": "public"}
 _SCHEMA_PATH: Final = "/schema.json"
 _ICONS: Final = "icons.consumer."
 _OUTPUT: Final = "tools.output-schema.any-type"
@@ -50,6 +51,11 @@ class ReturnsUnusualResults(FakeServer):
         self.cursors: list[object] = []
         self.refused: list[object] = []
         self.first_pages = 0
+
+    def hints_of(self, method: str) -> Mapping[str, object] | None:
+        # A page may be kept, until the cursor in it is refused.
+        is_kept = method == "resources/templates/list"
+        return _KEPT if is_kept else super().hints_of(method)
 
     async def result(self, line: RawConnection, method: str, params: JsonObject) -> Result:
         cursor = params.get("cursor")
