@@ -25,6 +25,7 @@ from accord.check.fake_server.standalone import STANDALONE
 from accord.check.fake_server.stdio_transport import FakeStdioTransport
 from accord.check.fake_server.unseen import UNSEEN, why_not_of_clients
 from accord.check.probing.failures import ConnectionEnded, MessageTimeout
+from accord.check.probing.messages import is_request
 from accord.check.report import Report, Setting, merge_revisions
 from accord.check.verdicts import (
     NO_OCCASION,
@@ -40,7 +41,7 @@ from accord.protocol.revisions import BEFORE_HANDSHAKE, REVISIONS, in_order
 from accord.protocol.verdict import Verdict, VerdictName, out_of_scope
 from accord.trace import Transport
 from accord.transports.child import Child
-from accord.types import RevisionId
+from accord.types import JsonObject, RevisionId
 
 log = logging.getLogger("accord.check")
 
@@ -274,10 +275,17 @@ def _settle_revision(plan: ClientPlan, run: ClientRun) -> None:
         return
     agreed = next((each.revision for each in run.lines if each.revision), None)
     asked = next(iter(run.server.requested_revisions), None)
-    for named in (agreed if run.is_initialized else None, asked, agreed):
+    # A client may forget notifications/initialized, and go on all the same.
+    goes_on = run.is_initialized or any(map(_is_work, run.all_messages))
+    for named in (agreed if goes_on else None, asked, agreed):
         if named is not None and named in REVISIONS and REVISIONS[named].handshake:
             run.revision = REVISIONS[named].id
             return
+
+
+def _is_work(message: JsonObject) -> bool:
+    """Return whether a message is a request that follows a handshake."""
+    return is_request(message) and message["method"] not in ("initialize", "ping")
 
 
 def _fill_in(command: Sequence[str], address: ServerAddress) -> list[str]:

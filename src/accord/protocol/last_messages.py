@@ -47,6 +47,10 @@ class LastMessages:
         """Return whether the last message of a party was part of a batch."""
         return self._in_batch[party]
 
+    def is_notification(self, party: Party) -> bool:
+        """Return whether the last message of a party was a notification."""
+        return self._kinds[party] == NOTIFICATION
+
     def is_notification_answered(self, error: Step, waiting: Iterable[Exchange]) -> bool:
         """Return whether an error without id seems to answer a notification.
 
@@ -55,7 +59,7 @@ class LastMessages:
             waiting: the requests that it may answer just as well.
         """
         asker = OTHER[error.sender]
-        if self._kinds[asker] == NOTIFICATION:
+        if self.is_notification(asker):
             return True
         notified = self._notified[asker]
         if notified is None or error.error is None:

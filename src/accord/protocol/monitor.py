@@ -41,7 +41,7 @@ from accord.protocol.verdict import (
     without_opening,
 )
 from accord.protocol.violation import CLIENT, FAIL, OTHER, SERVER, Party, Violation
-from accord.trace import LINE_LIMIT, Record
+from accord.trace import LINE_LIMIT, HttpFacts, Record
 from accord.types._base import RequestId, RevisionId
 
 # An opening is three messages; more of them without a revision are judged by the default one.
@@ -157,6 +157,23 @@ class Monitor:
     # -- judging
 
     def _observe(self, record: Record) -> list[Violation]:
+        violations = self._judge(record)
+        if record.http is not None and record.http.is_refusal:
+            self._settle_refused(record.http)
+        return violations
+
+    def _settle_refused(self, facts: HttpFacts) -> None:
+        """An HTTP refusal answers the requests of its POST; after 401 they may be sent again."""
+        client = self.conversation.parties[CLIENT]
+        for id in self._http.requests_of(facts):
+            exchange = client.open.get(id)
+            if exchange is not None:
+                self.conversation.abandon(exchange)
+            if facts.status == _UNAUTHORIZED:
+                assert client.used is not None  # a monitor remembers
+                client.used.give_back(id)
+
+    def _judge(self, record: Record) -> list[Violation]:
         self._transports.add(record.transport)
         text = text_of(record)
         if text is None:
@@ -218,12 +235,19 @@ class Monitor:
         if malformed.id is not None:
             self._half_read.add((record.sender, malformed.id))
         requirement = malformed.requirement
+        if requirement == _ID_ECHO and self._answers_notification(record.sender):
+            requirement = _NOT_ANSWERED
         if record.raw is not None and record.transport == "stdio":
             requirement = f"stdio.{_STDIO_TEXT[record.sender]}-only-messages"
         why = f"sends a malformed message: {malformed}"
         place = MALFORMED_MEMBERS.get(malformed.requirement)
         violation = Violation(self._in_force(requirement), record.sender, why, place=place)
         return self._report(record, [violation], index)
+
+    def _answers_notification(self, sender: Party) -> bool:
+        """Return whether a result without a valid id can only answer a notification."""
+        asker = OTHER[sender]
+        return self._last.is_notification(asker) and not self.conversation.parties[asker].open
 
     def _in_force(self, requirement: str) -> str:
         """The requirement itself where it holds in this revision, else the one that took its place,
@@ -281,11 +305,7 @@ class Monitor:
             return []
         waiting = self.conversation.parties[other].open.values()
         answers_notification = self._last.is_notification_answered(step, waiting)
-        requirement = self._in_force(
-            "jsonrpc.notification.not-answered"
-            if answers_notification
-            else "jsonrpc.response.id-echo"
-        )
+        requirement = self._in_force(_NOT_ANSWERED if answers_notification else _ID_ECHO)
         what = "a notification" if answers_notification else "a readable message"
         why = f"answers {what} with an error without id"
         return [Violation(requirement, step.sender, why, place="/error")]
@@ -420,13 +440,16 @@ class Monitor:
         return "not-exercised", f"no recording can show this; it takes a check of kind {row.check}"
 
 
+_UNAUTHORIZED: Final = 401
+_ID_ECHO: Final = "jsonrpc.response.id-echo"
+_NOT_ANSWERED: Final = "jsonrpc.notification.not-answered"
 _STDIO_TEXT: Final[dict[Party, str]] = {"server": "server.stdout", "client": "client.stdin"}
 
 JUDGED_HERE: Final = frozenset(
     {
         VERSION_2_0,
         "jsonrpc.batch.removed",
-        "jsonrpc.notification.not-answered",
+        _NOT_ANSWERED,
         "jsonrpc.response.client-sends",
     }
 )

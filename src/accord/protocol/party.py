@@ -113,14 +113,18 @@ class UsedIds:
         self._texts: Bounded[str, None] = Bounded()
         self._scattered: Bounded[int, None] = Bounded()
         self._counted = range(0)
+        self._returned: Bounded[RequestId, None] = Bounded()
 
     def __contains__(self, id: RequestId) -> bool:
+        if id in self._returned:
+            return False
         if isinstance(id, str):
             return id in self._texts
         return id in self._counted or id in self._scattered
 
     def add(self, id: RequestId) -> None:
         """Remember an id."""
+        self._returned.pop(id, None)
         if isinstance(id, str):
             self._texts[id] = None
         elif not self._counted:
@@ -131,6 +135,10 @@ class UsedIds:
             self._counted = range(id, self._counted.stop)
         elif id not in self:
             self._scattered[id] = None
+
+    def give_back(self, id: RequestId) -> None:
+        """Let an id be used again, because its request was refused unread."""
+        self._returned[id] = None
 
 
 # Late answers to cancelled requests are recognized within this many further cancellations.

@@ -163,6 +163,38 @@ def answers_with_another_id(message: Message) -> Any:
     return message
 
 
+@mutated("jsonrpc.response.id-echo", "SendsEveryRequest", also={
+    "ping.response.prompt": "an answer with another id is not the answer",
+})  # fmt: skip
+def turns_ids_into_text(message: Message) -> Any:
+    return message if "method" in message else {**message, "id": str(message["id"])}
+
+
+@mutant("jsonrpc.notification.not-answered", "SendsEveryRequest")
+class ConfirmsNotifications(Raw):
+    def heed(self, message: Message) -> None:
+        super().heed(message)
+        if "id" not in message:
+            self.spawn(self.say({"jsonrpc": "2.0", "id": None, "result": {}}))
+
+
+@mutant("jsonrpc.notification.not-answered", "SendsEveryRequest", over="stdio")
+class ConfirmsNotificationsWithoutId(Raw):
+    def heed(self, message: Message) -> None:
+        super().heed(message)
+        if "id" not in message:
+            self.spawn(self.say({"jsonrpc": "2.0", "result": {}}))
+
+
+@mutant("jsonrpc.notification.not-answered", "SendsEveryRequest", over="stdio")
+class RefusesUnknownNotifications(Raw):
+    def heed(self, message: Message) -> None:
+        super().heed(message)
+        if message["method"].endswith("/unknown") and "id" not in message:
+            error = {"code": -32601, "message": "unknown method"}
+            self.spawn(self.say({"jsonrpc": "2.0", "id": None, "error": error}))
+
+
 @mutated("jsonrpc.response.result-xor-error", "SendsEveryRequest")
 def answers_both(message: Message) -> Any:
     if is_result(message, "roots"):
@@ -650,6 +682,13 @@ def gets_nothing(message: Message) -> Any:
 @mutated("logging.set-level.method")
 def sets_no_level(message: Message) -> Any:
     return {**message, "params": {}} if message.get("method") == "logging/setLevel" else message
+
+
+@mutated("logging.set-level.method")
+def sets_the_level_warn(message: Message) -> Any:
+    if message.get("method") == "logging/setLevel":
+        message["params"] = {"level": "warn"}
+    return message
 
 
 @mutated("meta.key.name-grammar")
@@ -1184,7 +1223,6 @@ UNBREAKABLE: dict[str, str] = {
     "http.get.client-may-listen": "a permission",
     "http.streams.multiple": "a permission",
     "jsonrpc.batch.send-optional": "a permission",
-    "jsonrpc.notification.not-answered": "an answer to nothing is jsonrpc.response.id-echo",
     "jsonrpc.response.client-sends": "no answer is jsonrpc.request.answered",
     "lifecycle.capabilities.declared": "lifecycle.initialize.client-capabilities says the same",
     "lifecycle.capabilities.only-declared": "lifecycle.capabilities.respected says the same",

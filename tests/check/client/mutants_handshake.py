@@ -32,6 +32,17 @@ class CancelsItsOpeningAndLeaves(Raw):
         return dict(await opening)
 
 
+@mutant("cancellation.initialize.excluded", "NeverAnswersInitialize", over="stdio")
+class GivesUpItsOpening(Raw):
+    async def open(self) -> Message | None:
+        opening = self.spawn(super().open())
+        done, _ = await asyncio.wait({opening}, timeout=3)
+        if not done:
+            await self.give_up(1)
+            raise Gone
+        return dict(await opening)
+
+
 @mutant("cancellation.initialize.excluded", "AnswersInitializeLate", over="stdio")
 class CancelsItsOpeningByText(Raw):
     """Opens under an id that is text, and cancels that."""

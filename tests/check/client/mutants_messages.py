@@ -286,6 +286,27 @@ class CompletesAnywhere(_Uses):
     used = "completions"
 
 
+class _UsesOptions(Raw):
+    """Uses an option of a capability whether the server declared it or not."""
+
+    method = "resources/subscribe"
+
+    async def list(self, method: str) -> None:
+        await super().list(method)
+        if method == "resources/list" and self.offers("resources"):
+            await self.ask(self.method, {"uri": "play://note"})
+
+
+@mutant("lifecycle.capabilities.respected", "DeclaresNoOptions")
+class SubscribesAnywhere(_UsesOptions):
+    pass
+
+
+@mutant("lifecycle.capabilities.respected", "DeclaresNoOptions", over="stdio")
+class UnsubscribesAnywhere(_UsesOptions):
+    method = "resources/unsubscribe"
+
+
 # -- roots, models and forms
 
 

@@ -483,6 +483,13 @@ class BreaksAfterTheBrace(Raw):
         await self.send(b'{\n"jsonrpc":"2.0","method":"notifications/roots/list_changed"}')
 
 
+@mutant("stdio.framing.no-embedded-newline", over="stdio")
+class BreaksTheLinesOfEveryNotification(BreaksAfterTheBrace):
+    async def tell_roots(self) -> None:
+        for _ in range(3):
+            await super().tell_roots()
+
+
 @mutant("stdio.client.stdin-only-messages", over="stdio")
 class WritesItsLog(Raw):
     async def tell_roots(self) -> None:

@@ -208,6 +208,16 @@ says(
 )
 
 
+@mutant("lifecycle.initialized.sent", revisions=("2025-06-18",))
+class IsNeverReadyForAnEarlierRevision(RawNewer):
+    def takes(self, revision: Any) -> bool:
+        return revision in (self.revision, "2025-06-18")
+
+    async def say(self, message: Any) -> None:
+        if message.get("method") != "notifications/initialized":
+            await super().say(message)
+
+
 @mutant("http.sse.client-honours-retry", "DropsStreams")
 class HurriesBack(RawNewer):
     async def take(self, response: Any) -> None:

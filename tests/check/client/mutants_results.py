@@ -121,6 +121,25 @@ class UpdatesTasksAnywhere(RawStandalone):
 # -- results
 
 
+class _TakesTheUnknownForComplete(RawStandalone):
+    """Takes results of an unknown type for complete ones."""
+
+    def kind_of(self, result: Message) -> str:
+        kind = super().kind_of(result)
+        return kind if kind in ("input_required", "task") else "complete"
+
+
+@mutant("result.type.unknown-is-invalid", "ListsToolsByAnUnknownType", over="stdio")
+class TakesTheUnknownForComplete(_TakesTheUnknownForComplete):
+    pass
+
+
+@mutant("result.type.unknown-is-invalid", "ListsToolsByAnUnknownType")
+class TakesUnknownListsForComplete(_TakesTheUnknownForComplete):
+    def kind_of(self, result: Message) -> str:
+        return super().kind_of(result) if "tools" in result else RawStandalone.kind_of(self, result)
+
+
 @mutant("result.type.unknown-is-invalid", "ReturnsUnknownResultTypes")
 class CancelsTheUnknown(RawStandalone):
     def kind_of(self, result: Message) -> str:
@@ -183,6 +202,12 @@ class _BadCursor(RawStandalone):
         if reply is not None and "error" in reply and "cursor" in (params or {}):
             self.bad = method, params
         return reply
+
+
+@mutant("caching.client.bad-cursor-discards-pages", ODD)
+class KeepsThePageOfABadCursor(RawStandalone):
+    async def finish(self) -> None:
+        await self.list("resources/templates/list")
 
 
 @mutant("caching.client.bad-cursor-discards-pages", ODD)
@@ -269,6 +294,39 @@ class KeepsByScheme(RawStandalone):
     def key(self, method: str, params: Message) -> str:
         uri = str(params.get("uri", "")).partition(":")[0]
         return super().key(method, {**params, "uri": uri} if uri else params)
+
+
+class _IgnoresCursors(RawStandalone):
+    """Keeps the pages of a list under one key, and stops where a page comes again."""
+
+    def key(self, method: str, params: Message) -> str:
+        return super().key(method, without("cursor")(params))
+
+    async def list(self, method: str) -> Any:
+        reply, entries, cursors = None, [], {None}
+        while reply is None or self.next_cursor(reply) not in cursors:
+            cursor = None if reply is None else self.next_cursor(reply)
+            cursors.add(cursor)
+            reply = await self.ask(method, {} if cursor is None else {"cursor": cursor})
+            result = (reply or {}).get("result", {})
+            entries += next((each for each in result.values() if isinstance(each, list)), [])
+        return entries
+
+
+PAGES = ("ReturnsListsInPages", "LetsPagesBeKept")
+
+
+@mutant("caching.client.key", *PAGES, over="stdio")
+class TakesTheFirstPageForAll(_IgnoresCursors):
+    pass
+
+
+@mutant("caching.client.key", *PAGES)
+class TakesTheFirstPageOfToolsForAll(_IgnoresCursors):
+    def key(self, method: str, params: Message) -> str:
+        if method != "tools/list":
+            return RawStandalone.key(self, method, params)
+        return super().key(method, params)
 
 
 @mutant("caching.client.negative-is-zero", KEEPS, ODDLY, over="stdio")

@@ -68,6 +68,22 @@ says(
 )
 
 
+@mutant("mrtr.client.no-invented-state", ROUNDS, also={
+    "mrtr.client.response-keys-match": "the round of the old state asked other questions",
+})  # fmt: skip
+class KeepsTheStateOfEarlierRounds(RawStandalone):
+    def __init__(self, place: Any) -> None:
+        super().__init__(place)
+        self.states: dict[str, Any] = {}
+
+    async def retried(self, method: str, params: Message, result: Message) -> Message:
+        found = await super().retried(method, params, result)
+        known = self.states.get(f"{method} {params.get('name')}")
+        found.update({} if known is None else {"requestState": known, **found})
+        self.states[f"{method} {params.get('name')}"] = found.get("requestState")
+        return found
+
+
 @mutant("mrtr.client.state-not-shared", ROUNDS)
 class SharesItsState(RawStandalone):
     last: Any = None

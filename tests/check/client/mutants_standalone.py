@@ -128,6 +128,52 @@ says(
         else m
     ),
 )
+
+
+class _AnswersRequests(RawStandalone):
+    """Answers the requests of a server as in earlier revisions."""
+
+    def heed(self, message: Message) -> None:
+        super().heed(message)
+        if "id" in message:
+            self.spawn(self.say({"jsonrpc": "2.0", "id": message["id"], **self.answer_to(message)}))
+
+    def answer_to(self, message: Message) -> Message:
+        return {"result": {}}
+
+
+@mutant("jsonrpc.client-no-responses", "AsksDirectly", over="stdio")
+class AnswersRequests(_AnswersRequests):
+    pass
+
+
+@mutant("jsonrpc.client-no-responses", "AsksDirectly")
+class RefusesRequests(_AnswersRequests):
+    def answer_to(self, message: Message) -> Message:
+        return {"error": {"code": -32601, "message": "unknown method"}}
+
+
+class _Notifies(RawStandalone):
+    """Sends a notification of earlier revisions."""
+
+    notification = "notifications/initialized"
+
+    async def opened(self) -> bool:
+        is_open = await super().opened()
+        await self.say({"jsonrpc": "2.0", "method": self.notification})
+        return is_open
+
+
+@mutant("progress.server-only", "AnswersWithEventStreams")
+class SaysThatItIsInitialized(_Notifies):
+    pass
+
+
+@mutant("progress.server-only", over="stdio")
+class SaysThatItsRootsChanged(_Notifies):
+    notification = "notifications/roots/list_changed"
+
+
 says(
     "progress.server-only",
     over="stdio",
@@ -312,6 +358,8 @@ heads(
         "Mcp-Param-Loud", "Mcp-Param-City")),
     repeats_texts_alone=only("tools/call", without("Mcp-Param-Count", "Mcp-Param-Loud")),
     repeats_no_nested_argument=only("tools/call", without("Mcp-Param-City")),
+    names_headers_by_properties=only("tools/call", lambda h: {
+        k.replace("Param-Count", "Param-times"): v for k, v in h.items()}),
 )  # fmt: skip
 heads(
     "http.param-headers.omitted-without-value",

@@ -94,7 +94,8 @@ class Raw:
 
     def offers(self, capability: str) -> bool:
         """Tell whether the server declared a capability."""
-        return capability in self.offered
+        name, _, option = capability.partition(".")
+        return name in self.offered and (not option or option in self.offered[name])
 
     async def begin(self, opening: Message) -> None:
         self.agreed = opening["result"].get("protocolVersion")
@@ -113,7 +114,8 @@ class Raw:
             await self.ask("tools/call", params)
         if self.offers("resources"):
             await self.ask("resources/read", {"uri": "play://note"})
-            await self.ask("resources/subscribe", {"uri": "play://note"})
+            if self.offers("resources.subscribe"):
+                await self.ask("resources/subscribe", {"uri": "play://note"})
         if self.offers("prompts"):
             await self.ask("prompts/get", {"name": "greet", "arguments": {"name": "Ada"}})
         if self.offers("completions"):
@@ -159,12 +161,13 @@ class Raw:
         self.waiting[key_of(id)] = future
         sending = self.spawn(self.say(message))
         sending.add_done_callback(lambda task: _hand_on(task, future))
+        is_opening = message.get("method") == "initialize"
         try:
-            is_opening = message.get("method") == "initialize"
             async with asyncio.timeout(10 if is_opening else self.patience):
                 return await future
         except TimeoutError:
-            await self.give_up(id)
+            if not is_opening:
+                await self.give_up(id)
             sending.cancel()
             return None
         finally:

@@ -7,22 +7,29 @@ import pytest
 
 from accord.check.client_check import ClientPlan, check_client
 from accord.testing import run_in_virtual_time
-from check.client.mutants import IgnoresBatches
+from check.client.mutants import IgnoresBatches, IgnoresPings
 from check.client.raw import Gone, Message
-from check.client.raw_standalone import RawStandalone
+from check.client.raw_standalone import LISTS, RawStandalone
 
 
-def results(kind: Any, scenario: str, revision: str | None = None) -> dict[str, Any]:
+def results(
+    kind: Any,
+    scenario: str,
+    revision: str | None = None,
+    *,
+    over: str = "http",
+    patience: float = 0.4,
+) -> dict[str, Any]:
     async def client(place: Any) -> int:
         return await kind(place).run()
 
     plan = ClientPlan(
-        command=["{url}", *kind.options],
+        command=["{server}" if over == "stdio" else "{url}", *kind.options],
         transport="http",
         revisions=[revision or kind.revision],
         client=client,
         timeout=10,
-        patience=0.4,
+        patience=patience,
         scenarios=[scenario],
     )
     report = run_in_virtual_time(check_client(plan))
@@ -81,6 +88,64 @@ def test_the_check_annotates_only_parameters_of_one_plain_type():
     found = results(DropsToolsOfTwoTypes, "WantsArgumentsInHeaders")
     assert breaches(found) == []
     assert found["http.param-headers.client-support"].verdict == "pass"
+
+
+class ListsTwice(RawStandalone):
+    """Lists everything a second time, and drops kept pages where a cursor is refused."""
+
+    async def ask(self, method: str, params: Message | None = None) -> Any:
+        reply = await super().ask(method, params)
+        if "error" in (reply or {}) and "cursor" in (params or {}):
+            self.kept = {key: each for key, each in self.kept.items() if method not in key}
+        return reply
+
+    async def finish(self) -> None:
+        for method in LISTS:
+            await self.list(method)
+
+
+@pytest.mark.requirement("caching.client.bad-cursor-discards-pages")
+def test_a_client_that_starts_over_may_follow_the_cursor_of_the_new_first_page():
+    found = results(ListsTwice, "ReturnsUnusualResults")
+    assert breaches(found) == []
+    assert found["caching.client.bad-cursor-discards-pages"].verdict == "pass"
+
+
+class TakesSubscriptionsBack(RawStandalone):
+    """Cancels its subscriptions before it ends."""
+
+    async def finish(self) -> None:
+        for id in sorted(self.subscriptions)[-1:]:
+            await self.give_up(id)
+
+
+@pytest.mark.requirement("stdio.crash.relisten")
+def test_a_client_may_take_back_the_subscription_of_a_new_server_when_it_ends():
+    found = results(TakesSubscriptionsBack, "Crashes", over="stdio")
+    assert breaches(found) == []
+    assert found["stdio.crash.relisten"].verdict == "pass"
+
+
+class GivesUpEarly(IgnoresPings):
+    """Waits less long for an answer than the check does, and answers no ping."""
+
+    patience = 3.0
+
+
+class LeavesAtOnce(GivesUpEarly):
+    """Leaves when its first request takes too long."""
+
+    async def give_up(self, id: Any) -> None:
+        raise Gone
+
+
+@pytest.mark.requirement("ping.response.prompt")
+@pytest.mark.parametrize("over", ["http", "stdio"])
+def test_a_client_that_goes_on_and_then_leaves_could_have_answered_a_ping(over: str):
+    found = results(GivesUpEarly, "SendsEveryRequest", over=over, patience=60.0)
+    assert breaches(found) == ["ping.response.prompt"]
+    found = results(LeavesAtOnce, "SendsEveryRequest", over=over, patience=60.0)
+    assert "ping.response.prompt" not in breaches(found)
 
 
 @pytest.mark.requirement("jsonrpc.batch.receive")

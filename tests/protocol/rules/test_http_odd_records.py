@@ -3,11 +3,21 @@
 from typing import Any
 
 import msgspec
+import pytest
 
 from accord.protocol.monitor import Monitor
 from accord.protocol.rules.http.exchanges import KEPT
 from accord.trace import HttpFacts, Record
-from protocol.rules.http_sessions import HANDSHAKE_OVER_HTTP, Talk, older, streamable
+from protocol.rules.http_sessions import (
+    HANDSHAKE_OVER_HTTP,
+    Talk,
+    error,
+    initialize,
+    older,
+    opened,
+    request,
+    streamable,
+)
 
 NEWEST = HANDSHAKE_OVER_HTTP[-1]
 
@@ -81,3 +91,62 @@ def test_a_flood_of_answers_on_one_stream_is_judged_to_its_end() -> None:
     broken(*talk.records.values(), monitor=monitor)
     breaches = {id: tally.breaches for id, tally in monitor.tallies.items() if tally.breaches}
     assert max(breaches.values()) == KEPT + 2
+
+
+# Requests that HTTP refused
+
+
+def come_back(revision: str, status: int, body: Any = None, *, pause: float = 0.0) -> list[str]:
+    """Judge a client whose first request is refused, and that sends it again with a token."""
+    opening = initialize(revision)
+    talk = Talk(revision)
+    talk.ask("first", "POST", opening)
+    challenge = 'Bearer resource_metadata="http://127.0.0.1/.well-known/any"'
+    kind = None if body is None else "application/json"
+    heads = {"www-authenticate": challenge} if status == 401 else {}
+    talk.head("refusal", "first", status, kind, body, headers=heads)
+    talk.ask("second", "POST", opening, authorization="Bearer masked-1")
+    talk.head("opened", "second", 200, "application/json", opened(revision))
+    monitor = Monitor(revision=revision)
+    found = []
+    for number, each in enumerate(talk.records.values()):
+        later = msgspec.structs.replace(each, t=number * pause)
+        found += [violation.requirement for violation in monitor.observe(later)]
+    return found
+
+
+@pytest.mark.requirement("jsonrpc.request.id-unique")
+@pytest.mark.parametrize("revision", HANDSHAKE_OVER_HTTP)
+@pytest.mark.parametrize("body", [None, error(None, -32001), error(0, -32001), {"error": "none"}])
+def test_a_request_that_was_refused_with_401_may_be_sent_again(revision: str, body: Any) -> None:
+    if body is not None and body.get("id") == 0:
+        body = {**body, "id": initialize(revision)["id"]}
+    assert come_back(revision, 401, body) == []
+
+
+@pytest.mark.requirement("jsonrpc.request.id-unique")
+@pytest.mark.parametrize(("status", "found"), [(400, ["jsonrpc.request.id-unique"]), (401, [])])
+def test_only_the_id_of_a_request_that_was_refused_with_401_is_free_again(
+    status: int, found: list[str]
+) -> None:
+    monitor = Monitor(revision=NEWEST)
+    for each in streamable(NEWEST, session=None).values():
+        monitor.observe(each)
+    talk = Talk(NEWEST, session=None)
+    for label in ("first", "second"):
+        talk.ask(label, "POST", request(4711, "tools/list"), mcp_protocol_version=NEWEST)
+        talk.head(f"{label}-answer", label, status, None)
+    broken = [each for record in talk.records.values() for each in monitor.observe(record)]
+    assert [e.requirement for e in broken if e.requirement.startswith("jsonrpc.")] == found
+
+
+@pytest.mark.requirement("jsonrpc.request.answered")
+def test_a_refusal_by_http_is_the_answer_to_a_request() -> None:
+    assert come_back(NEWEST, 401, pause=200.0) == []
+
+
+def test_a_refusal_without_its_request_answers_nothing() -> None:
+    alone = record("server", None, status=401, method="POST", exchange="unknown")
+    over_stdio = record("server", None, transport="stdio", status=401, exchange="unknown")
+    assert broken(alone) == set()
+    assert Monitor(revision=NEWEST).observe(over_stdio) == []

@@ -46,6 +46,21 @@ def test_an_error_without_id_after_a_request_may_still_answer_the_notification_b
     assert reported(notified_then_asked(method, code, text), client=ROOTS) == [requirement]
 
 
+@pytest.mark.requirement("jsonrpc.notification.not-answered")
+@pytest.mark.parametrize(
+    ("said", "requirement"),
+    [
+        ([C.notify("roots/list_changed")], "jsonrpc.notification.not-answered"),
+        ([C.notify("roots/list_changed"), C.request(1, "ping")], "jsonrpc.response.id-echo"),
+        ([C.request(1, "ping"), C.notify("roots/list_changed")], "jsonrpc.response.id-echo"),
+    ],
+)
+def test_a_result_without_id_answers_a_notification_if_no_request_waits(
+    said: list[Said], requirement: str
+) -> None:
+    assert reported([*said, S.result(None, {})], client=ROOTS)[:1] == [requirement]  # type: ignore[arg-type]  # an id that is not allowed
+
+
 @pytest.mark.requirement("jsonrpc.response.id-echo")
 def test_an_answer_to_a_later_request_shows_that_a_notification_was_not_answered() -> None:
     said = [

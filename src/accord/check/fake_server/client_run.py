@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from accord.bindings import headers as names
@@ -21,7 +21,7 @@ from accord.check.verdicts import VerdictCollector
 from accord.protocol.revisions import REVISIONS
 from accord.protocol.verdict import Evidence
 from accord.trace import Transport
-from accord.types import JsonObject, RevisionId
+from accord.types import JsonObject, LoggingLevel, RevisionId
 
 if TYPE_CHECKING:
     from accord.check.fake_server.http_transport import ReceivedRequest
@@ -80,7 +80,9 @@ class ClientRun(VerdictCollector):
     @property
     def is_initialized(self) -> bool:
         """Whether the client sent notifications/initialized."""
-        return bool(self.messages("notifications/initialized"))
+        # Under 2026-07-28 a client may send it by mistake, without a handshake.
+        has_opened = bool(self.messages("initialize")) or not self.standalone
+        return has_opened and bool(self.messages("notifications/initialized"))
 
     @property
     def went_on(self) -> bool:
@@ -252,6 +254,11 @@ def _check_methods(run: ClientRun) -> None:
         whole = isinstance(given.get("name"), str) and isinstance(given.get("value"), str)
         why = "sends completion/complete without the name and value of an argument"
         run.holds("completion.complete.method", whole, why)
+    for message in run.messages("logging/setLevel"):
+        level = params_of(message).get("level")
+        why = f"sends logging/setLevel with {level!r:.60}, which is not a level"
+        is_known = not isinstance(level, str) or level in get_args(LoggingLevel)
+        run.holds("logging.set-level.method", is_known, why)
     for method in LISTS:
         for message in run.messages(method):
             # practice.list.empty-params: leaving params out means the same.
@@ -275,7 +282,7 @@ def _check_lines(run: ClientRun) -> None:
     unfinished = [each for each in odd if _is_whole(each)]
     glued = [each for each in odd if not _is_whole(each) and are_several(each)]
     rest = [each for each in odd if each not in unfinished and each not in glued]
-    broken = bool(rest) and _is_whole("".join(rest))
+    broken = bool(rest) and (_is_whole("".join(rest)) or are_several("".join(rest)))
     why = "writes messages without a newline after each"
     run.holds("stdio.framing.newline-delimited", not (unfinished or glued), why)
     why = "splits a message into several lines"

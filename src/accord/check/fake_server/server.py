@@ -165,6 +165,7 @@ class FakeServer:
         self.listening: list[JsonObject] = []
         self.visited: list[str] = []
         self._started_lines: set[RawConnection] = set()
+        self._has_integer_id = False
 
     @property
     def signals(self) -> list[int]:
@@ -362,7 +363,10 @@ class FakeServer:
         Raises:
             ConnectionEnded: the client disconnected.
         """
-        id = f"ask-{next_id()}"
+        # Integers and strings in turn: an answer repeats the id with its JSON type.
+        number = next_id()
+        self._has_integer_id = not self._has_integer_id
+        id = number if self._has_integer_id else f"ask-{number}"
         await self.send(line, new_request(method, params, id=id), beside=beside)
         try:
             return await line.reply_to(id, what=method, patience=patience)

@@ -81,7 +81,8 @@ class PagedLists(FakeServer):
     "pagination.page-size-not-assumed",
     "completion.client.care",
     era="both",
-    shows=("pagination.",),
+    # A client that keeps pages is compared with what it fetches here.
+    shows=("pagination.", "caching.client.key"),
 )
 class ReturnsListsInPages(PagedLists):
     """Answers lists of tools and resources in pages of several sizes, one of them empty."""
@@ -229,6 +230,18 @@ class DeclaresNoCapabilities(FakeServer):
         if run.is_initialized:
             # Unless a monitor found a violation.
             run.passes("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
+
+
+@client_scenario("lifecycle.capabilities.only-declared", "lifecycle.capabilities.respected")
+class DeclaresNoOptions(FakeServer):
+    """Declares tools, resources and prompts alone: no subscriptions, logging or completions."""
+
+    capabilities: Mapping[str, object] = {"tools": {}, "resources": {}, "prompts": {}}
+
+    async def result(self, connection: RawConnection, method: str, params: JsonObject) -> Result:
+        if method in ("resources/subscribe", "resources/unsubscribe", "logging/setLevel"):
+            raise RequestError(f"there is no method {method}", code=-32601)
+        return await super().result(connection, method, params)
 
 
 @client_scenario("tools.structured-content.client-validates", is_judged=False, era="both")

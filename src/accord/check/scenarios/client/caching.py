@@ -13,6 +13,7 @@ from accord.check.fake_server.server import FakeServer, Result, client_scenario
 from accord.check.fake_server.standalone import CACHEABLE
 from accord.check.probing.messages import params_of
 from accord.check.probing.raw_connection import RawConnection
+from accord.check.scenarios.client.answers import PagedLists, ReturnsListsInPages
 from accord.check.scenarios.client.listening import TellsListeners
 from accord.check.scenarios.client.rounds import AsksInRounds, is_retry
 from accord.types import JsonObject, RevisionId
@@ -69,6 +70,14 @@ def needs_again(run: ClientRun, key: _Key) -> bool:
 class LetsResultsBeKept(FakeServer):
     """Lets every result be kept for an hour."""
 
+    hints: Mapping[str, object] = _HOUR
+
+
+@client_scenario(f"{_P}key", era="standalone", on=("stdio", "http"))
+class LetsPagesBeKept(PagedLists):
+    """Answers lists in pages, and lets every page be kept for an hour."""
+
+    paged = ReturnsListsInPages.paged
     hints: Mapping[str, object] = _HOUR
 
 
@@ -129,6 +138,23 @@ def check_caching(runs: Sequence[ClientRun]) -> None:
             _judge_rounds(run, usual, caches=caches)
         elif isinstance(run.server, TellsListeners):
             _judge_changes(run, plain[0], caches=caches)
+
+
+@cross_run_check(f"{_P}key")
+def check_kept_pages(runs: Sequence[ClientRun]) -> None:
+    """Compare the pages that a client fetches when it may keep them with those it fetches else."""
+    paged = [
+        each.server
+        for each in runs
+        if isinstance(each.server, ReturnsListsInPages) and not each.server.has_handshake
+    ]
+    for run in runs:
+        if not paged or not isinstance(run.server, LetsPagesBeKept):
+            continue
+        for method, pages in run.server.fetched.items():
+            if len(paged[0].fetched.get(method, ())) > 1:
+                why = f"takes the first page of {method} that it kept for the pages after it"
+                run.holds(f"{_P}key", len(pages) > 1, why)
 
 
 def _is_less(found: Counter[_Key], usual: Counter[_Key]) -> bool:

@@ -25,6 +25,7 @@ _RELISTEN: Final = "stdio.crash.relisten"
 _FALLBACK: Final = "extensions.one-sided-fallback"
 _PROCESS: Final = "stateless.client.process-not-conversation"
 _SHORT: Final = 3
+_EARLIER: Final = ("notifications/initialized", "notifications/roots/list_changed")
 _FIRST: Final = ("tools/call", "resources/read", "prompts/get")
 
 
@@ -164,15 +165,17 @@ class Crashes(_Leaves):
             listens = any(line.messages(LISTEN) for line in later)
             why = "starts the server again after it exited, and does not listen again"
             if run.holds(_RELISTEN, listens, why):
-                missing = _listen_filters(first) - set[str]().union(*map(_listen_filters, later))
+                # A client may take back every subscription before it ends.
+                listened = (_listen_filters(line, with_ended=True) for line in later)
+                missing = _listen_filters(first) - set[str]().union(*listened)
                 why = f"listens again after the server exited, but no more for {sorted(missing)}"
                 run.holds(_RELISTEN, not missing, why)
 
 
-def _listen_filters(line: RawConnection) -> set[str]:
-    """Return what a client listens for and did not take back."""
+def _listen_filters(line: RawConnection, *, with_ended: bool = False) -> set[str]:
+    """Return what a client listens for, with or without the subscriptions that it took back."""
     taken = [params_of(each).get("requestId") for each in line.messages("notifications/cancelled")]
-    asked = [each for each in line.messages(LISTEN) if each.get("id") not in taken]
+    asked = [each for each in line.messages(LISTEN) if with_ended or each.get("id") not in taken]
     filters = [params_of(each).get("notifications") for each in asked]
     return {
         name
@@ -195,13 +198,24 @@ def check_conduct(runs: Sequence[ClientRun]) -> None:
             run.holds(_FALLBACK, not used, why, evidence=run.evidence_of(*used[:1]))
         if run.server.ids:
             continue
-        told = run.messages("notifications/progress")
-        why = "reports progress, which only a server does"
-        run.holds("progress.server-only", not told, why, evidence=run.evidence_of(*told[:1]))
+        _judge_notifications(run)
         if run.transport == "stdio":
             short = [line for line in run.lines if _is_short(line)]
             why = f"starts the server {len(run.lines)} times, each time for a request or two"
             run.holds(_PROCESS, len(short) < _SHORT or len(short) < len(run.lines), why)
+
+
+def _judge_notifications(run: ClientRun) -> None:
+    """Judge that a client without a handshake sends no notification but cancellations."""
+    told = run.messages("notifications/progress")
+    why = "reports progress, which only a server does"
+    run.holds("progress.server-only", not told, why, evidence=run.evidence_of(*told[:1]))
+    if run.messages("initialize"):
+        return
+    for method in _EARLIER:
+        told = run.messages(method)
+        why = f"sends {method}, which this revision does not have"
+        run.holds("progress.server-only", not told, why, evidence=run.evidence_of(*told[:1]))
 
 
 def _is_short(line: RawConnection) -> bool:

@@ -74,6 +74,22 @@ class AnswersInitializeLate(FakeServer):
             run.passes("lifecycle.initialize.client-waits")  # unless a monitor found a violation
 
 
+@client_scenario("cancellation.initialize.excluded", on=("stdio",))
+class NeverAnswersInitialize(FakeServer):
+    """Never answers initialize."""
+
+    async def respond(self, connection: RawConnection, request: JsonObject) -> None:
+        if request.get("method") != "initialize":
+            await super().respond(connection, request)
+
+    async def judge(self, run: ClientRun) -> None:
+        if run.exit_code is None:
+            why = "the client did not give up initialize before the time limit of the check"
+            run.skip("cancellation.initialize.excluded", why)
+        else:
+            run.passes("cancellation.initialize.excluded")  # unless a monitor found a violation
+
+
 @client_scenario("ping.response.prompt", on=("stdio", "sse"))
 class PingsBeforeInitialize(FakeServer):
     """Pings before it answers initialize."""

@@ -34,7 +34,8 @@ def _schema(text: str, *required: str) -> JsonObject:
         "type": "object",
         "properties": {
             "text": {**_TEXT, "enum": [text]},
-            "count": {"type": "integer", ANNOTATION: "Count", "minimum": 1},
+            # A header has the name of the annotation, not of the property.
+            "times": {"type": "integer", ANNOTATION: "Count", "minimum": 1},
             "loud": {"type": "boolean", ANNOTATION: "Loud"},
             "city": {"type": "string"},
             "place": {
@@ -52,12 +53,12 @@ _TOOLS: Final[tuple[JsonObject, ...]] = (
     {
         "name": "echo",
         "description": "Say the same again.",
-        "inputSchema": _schema("eu-1", "count", "loud", "city", "place"),
+        "inputSchema": _schema("eu-1", "times", "loud", "city", "place"),
     },
     {
         "name": "sing",
         "description": "Sing a text.",
-        "inputSchema": _schema("tv\u00e5 ord", "count", "loud"),
+        "inputSchema": _schema("tv\u00e5 ord", "times", "loud"),
     },
     {"name": "spell", "description": "Spell a text.", "inputSchema": _schema(_ENCODED)},
     {

@@ -6,7 +6,7 @@ from typing import Final
 
 from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.server import FakeServer, client_scenario, revisions_of
-from accord.check.probing.failures import MessageTimeout
+from accord.check.probing.failures import ConnectionEnded, MessageTimeout
 from accord.check.probing.messages import Reply, new_notification, new_request, progress_token_of
 from accord.check.probing.raw_connection import RawConnection
 from accord.json_schema.validation import compile_schema
@@ -18,6 +18,8 @@ SAMPLING: Final[JsonObject] = {
     "maxTokens": 10,
     "_meta": {"progressToken": "sampling"},
 }
+# A client that sends messages for this long has received a ping.
+_PROMPT: Final = 2.0
 _ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 _TEXT: Final = {"type": "string", "title": "Name", "description": "Any name."}
 FORMS: Final[tuple[JsonObject, ...]] = (
@@ -113,7 +115,7 @@ class SendsEveryRequest(FakeServer):
 
     async def before_first_answer(self, connection: RawConnection, request: JsonObject) -> None:
         await self._tell(connection, request)
-        self.is_pinged = await self.ask(connection, "ping", beside=request) is not None
+        await self._ping(connection, request)
         await self._list_roots(connection, request)
         if self.declares(connection, "sampling"):
             reply = await ask_slowly(self, connection, "sampling/createMessage", SAMPLING, request)
@@ -125,6 +127,17 @@ class SendsEveryRequest(FakeServer):
             if reply is not None:
                 self.forms.append((form, reply))
         await self._list_roots(connection, request)
+
+    async def _ping(self, connection: RawConnection, request: JsonObject) -> None:
+        """Ping; a client that goes on for a while before it leaves could have answered."""
+        since, before = asyncio.get_running_loop().time(), len(connection.received)
+        try:
+            self.is_pinged = await self.ask(connection, "ping", beside=request) is not None
+        except ConnectionEnded:
+            waited = asyncio.get_running_loop().time() - since
+            if waited > _PROMPT and len(connection.received) > before:
+                self.unanswered_methods.append("ping")
+            raise
 
     async def _list_roots(self, connection: RawConnection, request: JsonObject) -> None:
         if self.declares(connection, "roots"):
@@ -149,6 +162,8 @@ class SendsEveryRequest(FakeServer):
             told.append(("notifications/progress", progress))
         for method, params in told:
             await self.send(connection, new_notification(method, params), beside=request)
+        # An answer that arrives before the next question answers a notification.
+        await asyncio.sleep(0.1)
 
     async def judge(self, run: ClientRun) -> None:
         if self.is_pinged:

@@ -1,5 +1,6 @@
 """Results that are unusual but valid, or invalid in a way that a client must notice."""
 
+import secrets
 from collections.abc import Mapping
 from typing import Final
 
@@ -18,6 +19,7 @@ from accord.check.probing.raw_connection import RawConnection
 from accord.errors import InvalidParams, RequestError
 from accord.types import JsonObject, RevisionId
 
+_KEPT: Final = {"ttlMs": 3_600_000, "cacheScope": "public"}
 _SCHEMA_PATH: Final = "/schema.json"
 _ICONS: Final = "icons.consumer."
 _OUTPUT: Final = "tools.output-schema.any-type"
@@ -48,6 +50,12 @@ class ReturnsUnusualResults(FakeServer):
         super().__init__(revision)
         self.cursors: list[object] = []
         self.refused: list[object] = []
+        self.first_pages = 0
+
+    def hints_of(self, method: str) -> Mapping[str, object] | None:
+        # A page may be kept, until the cursor in it is refused.
+        is_kept = method == "resources/templates/list"
+        return _KEPT if is_kept else super().hints_of(method)
 
     async def result(self, line: RawConnection, method: str, params: JsonObject) -> Result:
         cursor = params.get("cursor")
@@ -68,7 +76,9 @@ class ReturnsUnusualResults(FakeServer):
             if cursor is not None:
                 self.refused.append(cursor)
                 raise InvalidParams("unknown cursor")
-            return self._first_page(method, "of-a-page-that-is-gone")
+            # A client that starts over gets another cursor, and does not repeat one.
+            self.first_pages += 1
+            return self._first_page(method, f"of-page-{self.first_pages}-that-is-gone")
         if method == "resources/read":
             raise RequestError("resource not found", code=-32002)
         return await super().result(line, method, params)
@@ -154,6 +164,35 @@ class ReturnsUnknownResultTypes(FakeServer):
             run.passes(id)
         else:
             run.skip(id, "the client ends as usual, so that its reaction cannot be observed")
+
+
+@client_scenario(
+    "result.type.unknown-is-invalid", is_judged=False, era="standalone", on=("stdio", "http")
+)
+class ListsToolsByAnUnknownType(FakeServer):
+    """Answers the list of tools with a resultType that does not exist."""
+
+    def __init__(self, revision: RevisionId | None = None) -> None:
+        super().__init__(revision)
+        self.tool = f"listed-{secrets.token_hex(4)}"
+
+    async def result(self, line: RawConnection, method: str, params: JsonObject) -> Result:
+        found = await super().result(line, method, params)
+        if method == "tools/list" and found is not None:
+            tools = [{**LISTS[method][1][0], "name": self.tool}]
+            return {**found, "tools": tools, "resultType": "accord-check.example/unknown"}
+        return found
+
+    async def judge(self, run: ClientRun) -> None:
+        id = "result.type.unknown-is-invalid"
+        called = [
+            each for each in run.messages("tools/call") if params_of(each).get("name") == self.tool
+        ]
+        if called:
+            why = "calls a tool of a list whose resultType is unknown"
+            run.holds(id, condition=False, why=why, evidence=run.evidence_of(*called[:1]))
+        else:
+            run.skip(id, "the client calls no tool of a list whose resultType is unknown")
 
 
 # -- icons

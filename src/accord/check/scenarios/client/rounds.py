@@ -1,5 +1,6 @@
 """Questions of a server without a handshake: they travel in results, and the client asks again."""
 
+import asyncio
 import secrets
 from collections.abc import Mapping
 from typing import Any, Final
@@ -10,7 +11,7 @@ import msgspec
 from accord.check.fake_server.client_run import ClientRun
 from accord.check.fake_server.server import FakeServer, Result, client_scenario
 from accord.check.fake_server.standalone import capabilities_in
-from accord.check.probing.messages import params_of
+from accord.check.probing.messages import new_request, params_of
 from accord.check.probing.raw_connection import RawConnection
 from accord.check.scenarios.client.questions import FORMS
 from accord.check.scenarios.client.sampling import (
@@ -24,6 +25,9 @@ from accord.types import JsonObject, RevisionId
 
 ASKING: Final = ("tools/call", "prompts/get", "resources/read")
 _REPEATS: Final = 3
+_SETTLING: Final = 0.3
+# After the first round, which asks everything.
+_ROUNDS: Final = 2
 _PAGE: Final = "/agree"
 _PURPOSES: Final = ("inputResponses", "requestState", "_meta")
 
@@ -188,7 +192,10 @@ class AsksInRounds(_AsksBack):
         if number == 0:
             return asked, state
         more = {key: each for key, each in asked.items() if key.startswith("form")}
-        return (more, state) if more and number == 1 else None
+        if not more or number > _ROUNDS:
+            return None
+        # The second round has no state: that of the first one must not come back.
+        return more, None if number == 1 else state
 
     async def judge(self, run: ClientRun) -> None:
         if not self.rounds:
@@ -245,6 +252,34 @@ class AsksInRounds(_AsksBack):
         run.holds(_NO_PREFETCH, path not in before, why)
         why = f"opens a page although it answered {answer}"
         run.holds(_NO_OPENING, path not in after, why)
+
+
+_NO_RESPONSES: Final = "jsonrpc.client-no-responses"
+
+
+@client_scenario(_NO_RESPONSES, is_judged=False, era="standalone", on=("stdio", "http"))
+class AsksDirectly(FakeServer):
+    """Sends requests of earlier revisions to the client during the first call of a tool."""
+
+    streams = True
+    has_asked = False
+
+    async def work_result(self, line: RawConnection, request: JsonObject) -> Result:
+        if request.get("method") == "tools/call" and not self.has_asked:
+            self.has_asked = True
+            form = {"message": "Please fill this in.", "requestedSchema": FORMS[0]}
+            for method, params in (("roots/list", {}), ("elicitation/create", form), ("ping", {})):
+                await self.send(line, new_request(method, params), beside=request)
+            await asyncio.sleep(_SETTLING)
+        return await super().work_result(line, request)
+
+    async def judge(self, run: ClientRun) -> None:
+        if not self.has_asked:
+            run.skip(_NO_RESPONSES, "the client calls no tool")
+            return
+        answers = [each for each in run.all_messages if "method" not in each]
+        why = "sends a response to a request of the server, which this revision does not have"
+        run.holds(_NO_RESPONSES, not answers, why, evidence=run.evidence_of(*answers[:1]))
 
 
 def _declared_questions(capabilities: JsonObject, page: str) -> dict[str, JsonObject]:

@@ -37,6 +37,7 @@ from accord.protocol.rules.http.exchanges import (
 from accord.protocol.rules.http.requests import find_fault
 from accord.protocol.violation import Violation
 from accord.trace import HttpFacts, Record
+from accord.types._base import RequestId
 
 __all__ = ["HTTP_RULES", "NEEDED_BY_MESSAGES", "HttpFactsJudge", "HttpRule", "needed_facts"]
 
@@ -76,6 +77,11 @@ class HttpFactsJudge:
         if record.sender == "client":
             return list(self._request(state, record, facts, posted))
         return list(self._response(state, record, facts, posted))
+
+    def requests_of(self, facts: HttpFacts) -> list[RequestId]:
+        """Return the ids of the requests that a response belongs to."""
+        known = self._state and self._state.exchanges.get(facts.exchange or "")
+        return list(known.posted.requests) if known else []
 
     def name_lacking(self, requirement: str) -> str:
         """Name the facts that a requirement needs and the recording lacks; empty if none."""
