@@ -25,6 +25,7 @@ REQUEST_METHOD = "jsonrpc.request.method-string"
 NOTIFICATION_METHOD = "jsonrpc.notification.method-string"
 ID_TYPE = "jsonrpc.request.id-string-or-integer"
 ID_NULL = "jsonrpc.request.id-not-null"
+NO_ID = "jsonrpc.notification.no-id"
 ONE_OF_TWO = "jsonrpc.response.result-xor-error"
 ECHO = "jsonrpc.response.id-echo"
 ERROR_MEMBERS = "jsonrpc.error.code-and-message"
@@ -222,6 +223,12 @@ NO_MESSAGE = {
         "member id is a number out of range",
     ),
     "result without id": (request(b'"result":{}'), ECHO, None, "member id is missing"),
+    "notification with id null": (
+        request(b'"id":null,"method":"notifications/initialized"'),
+        NO_ID,
+        None,
+        "a notification has a member id",
+    ),
     "result with id null": (request(b'"id":null,"result":{}'), ECHO, None, "member id is null"),
     "result with id true": (
         request(b'"id":true,"result":{}'),
@@ -286,6 +293,7 @@ NO_MESSAGE = {
     NOTIFICATION_METHOD,
     ID_TYPE,
     ID_NULL,
+    NO_ID,
     ONE_OF_TWO,
     ECHO,
     ERROR_MEMBERS,

@@ -47,7 +47,9 @@ def test_every_rule_has_its_pair_of_traces(revision: str) -> None:
     ruled = {rule.requirement for rule in complete(revision).rules} | {
         id for id in JUDGED_HERE if catalogue()[id].holds_in(revision)
     }
-    assert ruled - paired == set()
+    # Every breach of it is one of deprecated.include-context.not-used too, which is reported instead.
+    superseded = {"sampling.context.avoid"} if revision == "2026-07-28" else set()
+    assert ruled - paired == superseded
 
 
 def test_undecidable_requirements_are_of_later_revisions_and_have_no_rule() -> None:

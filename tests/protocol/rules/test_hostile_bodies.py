@@ -1,8 +1,10 @@
 """No rule raises on a body of the wrong shape, whatever value is in whatever place."""
 
+import json
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from importlib import import_module
-from itertools import count, cycle
+from itertools import cycle
 from typing import Any
 
 import pytest
@@ -13,6 +15,8 @@ from protocol.rules.test_pairs import AREAS
 from support.traces import Pair, Said, judge
 
 HOSTILE = (None, True, -1, 1.5, 10**30, "", "\x00ü", [], [[]], [None], {}, {"": {}}, {"type": []})
+
+TWICE = 2  # in each place of a message that several pairs have
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -31,10 +35,12 @@ def _replace(value: Any, path: tuple[Any, ...], hostile: Any) -> Any:
     return copy
 
 
-def _corrupt(said: list[Said], values: Iterator[Any]) -> Iterator[list[Said]]:
+def _corrupt(said: list[Said], values: Iterator[Any], tried: Counter[Any]) -> Iterator[list[Said]]:
     for index, each in enumerate(said):
+        text = json.dumps(each.message, sort_keys=True)
         for path in _places(each.message):
-            if path[0] in ("params", "result", "error"):
+            tried[text, path] += 1
+            if path[0] in ("params", "result", "error") and tried[text, path] <= TWICE:
                 message = _replace(each.message, path, next(values))
                 bare = len(path) == 1 or path[-1] == "_meta"
                 yield [*said[:index], Said(each.sender, message, bare=bare), *said[index + 1 :]]
@@ -43,7 +49,8 @@ def _corrupt(said: list[Said], values: Iterator[Any]) -> Iterator[list[Said]]:
 @pytest.mark.parametrize("area", AREAS)
 def test_no_rule_raises(area: str) -> None:
     rows = catalogue()
-    tried = count()
+    # Many pairs have the same messages.
+    tried: dict[str, Counter[Any]] = defaultdict(Counter)
     for number, pair in enumerate(_pairs_of(area)):
         revisions = [
             id for id in pair.revisions or REVISIONS if rows[pair.requirement].holds_in(id)
@@ -51,10 +58,9 @@ def test_no_rule_raises(area: str) -> None:
         if not revisions:
             continue
         values = cycle(HOSTILE[number % len(HOSTILE) :] + HOSTILE[: number % len(HOSTILE)])
-        for said in _corrupt(list(pair.legal), values):
-            next(tried)
+        for said in _corrupt(list(pair.legal), values, tried[revisions[-1]]):
             judge(said, revisions[-1], client=pair.client, server=pair.server, opened=pair.opened)
-    assert next(tried) > 0
+    assert tried
 
 
 def _pairs_of(area: str) -> list[Pair]:
