@@ -25,7 +25,7 @@ GROUPS := core check tools ends wire pure foreign
 
 test: .venv/ready
 	@$(MAKE) --no-print-directory -j 2 lint .venv-interop/ready
-	@$(MAKE) --no-print-directory -j 5 --output-sync=target $(GROUPS)
+	@$(MAKE) --no-print-directory -j 4 --output-sync=target $(GROUPS)
 
 # A test that fails while both cores are busy gets a second look, alone. What fails twice fails; what
 # passes then is named all the same: it is unsteady, and worth a look of ours. Where a whole file

@@ -147,7 +147,7 @@ def test_a_small_example_raises_no_alarm(form):
 @pytest.mark.parametrize(
     ("form", "more"),
     [
-        pytest.param("http", ONE_PROCESS, id="http"),
+        pytest.param("http", ONE_PROCESS, id="http", marks=THOROUGH),
         pytest.param("stdio", SILENT_PROCESS, id="stdio", marks=THOROUGH),
         pytest.param("sse", ONE_PROCESS, id="sse", marks=THOROUGH),
     ],

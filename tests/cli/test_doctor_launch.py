@@ -1,6 +1,7 @@
 """`accord doctor` for servers that are launched, and for entries of hosts."""
 
 import json
+import logging
 import sys
 from pathlib import Path
 
@@ -212,3 +213,10 @@ def test_a_config_and_a_command_together_are_refused(tmp_path, capsys):
     file = config(tmp_path, {"mcpServers": {"a": {"command": "x"}}})
     assert main(["doctor", "--config", str(file), "--", "x"]) == 2
     assert "the name of one server" in capsys.readouterr().err
+
+
+def test_a_diagnosis_leaves_the_logging_of_its_process_as_it_was(capsys):
+    logger = logging.getLogger("accord.client")
+    before = logger.level
+    main(["doctor", "--", sys.executable, "-c", "pass"])
+    assert logger.level == before

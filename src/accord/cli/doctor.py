@@ -79,8 +79,13 @@ def run(options: argparse.Namespace) -> int:
         (lambda _step: None) if as_json else lambda step: say(_format_step(step, paint)),
     )
     # The steps say what the client would log.
-    logging.getLogger("accord.client").setLevel(logging.CRITICAL)
-    asyncio.run(diagnosis.run())
+    logger = logging.getLogger("accord.client")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        asyncio.run(diagnosis.run())
+    finally:
+        logger.setLevel(before)
     if as_json:
         _print_json(diagnosis)
     if diagnosis.failures & diagnosis.unreachable:

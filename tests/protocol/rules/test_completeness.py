@@ -47,7 +47,7 @@ def test_every_rule_has_its_pair_of_traces(revision: str) -> None:
     ruled = {rule.requirement for rule in complete(revision).rules} | {
         id for id in JUDGED_HERE if catalogue()[id].holds_in(revision)
     }
-    # Every breach of it is one of deprecated.include-context.not-used too, which is reported instead.
+    # What breaks it breaks deprecated.include-context.not-used too, which is reported instead.
     superseded = {"sampling.context.avoid"} if revision == "2026-07-28" else set()
     assert ruled - paired == superseded
 
