@@ -182,7 +182,7 @@ class LaunchDiagnosis(StepList):
         from accord.testing.surface import fetch_lists
 
         lists = await fetch_lists(client)
-        counts = ", ".join(f"{len(each)} {kind}" for kind, each in lists.entries.items() if each)
+        counts = ", ".join(f"{kind}: {len(each)}" for kind, each in lists.entries.items() if each)
         for method, error in lists.failed.items():
             change = "answer it, or do not declare its capability"
             self._add("list", "failed", asked=method, came=str(error), change=change)
