@@ -130,27 +130,12 @@ says(
 )
 
 
-class _AnswersRequests(RawStandalone):
-    """Answers the requests of a server as in earlier revisions."""
-
+@mutant("jsonrpc.client-no-responses", "AsksDirectly", over="stdio")
+class AnswersRequests(RawStandalone):
     def heed(self, message: Message) -> None:
         super().heed(message)
         if "id" in message:
-            self.spawn(self.say({"jsonrpc": "2.0", "id": message["id"], **self.answer_to(message)}))
-
-    def answer_to(self, message: Message) -> Message:
-        return {"result": {}}
-
-
-@mutant("jsonrpc.client-no-responses", "AsksDirectly", over="stdio")
-class AnswersRequests(_AnswersRequests):
-    pass
-
-
-@mutant("jsonrpc.client-no-responses", "AsksDirectly")
-class RefusesRequests(_AnswersRequests):
-    def answer_to(self, message: Message) -> Message:
-        return {"error": {"code": -32601, "message": "unknown method"}}
+            self.spawn(self.say({"jsonrpc": "2.0", "id": message["id"], "result": {}}))
 
 
 class _Notifies(RawStandalone):

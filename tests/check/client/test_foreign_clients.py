@@ -155,3 +155,20 @@ def test_the_evidence_of_an_unanswered_batch_is_the_batch():
     (shown,) = [each.message for each in found.evidence if each.message]
     assert shown.startswith("[")
     assert shown.count('"ping"') == 2
+
+
+class RefusesRequests(RawStandalone):
+    """Answers requests that its revision does not have with an error, as JSON-RPC wants it."""
+
+    def heed(self, message: Message) -> None:
+        super().heed(message)
+        if "id" in message:
+            error = {"code": -32601, "message": "unknown method"}
+            self.spawn(self.say({"jsonrpc": "2.0", "id": message["id"], "error": error}))
+
+
+@pytest.mark.requirement("jsonrpc.client-no-responses")
+def test_a_client_may_refuse_requests_that_its_revision_does_not_have():
+    found = results(RefusesRequests, "AsksDirectly", over="stdio")
+    assert breaches(found) == []
+    assert found["jsonrpc.client-no-responses"].verdict == "pass"

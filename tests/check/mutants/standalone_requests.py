@@ -532,7 +532,11 @@ requiring("names_it_elsewhere", {"missing": {"sampling": {}}})
 MEANING = "errors.reserved-range.specified-meaning"
 
 
-@answering(MEANING, lambda it: it["method"].startswith("accord-check/"))
+@answering(
+    MEANING,
+    lambda it: it["method"].startswith("accord-check/"),
+    also={"errors.code.method-not-found": "another code than that of unknown methods"},
+)
 def calls_unknown_methods_unsupported(message: Message) -> Message:
     return error(message, -32022, supported=[KNOWN], requested=KNOWN)
 

@@ -334,7 +334,8 @@ sending("logs_what_it_is_asked", UNINVITED, logs("error"), after="prompts/list")
 @hooked(UNINVITED)
 def logs_calls_without_a_level(wire: Between) -> None:
     def from_client(message: Message) -> Sent:
-        if message.get("method") == CALL and LEVEL not in meta_of(message):
+        has_asked = any(LEVEL in meta_of(each) for each in wire.requests.values())
+        if message.get("method") == CALL and not has_asked:
             wire.later(0, lambda: wire.to_client(logs("emergency")))
         return message
 

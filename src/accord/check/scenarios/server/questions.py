@@ -399,6 +399,8 @@ async def _answer_late(probe: Probe, connection: RawConnection, questions: list[
             await connection.send(answer_to(question.message, connection.client_capabilities))
         await connection.ask(harmless_method(probe.facts))
     except (ConnectionEnded, MessageTimeout) as error:
+        if getattr(error, "is_garbled", False):
+            raise
         probe.fail(_LATE, f"fails after an answer to a request that it had cancelled: {error}")
         connection.end("the server answers no further request")
     else:
