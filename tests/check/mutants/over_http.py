@@ -119,7 +119,10 @@ def begins_streams_with_data(web: Web) -> None:
 # -- listening
 
 
-@web_mutant("http.endpoint.single-post-get")
+@web_mutant(
+    "http.endpoint.single-post-get",
+    also={"http.get.stream-or-405": "404 is neither a stream nor 405"},
+)
 def knows_no_get(web: Web) -> None:
     web.before = lambda asked: (404, {}, b"") if asked.verb == "GET" else None
 

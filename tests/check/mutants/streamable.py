@@ -200,7 +200,11 @@ def primes_with_a_retry_alone(web: Web) -> None:
 # -- listening
 
 
-@web_mutant("http.endpoint.single-post-get", revision=MIDDLE)
+@web_mutant(
+    "http.endpoint.single-post-get",
+    revision=MIDDLE,
+    also={"http.get.stream-or-405": "404 is neither a stream nor 405"},
+)
 def sends_listeners_to_another_path(web: Web) -> None:
     def before(asked: Asked) -> tuple[int, Headers, bytes] | None:
         if asked.verb == "GET":

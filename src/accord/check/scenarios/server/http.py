@@ -176,12 +176,11 @@ async def _listen(
     probe: Probe, connection: RawConnection, stack: AsyncExitStack, traffic: _Traffic
 ) -> None:
     heard = await stack.enter_async_context(exchange(connection, method="GET", accept=CONTENT_TYPE))
-    is_missing = heard.status == 404
-    why = "has nothing at the endpoint for GET (status 404), expected a stream or 405"
-    if probe.holds("http.endpoint.single-post-get", not is_missing, why):
-        is_right = heard.is_stream or heard.status == 405
-        why = f"answers GET with {heard}, expected {CONTENT_TYPE} or status 405"
-        probe.holds("http.get.stream-or-405", is_right, why)
+    is_right = heard.is_stream or heard.status == 405
+    why = f"answers GET with {heard}, expected {CONTENT_TYPE} or status 405"
+    probe.holds("http.get.stream-or-405", is_right, why)
+    why = "has nothing at the endpoint for GET (status 404)"
+    probe.holds("http.endpoint.single-post-get", heard.status != 404, why)
     if not heard.is_stream:
         return
     traffic.listening.append(heard)
