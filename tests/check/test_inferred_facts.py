@@ -8,7 +8,13 @@ from accord.check.trace_check import replay
 from accord.protocol.rules.http import HTTP_RULES
 from check.sessions import opening, records_of, request, result
 from protocol.rules.http_mutants import MUTANTS
-from protocol.rules.http_sessions import HANDSHAKE_OVER_HTTP, resumed, standalone, streamable
+from protocol.rules.http_sessions import (
+    HANDSHAKE_OVER_HTTP,
+    locked,
+    resumed,
+    standalone,
+    streamable,
+)
 
 HTTP = frozenset(rule.requirement for rule in HTTP_RULES)
 POST = {
@@ -69,11 +75,19 @@ CLEAN = {
         f"{each} as JSON": lambda each=each: streamable(each, is_streamed=False)
         for each in HANDSHAKE_OVER_HTTP
     },
+    **{
+        f"{each} with a token": lambda each=each: streamable(each, token="masked-3")
+        for each in HANDSHAKE_OVER_HTTP
+    },
+    **{f"{each} locked": lambda each=each: locked(each) for each in HANDSHAKE_OVER_HTTP},
     **{f"{each} resumed": lambda each=each: resumed(each) for each in HANDSHAKE_OVER_HTTP},
 }
 
 
-@pytest.mark.parametrize("left_out", [(), ("host",)])
+@pytest.mark.parametrize(
+    "left_out",
+    [(), ("host",), ("authorization",), ("mcp-session-id",), ("authorization", "mcp-session-id")],
+)
 @pytest.mark.parametrize("name", CLEAN)
 def test_a_session_that_keeps_the_rules_raises_no_alarm(name, left_out):
     assert broken(without_marks(CLEAN[name](), left_out=left_out)) == set()

@@ -1,24 +1,28 @@
 """Infers facts of HTTP that a recording shows without naming them.
 
 Recordings of accord name the headers that they keep, and the request that a response belongs to.
-Recordings of other tools only list headers and statuses. Nothing is inferred that could be
-otherwise, and unknown facts accuse no party.
+Recordings of other tools only list headers and statuses. Facts that stay unknown accuse no party.
 """
 
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
-from accord.trace import ALL, HttpFacts, Party, Record
+from accord.trace import HttpFacts, Party, Record
 from accord.types import RequestId
 
 # Requests without a response that are remembered; with more, responses stay unrelated.
 _MOST_OPEN: Final = 256
-# Every request of HTTP/1.1 has Host. A POST that shows both of the others shows its whole head too:
-# a recorder that keeps them does not leave out the headers of MCP.
+# Every request of HTTP/1.1 has Host, every response Date. A recorder that keeps these, or both of
+# the others in a POST, keeps the headers of MCP too.
 _HOST: Final = "host"
 _POSTED: Final = frozenset({"accept", "content-type"})
 _DATE: Final = "date"
+# Secrets are not among them: recorders often leave out tokens and session ids.
+_KEPT: Final[dict[Party, frozenset[str]]] = {
+    "client": _POSTED | {"last-event-id", "mcp-method", "mcp-name", "mcp-protocol-version"},
+    "server": frozenset({"content-type", "www-authenticate", "x-accel-buffering"}),
+}
 
 
 class _Envelope(msgspec.Struct):
@@ -68,9 +72,7 @@ class FactInference:
         http = msgspec.structs.replace(facts, recorded=recorded, exchange=exchange)
         return msgspec.structs.replace(record, http=http)
 
-    def _recorded_headers(
-        self, sender: Party, facts: HttpFacts
-    ) -> Literal["all"] | tuple[str, ...]:
+    def _recorded_headers(self, sender: Party, facts: HttpFacts) -> tuple[str, ...]:
         """Return the headers that would be in a record if they had been sent."""
         seen, names = self._seen[sender], facts.headers.keys()
         seen.update(names)
@@ -79,7 +81,7 @@ class FactInference:
         else:
             is_whole = _HOST in names or names >= _POSTED
         if is_whole:
-            return ALL
+            return tuple(sorted(seen | _KEPT[sender]))
         # The recorder keeps what it kept before, unless it kept no header of this one at all.
         return tuple(sorted(seen)) if names else ()
 
