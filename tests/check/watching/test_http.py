@@ -429,6 +429,8 @@ def test_clients_one_after_the_other_are_judged_apart_and_raise_no_alarm(form, t
     must = [f for each in reports for f in each.violations if f.severity == "fail"]
     assert must == []
     for number, report in enumerate(watcher.reports(), 1):
+        if report.revision is None:
+            continue  # a GET that came after its client had left, without a message
         file = path if number == 1 else path.with_name(f"session-{number}.jsonl")
         again = replay(read(file), target="it")
         assert verdicts(again) == verdicts(report)
