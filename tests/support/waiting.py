@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine
+from functools import wraps
 from typing import Any
 
 LONG = 60.0
@@ -17,6 +18,16 @@ def run(work: Coroutine[Any, Any, Any], *, seconds: float = 3 * LONG) -> Any:
             return await work
 
     return asyncio.run(bounded())
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Let an async test run in a loop of its own, but not for ever."""
+
+    @wraps(test)
+    def run_test(*args: Any, **fixtures: Any) -> None:
+        run(test(*args, **fixtures))
+
+    return run_test
 
 
 async def until(condition: Callable[[], Any], *, seconds: float = LONG) -> Any:

@@ -8,8 +8,9 @@ from accord.server.caching import CacheHints
 from accord.server.context import Context
 from accord.server.logs import ClientLogHandler
 from accord.server.media import Audio, Image
+from accord.server.middleware import Middleware, Proceed
 from accord.server.schema.annotations import Choices, Header
-from accord.server.server import Lifespan, Middleware, Proceed, Server
+from accord.server.server import Lifespan, Server
 
 if TYPE_CHECKING:
     from accord.server.questions import SamplingOptions

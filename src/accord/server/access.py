@@ -13,6 +13,7 @@ from accord.errors import InvalidParams
 from accord.principal import Principal
 from accord.protocol.exchange import Exchange
 from accord.runtime.dispatcher import Write
+from accord.server.visibility import NO_RULES, Visibility, is_shown
 
 if TYPE_CHECKING:
     from accord.server.registry import Registry, RegistryEntry, Snapshot
@@ -36,14 +37,28 @@ class Access:
     def __init__(self, policy: Policy | None = None, *, step_up: bool = True) -> None:
         self.policy = policy
         self.step_up = step_up
+        self.visibility = NO_RULES
+        self._is_open = policy is None
         self._scopes: dict[str, tuple[Snapshot[Any], frozenset[str]]] = {}
 
     def allows(self, principal: Principal | None, entry: "RegistryEntry") -> bool:
         """Whether a principal may use an entry."""
-        return not _missing_scopes(principal, entry) and self._policy_allows(principal, entry)
+        if _missing_scopes(principal, entry) or not is_shown(entry, self.visibility):
+            return False
+        return self._policy_allows(principal, entry)
 
     def _policy_allows(self, principal: Principal | None, entry: "RegistryEntry") -> bool:
         return self.policy is None or bool(self.policy(principal, entry))
+
+    def set_visibility(self, rules: Visibility) -> None:
+        """Show and hide entries for every session, unless it has rules of its own."""
+        self.visibility = rules
+        self._is_open = self.policy is None and rules is NO_RULES
+
+    def _shows(self, session: "Session", exchange: Exchange, entry: "RegistryEntry") -> bool:
+        # tools.list.not-per-connection: where there is no session, each request sees the same.
+        own = session.visibility if exchange.revision.handshake else None
+        return is_shown(entry, own, self.visibility)
 
     def admits(self, session: "Session", exchange: Exchange, entry: "RegistryEntry") -> bool:
         """Whether a request may use an entry.
@@ -51,10 +66,10 @@ class Access:
         Raises:
             InvalidParams: only scopes are missing; the message names them.
         """
-        if not entry.scopes and self.policy is None:
+        if not entry.scopes and self._is_open and session.visibility is None:
             return True
         principal = session.principal_of(exchange)
-        if not self._policy_allows(principal, entry):
+        if not self._shows(session, exchange, entry) or not self._policy_allows(principal, entry):
             return False
         if not _missing_scopes(principal, entry):
             return True
@@ -71,10 +86,14 @@ class Access:
         self, session: "Session", exchange: Exchange, registry: "Registry[Any]"
     ) -> Callable[[Any], bool] | None:
         """Return a filter of the entries that a request may see; None if it may see all."""
-        if self.policy is None and not self._scopes_of(registry):
+        if self._is_open and session.visibility is None and not self._scopes_of(registry):
             return None
         principal = session.principal_of(exchange)
-        return lambda entry: self.allows(principal, entry)
+        return lambda entry: (
+            not _missing_scopes(principal, entry)
+            and self._shows(session, exchange, entry)
+            and self._policy_allows(principal, entry)
+        )
 
     def _scopes_of(self, registry: "Registry[Any]") -> frozenset[str]:
         snapshot = registry.snapshot()
@@ -98,6 +117,11 @@ def _missing_scopes(principal: Principal | None, entry: "RegistryEntry") -> froz
 def parse_scopes(scopes: Iterable[str]) -> frozenset[str]:
     """Return a set of scopes, given as a collection or as one text with spaces."""
     return frozenset(scopes.split() if isinstance(scopes, str) else scopes)
+
+
+def parse_tags(tags: Iterable[str]) -> frozenset[str]:
+    """Return a set of tags, given as a collection or as one text."""
+    return frozenset([tags] if isinstance(tags, str) else tags)
 
 
 class ActingServer:

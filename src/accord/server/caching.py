@@ -84,11 +84,11 @@ def list_scope(session: "Session", exchange: "Exchange") -> CacheScope:
     server = session.server
     if server.cache.scope is not None:
         return server.cache.scope
-    return "public" if _is_open(server) and session.principal_of(exchange) is None else "private"
-
-
-def _is_open(server: "Server[Any]") -> bool:
-    return server.auth is None and server.access.policy is None and not server.middleware
+    is_open = server.auth is None and server.access.policy is None
+    # Middleware may answer each caller differently.
+    if not is_open or server.layers.around(exchange.name):
+        return "private"
+    return "public" if session.principal_of(exchange) is None else "private"
 
 
 def add_read_hints(

@@ -21,7 +21,7 @@ import msgspec
 
 from accord.errors import InternalError, RegistrationError
 from accord.protocol import uri_template
-from accord.server.access import parse_scopes
+from accord.server.access import parse_scopes, parse_tags
 from accord.server.media import BINARY, PLAIN, encode_base64, guess_mime_type, is_textual
 from accord.server.resources import (
     ResourceDetails,
@@ -403,6 +403,7 @@ class DirectoryResource:
             signature=signature.inspect(read),
             mime_type=item.mime_type,
             scopes=parse_scopes(self.details.get("scopes", ())),
+            tags=parse_tags(self.details.get("tags", ())),
             item=item,
             **read_hints(self.details, f"resource {item.uri!r}"),
         )

@@ -125,17 +125,16 @@ def call_tool(session: "Session", exchange: Exchange, params: CallToolParams) ->
         if answer is not None:
             return answer
     if exchange.revision.rounds:
-        exchange.params = params
-        if params.request_state is not None or params.input_responses is not None:
-            exchange.channel = session.channel(exchange)
+        _begin_rounds(session, exchange, params)
     return entry.call(session, exchange, params.arguments)
 
 
 def _begin_rounds(
-    session: "Session", exchange: Exchange, params: GetPromptParams | ReadResourceParams
+    session: "Session",
+    exchange: Exchange,
+    params: CallToolParams | GetPromptParams | ReadResourceParams,
 ) -> None:
     """Take the answers that come with a repeated request; raises where they cannot be used."""
-    exchange.params = params
     if params.request_state is not None or params.input_responses is not None:
         exchange.channel = session.channel(exchange)
 

@@ -6,7 +6,7 @@ from typing import Final, Unpack, get_args
 import msgspec
 
 from accord.errors import InvalidParams, ToolError
-from accord.server.access import parse_scopes
+from accord.server.access import parse_scopes, parse_tags
 from accord.server.media import content_block
 from accord.server.registry import RegistryEntry, source_location
 from accord.server.schema.signature import BoundArguments, Signature
@@ -32,6 +32,8 @@ class PromptDetails(EntryDetails, total=False):
 
 class PromptEntry(RegistryEntry, frozen=True, kw_only=True):
     """A registered prompt."""
+
+    list_kind = "prompts"
 
     item: Prompt
 
@@ -87,6 +89,7 @@ def build_prompt(
         **check_details("prompt()", details, PromptDetails),
     }
     scopes = parse_scopes(listed.pop("scopes", ()))
+    tags = parse_tags(listed.pop("tags", ()))
     listed.pop("replace", None)
     name = check_name(listed["name"], f"the prompt at {source_location(function)}")
     arguments = [
@@ -96,7 +99,9 @@ def build_prompt(
         for parameter in signature.parameters
     ]
     item = Prompt(arguments=arguments or None, **listed)
-    return PromptEntry(key=name, function=function, signature=signature, item=item, scopes=scopes)
+    return PromptEntry(
+        key=name, function=function, signature=signature, item=item, scopes=scopes, tags=tags
+    )
 
 
 def unknown_prompt(name: str) -> InvalidParams:

@@ -12,7 +12,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from operator import itemgetter
-from typing import Final, Generic, TypeAlias, TypeVar
+from typing import ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -44,13 +44,18 @@ class RegistryEntry(msgspec.Struct, frozen=True, kw_only=True):
         key: the name or URI by which it is found.
         item: the description that clients see.
         scopes: what a token must have.
+        tags: the author's words for it, by which it is shown or hidden.
+        list_kind: the list that it is part of.
     """
+
+    list_kind: ClassVar[Literal["tools", "prompts", "resources"]]
 
     key: str
     function: Callable[..., object]
     signature: Signature
     item: msgspec.Struct
     scopes: frozenset[str] = frozenset()
+    tags: frozenset[str] = frozenset()
 
 
 Entry = TypeVar("Entry", bound=RegistryEntry)

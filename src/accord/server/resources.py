@@ -14,7 +14,7 @@ from accord.json_schema.reader import admits
 from accord.protocol import uri_template
 from accord.protocol.syntax import is_mime_type, is_uri
 from accord.protocol.uri_template import UriTemplate
-from accord.server.access import parse_scopes
+from accord.server.access import parse_scopes, parse_tags
 from accord.server.caching import to_milliseconds
 from accord.server.media import (
     BINARY,
@@ -78,10 +78,12 @@ class ResourceDetails(EntryDetails, total=False):
 
 
 # Details that clients do not see.
-_UNLISTED: Final = ("scopes", "replace", "allow_path_escapes", "ttl", "cache_scope")
+_UNLISTED: Final = ("scopes", "tags", "replace", "allow_path_escapes", "ttl", "cache_scope")
 
 
 class _Readable(RegistryEntry, frozen=True, kw_only=True):
+    list_kind = "resources"
+
     mime_type: str | None = None
     ttl_ms: int | None = None
     cache_scope: CacheScope | None = None
@@ -212,36 +214,30 @@ def build_resource(
     listed: JsonObject = {"description": signature.description, **details}
     for name in _UNLISTED:
         listed.pop(name, None)
-    scopes = parse_scopes(details.get("scopes", ()))
-    hints = read_hints(details, f"resource {uri!r}")
+    common: JsonObject = {
+        "key": uri,
+        "function": function,
+        "signature": signature,
+        "mime_type": mime_type,
+        "scopes": parse_scopes(details.get("scopes", ())),
+        "tags": parse_tags(details.get("tags", ())),
+        **read_hints(details, f"resource {uri!r}"),
+    }
     listed.setdefault("name", uri if signature.name == "<lambda>" else signature.name)
     if "{" not in uri and "}" not in uri:
         _check_fixed(uri, function, signature)
         listed["mime_type"] = mime_type or guess_mime_type(uri)
-        return ResourceEntry(
-            key=uri,
-            function=function,
-            signature=signature,
-            mime_type=mime_type,
-            scopes=scopes,
-            item=Resource(uri=uri, **listed),
-            **hints,
-        )
+        return ResourceEntry(item=Resource(uri=uri, **listed), **common)
     if "size" in details:
         raise RegistrationError(f"resource {uri!r}: a template has no size")
     template = _parse(uri)
     _check_template(template, function, signature)
     return TemplateEntry(
-        key=uri,
-        function=function,
-        signature=signature,
-        mime_type=mime_type,
-        scopes=scopes,
         item=ResourceTemplate(uri_template=uri, **listed),
         template=template,
         prefix=re.split("[{%]", uri, maxsplit=1)[0],
         allow_path_escapes=details.get("allow_path_escapes", False),
-        **hints,
+        **common,
     )
 
 

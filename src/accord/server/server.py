@@ -1,10 +1,9 @@
 """The server: its tools, resources and prompts, and how they are served."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import cached_property, partial
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, Unpack, overload
+from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, Unpack, overload
 
 import msgspec
 
@@ -19,38 +18,33 @@ from accord.runtime.watchdog import Watchdog, Watchdogs
 from accord.server.access import Access, ActingServer
 from accord.server.caching import CacheHints
 from accord.server.capabilities import declare
-from accord.server.completion import Completions, Source
-from accord.server.context import Context, State
+from accord.server.completion import Completions
+from accord.server.context import State
 from accord.server.hub import Hub, ListKind, list_change, resource_change
-from accord.server.prompts import PromptDetails, PromptEntry, build_prompt
+from accord.server.middleware import Layers
+from accord.server.prompts import PromptEntry
+from accord.server.registration import Registration
 from accord.server.registry import (
     PAGE_SIZE,
     Function,
     Listing,
     Registry,
-    decorator,
 )
 from accord.server.resources import (
-    ResourceDetails,
-    ResourceEntry,
     ResourceMatch,
     Resources,
-    TemplateEntry,
-    build_resource,
 )
-from accord.server.schema import signature
 from accord.server.session import Session, StatelessSessions
 from accord.server.settings import (
     ServerSettings,
-    ToolDetails,
     build_info,
     check_revisions,
     check_settings,
     check_texts,
-    warn_about_tool,
 )
 from accord.server.threads import THREAD_WAIT, THREADS, Workers
-from accord.server.tools import ToolEntry, build_tool
+from accord.server.tools import ToolEntry
+from accord.server.visibility import changed_kinds
 from accord.types import (
     ListPromptsResult,
     ListResourcesResult,
@@ -62,7 +56,6 @@ from accord.types import (
 from accord.types._base import JsonObject
 
 if TYPE_CHECKING:
-    from accord.server.files import DirectoryResource
     from accord.server.sealing import StateSeal
     from accord.server.serving import HttpSettings
     from accord.server.tasks.runner import TaskRunner
@@ -71,12 +64,9 @@ if TYPE_CHECKING:
     from accord.transports.wire import MemoryWire
 
 Lifespan: TypeAlias = "Callable[[Server[State]], AbstractAsyncContextManager[State]]"
-Proceed: TypeAlias = Callable[[], Coroutine[Any, Any, Any]]
-Middleware: TypeAlias = Callable[[Context[Any], Proceed], Awaitable[object]]
-"""Called around every request: `await proceed()` serves it and returns the result."""
 
 
-class Server(Generic[State]):
+class Server(Registration, Generic[State]):
     """An MCP server.
 
     Args:
@@ -104,7 +94,7 @@ class Server(Generic[State]):
         self.instructions = instructions
         self.lifespan = lifespan
         self.revisions = check_revisions(settings.get("revisions"))
-        self.middleware = tuple(settings.get("middleware", ()))
+        self.layers = Layers(settings.get("middleware", ()))
         self.auth = settings.get("auth")
         self.principal = settings.get("principal")
         self.access = Access(settings.get("policy"), step_up=settings.get("step_up", True))
@@ -145,121 +135,6 @@ class Server(Generic[State]):
 
     def __repr__(self) -> str:
         return f"Server({self.info.name!r})"
-
-    # -- registering
-
-    @overload
-    def tool(self, function: Function, /) -> Function: ...
-    @overload
-    def tool(
-        self, function: None = None, /, **details: Unpack[ToolDetails]
-    ) -> Callable[[Function], Function]: ...
-    def tool(
-        self, function: Function | None = None, /, **details: Unpack[ToolDetails]
-    ) -> Function | Callable[[Function], Function]:
-        """Offer a function as a tool: as a decorator, with or without details, or as a call."""
-        register = decorator(self.add_tool, **details)
-        return register if function is None else register(function)
-
-    def add_tool(
-        self, function: Callable[..., object], **details: Unpack[ToolDetails]
-    ) -> ToolEntry:
-        """Offer a function as a tool.
-
-        Raises:
-            RegistrationError: its parameters have no JSON form, or the name is taken.
-        """
-        entry = build_tool(function, **details)
-        self.tool_entries.add(entry, replace=details.get("replace", False))
-        # Without a description a tool is described by its name.
-        warn_about_tool(entry.key, is_described=entry.item.description != entry.key)
-        return entry
-
-    def resource(
-        self, uri: str, **details: Unpack[ResourceDetails]
-    ) -> Callable[[Function], Function]:
-        """Offer the value of a function as a resource; a URI with `{variables}` is a template."""
-        if callable(uri):
-            raise RegistrationError("resource needs a URI: write @server.resource('note://today')")
-        return decorator(self.add_resource, uri, **details)
-
-    def add_resource(
-        self, uri: str, function: Callable[..., object], **details: Unpack[ResourceDetails]
-    ) -> ResourceEntry | TemplateEntry:
-        """Offer the value of a function as a resource.
-
-        Raises:
-            RegistrationError: the URI does not fit the function, or it is taken.
-        """
-        found = signature.inspect(function, context_type=Context)
-        entry = build_resource(uri, function, signature=found, **details)
-        self.resource_entries.add(entry, replace=details.get("replace", False))
-        return entry
-
-    @overload
-    def prompt(self, function: Function, /) -> Function: ...
-    @overload
-    def prompt(
-        self, function: None = None, /, **details: Unpack[PromptDetails]
-    ) -> Callable[[Function], Function]: ...
-    def prompt(
-        self, function: Function | None = None, /, **details: Unpack[PromptDetails]
-    ) -> Function | Callable[[Function], Function]:
-        """Offer a function as a prompt: as a decorator, with or without details, or as a call."""
-        register = decorator(self.add_prompt, **details)
-        return register if function is None else register(function)
-
-    def add_prompt(
-        self, function: Callable[..., object], **details: Unpack[PromptDetails]
-    ) -> PromptEntry:
-        """Offer a function as a prompt.
-
-        Raises:
-            RegistrationError: its signature does not fit, or the name is taken.
-        """
-        found = signature.inspect(function, context_type=Context)
-        entry = build_prompt(function, signature=found, **details)
-        return self.prompt_entries.add(entry, replace=details.get("replace", False))
-
-    def add_file(
-        self, path: str | PathLike[str], uri: str | None = None, **details: Unpack[ResourceDetails]
-    ) -> ResourceEntry | TemplateEntry:
-        """Offer a file as a resource."""
-        from accord.server.files import FileResource
-
-        entry = FileResource(path, uri, **details).entry()
-        self.resource_entries.add(entry, replace=details.get("replace", False))
-        return entry
-
-    def add_directory(
-        self,
-        root: str | PathLike[str],
-        uri: str = "files://{+path}",
-        *,
-        pattern: str = "*",
-        **details: Unpack[ResourceDetails],
-    ) -> "DirectoryResource":
-        """Offer the files below a directory; no path leads out of it."""
-        from accord.server.files import DirectoryResource
-
-        directory = DirectoryResource(root, uri, pattern=pattern, **details)
-        directory.publish(self.resource_entries)
-        return directory
-
-    def completion(self, of: str, argument: str) -> Callable[[Function], Function]:
-        """Complete an argument of a prompt, or a variable of a resource template.
-
-        The function gets the typed text and the arguments filled in so far.
-
-        Args:
-            of: the name of the prompt, or the template as it was registered.
-            argument: the name of the argument or variable.
-        """
-        return decorator(self.add_completion, of, argument)
-
-    def add_completion(self, of: str, argument: str, source: Source) -> None:
-        """Complete an argument by a function, or by values: texts, an Enum or a Literal."""
-        self.completions.add(of, argument, source)
 
     # -- looking up
 
@@ -368,6 +243,36 @@ class Server(Generic[State]):
         self._has_task_tools = self._offered = None
         self.hub.publish(list_change(kind))
 
+    def show(self, *names: str, tags: Iterable[str] = (), kind: ListKind | None = None) -> None:
+        """Show entries that are hidden, to every session that does not hide them itself.
+
+        Args:
+            names: of tools and prompts, and URIs of resources.
+            tags: entries with one of them.
+            kind: "tools", "prompts" or "resources"; all of them by default.
+
+        Raises:
+            ValueError: nothing is named, or the kind does not exist.
+            KeyError: no entry has one of the names.
+        """
+        self._set_visible(names, tags, kind, shows=True)
+
+    def hide(self, *names: str, tags: Iterable[str] = (), kind: ListKind | None = None) -> None:
+        """Hide entries from every session that does not show them itself; see `show`.
+
+        They are neither listed nor found. Unlike disabled ones, a session can show them.
+        """
+        self._set_visible(names, tags, kind, shows=False)
+
+    def _set_visible(
+        self, names: tuple[str, ...], tags: Iterable[str], kind: ListKind | None, *, shows: bool
+    ) -> None:
+        old = self.access.visibility
+        new = old.with_rule(self, names, tags, kind, shows=shows)
+        self.access.set_visibility(new)
+        for changed in changed_kinds(self, (old,), (new,)):
+            self.list_changed(changed)
+
     def resource_updated(self, uri: str) -> None:
         """Notify the clients that subscribed to a resource of a change. From any thread."""
         self.hub.publish(resource_change(uri))
@@ -415,6 +320,7 @@ class Server(Generic[State]):
         """
         session = Session(self, write, state)
         if is_lasting:
+            session.is_lasting = True
             self.hub.join(session)
         return session
 

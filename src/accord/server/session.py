@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_args
@@ -13,13 +13,11 @@ from accord.errors import (
     LocalProtocolError,
     MessageTooLarge,
     MethodNotFound,
-    RequestError,
-    UrlElicitationRequired,
 )
 from accord.principal import Principal
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
-from accord.protocol.party import PartyState, Peer, peer_from_initialize
+from accord.protocol.party import PartyState, Peer
 from accord.protocol.revisions import REVISIONS, Phase
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.runtime.origin import ClientFlow
@@ -28,8 +26,10 @@ from accord.server.context import Context, current
 from accord.server.extension import find_handler
 from accord.server.hub import UPDATED, ListKind, Notices, ServerChange, list_change
 from accord.server.methods import METHODS
+from accord.server.middleware import LayeredRequest
 from accord.server.pacing import DONE, Delayed, Done
 from accord.server.threads import run_in_thread
+from accord.server.visibility import NO_RULES, Visibility, changed_kinds
 from accord.types import LoggingLevel, RequestId, RevisionId, Root
 
 if TYPE_CHECKING:
@@ -72,12 +72,15 @@ class Session:
     is_shown = False
     _contexts: dict[Any, Context[Any]] | None = None
     _in_transit = 0
+    is_lasting = False
+    visibility: Visibility | None = None
+    _kept: dict[str, Any] | None = None
 
     def __init__(
         self, server: "Server[Any]", write: Write, state: Any, endpoint: Endpoint | None = None
     ) -> None:
         self.server = server
-        self.state = state
+        self.lifespan_state = state
         watchdog = server.watchdog()
         self.loop = watchdog.loop
         self.thread = threading.get_ident()
@@ -126,6 +129,60 @@ class Session:
         if exchange.origin is not None and exchange.batch is None:
             exchange.origin.forbid(scopes)
 
+    # -- kept for the client from one request to the next
+
+    @property
+    def state(self) -> dict[str, Any]:
+        """Values that are kept from one request of the session to the next, until it ends.
+
+        Raises:
+            LookupError: there is no session: each request stands on its own.
+        """
+        self._require_session("state")
+        if self._kept is None:
+            self._kept = {}
+        return self._kept
+
+    def show(self, *names: str, tags: Iterable[str] = (), kind: ListKind | None = None) -> None:
+        """Show entries to this client that are hidden; it is notified of lists that change.
+
+        Args:
+            names: of tools and prompts, and URIs of resources.
+            tags: entries with one of them.
+            kind: "tools", "prompts" or "resources"; all of them by default.
+
+        Raises:
+            ValueError: nothing is named, or the kind does not exist.
+            KeyError: no entry has one of the names.
+            LookupError: there is no session.
+        """
+        self._set_visible(names, tags, kind, shows=True)
+
+    def hide(self, *names: str, tags: Iterable[str] = (), kind: ListKind | None = None) -> None:
+        """Hide entries from this client: they are neither listed nor found. See `show`."""
+        self._set_visible(names, tags, kind, shows=False)
+
+    def _set_visible(
+        self, names: tuple[str, ...], tags: Iterable[str], kind: ListKind | None, *, shows: bool
+    ) -> None:
+        self._require_session("show()" if shows else "hide()")
+        server, old = self.server, self.visibility
+        new = (old or NO_RULES).with_rule(server, names, tags, kind, shows=shows)
+        self.visibility = new
+        common = server.access.visibility
+        for changed in changed_kinds(server, (old, common), (new, common)):
+            self.list_changed(changed)
+
+    def _require_session(self, member: str) -> None:
+        row = self.endpoint.conversation.revision
+        if self.is_lasting and row is not None and row.handshake:
+            return
+        why = "it serves without sessions" if not self.is_lasting else "the revision has none"
+        raise LookupError(
+            f"session.{member}: this request is not part of a session ({why}); keep values in a "
+            "store of your own, under ctx.principal or an argument"
+        )
+
     # -- called by the dispatcher
 
     def request(self, exchange: Exchange, params: object, dispatcher: Dispatcher) -> Any:
@@ -138,9 +195,13 @@ class Session:
                 exchange.origin.check(exchange, params)
             if exchange.name not in self.server.offered_methods:
                 raise MethodNotFound(f"{exchange.name}: the server does not declare its capability")
-        if not self.server.middleware:
+        exchange.params = params
+        if not self.server.layers:
             return handler(self, exchange, params)
-        return self._through_middleware(exchange, params, handler)
+        layers = self.server.layers.around(exchange.name)
+        if not layers:
+            return handler(self, exchange, params)
+        return LayeredRequest(self, exchange, params, handler, layers).serve()
 
     def _find_handler(self, exchange: Exchange) -> Callable[..., Any] | None:
         """Load the handler of a method that few servers need."""
@@ -149,33 +210,6 @@ class Session:
 
             return core.METHODS.get(exchange.name)
         return find_handler(self.server, exchange)
-
-    async def _through_middleware(
-        self, exchange: Exchange, params: Any, handler: Callable[..., Any]
-    ) -> Any:
-        if exchange.name == "initialize":
-            # Middleware sees the client that introduces itself.
-            level = self.server.log_level
-            exchange.peer = peer_from_initialize(params, exchange.revision, level)
-        context: Context[Any] = Context(self, exchange)
-        current.set(context)
-
-        async def innermost() -> Any:
-            outcome = handler(self, exchange, params)
-            return await outcome if asyncio.iscoroutine(outcome) else outcome
-
-        proceed = innermost
-        for layer in reversed(self.server.middleware):
-            proceed = _around(layer, context, proceed)
-        try:
-            return await proceed()
-        except UrlElicitationRequired as error:
-            from accord.server.url_elicitation import answer_required
-
-            answer = answer_required(error, context)
-            if isinstance(answer, RequestError):
-                raise answer from error
-            return answer
 
     def notification(self, event: NotificationReceived, dispatcher: Dispatcher) -> None:
         """Handle a notification of the client."""
@@ -214,7 +248,7 @@ class Session:
 
     def context(self, exchange: Exchange) -> Context[Any]:
         """Return the context of a request; one that middleware made is kept."""
-        if self.server.middleware:
+        if self.server.layers:
             context = current.get(None)
             if context is not None and context._exchange is exchange:
                 return context
@@ -398,13 +432,6 @@ class Session:
         for context in list((self._contexts or {}).values()):
             context._cancel()
         self.dispatcher.close()
-
-
-def _around(layer: Any, context: Context[Any], proceed: Any) -> Any:
-    async def run() -> Any:
-        return await layer(context, proceed)
-
-    return run
 
 
 # -- sessions of one message

@@ -28,7 +28,7 @@ from accord.types import Icon, Implementation, LoggingLevel, ToolAnnotations
 from accord.types._base import JsonObject, RevisionId
 
 if TYPE_CHECKING:
-    from accord.server.server import Middleware
+    from accord.server.middleware import Middleware
     from accord.server.tasks import TaskSettings
 
     Hints: TypeAlias = ToolAnnotations | JsonObject
@@ -57,6 +57,7 @@ class EntryDetails(TypedDict, total=False):
         icons: pictures for it.
         meta: the `_meta` member of its entry.
         scopes: what a token must have for it to be listed and used.
+        tags: words by which `show`, `hide` and a policy find it; clients do not see them.
         replace: whether it replaces an entry with the same name or URI.
     """
 
@@ -66,6 +67,7 @@ class EntryDetails(TypedDict, total=False):
     icons: list[Icon]
     meta: JsonObject
     scopes: Iterable[str]
+    tags: Iterable[str]
     replace: bool
 
 

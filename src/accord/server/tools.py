@@ -17,7 +17,7 @@ from accord.errors import (
     UrlElicitationRequired,
 )
 from accord.protocol.exchange import Exchange
-from accord.server.access import parse_scopes
+from accord.server.access import parse_scopes, parse_tags
 from accord.server.channels import find_questions, without_unwound
 from accord.server.context import Context, current
 from accord.server.registry import RegistryEntry, source_location
@@ -53,6 +53,8 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
     `label` names it in messages about running calls; `mirrored` are the arguments that headers
     repeat over HTTP.
     """
+
+    list_kind = "tools"
 
     item: Tool
     returns: ReturnType
@@ -206,6 +208,7 @@ def build_tool(function: Callable[..., object], **details: Unpack[ToolDetails]) 
         signature=found,
         item=tool,
         scopes=parse_scopes(details.get("scopes", ())),
+        tags=parse_tags(details.get("tags", ())),
         returns=returns,
         label=f"tool {name}",
         inline=details.get("inline", False),

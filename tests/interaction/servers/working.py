@@ -15,8 +15,7 @@ import msgspec
 
 from accord import Context, Server, types
 from accord.errors import ElicitationRefused, MissingCapability, RequestError
-from accord.server import ClientLogHandler
-from accord.server.server import Proceed
+from accord.server import ClientLogHandler, Proceed
 
 
 class Size(Enum):

@@ -137,6 +137,5 @@ class AskFirst(Rounds):
 async def _ask_first(
     session: "Session", exchange: Exchange, entry: "ToolEntry", params: CallToolParams
 ) -> Any:
-    exchange.params = params
     channel = exchange.channel = AskFirst(session, exchange, entry, params)
     return await channel.answer(params)

@@ -323,7 +323,8 @@ class TaskRunner:
         ending = [
             task.supervisor
             for task in list(self.running.values())
-            if any(task.session.state is each for each in states) and task.supervisor is not None
+            if any(task.session.lifespan_state is each for each in states)
+            and task.supervisor is not None
         ]
         for supervisor in ending:
             asyncio.get_running_loop().call_soon(supervisor.cancel)  # not before its first step
