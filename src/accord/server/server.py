@@ -1,7 +1,7 @@
 """The server: its tools, resources and prompts, and how they are served."""
 
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, Unpack, overload
 
@@ -56,6 +56,7 @@ from accord.types import (
 from accord.types._base import JsonObject
 
 if TYPE_CHECKING:
+    from accord.server.injection import Overrides, Scopes
     from accord.server.sealing import StateSeal
     from accord.server.serving import HttpSettings
     from accord.server.tasks.runner import TaskRunner
@@ -115,6 +116,7 @@ class Server(Registration, Generic[State]):
         self.roots_callbacks: list[Callable[[Session], object]] = []
         self._watchdogs = Watchdogs()
         self.was_run = False
+        self.overrides: Overrides | None = None
         self._thread_count = settings.get("threads", THREADS)
         self._thread_wait = settings.get("thread_wait", THREAD_WAIT)
 
@@ -220,6 +222,33 @@ class Server(Registration, Generic[State]):
         return found is not None and found.complete()
 
     @cached_property
+    def scopes(self) -> "Scopes":
+        """The values of dependencies that outlive requests."""
+        from accord.server.injection import Scopes
+
+        return Scopes()
+
+    @contextmanager
+    def override(self, overrides: "Overrides") -> Iterator[None]:
+        """Call other functions in place of dependencies; for tests.
+
+        Args:
+            overrides: for each function that was given to `Depends`, the one to call instead. It
+                may have other parameters.
+
+        Raises:
+            ValueError: no handler depends on one of them.
+        """
+        from accord.server.injection import check_overrides
+
+        check_overrides(self, overrides)
+        before, self.overrides = self.overrides, {**(self.overrides or {}), **overrides}
+        try:
+            yield
+        finally:
+            self.overrides = before
+
+    @cached_property
     def threads(self) -> Workers:
         """The threads in which sync functions run."""
         return Workers(self._thread_count, wait=self._thread_wait)
@@ -289,7 +318,8 @@ class Server(Registration, Generic[State]):
         """Run the lifespan; yields its state."""
         if self.lifespan is None:
             try:
-                yield None
+                async with self.scopes.open():
+                    yield None
             finally:
                 await self._release_tasks()
             return
@@ -301,7 +331,8 @@ class Server(Registration, Generic[State]):
             )
         async with manager as state:
             try:
-                yield state
+                async with self.scopes.open():
+                    yield state
             finally:
                 await self._release_tasks(state)
 

@@ -7,9 +7,9 @@ into one lambda that makes the call. Lenient reading happens only after the stri
 import functools
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Any, Final, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -23,12 +23,16 @@ from accord.server.schema.parameters import (
     EMPTY,
     ParsedParameter,
     ParsedParameters,
+    compile_call,
     doc_of,
     is_async,
     parse_docstring,
 )
 from accord.server.schema.written import compile_written
 from accord.types import JsonObject
+
+if TYPE_CHECKING:
+    from accord.server.injection import Plan
 
 log = logging.getLogger("accord.server")
 
@@ -61,8 +65,8 @@ class _NoArguments(BoundArguments, forbid_unknown_fields=True, gc=False):
 class Signature:
     """The parameters of a function, and the way from JSON to a call of it.
 
-    `call(function, bound, context)` calls the function with the arguments and the context. Clients
-    see `listed_schema`.
+    `call(function, bound, context, values)` calls the function with the arguments, the context and
+    the values of its dependencies; `plan` says how these are made. Clients see `listed_schema`.
     """
 
     name: str
@@ -71,7 +75,8 @@ class Signature:
     parameters: tuple[Parameter, ...]
     input_schema: JsonObject
     listed_schema: JsonObject
-    call: Callable[[Callable[..., object], BoundArguments, object], Any]
+    call: Callable[..., Any]
+    plan: "Plan | None"
     _takes_nothing = False
 
     def __init__(self, function: Callable[..., object], context_type: type | None) -> None:
@@ -99,6 +104,7 @@ class Signature:
             for each in reader.client_parameters
         )
         self.call = _build_call(reader)
+        self.plan = _build_plan(reader)
         self._types = {each.key: each.type for each in reader.client_parameters}
         self._struct = _struct(reader)
         # A decoder takes half the time of registering. If making it cannot fail, it is made for the
@@ -311,8 +317,9 @@ def _call_with_rest(
     function: Callable[..., object],
     bound: BoundWithRest,
     context: object,
+    values: Sequence[object] = (),
 ) -> object:
-    return call(functools.partial(function, **bound.rest), bound.bound, context)
+    return call(functools.partial(function, **bound.rest), bound.bound, context, values)
 
 
 def inspect(
@@ -393,22 +400,26 @@ def _field(parameter: ParsedParameter) -> object:
 
 
 def _build_call(reader: ParsedParameters) -> Callable[..., object]:
-    """Build the call as one expression.
-
-    It runs for every request, and attributes named in source are read without building a tuple. The
-    source contains only names of parameters, which are identifiers.
-    """
-    fields = {each.name: f"bound.field{n}" for n, each in enumerate(reader.client_parameters)}
-    arguments = [
-        f"{name}={fields.get(name, 'context')}" if by_name else fields.get(name, "context")
-        for name, by_name in reader.order
-    ]
-    return _compile_call(f"lambda function, bound, context: function({', '.join(arguments)})")
+    sources = {name: f"values[{n}]" for n, name in enumerate(reader.dependencies)}
+    sources |= _fields(reader)
+    return compile_call(
+        [
+            f"{name}={sources.get(name, 'context')}" if by_name else sources.get(name, "context")
+            for name, by_name in reader.order
+        ]
+    )
 
 
-@functools.cache
-def _compile_call(source: str) -> Callable[..., object]:
-    return eval(source)  # type: ignore[no-any-return]  # noqa: S307  # see _build_call
+def _fields(reader: ParsedParameters) -> dict[str, str]:
+    return {each.name: f"bound.field{n}" for n, each in enumerate(reader.client_parameters)}
+
+
+def _build_plan(reader: ParsedParameters) -> "Plan | None":
+    if not reader.dependencies:
+        return None
+    from accord.server.injection import Plan
+
+    return Plan([*reader.dependencies.values()], _fields(reader), reader.where)
 
 
 # Reading leniently
