@@ -106,6 +106,7 @@ class Server(Registration, Generic[State]):
         self._state_keys = settings.get("state_keys")
         self._state_lifetime = settings.get("state_lifetime", 3600.0)
         self.debug = settings.get("debug", False)
+        self.is_strict = settings.get("strict", False)
         self.hub = Hub()
         self.sessions = self.hub.sessions
         self.subscriptions = settings.get("subscriptions", 100)

@@ -172,7 +172,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
                 return failure(f"tool {self.key} failed: {error.message}")
             raise error
         if isinstance(error, OutOfTime):
-            return failure(f"tool {self.key} did not finish within {self.timeout:g} s")
+            return failure(f"tool {self.key} did not finish within {self.timeout:g} s (timeout)")
         reference = os.urandom(4).hex()
         log.error("tool %s failed (reference %s)", self.key, reference, exc_info=error)
         if context._session.server.debug:
@@ -203,7 +203,10 @@ def build_tool(function: Callable[..., object], **details: Unpack[ToolDetails]) 
     """
     details = check_details("tool()", details, ToolDetails)
     found = signature.inspect(
-        function, context_type=Context, written_schema=details.get("input_schema")
+        function,
+        context_type=Context,
+        written_schema=details.get("input_schema"),
+        is_strict=details.get("strict", False),
     )
     returns = results.inspect(function, written_schema=details.get("output_schema"))
     name = check_name(details.get("name", found.name), f"the tool at {source_location(function)}")

@@ -19,6 +19,7 @@ from accord.json_schema.mismatch import Mismatch, explain, path_text
 from accord.json_schema.reader import admits, inline
 from accord.server.schema.annotations import callable_name
 from accord.server.schema.conversion import Collector, convert, dec_hook, encode, json_default
+from accord.server.schema.leniency import floats_to_integers, parse_json, read_texts
 from accord.server.schema.parameters import (
     EMPTY,
     ParsedParameter,
@@ -78,8 +79,16 @@ class Signature:
     call: Callable[..., Any]
     plan: "Plan | None"
     _takes_nothing = False
+    _is_strict = False
 
-    def __init__(self, function: Callable[..., object], context_type: type | None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., object],
+        context_type: type | None,
+        *,
+        is_strict: bool = False,
+    ) -> None:
+        self._is_strict = is_strict
         self._read(function, ParsedParameters(function, context_type))
         self._takes_nothing = not self.parameters
 
@@ -120,9 +129,10 @@ class Signature:
     def bind(self, raw: bytes | msgspec.Raw) -> BoundArguments:
         """Decode an object of arguments.
 
-        An object or array in a string of JSON is parsed, and a float such as 2.0 is accepted for an
-        integer. Arguments that the function does not have are ignored, unless it has none at all:
-        its schema allows none. Empty text and null are an empty object.
+        Text is read as a number, a boolean, an object or an array where the schema admits no text,
+        unless the tool is strict, and a float such as 2.0 is accepted for an integer. Arguments
+        that the function does not have are ignored, unless it has none at all: its schema allows
+        none. Empty text and null are an empty object.
 
         Raises:
             ArgumentsError: they do not fit.
@@ -170,13 +180,12 @@ class Signature:
         type_ = self._types.get(name)
         if type_ is None:
             return value
-        candidates = [value, _floats_to_integers(value)]
-        if isinstance(value, str) and self._is_structured(name):
-            parsed = _parse_json(value)
-            parsed = parsed if isinstance(parsed, dict | list) else UNSET
-            candidates += [parsed, _floats_to_integers(parsed)]
+        candidates = [value, floats_to_integers(value)]
+        if not self._is_strict:
+            read = read_texts(value, self.input_schema["properties"][name], self.input_schema)
+            candidates += [read, floats_to_integers(read)]
         for candidate in candidates:
-            if candidate is not UNSET and self._mismatch(name, candidate) is None:
+            if self._mismatch(name, candidate) is None:
                 return candidate
         return UNSET
 
@@ -185,7 +194,7 @@ class Signature:
         if type_ is None or not isinstance(value, str):
             return value
         stripped = value.strip()
-        candidates = [value, stripped, _WORDS.get(stripped.lower(), UNSET), _parse_json(value)]
+        candidates = [value, stripped, _WORDS.get(stripped.lower(), UNSET), parse_json(value)]
         for candidate in candidates:
             try:
                 convert(candidate, type_, strict=False)
@@ -231,8 +240,8 @@ class Signature:
 
     def _problem(self, name: str, value: object) -> str:
         schema = self.input_schema["properties"][name]
-        if isinstance(value, str) and self._is_structured(name):
-            parsed = _parse_json(value)
+        if isinstance(value, str) and not self._is_strict and self._is_structured(name):
+            parsed = parse_json(value)
             # The mistake is within the object or array in the text.
             value = parsed if isinstance(parsed, dict | list) else value
         seen = explain(schema, value, self.input_schema)
@@ -265,8 +274,14 @@ class SignatureWithSchema(Signature):
     """
 
     def __init__(
-        self, function: Callable[..., object], context_type: type | None, schema: JsonObject
+        self,
+        function: Callable[..., object],
+        context_type: type | None,
+        schema: JsonObject,
+        *,
+        is_strict: bool = False,
     ) -> None:
+        self._is_strict = is_strict
         reader = ParsedParameters(function, context_type, has_schema=True)
         self._read(function, reader)
         self.listed_schema = schema
@@ -286,6 +301,10 @@ class SignatureWithSchema(Signature):
         """
         given = _decode_object(raw)
         wrong = self._validate(given)
+        if wrong is not None and not self._is_strict:
+            read = read_texts(given, self.listed_schema, self.listed_schema)
+            if read != given and isinstance(read, dict) and self._validate(read) is None:
+                given, raw, wrong = read, encode(read), None
         if wrong is not None:
             raise ArgumentsError(_shorten(f"the arguments do not fit the input schema: {wrong}"))
         bound = super().bind(raw)
@@ -327,6 +346,7 @@ def inspect(
     *,
     context_type: type | None = None,
     written_schema: JsonObject | None = None,
+    is_strict: bool = False,
 ) -> Signature:
     """Read the signature of anything callable.
 
@@ -334,13 +354,14 @@ def inspect(
         function: the handler; its annotations, defaults and docstring are read.
         context_type: the parameter annotated with it is filled in by the server.
         written_schema: the schema of the arguments, if the author wrote it.
+        is_strict: whether text is never read as another value.
 
     Raises:
         RegistrationError: a client could not call the function; the message names the parameter.
     """
     if written_schema is None:
-        return Signature(function, context_type)
-    return SignatureWithSchema(function, context_type, written_schema)
+        return Signature(function, context_type, is_strict=is_strict)
+    return SignatureWithSchema(function, context_type, written_schema, is_strict=is_strict)
 
 
 # Compiling
@@ -437,25 +458,6 @@ def _decode_object(raw: bytes | msgspec.Raw | UnsetType | None) -> JsonObject:
     if not isinstance(given, dict):
         raise ArgumentsError("the arguments have to be an object with a member for each argument")
     return given
-
-
-def _parse_json(text: str) -> object:
-    """Return the value of a string of JSON; UNSET if it is not JSON."""
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return UNSET
-
-
-def _floats_to_integers(value: object) -> object:
-    """Turn floats such as 2.0 into integers: in JSON both are the same number."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, list):
-        return [_floats_to_integers(each) for each in value]
-    if isinstance(value, dict):
-        return {key: _floats_to_integers(each) for key, each in value.items()}
-    return value
 
 
 # Wording
