@@ -404,7 +404,7 @@ class _LoopScope:
     """What lives while the server is served on one loop."""
 
     def __init__(self) -> None:
-        self.users = 0
+        self.states: list[object] = []
         self.kept = _KeptValues()
         self.sessions: dict[int, _KeptValues] = {}
         self.ending: set[asyncio.Task[None]] = set()
@@ -425,18 +425,27 @@ class Scopes:
         self._loops: dict[asyncio.AbstractEventLoop, _LoopScope] = {}
 
     @contextlib.asynccontextmanager
-    async def open(self) -> Any:
-        """Keep values until the last block on this loop is left."""
+    async def open(self, state: object) -> Any:
+        """Keep values until the last block on this loop is left.
+
+        Args:
+            state: what the lifespan yielded.
+        """
         loop = asyncio.get_running_loop()
         scope = self._loops.setdefault(loop, _LoopScope())
-        scope.users += 1
+        scope.states.append(state)
         try:
             yield
         finally:
-            scope.users -= 1
-            if not scope.users:
+            scope.states.remove(state)
+            if not scope.states:
                 self._loops.pop(loop, None)
                 await scope.end()
+
+    def running_states(self) -> list[object]:
+        """Return the states of the lifespans that run on this loop."""
+        scope = self._loops.get(asyncio.get_running_loop())
+        return [] if scope is None else scope.states
 
     def _here(self) -> _LoopScope:
         return self._loops.setdefault(asyncio.get_running_loop(), _LoopScope())

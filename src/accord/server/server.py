@@ -21,6 +21,7 @@ from accord.server.capabilities import declare
 from accord.server.completion import Completions
 from accord.server.context import State
 from accord.server.hub import Hub, ListKind, list_change, resource_change
+from accord.server.local_calls import LocalCalls
 from accord.server.middleware import Layers
 from accord.server.prompts import PromptEntry
 from accord.server.registration import Registration
@@ -67,7 +68,7 @@ if TYPE_CHECKING:
 Lifespan: TypeAlias = "Callable[[Server[State]], AbstractAsyncContextManager[State]]"
 
 
-class Server(Registration, Generic[State]):
+class Server(Registration, LocalCalls, Generic[State]):
     """An MCP server.
 
     Args:
@@ -319,7 +320,7 @@ class Server(Registration, Generic[State]):
         """Run the lifespan; yields its state."""
         if self.lifespan is None:
             try:
-                async with self.scopes.open():
+                async with self.scopes.open(None):
                     yield None
             finally:
                 await self._release_tasks()
@@ -332,7 +333,7 @@ class Server(Registration, Generic[State]):
             )
         async with manager as state:
             try:
-                async with self.scopes.open():
+                async with self.scopes.open(state):
                     yield state
             finally:
                 await self._release_tasks(state)
