@@ -3,7 +3,7 @@
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, get_args, overload
 
 from accord.client.callbacks import to_roots
 from accord.client.change_calls import ChangeCalls
@@ -57,7 +57,7 @@ from accord.types import (
     TaskHandle,
     Tool,
 )
-from accord.types._base import PageResult
+from accord.types._base import PageResult, constructor
 
 if TYPE_CHECKING:
     from accord.client.single_rounds import SingleRounds
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
 Output = TypeVar("Output")
 Entry = TypeVar("Entry", Tool, Prompt, Resource, ResourceTemplate)
 Page = TypeVar("Page", bound=PageResult)
+_call_tool_params: Final = constructor(CallToolParams)
 
 
 class ConnectionFacts:
@@ -250,7 +251,7 @@ class Client(ConnectionFacts, ChangeCalls, TaskCalls):
             ToolError: the tool reports an error, and `result_type` was given.
             RemoteProtocolError: the result breaks the output schema, or does not fit the type.
         """
-        params = CallToolParams(name, encode_arguments(arguments))
+        params = _call_tool_params(name, encode_arguments(arguments))
         result: Any
         try:
             if self._task_support.get(name) == "required":  # tasks.tool.required-tasked
