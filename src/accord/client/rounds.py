@@ -97,7 +97,7 @@ async def answer_and_repeat(
         if left <= 0:
             raise RequestTimeout(f"{repeated}: no result in time (cap)")
         again["cap"] = left
-        result = await link.ask(name, params, again, answers=False)
+        result = await link.ask(name, params, again, answers=False, is_direct=True)
         if not isinstance(result, InputRequiredResult):
             return result
         asked = result
