@@ -453,7 +453,7 @@ class Link:
             async with asyncio.timeout(timeout):
                 await self.wire.writable()
         except TimeoutError:
-            why = f"{name}: not sent, the server read nothing for {timeout:g} s"
+            why = f"{name}: not sent, the server read nothing for {timeout:g} s (timeout)"
             raise RequestTimeout(why) from None
 
     def _explain(self, error: AccordError, name: str) -> AccordError:
