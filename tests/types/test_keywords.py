@@ -82,7 +82,7 @@ def test_a_name_of_the_wire_suggests_the_keyword(struct: Any, field: Any) -> Non
 def test_a_keyword_like_no_other_is_answered_with_those_that_exist() -> None:
     wrong: Any = {"zzz": True}
     with pytest.raises(TypeError, match=r"ToolAnnotations\(\) has no keyword 'zzz'; it has dest"):
-        ToolAnnotations(**wrong)
+        ToolAnnotations(title="x", **wrong)
 
 
 def test_a_missing_argument_names_the_type() -> None:

@@ -139,7 +139,9 @@ class MessageType(msgspec.StructMeta):
     refuses them; decoding does not come by here at all.
     """
 
-    if not TYPE_CHECKING:  # type checkers go by the fields
+    if TYPE_CHECKING:
+        pass  # type checkers go by the fields
+    else:
 
         def __new__(mcls, name, bases, namespace, **options):
             tag_field = options.get("tag_field")
