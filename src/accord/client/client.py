@@ -260,7 +260,8 @@ class Client(ConnectionFacts, ChangeCalls, TaskCalls):
             ToolError: the tool reports an error, and `result_type` was given.
             RemoteProtocolError: the result breaks the output schema, or does not fit the type.
         """
-        check_text("the name of the tool", name)
+        if name.__class__ is not str:
+            check_text("the name of the tool", name)
         params = _call_tool_params(name, encode_arguments(arguments))
         result: Any
         try:
