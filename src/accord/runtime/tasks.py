@@ -99,6 +99,28 @@ def run_to_end(
         main.result()
 
 
+async def run_until_cancelled(
+    work: Coroutine[object, None, None], stop: Callable[[], None]
+) -> None:
+    """Run work to its end; when the task is cancelled, let the work stop in order first.
+
+    Args:
+        work: ends by itself, or soon after `stop`.
+        stop: called when the task is cancelled. A second cancellation cancels the work.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        stop()
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait((task,))
+        raise
+
+
 class Pending:
     """A request of ours until its answer arrives.
 
