@@ -82,10 +82,11 @@ def read_settings(options: argparse.Namespace) -> RunSettings:
     for option, variable in _VARIABLES.items():
         name = option.removeprefix("--").replace("-", "_")
         given = getattr(options, name)
+        is_given = given is not None and given is not False and given != []
         if not is_http and option not in _EVERYWHERE:
-            if given not in (None, False, []):
+            if is_given:
                 raise UsageError(_explain_http_only(option))
-        elif given not in (None, False, []):
+        elif is_given:
             found[name] = given
         elif (value := _read_variable(option, variable)) is not None:
             found[name] = value
