@@ -223,3 +223,15 @@ def test_the_printed_configuration_has_the_url_that_clients_use(accord, file, wo
     done = accord("run", "--http", *words, file, "--print-config")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["mcpServers"]["desk"]["url"] == url
+
+
+def test_a_lifespan_that_fails_is_exit_code_1(accord, file):
+    file.write_text(
+        "from contextlib import asynccontextmanager\nfrom accord import Server\n"
+        "@asynccontextmanager\nasync def life(server):\n"
+        "    raise OSError('no database')\n    yield\n"
+        "server = Server('failing', lifespan=life)\n"
+    )
+    done = accord("run", file, "--http", "--port", "0")
+    assert done.returncode == 1
+    assert "OSError: no database" in done.stderr

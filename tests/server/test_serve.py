@@ -134,6 +134,25 @@ def test_a_lifespan_that_fails_and_a_taken_port_are_raised() -> None:
     run(main())
 
 
+def test_a_lifespan_that_never_begins_can_be_cancelled() -> None:
+    begun = asyncio.Event()
+
+    @asynccontextmanager
+    async def lifespan(server: Server[None]) -> Any:
+        begun.set()
+        await asyncio.Event().wait()
+        yield
+
+    async def main() -> None:
+        task = asyncio.create_task(desk(lifespan=lifespan).serve("http", port=0, grace=0))
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    run(main())
+
+
 def test_an_unknown_transport_is_refused_in_a_loop() -> None:
     with pytest.raises(ValueError, match="'pigeon'"):
         run(Server("desk").serve("pigeon"))  # type: ignore[arg-type]

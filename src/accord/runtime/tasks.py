@@ -100,13 +100,14 @@ def run_to_end(
 
 
 async def run_until_cancelled(
-    work: Coroutine[object, None, None], stop: Callable[[], None]
+    work: Coroutine[object, None, None], stop: Callable[[], None], *, seconds: float
 ) -> None:
     """Run work to its end; when the task is cancelled, let the work stop in order first.
 
     Args:
         work: ends by itself, or soon after `stop`.
-        stop: called when the task is cancelled. A second cancellation cancels the work.
+        stop: called when the task is cancelled.
+        seconds: how long the work may take to stop then; a second cancellation ends the wait.
     """
     task = asyncio.ensure_future(work)
     try:
@@ -114,10 +115,13 @@ async def run_until_cancelled(
     except asyncio.CancelledError:
         stop()
         try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            task.cancel()
-            await asyncio.wait((task,))
+            await asyncio.wait((task,), timeout=seconds)
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+            if not task.cancelled() and (error := task.exception()) is not None:
+                log.exception("the server failed at its end", exc_info=error)
         raise
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 _stdio_log = logging.getLogger("accord.stdio")
 _http_log = logging.getLogger("accord.http")
 
+# How many seconds the end of a part of a program takes beyond the grace period.
+_END_SLACK: Final = 0.5
 # How to let other machines in, of a server that code started.
 _ADVICE: Final = (
     "set public_url or allowed_hosts for others, as in server.run('http', public_url=...)"
@@ -151,7 +153,8 @@ async def _serve_stdio_as_guest(server: "Server[Any]", *, grace: float) -> None:
 
     stop = Stop(grace=grace, is_guest=True)
     with claim_for_a_while():
-        await run_until_cancelled(_serve_stdio(server, stop), stop.request)
+        work = _serve_stdio(server, stop)
+        await run_until_cancelled(work, stop.request, seconds=grace + _END_SLACK)
 
 
 def run_stdio(server: "Server[Any]", *, grace: float) -> None:
@@ -240,7 +243,10 @@ def run_http(
     address = sockets[0].getsockname()
     print(f"{_describe_place(server, app, address)}; Ctrl-C ends", file=sys.stderr, flush=True)
     _warn_of_refusals(app, address, advice)
-    serving.serve(app, sockets)
+    try:
+        serving.serve(app, sockets)
+    except SystemExit:  # uvicorn exits with 3 if the lifespan fails
+        raise SystemExit(1) from None
     _leave(server, _http_log, grace=app.options.grace, seconds=serving.END_SLACK / 2)
 
 

@@ -478,9 +478,12 @@ async def serve_in_loop(app: HttpApp, sockets: list[socket.socket]) -> None:
     def stop() -> None:
         server.should_exit = True
 
-    try:
+    async def work() -> None:
         await app.start()  # a lifespan that fails raises its own exception here
-        await run_until_cancelled(server.serve(sockets), stop)
+        await server.serve(sockets)
+
+    try:
+        await run_until_cancelled(work(), stop, seconds=app.options.grace + END_SLACK)
     finally:
         for each in sockets:
             each.close()
