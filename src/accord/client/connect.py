@@ -254,7 +254,15 @@ def _command(target: Target) -> Sequence[str]:
                 f"there is no file {str(target)[:200]!r}{hint if ' ' in str(target) else ''}",
                 phase="starting",
             )
-        return [sys.executable, "-P", "-m", "accord.cli.main", "run", str(path.absolute())]
+        return [
+            sys.executable,
+            "-P",
+            "-m",
+            "accord.cli.main",
+            "run",
+            "--stdio",
+            str(path.absolute()),
+        ]
     if isinstance(target, Sequence) and all(isinstance(part, str | os.PathLike) for part in target):
         return target
     raise TypeError(

@@ -413,8 +413,25 @@ class Server(Registration, LocalCalls, Generic[State]):
             options: see `HttpOptions`.
 
         Raises:
-            RuntimeError: an event loop is running in this thread.
+            RuntimeError: an event loop is running in this thread; `serve` is for that.
         """
         from accord.server.serving import run
 
         run(self, transport, grace=grace, host=host, port=port, options=options)
+
+    async def serve(
+        self,
+        transport: Literal["stdio", "http"] = "stdio",
+        *,
+        grace: float = 1.5,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        **options: "Unpack[HttpSettings]",
+    ) -> None:
+        """Serve in the running event loop until the input ends or the task is cancelled; as `run`.
+
+        Signals stay with the program, the process goes on, and stdin and stdout are given back.
+        """
+        from accord.server.serving import serve
+
+        await serve(self, transport, grace=grace, host=host, port=port, options=options)

@@ -280,7 +280,7 @@ def _command(target: ServerUnderTest) -> tuple[Sequence[str], Mapping[str, str]]
     file, name = _find_definition(target)
     # The file may import modules that only this process can find, such as its neighbours.
     path = os.pathsep.join(dict.fromkeys(each for each in sys.path if each))
-    command = [sys.executable, "-m", "accord", "run", f"{file}:{name}"]
+    command = [sys.executable, "-m", "accord", "run", "--stdio", f"{file}:{name}"]
     return command, {"PYTHONPATH": path}
 
 
