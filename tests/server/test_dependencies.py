@@ -411,6 +411,28 @@ async def test_a_value_that_could_not_be_made_is_tried_again() -> None:
     assert len(tries) == 2
 
 
+@in_loop
+async def test_requests_without_a_session_over_http_share_no_value_of_scope_session() -> None:
+    made: list[int] = []
+
+    async def own() -> AsyncIterator[str]:
+        made.append(1)
+        yield f"value {len(made)}"
+        events.append("end")
+
+    server = Server("desk")
+
+    @server.tool
+    async def use(s: Annotated[str, Depends(own, scope="session")]) -> str:
+        """Use it."""
+        return s
+
+    # The next request may be that of another caller.
+    async with connected(server, transport="http", revision="2026-07-28") as client:
+        assert [await _value(client) for _ in range(3)] == ["value 1", "value 2", "value 3"]
+    assert events == ["end"] * 3
+
+
 # -- resources, prompts, completions
 
 

@@ -326,6 +326,8 @@ class Session:
         """
         if self.is_shown or self.dispatcher.running or self.dispatcher.closed is not None:
             return False
+        if self.has_kept_values:  # of dependencies, and the next request may be another caller's
+            return False
         declared = self.endpoint.conversation.parties["server"].capabilities
         return declared is self.server.capability_paths()
 
