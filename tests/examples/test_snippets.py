@@ -1,10 +1,12 @@
 """Every Python block of the documentation runs, and every command in it exists.
 
-A block is a program: it runs alone, in a process of its own, as printed, in a folder with the files
-of its page, which are the blocks that begin with a comment naming a file. A block that goes on from
-an earlier one says so in its first line: `# continues desk.py above`, `# continues the block above`.
-Top-level `await` is an error, as it is for the reader. Blocks with tests and no call of them are run
-by pytest.
+A block is a program: it runs alone, in a process of its own, as printed, in a folder with the
+files of its page, which are the blocks that begin with a comment naming a file. A block that goes
+on from an earlier one says so in its first line: `# continues desk.py above`, or `# continues the
+block above`. Top-level `await` is an error, as it is for the reader. Blocks with tests and no call
+of them are run by pytest. A block that cannot run here begins with `# needs a server at URL` and
+has its program under `if __name__ == "__main__"`; it is imported, as are those that serve over HTTP
+until a signal arrives.
 """
 
 import ast
@@ -31,7 +33,11 @@ _COMMANDS = re.compile(r"^(?:\$ |\.venv/bin/)?(accord [^|>\n]*)", re.MULTILINE)
 # First lines of blocks that continue an earlier one, or that are a file.
 _CONTINUES = re.compile(r"# continues (?:the (first )?block|([\w/]+\.py)) above\n")
 _FILE = re.compile(r"# ([\w/]+\.py)\n")
-_SERVES_FOREVER = re.compile(r"\.run\(\"http\"")
+# Programs that end only when a reader ends them, or that need the network.
+_UNENDING = re.compile(
+    r"^if __name__ == \"__main__\":\n    \w+\.run\(\"http\"|^# needs a server at \S+$",
+    re.MULTILINE,
+)
 _TESTS = re.compile(r"^(?:async )?def test_", re.MULTILINE)
 
 # Runs each job in a fork of one process, which has loaded what the blocks import: this takes a
@@ -122,7 +128,7 @@ def test_a_block_runs_as_a_reader_copies_it(page, number, tmp_path, runner):
         "folder": str(folder),
         "output": str(output),
         "sources": sources,
-        "name": "snippet" if any(map(_SERVES_FOREVER.search, sources)) else "__main__",
+        "name": "snippet" if any(map(_UNENDING.search, sources)) else "__main__",
         "is_test": bool(_TESTS.search(sources[-1])) and "asyncio.run(" not in sources[-1],
     }
     runner.stdin.write(json.dumps(job) + "\n")
@@ -141,21 +147,33 @@ def test_a_block_continues_in_its_first_line_or_not_at_all():
     assert faults == []
 
 
-def test_pages_say_how_to_install_what_their_blocks_import():
-    known = {*sys.stdlib_module_names, "accord", "msgspec"}
-    faults = []
-    for page in PAGES:
-        text, blocks = page.read_text(encoding="utf-8"), blocks_of(page)
-        own = {name[1].split("/")[0].removesuffix(".py") for _, s in blocks if (name := _FILE.match(s))}
-        for line, source in blocks:
-            for node in ast.walk(ast.parse(source)):
-                names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
-                if isinstance(node, ast.ImportFrom):
-                    names = [node.module or ""]
-                for name in {each.split(".")[0] for each in names} - known - own:
-                    if f"pip install {name}" not in text:
-                        faults.append(f"{page.name}:{line}: {name}")
+def test_a_program_calls_its_main_function():
+    faults = [
+        f"{page.name}:{line}"
+        for page in PAGES
+        for line, source in blocks_of(page)
+        if "async def main(" in source and "asyncio.run(main())" not in source
+    ]
     assert faults == []
+
+
+def modules_of(source):
+    """Yield the top-level modules that a block imports."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (each.name.split(".")[0] for each in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield (node.module or "").split(".")[0]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_says_how_to_install_what_its_blocks_import(page):
+    text, blocks = page.read_text(encoding="utf-8"), blocks_of(page)
+    files = {found[1] for _, source in blocks if (found := _FILE.match(source))}
+    known = {*sys.stdlib_module_names, "accord", "msgspec"}
+    known |= {re.split(r"[/.]", file)[0] for file in files}
+    used = {name for _, source in blocks for name in modules_of(source)}
+    assert {name for name in used - known if f"pip install {name}" not in text} == set()
 
 
 def test_the_servers_of_the_pages_on_authorization_pass_the_type_checker(tmp_path):
