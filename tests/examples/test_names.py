@@ -44,8 +44,8 @@ _VARIABLES = {
     "client": accord.Client,
     "accord": accord,
 }
-# A logger and a file, which look like names.
-_OTHERS = {"accord.access", "accord.lock"}
+# Loggers, a file and an attribute of spans, which look like names.
+_OTHERS = {"accord.access", "accord.requests", "accord.lock", "client.address"}
 # Keywords that functions take by `**options`.
 _OPTIONS = {
     "Server": ServerSettings,
