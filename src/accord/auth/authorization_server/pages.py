@@ -157,7 +157,10 @@ def sign_in_fault_page(
         f'<div class="buttons"><a class="button" href="{escape(retry)}">Try again</a></div>'
     )
     if back is not None:
-        body += f'\n<p class="foot"><a href="{escape(back)}">Go back to the program</a></p>'
+        is_near = is_loopback_url(back)
+        host = "the program" if is_near else escape(urlsplit(back).hostname or "")
+        doubt = "" if is_near else ", if that is where you came from"
+        body += f'\n<p class="foot"><a href="{escape(back)}">Go back to {host}</a>{doubt}.</p>'
     return _page("You are not signed in", body, status=status)
 
 
