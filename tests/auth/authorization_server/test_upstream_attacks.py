@@ -47,7 +47,7 @@ def test_a_callback_works_once():
         assert idp.count("/token") == before
 
 
-def test_a_callback_in_another_browser_signs_nobody_in():
+def test_a_callback_in_another_browser_does_not_sign_in():
     with provider() as idp, running(idp.upstream()) as url:
         victim, attacker = Browser(), Browser()
         back = callback(attacker, url)
@@ -179,7 +179,7 @@ def test_userinfo_of_another_user_is_refused():
         assert Browser().open(Program(url).authorize_url()).status == 502
 
 
-def test_a_plain_provider_without_a_user_id_signs_nobody_in():
+def test_a_plain_provider_without_a_user_id_does_not_sign_in():
     with provider() as idp, running(idp.github()) as url:
         for body in (b"{}", b'{"id": null}', b'{"id": true}', b'{"id": {"a": 1}}', b"[]"):
             idp.overrides["/user"] = lambda _, body=body: (200, "", body)

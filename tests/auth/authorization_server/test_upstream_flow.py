@@ -143,7 +143,7 @@ def test_a_device_is_connected_by_a_user_that_signs_in():
 # -- which users may enter
 
 
-def test_a_user_that_is_not_allowed_is_told_so_and_can_go_back():
+def test_a_user_that_is_not_allowed_reads_why_and_can_go_back():
     with provider() as idp, running(idp.upstream(allow=["bob@example.com"])) as url:
         browser = Browser()
         page = browser.open(Program(url).authorize_url())

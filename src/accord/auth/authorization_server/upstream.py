@@ -69,8 +69,8 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         client_id: the id that the provider gave to this server.
         allow: the users that may enter: a list of ids, of verified email addresses and of their
-            domains ("@example.com"); a function of an `UpstreamUser`; or "everyone" whom the
-            provider lets in.
+            domains ("@example.com"); a function of an `UpstreamUser`; or "everyone": all users
+            that the provider lets in.
         client_secret: the secret that belongs to the id; None for a public client.
         issuer: its URL, exactly as its metadata and tokens name it.
         name: in the callback URL and in the subjects of tokens; by default the issuer's host.
@@ -153,7 +153,7 @@ class Upstream(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"upstream {self.name}: issuer is missing, or the endpoints")
         if self.is_openid and "openid" not in self.scopes:
             raise ValueError(
-                f"upstream {self.name}: scopes lacks openid, which says who the user is"
+                f"upstream {self.name}: scopes lacks openid, which identifies the user"
             )
         for url in (self.issuer, *endpoints, self.emails_endpoint):
             if url is None:

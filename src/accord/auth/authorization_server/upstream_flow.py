@@ -49,7 +49,7 @@ _BY_ADDRESS: Final = 120
 # A browser in a loop of redirects stops here.
 _BY_BROWSER: Final = 20
 _QUERY_MOST: Final = 8_000
-# What the client is told of an error of the provider; anything else is our failure.
+# The errors of a provider that the client gets as they are; any other is `server_error`.
 _PASSED_ON: Final = ("access_denied", "temporarily_unavailable")
 
 
@@ -74,14 +74,14 @@ class UpstreamFlow:
         found = _ROUTE.fullmatch(request.path)
         provider = None if found is None else self._providers.get(found[1])
         if found is None or provider is None:
-            return _unserved("No identity provider is known by this name.", status=404)
+            return _unserved_page("No identity provider is known by this name.", status=404)
         if request.method not in ("GET", "HEAD"):
             refusal = OAuthRefusal("invalid_request", "this method is not served here", status=405)
             return refusal.response.with_headers(("allow", "GET, HEAD"))
         try:
             given = parse_form(request.query)
         except OAuthRefusal as refusal:
-            return _unserved(refusal.description.capitalize() + ".")
+            return _unserved_page(refusal.description.capitalize() + ".")
         if found[2] == "start":
             return await self._start(request, provider, given)
         return await self._finish(request, provider, given)
@@ -93,7 +93,7 @@ class UpstreamFlow:
     ) -> OAuthResponse:
         path, _, query = given.get("next", "").partition("?")
         if path not in _RETURNS or len(query) > _QUERY_MOST:
-            return _unserved("Start again from the program that sent you here.")
+            return _unserved_page("Start again from the program that sent you here.")
         browser = self._browser(request) or new_secret()
         now = time.time()
         for attempts, key in (
@@ -260,7 +260,7 @@ def _cookie(request: Request) -> str:
     return f"{cookie_name(request)}-signin"
 
 
-def _unserved(why: str, *, status: int = 400) -> OAuthResponse:
+def _unserved_page(why: str, *, status: int = 400) -> OAuthResponse:
     return fault_page("This request cannot be served", [why], status=status)
 
 
