@@ -186,6 +186,21 @@ def test_a_plain_provider_without_a_user_id_does_not_sign_in():
             assert Browser().open(Program(url).authorize_url()).status == 502
 
 
+def test_a_provider_that_says_too_much_of_a_user_is_refused():
+    with provider() as idp, running(idp.github()) as url:
+        body = b'{"id": 17, "about": "%s"}' % (b"x" * 40_000)
+        idp.overrides["/user"] = lambda _: (200, "", body)
+        assert Browser().open(Program(url).authorize_url()).status == 502
+
+
+def test_a_request_that_looks_ahead_does_not_use_a_sign_in_up():
+    with provider() as idp, running(idp.upstream()) as url:
+        browser = Browser()
+        back = callback(browser, url)
+        assert browser.send("HEAD", back).status == 405
+        assert browser.send("GET", back).status == 303
+
+
 # -- consent
 
 

@@ -75,9 +75,9 @@ class UpstreamFlow:
         provider = None if found is None else self._providers.get(found[1])
         if found is None or provider is None:
             return _unserved_page("No identity provider is known by this name.", status=404)
-        if request.method not in ("GET", "HEAD"):
+        if request.method != "GET":
             refusal = OAuthRefusal("invalid_request", "this method is not served here", status=405)
-            return refusal.response.with_headers(("allow", "GET, HEAD"))
+            return refusal.response.with_headers(("allow", "GET"))
         try:
             given = parse_form(request.query)
         except OAuthRefusal as refusal:

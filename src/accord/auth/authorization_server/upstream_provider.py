@@ -35,6 +35,7 @@ _FRESH: Final = 3600.0
 # Old metadata is better than none while the provider cannot be reached.
 _KEPT: Final = 86_400.0
 _TOKEN_MOST: Final = 16 * 1024
+_CLAIMS_MOST: Final = 32 * 1024
 _AGENT: Final = "accord"
 # Errors of a token endpoint that say that this refresh token will never do again.
 _FINAL: Final = frozenset(
@@ -331,6 +332,9 @@ class UpstreamProvider:
     def _read_user(
         self, claims: Mapping[str, Any], emails: tuple[str, ...] | None = None
     ) -> UpstreamUser:
+        if len(msgspec.json.encode(claims)) > _CLAIMS_MOST:
+            # They are kept in memory for users that are active.
+            raise self._fault(f"it says more than {_CLAIMS_MOST} bytes of a user")
         try:
             return self.upstream.read_user(claims, emails)
         except ValueError as error:
