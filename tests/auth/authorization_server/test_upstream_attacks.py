@@ -164,6 +164,29 @@ def test_an_id_token_that_is_not_for_this_sign_in_is_refused():
         assert "decision" in Browser().open(program.authorize_url()).text
 
 
+TENANT = "8eaef023-2b34-4da1-9baa-8bc8c9d6a490"
+OTHER = "2f4a1c7e-91d0-4c55-8d53-6a1b3b0a9f10"
+
+
+def test_only_listed_tenants_of_an_issuer_for_many_sign_in():
+    with provider() as idp:
+        idp.metadata = {"issuer": f"{idp.url}/{{tenantid}}/v2.0"}
+        many = idp.upstream(tenants=[TENANT], subject_claims=("tid", "oid"))
+        with running(many) as url, running(idp.upstream()) as single:
+            for tenant, issuer, status in (
+                (TENANT, TENANT, 200),
+                (OTHER, OTHER, 502),
+                (TENANT, OTHER, 502),
+                (OTHER, TENANT, 502),
+                (None, TENANT, 502),
+                ("{tenantid}", "{tenantid}", 502),
+            ):
+                idp.claims = {"tid": tenant, "oid": "17", "iss": f"{idp.url}/{issuer}/v2.0"}
+                assert Browser().open(Program(url).authorize_url()).status == status, tenant
+            # Without a list the template is not accepted at all.
+            assert Browser().open(Program(single).authorize_url()).status == 502
+
+
 def test_metadata_of_another_issuer_is_refused():
     with provider() as idp, running(idp.upstream()) as url:
         for issuer in ("https://evil.example", f"{idp.url}/", None, 5):
