@@ -39,7 +39,8 @@ url? URL  the server whose tokens to forget
 
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    parser = commands.add_parser("auth", description=_ABOUT)
+    examples = _HELP[_HELP.index("examples:") :]
+    parser = commands.add_parser("auth", description=_ABOUT, epilog=examples)
     kinds = parser.add_subparsers(metavar="WHAT", required=True)
     add_command(
         kinds, "forget", run, _HELP, _OPTIONS, help="remove stored tokens and registrations"
