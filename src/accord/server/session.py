@@ -197,7 +197,7 @@ class Session:
             if exchange.name not in self.server.offered_methods:
                 raise MethodNotFound(f"{exchange.name}: the server does not declare its capability")
         exchange.params = params
-        if not self.server.layers:
+        if not self.server.layers.are_used:
             return handler(self, exchange, params)
         layers = self.server.layers.around(exchange.name)
         if not layers:
@@ -249,7 +249,7 @@ class Session:
 
     def context(self, exchange: Exchange) -> Context[Any]:
         """Return the context of a request; one that middleware made is kept."""
-        if self.server.layers:
+        if self.server.layers.are_used:
             context = current.get(None)
             if context is not None and context._exchange is exchange:
                 return context
