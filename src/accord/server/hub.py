@@ -141,6 +141,8 @@ class Hub:
         with self._lock:
             heard: list[Listener | None] = [*self.sessions] if change.key is None else []
             heard += [ref() for ref in self._topics.get(change.topic, ())]
+            if change.key is not None:  # those that listen to every resource
+                heard += [ref() for ref in self._topics.get((change.name, None), ())]
         for listener in heard:
             if listener is not None:
                 try:
