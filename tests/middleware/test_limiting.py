@@ -70,7 +70,7 @@ async def test_other_requests_are_refused_by_an_error_that_says_when_to_try_agai
     layer = rate_limit("1/minute", methods=["resources/read"], clock=Clock())
     async with connected(make(layer)) as client:
         await client.read_resource("note://today")
-        with pytest.raises(RequestError, match="note://today was refused: .* in 60 s") as caught:
+        with pytest.raises(RequestError, match=r"note://today was refused: .* in 60 s") as caught:
             await client.read_resource("note://today")
         assert caught.value.data == {"retryAfter": 60}
         assert await _allowed(client, 3) == [True] * 3

@@ -31,6 +31,10 @@ from accord.types import (
     CallToolResult,
     CompleteResult,
     GetPromptResult,
+    ListPromptsResult,
+    ListResourcesResult,
+    ListResourceTemplatesResult,
+    ListToolsResult,
     ReadResourceResult,
 )
 
@@ -47,8 +51,11 @@ _CHANGED_BY: Final = {
     ),
 }
 _CACHEABLE: Final = frozenset().union(*_CHANGED_BY.values())
-# Not tasks, nor questions to the client. Pages of lists are bytes.
-_KEPT: Final = (CallToolResult, ReadResourceResult, GetPromptResult, CompleteResult, bytes)
+# Not tasks, nor questions to the client. Pages of lists are bytes, or were decoded for others.
+_KEPT: Final = (
+    *(CallToolResult, ReadResourceResult, GetPromptResult, CompleteResult, bytes),
+    *(ListToolsResult, ListPromptsResult, ListResourcesResult, ListResourceTemplatesResult),
+)
 
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 # Digits that a float would lose make another request.

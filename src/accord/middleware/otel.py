@@ -205,7 +205,7 @@ def _describe_request(ctx: AnyContext) -> Attributes:
     if ctx._exchange.origin is not None:
         attributes["network.transport"] = "tcp"
         attributes["network.protocol.name"] = "http"
-    elif ctx._session.flow is not None:  # in memory there is none
+    elif ctx._session.flow is not None:  # set over stdio, not in memory
         attributes["network.transport"] = "pipe"
     if facts.peer is not None:
         attributes["client.address"], attributes["client.port"] = facts.peer
@@ -290,7 +290,7 @@ class _Kit:
         around = api.get_current_span().get_span_context()
         texts = {key: value for key, value in meta.items() if isinstance(value, str)}
         propagator = self._propagator or self._propagate.get_global_textmap()
-        context = propagator.extract(texts)
+        context = propagator.extract(texts, self._contexts.get_current())
         parent = api.get_current_span(context).get_span_context()
         # That of the transport, such as the span of an HTTP request.
         is_other = around.is_valid and parent.span_id != around.span_id

@@ -4,8 +4,6 @@ import weakref
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from accord.errors import RegistrationError
 from accord.protocol.methods import METHODS
 from accord.server import Context, Server
@@ -145,4 +143,6 @@ def mark_passing(middleware: Callable[..., Value]) -> Callable[..., Value]:
 
 def is_failed(result: object) -> bool:
     """Whether a result is the error result of a tool."""
-    return isinstance(result, msgspec.Struct) and getattr(result, "is_error", False) is True
+    if isinstance(result, dict):  # middleware may answer with one
+        return result.get("isError") is True
+    return getattr(result, "is_error", False) is True
