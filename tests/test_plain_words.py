@@ -37,7 +37,7 @@ proceed seed setting string succeed timing warning
 IRREGULAR = frozenset(PARTICIPLES.split())
 VERBS_AND_NOUNS = frozenset(WORDS.split())
 # Names of the public API, which stay.
-PUBLIC = frozenset({"broken", "challenged", "connected", "unattended"})
+PUBLIC = frozenset({"broken", "challenged", "connected", "structured", "unattended"})
 
 PERSON = (
     "administrator|anyone|attacker|author|beginner|caller|client|developer|handler|host|listener|"

@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from accord.errors import ToolError
     from accord.principal import Principal
     from accord.protocol.codec import Limits
-    from accord.server import Choices, Context, Header, Server
+    from accord.server import Choices, Context, Depends, Header, Server
 
 __all__ = [
     "Choices",
     "Client",
     "Context",
+    "Depends",
     "Header",
     "Limits",
     "Principal",
@@ -36,6 +37,7 @@ _HOMES = {
     "Choices": "accord.server",
     "Client": "accord.client",
     "Context": "accord.server",
+    "Depends": "accord.server",
     "Header": "accord.server",
     "Limits": "accord.protocol.codec",
     "Principal": "accord.principal",

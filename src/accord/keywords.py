@@ -18,8 +18,21 @@ def refuse_unknown(call: str, given: Collection[str], known: Collection[str]) ->
     """
     for name in given:
         if name not in known:
-            from difflib import get_close_matches  # 3 ms, and most calls are spelt well
+            raise TypeError(f"{call} has no keyword {name!r}; {suggest_keyword(name, known)}")
 
-            close = get_close_matches(name, known, n=1, cutoff=0.6)
-            hint = f"did you mean {close[0]!r}?" if close else f"it has {', '.join(sorted(known))}"
-            raise TypeError(f"{call} has no keyword {name!r}; {hint}")
+
+def suggest_keyword(name: str, known: Collection[str]) -> str:
+    """Return which keyword may have been meant by one that does not exist.
+
+    >>> suggest_keyword("outputSchema", ["name", "output_schema"])
+    "did you mean 'output_schema'?"
+    """
+    snake = "".join(f"_{each.lower()}" if each.isupper() else each for each in name)
+    if snake in known:
+        return f"did you mean {snake!r}?"
+    from difflib import get_close_matches  # 3 ms, and most calls are spelt well
+
+    close = get_close_matches(name, known, n=1, cutoff=0.6)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"it has {', '.join(sorted(known))}" if known else "it has no keywords"

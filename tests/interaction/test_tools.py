@@ -367,7 +367,7 @@ async def test_a_tool_that_takes_too_long_is_stopped(
     async with connect_to(tools.make) as client:
         result = await client.call_tool(tool)
         assert result.is_error
-        assert text(result) == f"tool {tool} did not finish within {seconds} s"
+        assert text(result) == f"tool {tool} did not finish within {seconds} s (timeout)"
         assert await client.call_tool("events", result_type=list[str]) == [f"{tool} stopped"]
         assert text(await client.call_tool("quick_enough")) == "in time"
 

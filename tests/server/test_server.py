@@ -107,7 +107,7 @@ def test_run_is_refused_in_a_running_loop() -> None:
     async def main() -> None:
         Server("desk").run()
 
-    with pytest.raises(RuntimeError, match="call it outside of async code"):
+    with pytest.raises(RuntimeError, match=r"await server.serve\('stdio'\)"):
         run(main())
 
 

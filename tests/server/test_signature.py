@@ -591,8 +591,8 @@ def test_a_string_stays_one_where_a_string_is_wanted(annotation: Any):
 
 
 def test_a_string_that_holds_no_object_is_refused():
-    assert refusal(taking(int | list[int]), {"value": "5"}) == (
-        'argument "value": expected an integer or an array, got a string ("5")'
+    assert refusal(taking(int | list[int]), {"value": "five"}) == (
+        'argument "value": expected an integer or an array, got a string ("five")'
     )
     assert refusal(taking(list[int]), {"value": "5"}) == (
         'argument "value": expected an array, got a string ("5")'

@@ -125,7 +125,7 @@ def test_a_plain_function_may_hand_on_an_async_one() -> None:
     server.add_tool(lambda: endless(), name="endless", timeout=0.01)
     assert run(called(server, "dig")).content[0].text == "3"  # type: ignore[union-attr]
     late = run(called(server, "endless"))
-    assert late.content[0].text == "tool endless did not finish within 0.01 s"  # type: ignore[union-attr]
+    assert late.content[0].text == "tool endless did not finish within 0.01 s (timeout)"  # type: ignore[union-attr]
 
 
 def test_a_forgotten_await_is_named_in_the_log(caplog: Any) -> None:

@@ -10,7 +10,13 @@ import threading
 import pytest
 
 from accord.client import blocking, connect
-from accord.errors import ConnectFailed, ConnectionClosed, InternalError, RequestError
+from accord.errors import (
+    ConnectFailed,
+    ConnectionClosed,
+    InternalError,
+    RemoteProtocolError,
+    RequestError,
+)
 from accord.protocol.codec import Limits
 from accord.transports.http.client.sender import HttpClientOptions, sender_for
 from support.raw_http import RawServer
@@ -231,11 +237,11 @@ def test_an_answer_beyond_the_limit_is_refused_and_the_connection_goes_on(is_str
             RawServer(tools__call=call) as server,
             connect(server.url, limits=limits, http=QUICK) as client,
         ):
-            with pytest.raises(ConnectionClosed) as caught:
+            with pytest.raises(RemoteProtocolError) as caught:
                 await client.call_tool("x")
             assert str(caught.value) == (
-                "tools/call: the answer exceeds 20000 bytes (message_bytes); "
-                "connect(..., limits=Limits(message_bytes=...)) takes larger ones"
+                "tools/call: the answer exceeds the limit of 20000 bytes (message_bytes); "
+                "connect(..., limits=Limits(message_bytes=...)) raises it"
             )
             await client.ping()
 

@@ -1,15 +1,29 @@
-"""Tools as they are listed."""
+"""Results of tools: their text, and the value that the tool returned."""
 
 from typing import Any
 
 import pytest
 
-from accord.types import ToolAnnotations
+from accord.types import CallToolResult, TextContent
 
 
-def test_a_keyword_by_its_name_on_the_wire_names_the_python_one() -> None:
-    hints: Any = {"readOnlyHint": True}
-    with pytest.raises(TypeError, match="no keyword 'readOnlyHint'; write read_only_hint="):
-        ToolAnnotations(**hints)
-    with pytest.raises(TypeError, match="zzz"):
-        ToolAnnotations(zzz=True)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("result", "structured", "data"),
+    [
+        (CallToolResult([TextContent("x")]), None, None),
+        (CallToolResult([], structured_content=None), None, None),
+        (CallToolResult([], structured_content={"result": 4}), {"result": 4}, 4),
+        (CallToolResult([], structured_content={"a": 1}), {"a": 1}, {"a": 1}),
+        (CallToolResult([], structured_content=[1]), [1], [1]),
+        (
+            CallToolResult([], structured_content={"result": 4, "a": 1}),
+            {"result": 4, "a": 1},
+            {"result": 4, "a": 1},
+        ),
+    ],
+)
+def test_the_data_of_a_result_is_what_the_tool_returned(
+    result: CallToolResult, structured: Any, data: Any
+) -> None:
+    assert result.structured == structured
+    assert result.data == data

@@ -4,10 +4,12 @@ import argparse
 import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from accord.errors import AccordError
 from accord.types import REVISION_IDS, RevisionId
+
+LOG_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
 
 Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Value = TypeVar("Value", bound=str)
@@ -113,10 +115,61 @@ def _variable(text: str) -> tuple[str, str]:
     return name, value
 
 
+def _url_path(text: str) -> str:
+    if not text.startswith("/") or "?" in text or "#" in text:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a path of a URL, expected one that begins with /, such as /mcp"
+        )
+    return text
+
+
+def _public_url(text: str) -> str:
+    _guard_for(public_url=text)
+    return text
+
+
+def _allowed_host(text: str) -> str:
+    _guard_for(hosts=[text])
+    return text
+
+
+def _allowed_origin(text: str) -> str:
+    _guard_for(origins=[text])
+    return text
+
+
+def _guard_for(**settings: Any) -> None:
+    # Imported late: hosts wait for `accord run`.
+    from accord.bindings.http import guard_for
+
+    try:
+        guard_for(**settings)
+    except ValueError as error:
+        (given,) = settings.values()
+        value = given if isinstance(given, str) else given[0]
+        expected = str(error).partition(", expected ")[2] or str(error)
+        raise argparse.ArgumentTypeError(f"{value!r} is invalid, expected {expected}") from None
+
+
+def _log_level(text: str) -> str:
+    if text.lower() not in LOG_LEVELS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a level, expected {', '.join(LOG_LEVELS[:-1])} or {LOG_LEVELS[-1]}"
+        )
+    return text.lower()
+
+
+def _folder(text: str) -> Path:
+    if not Path(text).is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a folder")
+    return Path(text)
+
+
 # -- help pages
 
-# How the values of options are read, in all commands; others are texts.
-_READERS: Final[dict[str, Callable[[str], object]]] = {
+READERS: Final[dict[str, Callable[[str], object]]] = {
+    "--allowed-host": _allowed_host,
+    "--allowed-origin": _allowed_origin,
     "--calls": _number_of("calls", 0),
     "--cases": Path,
     "--env": _variable,
@@ -126,21 +179,26 @@ _READERS: Final[dict[str, Callable[[str], object]]] = {
     "--listen": _port,
     "--lock": Path,
     "--log": Path,
+    "--log-level": _log_level,
     "--output": _output_file,
+    "--path": _url_path,
     "--port": _port,
+    "--public-url": _public_url,
     "--record": Path,
+    "--reload-dir": _folder,
     "--seed": int,
     "--timeout": _seconds,
 }
+"""How the values of options are read, in all commands; others are texts."""
 
 
 def add_options(parser: argparse.ArgumentParser, options: str) -> None:
     """Add options to a parser, from the lines that the help shows.
 
-    A line is `--name VALUE  help`, or `--name  help` for a flag; an indented line continues it. An
-    option whose help says so may be repeated. Arguments are `name VALUE  help`, with `?` after the
-    name of one that may be missing, and `*` if there may be any number. Without a help, an option
-    is not shown.
+    A line is `--name VALUE  help`, or `--name  help` for a flag; an indented line continues it. A
+    value in brackets may be missing; it is `text` then. An option whose help says so may be
+    repeated. Arguments are `name VALUE  help`, with `?` after the name of one that may be missing,
+    and `*` if there may be any number. Without a help, an option is not shown.
     """
     for line in filter(None, options.replace("\n ", " ").splitlines()):
         spec, _, text = line.partition("  ")
@@ -156,12 +214,17 @@ def add_options(parser: argparse.ArgumentParser, options: str) -> None:
             parser.add_argument(name, action="store_true", help=shown)
         else:
             is_repeated = "may be repeated" in shown
+            if metavar.startswith("["):
+                parser.add_argument(
+                    name, metavar=metavar.strip("[]"), nargs="?", const="text", help=shown
+                )
+                continue
             parser.add_argument(
                 name,
                 metavar=metavar,
                 action="append" if is_repeated else "store",
                 default=[] if is_repeated else None,
-                type=_READERS.get(name, str),
+                type=READERS.get(name, str),
                 help=shown,
             )
 

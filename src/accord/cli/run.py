@@ -4,11 +4,17 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from accord.cli.options import Commands, UsageError, add_command
+from accord.cli.run_settings import GRACE, RunSettings, read_settings
 from accord.cli.target import ServerPlace, load, locate
 from accord.cli.terminal import complain, say
+
+if TYPE_CHECKING:
+    from socket import socket
+
+    from accord.server import Server
 
 _HELP = """\
 usage: accord run [options] TARGET
@@ -20,8 +26,16 @@ package.module:name. Without a name the objects server, mcp and app are tried fi
 Server; a function is called, and its result is served. What the code prints goes to stderr, not to
 stdout.
 
+Over HTTP, only requests to localhost are served unless --public-url or --allowed-host names the
+host that clients use.
+
 --print-config prints what a host's configuration needs to launch this server, or to connect to it
 with --http: full paths, so that it works from any folder and without PATH.
+
+An option that is not given is read from its variable: ACCORD_GRACE, ACCORD_LOG_LEVEL, ACCORD_HOST,
+ACCORD_PORT, ACCORD_PATH, ACCORD_PUBLIC_URL, ACCORD_ALLOWED_HOSTS and ACCORD_ALLOWED_ORIGINS (with
+commas), ACCORD_ACCESS_LOG (1, text or json), ACCORD_STATELESS, ACCORD_SSE and ACCORD_RELOAD (1 or
+0); ACCORD_TRANSPORT is http or stdio.
 
 Exit code: 0 the input ended or a signal arrived, 1 the server failed, 2 it could not be started.
 
@@ -29,29 +43,48 @@ examples:
   accord run server.py
   accord run server.py --print-config
   accord run package.servers:make_desk --grace 10
-  accord run server.py --http --port 8000
+  accord run server.py --http --port 8000 --reload
+  accord run server.py --http --host 0.0.0.0 --public-url https://example.com/mcp
+  accord run server.py --http --host 0.0.0.0 --allowed-host 192.168.1.5 --access-log=json
+  ACCORD_TRANSPORT=http ACCORD_HOST=0.0.0.0 ACCORD_ALLOWED_HOSTS=desk,desk.lan accord run server.py
 """
 
 
-_GRACE: Final = 1.5
 # Hosts on this machine cannot connect to the address that means all addresses.
 _ANY_ADDRESS: Final = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104
 _LISTING_TIMEOUT: Final = 30.0
+_ADVICE: Final = (
+    "name the host that clients use with --public-url or --allowed-host "
+    "(or in ACCORD_PUBLIC_URL or ACCORD_ALLOWED_HOSTS)"
+)
 _OPTIONS = f"""\
 target? TARGET  what to serve
 rest* WORD
---grace S       seconds for running calls to finish after the input has ended (default: {_GRACE})
---http          serve over HTTP, at /mcp
---host H        where to listen (default: 127.0.0.1)
---port P        0 takes any free port (default: 8000)
+--grace S       seconds for running calls to finish after the input has ended (default: {GRACE})
+--log-level L   debug, info, warning, error or critical: what is logged to stderr
+--stdio         serve over stdin and stdout, also if ACCORD_TRANSPORT is http
+--http          serve over HTTP
+--host H        with --http: where to listen (default: 127.0.0.1)
+--port P        with --http: 0 takes any free port (default: 8000)
+--path P        with --http: the path of the endpoint (default: /mcp)
+--public-url U  with --http: the URL that clients use, behind a proxy or from other machines
+--allowed-host H    with --http: another host that clients may use, with or without port; * for
+                    all; may be repeated
+--allowed-origin O  with --http: an origin of web pages that may send requests; * for all; may be
+                    repeated
+--stateless     with --http: serve each request alone, without sessions
 --sse           with --http: serve the older form too, at /sse and /messages
+--access-log [F]  with --http: log each request; F is text (default) or json
+--reload        with --http: restart the server when a Python file of it changes; the port stays
+--reload-dir D  with --reload: the folder to watch (default: that of the target); may be repeated
 --print-config  print the entry for a host's configuration, with full paths, and serve nothing
+--child J
 """
 
 
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    add_command(commands, "run", run, _HELP, _OPTIONS, grace=_GRACE, host="127.0.0.1", port=8000)
+    add_command(commands, "run", run, _HELP, _OPTIONS)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -60,6 +93,7 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(
             "run serves a Python file or module, not a command; start the command itself"
         )
+    settings = RunSettings() if options.child else read_settings(options)
     if not options.target:
         raise UsageError("run needs a TARGET: a Python file or module with a Server")
     _refuse_command([options.target, *options.rest])
@@ -67,25 +101,76 @@ def run(options: argparse.Namespace) -> int:
     if options.rest:
         raise UsageError(f"run takes one TARGET; unexpected {' '.join(options.rest)}")
     if options.print_config:
-        say(_host_config(place, options))
+        say(_host_config(place, settings))
         return 0
-    if options.http:
-        server = load(place)
-        if not server.was_run:
-            server.run(
-                "http", grace=options.grace, host=options.host, port=options.port, sse=options.sse
-            )
+    if options.child:
+        from accord.cli.reloading import adopt
+
+        settings, sockets = adopt(options.child)
+        return _serve_http(place, settings, sockets)
+    if settings.reload:
+        from accord.cli.reloading import supervise
+
+        return supervise(place, settings, options.reload_dir or _import_roots(place))
+    if settings.transport == "http":
+        return _serve_http(place, settings)
+    return _serve_stdio(place, settings)
+
+
+def _serve_http(
+    place: ServerPlace, settings: RunSettings, sockets: "list[socket] | None" = None
+) -> int:
+    server = _load(place, settings)
+    if server.was_run:
         return 0
+    from accord.server.serving import build_app, run_http
+    from accord.server.serving_logs import log_in_background
+
+    try:
+        app = build_app(server, settings.grace, settings.http_settings())
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    with log_in_background():
+        run_http(
+            server,
+            app,
+            host=settings.host,
+            port=settings.port,
+            sockets=sockets,
+            advice=_ADVICE,
+        )
+    return 0
+
+
+def _serve_stdio(place: ServerPlace, settings: RunSettings) -> int:
     is_watched = sys.stdin is not None and sys.stdin.isatty()
     _claim()
-    server = load(place)
+    server = _load(place, settings)
     if server.was_run:
         # The file called run() on import; its input has ended.
         return 0
     if is_watched:
         complain(f"serving {server.info.name} on stdin and stdout, one message a line; Ctrl-C ends")
-    server.run(grace=options.grace)
+    server.run(grace=settings.grace)
     return 0
+
+
+def _load(place: ServerPlace, settings: RunSettings) -> "Server[Any]":
+    """Load the server, with a log on stderr unless its code configures logging."""
+    if settings.log_level is None:
+        return load(place)
+    import logging
+
+    from accord.transports.http.server.access_log import LineFormatter
+
+    logger, handler = logging.getLogger("accord"), logging.StreamHandler()
+    handler.setFormatter(LineFormatter())
+    logger.setLevel(settings.log_level.upper())
+    logger.addHandler(handler)
+    server = load(place)
+    if logging.getLogger().handlers or logger.handlers != [handler]:
+        logger.removeHandler(handler)
+    return server
 
 
 def _refuse_command(words: list[str]) -> None:
@@ -108,23 +193,30 @@ def _claim() -> None:
 # -- the entry for a host's configuration; it works from any folder and without PATH
 
 
-def _host_config(place: ServerPlace, options: argparse.Namespace) -> str:
+def _host_config(place: ServerPlace, settings: RunSettings) -> str:
     import json
 
-    entry = _url_entry(options) if options.http else _launch_entry(place, options)
+    is_http = settings.transport == "http"
+    entry = _url_entry(settings) if is_http else _launch_entry(place, settings)
     name = place.file.stem if place.file is not None else place.module.rpartition(".")[2]
     return json.dumps({"mcpServers": {name: entry}}, indent=2) + "\n"
 
 
-def _url_entry(options: argparse.Namespace) -> dict[str, object]:
-    if options.port == 0:
+def _url_entry(settings: RunSettings) -> dict[str, object]:
+    from urllib.parse import urlsplit
+
+    if settings.public_url is not None:
+        bare = urlsplit(settings.public_url).path in ("", "/")
+        url = settings.public_url.rstrip("/") + settings.path if bare else settings.public_url
+        return {"type": "http", "url": url}
+    if settings.port == 0:
         raise UsageError("--print-config needs the port that hosts connect to: --port 8000")
-    host = options.host
+    host = settings.host
     name = _ANY_ADDRESS.get(host) or (f"[{host}]" if ":" in host else host)
-    return {"type": "http", "url": f"http://{name}:{options.port}/mcp"}
+    return {"type": "http", "url": f"http://{name}:{settings.port}{settings.path}"}
 
 
-def _launch_entry(place: ServerPlace, options: argparse.Namespace) -> dict[str, object]:
+def _launch_entry(place: ServerPlace, settings: RunSettings) -> dict[str, object]:
     """Return the entry for hosts that launch a server over stdio.
 
     The interpreter and the file are named by their full paths: hosts have neither the PATH of a
@@ -133,9 +225,11 @@ def _launch_entry(place: ServerPlace, options: argparse.Namespace) -> dict[str, 
     """
     if not sys.executable:
         raise UsageError("the path of this Python is unknown; write the configuration by hand")
-    grace = [] if options.grace == _GRACE else ["--grace", f"{options.grace:g}"]
+    more = [] if settings.grace == GRACE else ["--grace", f"{settings.grace:g}"]
+    if settings.log_level is not None:
+        more += ["--log-level", settings.log_level]
     # -P: a file in the host's folder must not hide a module of the standard library.
-    args = ["-P", "-m", "accord", "run", place.target, *grace]
+    args = ["-P", "-m", "accord", "run", place.target, *more]
     entry: dict[str, object] = {"command": os.path.abspath(sys.executable), "args": args}
     folders = _import_folders(place)
     if folders:
@@ -152,6 +246,19 @@ def _import_folders(place: ServerPlace) -> list[str]:
     known = _default_folders()
     folders = [str(each.absolute()) for each in wanted]
     return list(dict.fromkeys(each for each in folders if os.path.realpath(each) not in known))
+
+
+def _import_roots(place: ServerPlace) -> list[Path]:
+    """Return the folders that hold the code of a target."""
+    if place.file is not None:
+        return [place.file.absolute().parents[place.module.count(".")]]
+    from importlib.machinery import PathFinder
+
+    package = place.module.partition(".")[0]
+    spec = PathFinder.find_spec(package, [os.getcwd(), *sys.path])
+    if spec is None or spec.submodule_search_locations is None:
+        return _find_folders(package)
+    return [Path(each) for each in spec.submodule_search_locations]
 
 
 def _find_folders(package: str) -> list[Path]:

@@ -76,7 +76,7 @@ def command_of(options: "argparse.Namespace") -> list[str] | str:
         return str(options.target)
     place = locate(options.target, options.rest)
     # -P: a file in the current folder must not hide a module of the same name.
-    return [sys.executable, "-P", "-m", "accord.cli.main", "run", place.target]
+    return [sys.executable, "-P", "-m", "accord.cli.main", "run", "--stdio", place.target]
 
 
 def locate(target: str, following: Sequence[str] = ()) -> ServerPlace:
@@ -199,7 +199,7 @@ def load(place: ServerPlace) -> "Server[Any]":
     try:
         module = _import(place)
     except SyntaxError as error:
-        raise UsageError(_describe_syntax_error(error, place)) from None
+        raise UsageError(describe_syntax_error(error, place)) from None
     except SystemExit as error:
         where = _describe_frame(error.__traceback__)
         raise UsageError(
@@ -243,7 +243,8 @@ def _module_name(path: Path) -> str:
 # -- errors in the user's code
 
 
-def _describe_syntax_error(error: SyntaxError, place: ServerPlace) -> str:
+def describe_syntax_error(error: SyntaxError, place: ServerPlace) -> str:
+    """Return a syntax error in one line, with its place and its line."""
     file = _relative_path(error.filename or place.shown)
     line = " ".join((error.text or "").split())[:_LONGEST_LINE]
     return f"{file}:{error.lineno or 1}: {error.msg}" + (f": {line}" if line else "")

@@ -26,11 +26,15 @@ if TYPE_CHECKING:
         ToolsChanged,
     )
     from accord.client.listening import Listening
+    from accord.client.middleware import ClientMiddleware, ClientProceed, ClientRequest
 
 __all__ = [
     "CallOptions",
     "Change",
     "Client",
+    "ClientMiddleware",
+    "ClientProceed",
+    "ClientRequest",
     "ConnectOptions",
     "Connecting",
     "HttpClientOptions",
@@ -50,12 +54,19 @@ __all__ = [
     "connect",
 ]
 
+_HOMES = {
+    "ClientMiddleware": "middleware",
+    "ClientProceed": "middleware",
+    "ClientRequest": "middleware",
+    "Listening": "listening",
+}
+
 
 def __getattr__(name: str) -> object:
-    # Loaded when first used: most programs do not listen.
+    # Loaded when first used: most programs neither listen nor have middleware.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = "listening" if name == "Listening" else "changes"
+    home = _HOMES.get(name, "changes")
     value: object = getattr(import_module(f"{__name__}.{home}"), name)
     globals()[name] = value
     return value

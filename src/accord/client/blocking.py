@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from accord.client.blocking_tasks import BlockingTask
     from accord.client.changes import Change
     from accord.client.listening import Listening
+    from accord.client.middleware import ClientMiddleware
     from accord.client.tasks import ToolTask
 
 __all__ = ["Client", "connect"]
@@ -178,7 +179,17 @@ class BlockingClient(ConnectionFacts):
     iterators. May be shared by threads.
     """
 
-    def __init__(self, client: AsyncClient, thread: _LoopThread) -> None:
+    def __init__(
+        self,
+        client: AsyncClient | None = None,
+        thread: _LoopThread | None = None,
+        **options: object,
+    ) -> None:
+        if client is None or thread is None or options:
+            raise TypeError(
+                "a blocking Client is what connect() returns: write "
+                "`with accord.client.blocking.connect(...) as client`"
+            )
         self._client = client
         self._link = client._link
         self._opening = client._opening
@@ -306,6 +317,10 @@ class BlockingClient(ConnectionFacts):
         return BlockingTask(task, self._run)
 
     # -- the rest
+
+    def add_middleware(self, layer: "ClientMiddleware") -> None:
+        """Put an async function around every later request; it runs on the thread of the client."""
+        self._client.add_middleware(layer)
 
     call_tool = _wait_for(AsyncClient.call_tool)
     read_resource = _wait_for(AsyncClient.read_resource)

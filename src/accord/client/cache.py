@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from accord.client.arguments import OwnMeta
 from accord.client.options import CallOptions
 from accord.errors import InvalidParams
 from accord.types import CacheableResult
@@ -92,7 +93,7 @@ class ResultCache:
             if error.is_received and getattr(params, "cursor", None) is not None:
                 self.drop(name)  # caching.client.bad-cursor-discards-pages
             raise
-        if not _was_repeated(params) and drops == (self._drops[name], self._clears):
+        if _may_be_kept(params) and drops == (self._drops[name], self._clears):
             self._put(key, result)
         else:
             self._forget(key)
@@ -155,10 +156,14 @@ class ResultCache:
         self._bytes = 0
 
 
-def _was_repeated(params: Any) -> bool:
-    """Whether a request carried answers or state in the end (caching.client.no-mrtr-results)."""
+def _may_be_kept(params: Any) -> bool:
+    """Whether a request went out as it was made, without answers, state or changes.
+
+    caching.client.no-mrtr-results; middleware may have changed it for one caller.
+    """
     answers = getattr(params, "input_responses", None)
-    return answers is not None or getattr(params, "request_state", None) is not None
+    is_repeated = answers is not None or getattr(params, "request_state", None) is not None
+    return not is_repeated and type(params.meta) is not OwnMeta
 
 
 async def fetch(link: "Link", name: str, params: Any, how: CallOptions) -> Any:

@@ -3,20 +3,16 @@
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack, get_args, overload
 
+from accord.client.arguments import check_text, check_texts, encode_arguments, to_reference
 from accord.client.callbacks import to_roots
 from accord.client.change_calls import ChangeCalls
 from accord.client.link import Link
 from accord.client.negotiation import Opening
 from accord.client.options import CallOptions, Roots
 from accord.client.results import OutputSchema, PageGuard, decode_output
-from accord.client.task_calls import (
-    TaskCalls,
-    encode_arguments,
-    link_has_tasks,
-    task_support,
-)
+from accord.client.task_calls import TaskCalls, link_has_tasks, task_support
 from accord.errors import (
     HeaderMismatch,
     LocalProtocolError,
@@ -57,14 +53,16 @@ from accord.types import (
     TaskHandle,
     Tool,
 )
-from accord.types._base import PageResult
+from accord.types._base import PageResult, constructor
 
 if TYPE_CHECKING:
+    from accord.client.middleware import ClientMiddleware
     from accord.client.single_rounds import SingleRounds
 
 Output = TypeVar("Output")
 Entry = TypeVar("Entry", Tool, Prompt, Resource, ResourceTemplate)
 Page = TypeVar("Page", bound=PageResult)
+_call_tool_params: Final = constructor(CallToolParams)
 
 
 class ConnectionFacts:
@@ -116,8 +114,10 @@ class Client(ConnectionFacts, ChangeCalls, TaskCalls):
     server reports them complete, or after `timeout`.
     """
 
-    def __init__(self, link: Link, opening: Opening | None = None, **options: object) -> None:
-        if not isinstance(opening, Opening) or options:
+    def __init__(
+        self, link: Link | None = None, opening: Opening | None = None, **options: object
+    ) -> None:
+        if link is None or not isinstance(opening, Opening) or options:
             # Other libraries make their clients in this way.
             raise TypeError(
                 "a Client is what connect() returns: write "
@@ -140,6 +140,16 @@ class Client(ConnectionFacts, ChangeCalls, TaskCalls):
         info = self.server_info
         state = "closed" if self.is_closed else self.revision
         return f"<Client of {info.name} {info.version}, {state}>"
+
+    def add_middleware(self, layer: "ClientMiddleware") -> None:
+        """Put a function around every later request, inside of those that are there already.
+
+        It is `async def layer(request, proceed)`; `accord.client.ClientRequest` describes what it
+        sees. `await proceed()` sends the request and returns the result.
+        """
+        from accord.client.middleware import check_middleware
+
+        self._link.middleware += check_middleware([layer])
 
     # -- ending
 
@@ -250,7 +260,9 @@ class Client(ConnectionFacts, ChangeCalls, TaskCalls):
             ToolError: the tool reports an error, and `result_type` was given.
             RemoteProtocolError: the result breaks the output schema, or does not fit the type.
         """
-        params = CallToolParams(name, encode_arguments(arguments))
+        if name.__class__ is not str:
+            check_text("the name of the tool", name)
+        params = _call_tool_params(name, encode_arguments(arguments))
         result: Any
         try:
             if self._task_support.get(name) == "required":  # tasks.tool.required-tasked
@@ -334,6 +346,7 @@ class Client(ConnectionFacts, ChangeCalls, TaskCalls):
 
     async def read_resource(self, uri: str, **how: Unpack[CallOptions]) -> ReadResourceResult:
         """Read a resource; raises ResourceNotFound where the server does not have it."""
+        check_text("the URI", uri)
         params = ReadResourceParams(uri)
         result: ReadResourceResult
         try:
@@ -359,10 +372,9 @@ class Client(ConnectionFacts, ChangeCalls, TaskCalls):
         self, name: str, arguments: Mapping[str, str] | None = None, **how: Unpack[CallOptions]
     ) -> GetPromptResult:
         """Fill in a prompt."""
+        check_text("the name of the prompt", name)
         filled = None if arguments is None else dict(arguments)
-        for argument, value in (filled or {}).items():
-            if not isinstance(value, str):
-                raise TypeError(f"argument {argument!r} of a prompt is {value!r}, expected text")
+        check_texts("a prompt", filled or {})
         params = GetPromptParams(name, filled)
         result: GetPromptResult
         try:
@@ -383,14 +395,17 @@ class Client(ConnectionFacts, ChangeCalls, TaskCalls):
         """Ask for suggestions while a user types an argument.
 
         Args:
-            ref: the prompt or the resource template. Of a text, one with a variable in braces is a
-                template, any other the name of a prompt.
+            ref: the prompt or the resource template. Of a text, one with a variable in braces or
+                with `://` is a template, any other the name of a prompt.
             argument: the name of the argument.
             value: what was typed so far.
             context: arguments that are filled in already; older revisions do not carry them.
         """
+        check_text("the name of the argument", argument)
+        check_text("what was typed", value)
+        check_texts("the context", context or {})
         known = None if context is None else CompletionContext(dict(context))
-        params = CompleteParams(_reference(ref), CompletionArgument(argument, value), known)
+        params = CompleteParams(to_reference(ref), CompletionArgument(argument, value), known)
         completion: Completion = (
             await self._link.ask("completion/complete", params, how)
         ).completion
@@ -460,17 +475,6 @@ class Client(ConnectionFacts, ChangeCalls, TaskCalls):
         token = (asked.meta or {}).get("progressToken")
         if token is not None:
             self._link.report(ProgressParams(token, progress, total, message))
-
-
-def _reference(given: object) -> PromptReference | ResourceTemplateReference:
-    if isinstance(given, PromptReference | ResourceTemplateReference):
-        return given
-    if isinstance(given, str):
-        return ResourceTemplateReference(given) if "{" in given else PromptReference(given)
-    raise TypeError(
-        f"what to complete is {given!r:.80}; expected the name of a prompt, a template such as "
-        "'note://{name}', PromptReference(name) or ResourceTemplateReference(uri)"
-    )
 
 
 def _forget(outputs: dict[str, OutputSchema], task_support: dict[str, str]) -> None:

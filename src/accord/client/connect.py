@@ -71,6 +71,8 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
             limits: how large one message may be. empty_pages (100): how many pages of a list in
             a row may have no new entry before reading it fails. rounds (10): how often a request
             may be answered with questions. cache: whether results are kept while they are fresh.
+            middleware: async functions around every request, the first outermost
+            (`accord.client.ClientMiddleware`).
 
             For launched servers: env, in addition to what is inherited
             (`accord.transports.process.INHERITED`: paths and language, no secrets), cwd, stderr
@@ -252,7 +254,15 @@ def _command(target: Target) -> Sequence[str]:
                 f"there is no file {str(target)[:200]!r}{hint if ' ' in str(target) else ''}",
                 phase="starting",
             )
-        return [sys.executable, "-P", "-m", "accord.cli.main", "run", str(path.absolute())]
+        return [
+            sys.executable,
+            "-P",
+            "-m",
+            "accord.cli.main",
+            "run",
+            "--stdio",
+            str(path.absolute()),
+        ]
     if isinstance(target, Sequence) and all(isinstance(part, str | os.PathLike) for part in target):
         return target
     raise TypeError(

@@ -18,6 +18,7 @@ import msgspec
 from accord import errors
 from accord.bindings.headers import check_headers
 from accord.bindings.lines import LineTooLong
+from accord.client.arguments import check_meta
 from accord.client.callbacks import Callbacks
 from accord.client.introduction import describe_lack, lacking_capabilities, request_meta
 from accord.client.options import CallOptions, ClientSettings, OnProgress, check_seconds
@@ -58,6 +59,7 @@ from accord.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from accord.client.middleware import ClientMiddleware
     from accord.protocol.mirroring import MirroredArgument
     from accord.types._base import RequestId
 
@@ -115,6 +117,7 @@ class Link:
         self.log_level: LoggingLevel | None = None
         self.subscriptions: dict[str, None] = {}
         self.side = SideWork(self.loop)
+        self.middleware: tuple[ClientMiddleware, ...] = tuple(settings.middleware)
 
     # -- life
 
@@ -327,7 +330,15 @@ class Link:
 
     # -- asking
 
-    async def ask(self, name: str, params: Any, how: CallOptions, *, answers: bool = True) -> Any:
+    async def ask(
+        self,
+        name: str,
+        params: Any,
+        how: CallOptions,
+        *,
+        answers: bool = True,
+        is_direct: bool = False,
+    ) -> Any:
         """Send a request and wait for its result, within the deadlines.
 
         Args:
@@ -335,7 +346,12 @@ class Link:
             params: its params.
             how: the options of the call.
             answers: whether questions are answered; otherwise they are returned.
+            is_direct: whether the middleware was passed already.
         """
+        if self.middleware and not is_direct:
+            from accord.client.middleware import ask_through
+
+            return await ask_through(self, name, params, how, answers=answers)
         dispatcher = self.dispatcher
         if dispatcher.closed is not None:
             raise type(dispatcher.closed)(str(dispatcher.closed))
@@ -346,6 +362,8 @@ class Link:
         timeout, cap = self.deadlines(how) if how else self._usual
         on_progress, feed = how.get("on_progress") or self.settings.on_progress, None
         meta, started = how.get("meta"), 0.0
+        if meta is not None:
+            check_meta(meta)
         if on_progress is not None or name in _LONG:
             started = self.loop.time()
             token = {"progressToken": next(self._tokens)}
@@ -389,7 +407,7 @@ class Link:
         check_headers(headers)
         unset = CALL_HEADERS.set(headers)
         try:
-            return await self.ask(name, params, how, answers=answers)
+            return await self.ask(name, params, how, answers=answers, is_direct=True)
         finally:
             CALL_HEADERS.reset(unset)
 
@@ -435,7 +453,7 @@ class Link:
             async with asyncio.timeout(timeout):
                 await self.wire.writable()
         except TimeoutError:
-            why = f"{name}: not sent, the server read nothing for {timeout:g} s"
+            why = f"{name}: not sent, the server read nothing for {timeout:g} s (timeout)"
             raise RequestTimeout(why) from None
 
     def _explain(self, error: AccordError, name: str) -> AccordError:

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, TypedDict
 
 from accord.protocol.codec import Limits
 from accord.protocol.revisions import REVISIONS, in_order
@@ -22,6 +22,9 @@ from accord.types import (
     RevisionId,
     Root,
 )
+
+if TYPE_CHECKING:
+    from accord.client.middleware import ClientMiddleware
 
 Sampled: TypeAlias = CreateMessageResult | Literal[False] | None
 OnSample: TypeAlias = Callable[[CreateMessageParams], Sampled | Awaitable[Sampled]]
@@ -117,6 +120,7 @@ class ConnectOptions(TypedDict, total=False):
     empty_pages: int
     rounds: int
     cache: bool
+    middleware: "Sequence[ClientMiddleware]"
 
 
 def check_seconds(name: str, value: object) -> None:
@@ -170,6 +174,7 @@ class ClientSettings:
     # Servers that ask again and again are stopped; one that leads through a form asks a few times.
     rounds: int = 10
     cache: bool = True
+    middleware: "Sequence[ClientMiddleware]" = ()
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
@@ -178,6 +183,10 @@ class ClientSettings:
         for name in ("sampling_tools", "sampling_context"):
             if getattr(self, name) and self.on_sample is None:
                 raise TypeError(f"{name} is for on_sample, which is not given")
+        if self.middleware:
+            from accord.client.middleware import check_middleware
+
+            check_middleware(self.middleware)
         for name in _TIMES:
             check_seconds(name, getattr(self, name))
 

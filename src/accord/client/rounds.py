@@ -95,9 +95,9 @@ async def answer_and_repeat(
         params.request_state = asked.request_state
         left = ends - link.loop.time()
         if left <= 0:
-            raise RequestTimeout(f"{repeated}: no result in time (cap)")
+            raise RequestTimeout(f"{repeated}: no result within {cap:g} s in all (cap)")
         again["cap"] = left
-        result = await link.ask(name, params, again, answers=False)
+        result = await link.ask(name, params, again, answers=False, is_direct=True)
         if not isinstance(result, InputRequiredResult):
             return result
         asked = result

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, Unpack, cast
 
 import msgspec
 
+from accord.client.arguments import OwnMeta, check_meta
 from accord.client.options import CallOptions
 from accord.errors import HeaderMismatch, LocalProtocolError
 from accord.keywords import refuse_unknown
@@ -118,7 +119,7 @@ class SingleRounds:
         declared = options.get("capabilities")
         if declared is not None:
             meta = {META_CAPABILITIES: msgspec.to_builtins(shape.narrow(declared, revision.id))}
-            how["meta"] = {**(how.get("meta") or {}), **meta}
+            how["meta"] = OwnMeta({**check_meta(how.get("meta") or {}), **meta})
         return await link.ask(method, params, how, answers=False)
 
 

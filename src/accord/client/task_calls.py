@@ -3,8 +3,7 @@
 from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Final, Unpack
 
-import msgspec
-
+from accord.client.arguments import check_text, encode_arguments
 from accord.client.link import Link
 from accord.client.options import CallOptions
 from accord.client.results import OutputSchema
@@ -16,18 +15,6 @@ if TYPE_CHECKING:
     from accord.client.tasks import ToolTask
 
 TOOL_TASKS: Final = "tasks.requests.tools.call"
-_NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
-_encode: Final = msgspec.json.Encoder().encode
-
-
-def encode_arguments(arguments: Mapping[str, object] | None) -> msgspec.Raw:
-    """Encode the arguments of a tool."""
-    # Some servers want the member even where the tool takes nothing.
-    if arguments is None:
-        return _NO_ARGUMENTS
-    if arguments.__class__ is not dict and not isinstance(arguments, Mapping):
-        raise TypeError(f"arguments are a mapping by name, not a {type(arguments).__name__}")
-    return msgspec.Raw(_encode(arguments))
 
 
 def link_has_tasks(link: Link) -> bool:
@@ -70,6 +57,7 @@ class TaskCalls:
         """
         from accord.client.tasks import start
 
+        check_text("the name of the tool", name)
         if self._task_support.get(name) == "forbidden":  # tasks.tool.forbidden-not-tasked
             raise LocalProtocolError(f"tool {name!r} does not run as a task, says the server")
         params = CallToolParams(name, encode_arguments(arguments))

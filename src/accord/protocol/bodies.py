@@ -32,8 +32,11 @@ class _Readers(dict[str, Callable[[msgspec.Raw], Any]]):
 
     def __missing__(self, name: str) -> Callable[[msgspec.Raw], Any]:
         params = BY_NAME[name].params
-        meta = ("meta", RawMeta | None, msgspec.field(name="_meta", default=None))
-        type_ = msgspec.defstruct(params.__name__, [meta], bases=(params,), kw_only=True)
+        members = {
+            "__annotations__": {"meta": RawMeta | None},
+            "meta": msgspec.field(name="_meta", default=None),
+        }
+        type_ = type(params)(params.__name__, (params,), members, kw_only=True)
         self[name] = reader = msgspec.json.Decoder(type_).decode
         return reader
 

@@ -99,6 +99,32 @@ def run_to_end(
         main.result()
 
 
+async def run_until_cancelled(
+    work: Coroutine[object, None, None], stop: Callable[[], None], *, seconds: float
+) -> None:
+    """Run work to its end; when the task is cancelled, let the work stop in order first.
+
+    Args:
+        work: ends by itself, or soon after `stop`.
+        stop: called when the task is cancelled.
+        seconds: how long the work may take to stop then; a second cancellation ends the wait.
+    """
+    task = asyncio.ensure_future(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        stop()
+        try:
+            await asyncio.wait((task,), timeout=seconds)
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+            if not task.cancelled() and (error := task.exception()) is not None:
+                log.exception("the server failed at its end", exc_info=error)
+        raise
+
+
 class Pending:
     """A request of ours until its answer arrives.
 

@@ -6,6 +6,7 @@ from accord.bindings.headers import RequestFacts
 from accord.server.access import Policy
 from accord.server.caching import CacheHints
 from accord.server.context import Context
+from accord.server.depends import Depends
 from accord.server.logs import ClientLogHandler
 from accord.server.media import Audio, Image
 from accord.server.middleware import Middleware, Proceed
@@ -22,6 +23,7 @@ __all__ = [
     "Choices",
     "ClientLogHandler",
     "Context",
+    "Depends",
     "Header",
     "Image",
     "Lifespan",

@@ -6,14 +6,19 @@ Parameters with a type of few values, such as an `Enum`, need no completer.
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from enum import Enum
-from typing import Final, Literal, TypeAlias, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args, get_origin
 
 from accord.errors import InvalidParams, RegistrationError
 from accord.server.prompts import PromptEntry, unknown_prompt
 from accord.server.registry import Registry, source_location
 from accord.server.resources import Resources, TemplateEntry
+from accord.server.schema.parameters import ParsedParameters, compile_call, is_async
 from accord.server.schema.signature import Signature
 from accord.types import Completion, JsonObject, PromptReference, ResourceTemplateReference
+
+if TYPE_CHECKING:
+    from accord.server.context import Context
+    from accord.server.session import Session
 
 Completer: TypeAlias = Callable[[str, Mapping[str, str]], object]
 """Called with the typed text and the arguments filled in so far; returns a list of texts or a
@@ -26,6 +31,8 @@ Reference: TypeAlias = PromptReference | ResourceTemplateReference
 _Entry: TypeAlias = PromptEntry | TemplateEntry
 
 _MOST_VALUES: Final = 100
+# Where a completer with dependencies finds the typed text, and the arguments filled in so far.
+_GIVEN: Final = ("bound[0]", "bound[1]")
 _SHOWN: Final = 100
 
 
@@ -35,7 +42,7 @@ class Completions:
     def __init__(self, prompts: Registry[PromptEntry], resources: Resources) -> None:
         self._prompts = prompts
         self._resources = resources
-        self._completers: dict[tuple[type[_Entry], str, str], Completer] = {}
+        self._completers: dict[tuple[type[_Entry], str, str], Completer | InjectedCompleter] = {}
 
     def add(self, of: str, argument: str, source: Source) -> None:
         """Complete an argument of a prompt, or a variable of a resource template.
@@ -64,7 +71,16 @@ class Completions:
         kind = TemplateEntry if is_template else PromptEntry
         self._completers[kind, of, argument] = _completer(source)
 
-    def find(self, entry: _Entry, argument: str) -> Completer:
+    @property
+    def dependencies(self) -> set[Callable[..., object]]:
+        """The functions that completers depend on."""
+        found: set[Callable[..., object]] = set()
+        for each in self._completers.values():
+            if isinstance(each, InjectedCompleter):
+                found |= each.plan.functions
+        return found
+
+    def find(self, entry: _Entry, argument: str) -> "Completer | InjectedCompleter":
         """Return the completer of an argument; an argument without one gets no suggestions.
 
         Raises:
@@ -113,13 +129,56 @@ def _arguments(entry: _Entry) -> list[str]:
     return list(entry.template.variables)
 
 
-def _completer(source: Source) -> Completer:
+class InjectedCompleter:
+    """A completer that takes the context or dependencies, beside the text and the arguments."""
+
+    def __init__(self, function: Callable[..., object], reader: ParsedParameters) -> None:
+        from accord.server.injection import Plan
+
+        where = f"the completer at {source_location(function)}"
+        names = [each.name for each in reader.client_parameters]
+        if not 1 <= len(names) <= len(_GIVEN):
+            raise RegistrationError(
+                f"{where} takes {', '.join(names) or 'no text'}; expected the typed text, and the "
+                "arguments filled in so far if it needs them"
+            )
+        sources = {name: f"values[{n}]" for n, name in enumerate(reader.dependencies)}
+        sources |= dict(zip(names, _GIVEN, strict=False))
+        self._function = function
+        self._is_async = is_async(function)
+        self._call = compile_call(
+            [
+                f"{name}={sources.get(name, 'context')}"
+                if by_name
+                else sources.get(name, "context")
+                for name, by_name in reader.order
+            ]
+        )
+        self.plan = Plan([*reader.dependencies.values()], {}, where)
+
+    async def suggest(
+        self, session: "Session", context: "Context[Any]", typed: str, filled: Mapping[str, str]
+    ) -> object:
+        """Return what the function suggests."""
+        from accord.server.injection import call_in_thread, call_on_loop
+
+        plan = self.plan.under(session.server.overrides)
+
+        def call(values: list[Any]) -> Any:
+            return self._call(self._function, (typed, filled), context, values)
+
+        if self._is_async:
+            return await call_on_loop(plan, context, None, call)
+        return await call_in_thread(plan, session, context, None, call)
+
+
+def _completer(source: Source) -> "Completer | InjectedCompleter":
     if isinstance(source, type) and issubclass(source, Enum):
         return _static([str(member.value) for member in source])
     if get_origin(source) is Literal:
         return _static([str(value) for value in get_args(source)])
     if callable(source):
-        return _with_context(source)
+        return _read_injected(source) or _adapt(source)
     values = None if isinstance(source, str) else list(source)
     if values is None or not all(isinstance(value, str) for value in values):
         raise RegistrationError(
@@ -129,7 +188,22 @@ def _completer(source: Source) -> Completer:
     return _static(values)
 
 
-def _with_context(function: Callable[..., object]) -> Completer:
+def _read_injected(function: Callable[..., object]) -> InjectedCompleter | None:
+    """Return a completer with the context or dependencies; None if it takes neither."""
+    from accord.server.context import Context
+
+    try:
+        reader = ParsedParameters(function, Context)
+    except RegistrationError:
+        # It has annotations or parameters that only tools need; a mistake in what it depends on
+        # has a message of its own.
+        return None
+    if not reader.dependencies and reader.context is None:
+        return None
+    return InjectedCompleter(function, reader)
+
+
+def _adapt(function: Callable[..., object]) -> Completer:
     """Adapt a function that takes only the typed text."""
     try:
         parameters = inspect.signature(function)

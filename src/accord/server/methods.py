@@ -208,10 +208,15 @@ async def complete(
     resolved = (params.context.arguments if params.context else None) or {}
     context = session.context(exchange)
     try:
-        # In a thread, since an author's completer may well ask a database.
-        value = await session.run_in_thread(
-            context, lambda: completer(params.argument.value, resolved)
-        )
+        value: object
+        if isinstance(completer, completion.InjectedCompleter):
+            current.set(context)
+            value = await completer.suggest(session, context, params.argument.value, resolved)
+        else:
+            # In a thread, since an author's completer may well ask a database.
+            value = await session.run_in_thread(
+                context, partial(completer, params.argument.value, resolved)
+            )
         if isinstance(value, Awaitable):
             value = await value
     except UrlElicitationRequired as error:
@@ -238,7 +243,12 @@ async def call_user(
     context = session.context(exchange)
     function, signature = entry.function, entry.signature
     try:
-        if signature.is_async:
+        if signature.plan is not None:
+            from accord.server.injection import call_injected
+
+            current.set(context)
+            result = await call_injected(entry, session, context, bound, convert)
+        elif signature.is_async:
             current.set(context)
             result = convert(await signature.call(function, bound, context))
         else:

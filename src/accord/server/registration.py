@@ -36,6 +36,7 @@ class Registration:
         resource_entries: its resources and resource templates.
         completions: its completers.
         layers: its middleware.
+        is_strict: whether tools refuse text for what is not text.
     """
 
     tool_entries: Registry[ToolEntry]
@@ -43,6 +44,7 @@ class Registration:
     resource_entries: Resources
     completions: Completions
     layers: Layers
+    is_strict: bool
 
     @overload
     def tool(self, function: Function, /) -> Function: ...
@@ -65,6 +67,8 @@ class Registration:
         Raises:
             RegistrationError: its parameters have no JSON form, or the name is taken.
         """
+        if self.is_strict:
+            details.setdefault("strict", True)
         entry = build_tool(function, **details)
         self.tool_entries.add(entry, replace=details.get("replace", False))
         # Without a description a tool is described by its name.

@@ -1,7 +1,7 @@
 """The server: its tools, resources and prompts, and how they are served."""
 
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Generic, Literal, TypeAlias, Unpack, overload
 
@@ -21,6 +21,7 @@ from accord.server.capabilities import declare
 from accord.server.completion import Completions
 from accord.server.context import State
 from accord.server.hub import Hub, ListKind, list_change, resource_change
+from accord.server.local_calls import LocalCalls
 from accord.server.middleware import Layers
 from accord.server.prompts import PromptEntry
 from accord.server.registration import Registration
@@ -56,6 +57,7 @@ from accord.types import (
 from accord.types._base import JsonObject
 
 if TYPE_CHECKING:
+    from accord.server.injection import Overrides, Scopes
     from accord.server.sealing import StateSeal
     from accord.server.serving import HttpSettings
     from accord.server.tasks.runner import TaskRunner
@@ -66,7 +68,7 @@ if TYPE_CHECKING:
 Lifespan: TypeAlias = "Callable[[Server[State]], AbstractAsyncContextManager[State]]"
 
 
-class Server(Registration, Generic[State]):
+class Server(Registration, LocalCalls, Generic[State]):
     """An MCP server.
 
     Args:
@@ -105,6 +107,7 @@ class Server(Registration, Generic[State]):
         self._state_keys = settings.get("state_keys")
         self._state_lifetime = settings.get("state_lifetime", 3600.0)
         self.debug = settings.get("debug", False)
+        self.is_strict = settings.get("strict", False)
         self.hub = Hub()
         self.sessions = self.hub.sessions
         self.subscriptions = settings.get("subscriptions", 100)
@@ -115,6 +118,7 @@ class Server(Registration, Generic[State]):
         self.roots_callbacks: list[Callable[[Session], object]] = []
         self._watchdogs = Watchdogs()
         self.was_run = False
+        self.overrides: Overrides | None = None
         self._thread_count = settings.get("threads", THREADS)
         self._thread_wait = settings.get("thread_wait", THREAD_WAIT)
 
@@ -220,6 +224,33 @@ class Server(Registration, Generic[State]):
         return found is not None and found.complete()
 
     @cached_property
+    def scopes(self) -> "Scopes":
+        """The values of dependencies that outlive requests."""
+        from accord.server.injection import Scopes
+
+        return Scopes()
+
+    @contextmanager
+    def override(self, overrides: "Overrides") -> Iterator[None]:
+        """Call other functions in place of dependencies; for tests.
+
+        Args:
+            overrides: for each function that was given to `Depends`, the one to call instead. It
+                may have other parameters.
+
+        Raises:
+            ValueError: no handler depends on one of them.
+        """
+        from accord.server.injection import check_overrides
+
+        check_overrides(self, overrides)
+        before, self.overrides = self.overrides, {**(self.overrides or {}), **overrides}
+        try:
+            yield
+        finally:
+            self.overrides = before
+
+    @cached_property
     def threads(self) -> Workers:
         """The threads in which sync functions run."""
         return Workers(self._thread_count, wait=self._thread_wait)
@@ -289,7 +320,8 @@ class Server(Registration, Generic[State]):
         """Run the lifespan; yields its state."""
         if self.lifespan is None:
             try:
-                yield None
+                async with self.scopes.open(None):
+                    yield None
             finally:
                 await self._release_tasks()
             return
@@ -301,7 +333,8 @@ class Server(Registration, Generic[State]):
             )
         async with manager as state:
             try:
-                yield state
+                async with self.scopes.open(state):
+                    yield state
             finally:
                 await self._release_tasks(state)
 
@@ -380,8 +413,25 @@ class Server(Registration, Generic[State]):
             options: see `HttpOptions`.
 
         Raises:
-            RuntimeError: an event loop is running in this thread.
+            RuntimeError: an event loop is running in this thread; `serve` is for that.
         """
         from accord.server.serving import run
 
         run(self, transport, grace=grace, host=host, port=port, options=options)
+
+    async def serve(
+        self,
+        transport: Literal["stdio", "http"] = "stdio",
+        *,
+        grace: float = 1.5,
+        host: str = "127.0.0.1",
+        port: int = 8000,
+        **options: "Unpack[HttpSettings]",
+    ) -> None:
+        """Serve in the running event loop until the input ends or the task is cancelled; as `run`.
+
+        Signals stay with the program, the process goes on, and stdin and stdout are given back.
+        """
+        from accord.server.serving import serve
+
+        await serve(self, transport, grace=grace, host=host, port=port, options=options)

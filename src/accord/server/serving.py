@@ -1,22 +1,21 @@
 """A process that serves: over stdio or HTTP, until the input ends or a signal arrives.
 
-What accord logs meanwhile is written in a thread, so that a full stderr never holds up the server.
+Or a part of a program that does so in its own event loop, until its task is cancelled.
 """
 
 import asyncio
 import logging
 import sys
-import threading
-import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
 from accord.errors import MissingExtra
+from accord.server.serving_logs import log_in_background
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from accord.bindings.lines import LineTooLong
     from accord.server.server import Server
     from accord.server.session import Session
@@ -27,10 +26,12 @@ if TYPE_CHECKING:
 _stdio_log = logging.getLogger("accord.stdio")
 _http_log = logging.getLogger("accord.http")
 
-# Lines that wait for a reader of stderr; what comes on top is counted and dropped.
-_LINES_MOST: Final = 1_000
-# How long the end waits for the last lines.
-_LAST_LINES: Final = 0.5
+# How many seconds the end of a part of a program takes beyond the grace period.
+_END_SLACK: Final = 0.5
+# How to let other machines in, of a server that code started.
+_ADVICE: Final = (
+    "set public_url or allowed_hosts for others, as in server.run('http', public_url=...)"
+)
 
 
 class HttpSettings(TypedDict, total=False):
@@ -60,6 +61,7 @@ class HttpSettings(TypedDict, total=False):
     opening_bytes: int
     write_timeout: float
     unread_bytes: int
+    access_log: bool | Literal["text", "json"]
 
 
 def build_app(server: "Server[Any]", grace: float, options: HttpSettings) -> "HttpApp":
@@ -67,14 +69,18 @@ def build_app(server: "Server[Any]", grace: float, options: HttpSettings) -> "Ht
     from accord.transports.http.server.app import HttpApp
     from accord.transports.http.server.state import HttpOptions
 
-    if server.auth is None:
-        return HttpApp(server, HttpOptions(grace=grace, **options))
-    options.setdefault("public_url", getattr(server.auth, "public_url", None))
+    if server.auth is not None:
+        options.setdefault("public_url", getattr(server.auth, "public_url", None))
     settings = HttpOptions(grace=grace, **options)
     app = HttpApp(server, settings)
-    # The guard has the interface of the app.
-    guarded: HttpApp = server.auth.guard(app, path=settings.path, public_url=settings.public_url)
-    return guarded
+    # The guard and the log have the interface of the app.
+    if server.auth is not None:
+        app = server.auth.guard(app, path=settings.path, public_url=settings.public_url)
+    if settings.access_log:
+        from accord.transports.http.server.access_log import AccessLog
+
+        app = AccessLog(app, is_json=settings.access_log == "json")  # type: ignore[assignment]  # as above
+    return app
 
 
 def run(
@@ -94,16 +100,61 @@ def run(
     """
     if asyncio._get_running_loop() is not None:
         raise RuntimeError(
-            "run() starts an event loop; call it outside of async code, or serve "
-            "server.asgi() with an ASGI server in the loop that is running"
+            "run() starts an event loop, and one is running here already; "
+            f"in async code write: await server.serve({transport!r})"
         )
-    if transport not in ("stdio", "http"):
-        raise ValueError(f"transport is {transport!r}, expected 'stdio' or 'http'")
+    _check_transport(transport)
     with log_in_background():
         if transport == "stdio":
             run_stdio(server, grace=grace)
         else:
             run_http(server, build_app(server, grace, options), host=host, port=port)
+
+
+def _check_transport(transport: str) -> None:
+    if transport not in ("stdio", "http"):
+        raise ValueError(f"transport is {transport!r}, expected 'stdio' or 'http'")
+
+
+async def serve(
+    server: "Server[Any]",
+    transport: str,
+    *,
+    grace: float,
+    host: str,
+    port: int,
+    options: HttpSettings,
+) -> None:
+    """Serve in the running event loop; as `Server.serve`.
+
+    Raises:
+        ValueError: the transport does not exist.
+        MissingExtra: what serves HTTP is not installed.
+        TransportError: the address cannot be listened on.
+    """
+    _check_transport(transport)
+    server.was_run = True
+    with log_in_background():
+        if transport == "stdio":
+            await _serve_stdio_as_guest(server, grace=grace)
+            return
+        app = build_app(server, grace, options)
+        serve_in_loop, sockets = _http_server().serve_in_loop, _listen(host, port)
+        address = sockets[0].getsockname()
+        _http_log.info("%s", _describe_place(server, app, address))
+        _warn_of_refusals(app, address, _ADVICE)
+        await serve_in_loop(app, sockets)
+
+
+async def _serve_stdio_as_guest(server: "Server[Any]", *, grace: float) -> None:
+    from accord.runtime.tasks import run_until_cancelled
+    from accord.transports.shutdown import Stop
+    from accord.transports.stdio import claim_for_a_while
+
+    stop = Stop(grace=grace, is_guest=True)
+    with claim_for_a_while():
+        work = _serve_stdio(server, stop)
+        await run_until_cancelled(work, stop.request, seconds=grace + _END_SLACK)
 
 
 def run_stdio(server: "Server[Any]", *, grace: float) -> None:
@@ -161,44 +212,76 @@ async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
         connection.finish(max(stop.seconds_left, 0.1))
 
 
-def run_http(server: "Server[Any]", app: "HttpApp", *, host: str, port: int) -> None:
+def run_http(
+    server: "Server[Any]",
+    app: "HttpApp",
+    *,
+    host: str,
+    port: int,
+    sockets: "list[socket] | None" = None,
+    advice: str = _ADVICE,
+) -> None:
     """Serve until a signal arrives; calls under way get the grace period.
 
     Code that hangs, on the loop or in a thread, delays the exit by about a second more.
+
+    Args:
+        server: the server.
+        app: its app.
+        host: the address to listen on.
+        port: the port to listen on.
+        sockets: those to serve on instead, if they are open already.
+        advice: how to let other machines in, for a warning.
 
     Raises:
         MissingExtra: what serves HTTP is not installed.
         TransportError: the address cannot be listened on.
     """
+    serving = _http_server()
+    server.was_run = True
+    sockets = sockets or _listen(host, port)
+    address = sockets[0].getsockname()
+    print(f"{_describe_place(server, app, address)}; Ctrl-C ends", file=sys.stderr, flush=True)
+    _warn_of_refusals(app, address, advice)
     try:
-        from accord.transports.http.server.uvicorn_server import END_SLACK, listen, serve
+        serving.serve(app, sockets)
+    except SystemExit:  # uvicorn exits with 3 if the lifespan fails
+        raise SystemExit(1) from None
+    _leave(server, _http_log, grace=app.options.grace, seconds=serving.END_SLACK / 2)
+
+
+def _http_server() -> Any:
+    """Return the module that serves HTTP, which needs an extra."""
+    try:
+        from accord.transports.http.server import uvicorn_server
     except ImportError:
         raise MissingExtra("http", needed_for="serving over HTTP") from None
-    server.was_run = True
-    sockets = listen(host, port)
-    _announce(server, app, sockets[0].getsockname())
-    serve(app, sockets)
-    _leave(server, _http_log, grace=app.options.grace, seconds=END_SLACK / 2)
+    return uvicorn_server
 
 
-def _announce(server: "Server[Any]", app: "HttpApp", address: tuple[Any, ...]) -> None:
-    """Print the server's URL; warn if it listens for other machines but refuses them."""
-    from ipaddress import ip_address
+def _listen(host: str, port: int) -> "list[socket]":
+    from accord.transports.http.server.sockets import listen
 
+    return listen(host, port)
+
+
+def _describe_place(server: "Server[Any]", app: "HttpApp", address: tuple[Any, ...]) -> str:
     from accord.transports.http.server.endpoint import STREAM
 
     host, port = address[:2]
     bracketed = f"[{host}]" if ":" in host else host
     origin, options = f"http://{bracketed}:{port}", app.options
     older = f", and in the older form at {origin}{STREAM}" if options.sse else ""
-    where = f"{server.info.name} is served at {origin}{options.path}{older}; Ctrl-C ends"
-    print(where, file=sys.stderr, flush=True)
-    is_open = options.public_url is not None or any(options.allowed_hosts)
-    if not is_open and not ip_address(host).is_loopback:
-        _http_log.warning(
-            "only requests to localhost are served; set public_url or allowed_hosts for others, "
-            "as in server.run('http', public_url=...)"
-        )
+    return f"{server.info.name} is served at {origin}{options.path}{older}"
+
+
+def _warn_of_refusals(app: "HttpApp", address: tuple[Any, ...], advice: str) -> None:
+    """Warn if a server listens for other machines but refuses them."""
+    from ipaddress import ip_address
+
+    is_open = app.options.public_url is not None or any(app.options.allowed_hosts)
+    if not is_open and not ip_address(address[0]).is_loopback:
+        _http_log.warning("only requests to localhost are served; %s", advice)
 
 
 def _leave(server: "Server[Any]", log: logging.Logger, *, grace: float, seconds: float) -> None:
@@ -213,90 +296,3 @@ def _leave(server: "Server[Any]", log: logging.Logger, *, grace: float, seconds:
     if workers is not None:
         workers.shutdown()
     leave_threads(seconds)
-
-
-# -- logs
-
-
-class _Background(logging.Handler):
-    """Hands records to other handlers in a thread, since those may block.
-
-    A pipe that is not read, as stderr often is, holds 64 KB. Then a write waits for ever.
-    """
-
-    def __init__(self, handlers: list[logging.Handler], *, is_propagated: bool) -> None:
-        super().__init__()
-        self._handlers = handlers
-        self._is_propagated = is_propagated
-        self._queue: SimpleQueue[logging.LogRecord | None] = SimpleQueue()
-        self._counting = threading.Lock()
-        self._waiting = 0
-        self._dropped = 0
-        self._thread: threading.Thread | None = None
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Queue a record, unless too many wait."""
-        with self._counting:
-            if self._waiting >= _LINES_MOST:
-                self._dropped += 1
-                return
-            self._waiting += 1
-        # Its arguments may change before it is written.
-        record.msg, record.args = record.getMessage(), None
-        self._queue.put(record)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._write, name="accord-log", daemon=True)
-            self._thread.start()
-
-    def _write(self) -> None:
-        while (record := self._queue.get()) is not None:
-            self._pass_on(record)
-            with self._counting:
-                self._waiting -= 1
-                dropped = self._dropped if self._waiting == 0 else 0
-                self._dropped -= dropped
-            if dropped:
-                text = f"{dropped} log lines were dropped because stderr was not read"
-                record = logging.LogRecord("accord", logging.WARNING, __file__, 0, text, None, None)
-                self._pass_on(record)
-
-    def _pass_on(self, record: logging.LogRecord) -> None:
-        handlers = list(self._handlers)
-        if self._is_propagated:
-            handlers += logging.getLogger().handlers
-        if not handlers and logging.lastResort is not None:
-            handlers = [logging.lastResort]
-        for handler in handlers:
-            if record.levelno >= handler.level:
-                handler.handle(record)
-
-    def flush(self) -> None:
-        """Wait a moment until all is written."""
-        end = time.monotonic() + _LAST_LINES
-        while self._waiting and time.monotonic() < end:
-            time.sleep(0.005)
-
-    def stop(self) -> None:
-        """Write what is queued, if that takes but a moment, and end the thread.
-
-        Not in `close`: whatever configures logging anew closes every handler, also those in use.
-        """
-        self.flush()
-        self._queue.put(None)
-        self.close()
-
-
-@contextmanager
-def log_in_background() -> Iterator[None]:
-    """Write what accord logs in a thread, so that a full stderr does not hold up the server."""
-    logger = logging.getLogger("accord")
-    handlers, is_propagated = logger.handlers[:], logger.propagate
-    background = _Background(handlers, is_propagated=is_propagated)
-    logger.handlers[:] = [background]
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.handlers[:] = handlers
-        logger.propagate = is_propagated
-        background.stop()

@@ -73,6 +73,7 @@ class Session:
     _contexts: dict[Any, Context[Any]] | None = None
     _in_transit = 0
     is_lasting = False
+    has_kept_values = False
     visibility: Visibility | None = None
     _kept: dict[str, Any] | None = None
 
@@ -432,6 +433,8 @@ class Session:
         for context in list((self._contexts or {}).values()):
             context._cancel()
         self.dispatcher.close()
+        if self.has_kept_values:
+            self.server.scopes.end_session(self)
 
 
 # -- sessions of one message
@@ -468,6 +471,8 @@ class StatelessSessions:
         dispatcher, endpoint = session.dispatcher, session.endpoint
         if session.listening:
             session._forget_changes()
+        if session.has_kept_values:
+            self._server.scopes.end_session(session)
         if dispatcher.running:
             return
         dispatcher.let_go()

@@ -83,6 +83,8 @@ class ToolDetails(EntryDetails, total=False):
             one made from the return type. Results are validated, with the extra `schema` fully.
         inline: whether a plain function runs on the event loop rather than in a worker thread.
         timeout: seconds after which a call fails.
+        strict: whether `"5"` is refused for a number, and other text for what is not text. By
+            default such arguments are read, since hosts send them.
         task: whether a call may become a task, whose result is fetched later: "optional" where the
             client wants it, "required" always. Without it, and for clients of revisions that have
             no tasks, calls are answered directly.
@@ -95,6 +97,7 @@ class ToolDetails(EntryDetails, total=False):
     output_schema: JsonObject
     inline: bool
     timeout: float
+    strict: bool
     task: Literal["optional", "required"]
     ask_first: bool
 
@@ -137,6 +140,8 @@ class ServerSettings(TypedDict, total=False):
         state_lifetime: seconds within which the answer has to arrive there.
         tasks: how long tasks are kept and where, see `accord.server.tasks.TaskSettings`.
         log_level: the level of logs that a client gets before it asks for one.
+        strict: whether tools refuse text for numbers, booleans, objects and arrays, unless a tool
+            says otherwise.
         debug: whether callers see the text of unexpected exceptions.
     """
 
@@ -161,6 +166,7 @@ class ServerSettings(TypedDict, total=False):
     state_lifetime: float
     tasks: "TaskSettings"
     log_level: LoggingLevel
+    strict: bool
     debug: bool
 
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, Unpack
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -59,6 +59,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
     item: Tool
     returns: ReturnType
     label: str
+    mode: Literal["async", "thread", "inline", "injected"] = "async"
     inline: bool = False
     timeout: float | None = None
     mirrored: "tuple[MirroredArgument, ...]" = ()
@@ -80,10 +81,13 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         except ToolError as error:
             return failure(str(error))
         exchange.state = self.label
-        if self.signature.is_async:
+        mode = self.mode
+        if mode == "async":
             return self._call_async(context, bound)
-        if not self.inline:
+        if mode == "thread":
             return self._call_in_thread(session, context, bound)
+        if mode == "injected":
+            return self._call_injected(session, context, bound)
         token = current.set(context)
         try:
             return self.returns.convert(self.signature.call(self.function, bound, context))
@@ -100,6 +104,19 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
             else:
                 value = await self._wait_for(self.signature.call(self.function, bound, context))
             return _finish(self.returns.convert(value), context)
+        except BaseException as error:
+            return self._failure_of(error, context)
+
+    async def _call_injected(
+        self, session: "Session", context: Context[object], bound: BoundArguments
+    ) -> ToolResult:
+        from accord.server.injection import call_injected
+
+        current.set(context)
+        try:
+            work = call_injected(self, session, context, bound, self.returns.convert)
+            value: Any = await (work if self.timeout is None else self._wait_for(work))
+            return _finish(value, context)
         except BaseException as error:
             return self._failure_of(error, context)
 
@@ -156,7 +173,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
                 return failure(f"tool {self.key} failed: {error.message}")
             raise error
         if isinstance(error, OutOfTime):
-            return failure(f"tool {self.key} did not finish within {self.timeout:g} s")
+            return failure(f"tool {self.key} did not finish within {self.timeout:g} s (timeout)")
         reference = os.urandom(4).hex()
         log.error("tool %s failed (reference %s)", self.key, reference, exc_info=error)
         if context._session.server.debug:
@@ -187,7 +204,10 @@ def build_tool(function: Callable[..., object], **details: Unpack[ToolDetails]) 
     """
     details = check_details("tool()", details, ToolDetails)
     found = signature.inspect(
-        function, context_type=Context, written_schema=details.get("input_schema")
+        function,
+        context_type=Context,
+        written_schema=details.get("input_schema"),
+        is_strict=details.get("strict", False),
     )
     returns = results.inspect(function, written_schema=details.get("output_schema"))
     name = check_name(details.get("name", found.name), f"the tool at {source_location(function)}")
@@ -212,12 +232,23 @@ def build_tool(function: Callable[..., object], **details: Unpack[ToolDetails]) 
         tags=parse_tags(details.get("tags", ())),
         returns=returns,
         label=f"tool {name}",
+        mode=_mode_of(found, is_inline=details.get("inline", False)),
         inline=details.get("inline", False),
         timeout=details.get("timeout"),
         task=details.get("task"),
         ask_first=details.get("ask_first", False),
         mirrored=_find_mirrored(name, tool.input_schema),
     )
+
+
+def _mode_of(
+    found: signature.Signature, *, is_inline: bool
+) -> Literal["async", "thread", "inline", "injected"]:
+    if found.plan is not None:
+        return "injected"
+    if found.is_async:
+        return "async"
+    return "inline" if is_inline else "thread"
 
 
 def _find_mirrored(name: str, schema: JsonObject) -> "tuple[MirroredArgument, ...]":

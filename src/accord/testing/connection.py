@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -21,6 +22,7 @@ from accord.transports.wire import Lost, MemoryWire, Receive, Wire, WireListener
 
 if TYPE_CHECKING:
     from accord.auth.oauth import OAuth
+    from accord.server.injection import Overrides
 
 TransportName: TypeAlias = Literal["memory", "stdio", "http", "http-stream", "sse"]
 TRANSPORTS: Final[tuple[TransportName, ...]] = get_args(TransportName)
@@ -47,6 +49,7 @@ def connected(
     transport: TransportName = "memory",
     allow: Iterable[str] = PRACTICE,
     recording: Recording | None = None,
+    overrides: "Overrides | None" = None,
     **options: Any,
 ) -> "Connected":
     """Connect to a server and judge all messages.
@@ -66,6 +69,8 @@ def connected(
         allow: ids of requirements that may be broken; `*` matches any part of an id. By default
             those of good practice, which the specification does not demand.
         recording: keeps the messages, to look at or to save.
+        overrides: for each function in `Depends(...)`, the one to call instead; for a server in
+            this process, and for as long as the connection lasts.
         **options: those of `accord.connect`, such as `revision="2025-06-18"`.
 
     Raises:
@@ -74,7 +79,15 @@ def connected(
     if transport not in TRANSPORTS:
         raise ValueError(f"transport is {transport!r}, expected one of {', '.join(TRANSPORTS)}")
     chosen = cast("ConnectOptions", options)
-    return Connected(target, transport, tuple(allow), recording or Recording(), chosen)
+    overriding: AbstractContextManager[None] = nullcontext()
+    if overrides:
+        if transport == "stdio":
+            raise ValueError("overrides need a server in this process: use another transport")
+        target = _server(target, "with overrides")
+        overriding = target.override(overrides)
+    return Connected(
+        target, transport, tuple(allow), recording or Recording(), chosen, overriding=overriding
+    )
 
 
 class Connected:
@@ -87,8 +100,11 @@ class Connected:
         allow: tuple[str, ...],
         recording: Recording,
         options: ConnectOptions,
+        *,
+        overriding: AbstractContextManager[None],
     ) -> None:
         self.recording = recording
+        self._overriding = overriding
         self._allow = allow
         self._reported = 0
         self._options = options
@@ -97,21 +113,37 @@ class Connected:
         self._blocking: blocking.Client | None = None
 
     async def __aenter__(self) -> Client:
-        self._client = await connect(self._tapped, **self._options)
+        self._overriding.__enter__()
+        try:
+            self._client = await connect(self._tapped, **self._options)
+        except BaseException:
+            self._overriding.__exit__(None, None, None)
+            raise
         return self._client
 
     async def __aexit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         assert self._client is not None
-        await self._client.close()
+        try:
+            await self._client.close()
+        finally:
+            self._overriding.__exit__(None, None, None)
         self._judge(error)
 
     def __enter__(self) -> blocking.Client:
-        self._blocking = blocking.connect(self._tapped, **self._options)
+        self._overriding.__enter__()
+        try:
+            self._blocking = blocking.connect(self._tapped, **self._options)
+        except BaseException:
+            self._overriding.__exit__(None, None, None)
+            raise
         return self._blocking
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         assert self._blocking is not None
-        self._blocking.close()
+        try:
+            self._blocking.close()
+        finally:
+            self._overriding.__exit__(None, None, None)
         self._judge(error)
 
     def check(self) -> None:
@@ -248,7 +280,7 @@ def _command(target: ServerUnderTest) -> tuple[Sequence[str], Mapping[str, str]]
     file, name = _find_definition(target)
     # The file may import modules that only this process can find, such as its neighbours.
     path = os.pathsep.join(dict.fromkeys(each for each in sys.path if each))
-    command = [sys.executable, "-m", "accord", "run", f"{file}:{name}"]
+    command = [sys.executable, "-m", "accord", "run", "--stdio", f"{file}:{name}"]
     return command, {"PYTHONPATH": path}
 
 

@@ -32,10 +32,16 @@ class Stop:
 
     From then on the process has the grace period left. An alarm enforces it without the loop and
     without a thread, since either may hang.
+
+    Args:
+        grace: seconds that running calls get to finish.
+        is_guest: whether the process is another program's. Then only the end of the input and
+            `request` count, and the process is never ended.
     """
 
-    def __init__(self, *, grace: float) -> None:
+    def __init__(self, *, grace: float, is_guest: bool = False) -> None:
         self._grace = grace
+        self._is_guest = is_guest
         self._parent = os.getppid()
         self._signalled = False
         self._stopped: asyncio.Event | None = None
@@ -61,13 +67,22 @@ class Stop:
             # `loop.add_signal_handler` would not run while a handler blocks the loop.
             self._loop.call_soon_threadsafe(self._stopped.set)
 
+    def request(self) -> None:
+        """Stop as at a signal."""
+        self._signalled = True
+        if self._stopped is not None:
+            self._stopped.set()
+
     def _arm(self) -> None:
         if self._end == math.inf:
             self._end = time.monotonic() + self._grace
-            exit_later(self._grace, self._grace + _SLACK)
+            if not self._is_guest:
+                exit_later(self._grace, self._grace + _SLACK)
 
     def look_for_end(self, descriptor: int) -> None:
         """Look for the end of the input on behalf of a blocked loop; called in a thread."""
+        if self._is_guest:
+            return
         now = time.monotonic()
         if self._seen_at == math.inf and (os.getppid() != self._parent or _has_hung_up(descriptor)):
             self._seen_at = now
@@ -83,7 +98,7 @@ class Stop:
             stopped.set()
         waits = [asyncio.ensure_future(each.wait()) for each in (input_ended, stopped)]
         while not (input_ended.is_set() or stopped.is_set()):
-            if os.getppid() != self._parent:
+            if not self._is_guest and os.getppid() != self._parent:
                 stopped.set()
             await asyncio.wait(waits, timeout=_PARENT_CHECK, return_when=asyncio.FIRST_COMPLETED)
         for each in waits:

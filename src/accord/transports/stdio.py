@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import chain
 from typing import Final, cast
@@ -59,14 +59,40 @@ def claim() -> tuple[int, int]:
         with suppress(Exception):
             sys.stdout.flush()
         _claimed = reading, writing
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=_leave_to_parent)
+        _leave_to_parent_on_fork()
     return _claimed
+
+
+@contextmanager
+def claim_for_a_while() -> Iterator[None]:
+    """Take stdin and stdout within a block, and put them back after it."""
+    global _claimed  # noqa: PLW0603  # the process has one pair
+    was_claimed = _claimed is not None
+    reading, writing = claim()
+    try:
+        yield
+    finally:
+        if not was_claimed:
+            _claimed = None
+            with suppress(Exception):
+                sys.stdout.flush()  # prints that went to stderr meanwhile
+            for number, descriptor in enumerate((reading, writing)):
+                with suppress(OSError):
+                    os.set_blocking(descriptor, True)
+                os.dup2(descriptor, number)
+                os.close(descriptor)
+
+
+@cache
+def _leave_to_parent_on_fork() -> None:
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_leave_to_parent)
 
 
 def _leave_to_parent() -> None:
     """Take the descriptors away from a forked child: all messages belong to the parent."""
-    assert _claimed is not None
+    if _claimed is None:
+        return
     with suppress(OSError):
         nothing = os.open(os.devnull, os.O_RDWR)
         for descriptor in _claimed:
@@ -332,6 +358,7 @@ class StdioConnection:
         limit: int = LINE_LIMIT,
     ) -> None:
         reading, writing = claim()
+        self._is_finished = False
         self._reading = reading
         self._writer = _Writer(
             writing, lambda backlog: self._reader.hold(backlog), lambda: self.ended.set()
@@ -366,7 +393,8 @@ class StdioConnection:
     def _read_in_thread(self, loop: asyncio.AbstractEventLoop) -> None:
         with suppress(RuntimeError):  # the loop is closed: the process ends
             with suppress(OSError):
-                while chunk := os.read(self._reading, _READ_SIZE):
+                # Once it is finished, its descriptor may be that of another file.
+                while not self._is_finished and (chunk := os.read(self._reading, _READ_SIZE)):
                     asyncio.run_coroutine_threadsafe(self._take_chunk(chunk), loop).result()
             loop.call_soon_threadsafe(self._reader.eof_received)
 
@@ -376,6 +404,7 @@ class StdioConnection:
 
     def finish(self, seconds: float) -> None:
         """Write pending messages for at most some seconds, and stop reading."""
+        self._is_finished = True
         self._writer.finish(seconds)
         if self._reader.transport is not None:
             self._reader.transport.close()

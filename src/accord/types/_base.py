@@ -6,9 +6,12 @@ from them (`accord.protocol.shape`). Common are the messages that no single feat
 progress, cancellation. The JSON-RPC envelope around them is not described here.
 """
 
-from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
+
+from accord.errors import lower_first
+from accord.keywords import suggest_keyword
 
 __all__ = [
     "REVISION_IDS",
@@ -46,6 +49,7 @@ Cursor: TypeAlias = str
 Role: TypeAlias = Literal["user", "assistant"]
 
 Marked = TypeVar("Marked", bound=type)
+Message = TypeVar("Message", bound="Struct")
 
 
 class Lifetime(msgspec.Struct, frozen=True):
@@ -125,22 +129,82 @@ def lifetime_of(type_: object) -> Lifetime:
     return lifetime if isinstance(lifetime, Lifetime) else ALWAYS
 
 
-class Struct(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
+_construct: Final[Any] = msgspec.StructMeta.__call__
+
+
+class MessageType(msgspec.StructMeta):
+    """The type of message types: tags are attributes, and mistaken keywords are explained.
+
+    A message is made at once where its keywords are right. The help takes part where msgspec
+    refuses them; decoding does not come by here at all.
+    """
+
+    if TYPE_CHECKING:
+        pass  # type checkers go by the fields
+    else:
+
+        def __new__(mcls, name, bases, namespace, **options):
+            tag_field = options.get("tag_field")
+            if tag_field is not None:
+                namespace[tag_field] = options["tag"]
+            return super().__new__(mcls, name, bases, namespace, **options)
+
+        def __call__(self, *args, **keywords):
+            try:
+                return _construct(self, *args, **keywords)
+            except TypeError as error:
+                refusal = error
+            config = self.__struct_config__
+            if config.tag_field in keywords:
+                given = keywords.pop(config.tag_field)
+                if given != config.tag:
+                    raise TypeError(
+                        f"{self.__name__} has {config.tag_field}={config.tag!r}, not {given!r:.80}"
+                    )
+                return self(*args, **keywords)
+            raise _explain_refusal(self, keywords, refusal)
+
+
+def _explain_refusal(
+    kind: type["Struct"], keywords: dict[str, object], refusal: TypeError
+) -> TypeError:
+    """Return an error that names the type, and the keyword that was meant by an unknown one."""
+    for name in keywords:
+        if name not in kind.__struct_fields__:
+            hint = suggest_keyword(name, kind.__struct_fields__)
+            return TypeError(f"{kind.__name__}() has no keyword {name!r}; {hint}")
+    return TypeError(f"{kind.__name__}(): {lower_first(refusal)}")
+
+
+def constructor(kind: type[Message]) -> type[Message]:
+    """Return what makes messages of a type in a quarter of the time, without help for mistakes.
+
+    For code that makes one with each request; arguments by position are the fastest.
+    """
+    made: type[Message] = _construct.__get__(kind)
+    return made
+
+
+class Struct(msgspec.Struct, metaclass=MessageType, rename="camel", omit_defaults=True, gc=False):
     """Base of all message types: camelCase on the wire, defaults left out.
 
     Messages are trees, so the garbage collector need not look at them.
     """
 
+    def to_dict(self) -> JsonObject:
+        """Return the message as plain JSON values, with the names of the specification.
 
-class SnakeCaseKeywords(msgspec.StructMeta):
-    """Names the keyword that was meant by a name of the wire, such as `readOnlyHint`."""
+        Members that are not set are left out.
+        """
+        plain: JsonObject = msgspec.json.decode(_encode(self))
+        return plain
 
-    def __call__(self, *args: object, **keywords: object) -> Any:
-        for name in keywords:
-            if name not in self.__struct_fields__ and name in self.__struct_encode_fields__:
-                meant = self.__struct_fields__[self.__struct_encode_fields__.index(name)]
-                raise TypeError(f"{self.__name__} has no keyword {name!r}; write {meant}=")
-        return super().__call__(*args, **keywords)
+    def to_json(self) -> str:
+        """Return the message as JSON text, with the names of the specification."""
+        return _encode(self).decode()
+
+
+_encode: Final = msgspec.json.Encoder().encode
 
 
 class Item(Struct, kw_only=True):

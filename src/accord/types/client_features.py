@@ -4,7 +4,9 @@ In revisions without requests of the server, questions stand in the result of a 
 answers in the request that repeats it.
 """
 
-from typing import Annotated, Literal, NewType, TypeAlias
+# ruff: noqa: PYI064  # without the literal, type checkers take any text for a keyword
+
+from typing import TYPE_CHECKING, Annotated, Final, Literal, NewType, TypeAlias
 
 import msgspec
 
@@ -202,6 +204,8 @@ class ElicitRequest(Struct, tag_field="method", tag="elicitation/create"):
     """A question to the user."""
 
     params: ElicitParams
+    if TYPE_CHECKING:
+        method: Final[Literal["elicitation/create"]] = "elicitation/create"
 
 
 @since("2026-07-28")
@@ -209,6 +213,8 @@ class CreateMessageRequest(Struct, tag_field="method", tag="sampling/createMessa
     """A question to the model."""
 
     params: CreateMessageParams
+    if TYPE_CHECKING:
+        method: Final[Literal["sampling/createMessage"]] = "sampling/createMessage"
 
 
 @since("2026-07-28")
@@ -216,6 +222,8 @@ class ListRootsRequest(Struct, tag_field="method", tag="roots/list"):
     """A question for the roots."""
 
     params: EmptyParams | None = None
+    if TYPE_CHECKING:
+        method: Final[Literal["roots/list"]] = "roots/list"
 
 
 InputRequest: TypeAlias = ElicitRequest | CreateMessageRequest | ListRootsRequest

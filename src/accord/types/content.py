@@ -1,9 +1,12 @@
 """Content blocks: what tools, prompts and models say.
 
-Binary members stay base64 text, as on the wire.
+Binary members stay base64 text, as on the wire. The type of a block may be given and read; it is
+its tag on the wire, so for type checkers alone it is a field.
 """
 
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+# ruff: noqa: PYI064  # without the literal, type checkers take any text for a keyword
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -55,35 +58,37 @@ class ResourceContents(Item):
 class TextContent(Item, tag_field="type", tag="text"):
     """Plain text."""
 
-    type: ClassVar[Literal["text"]] = "text"
     text: str
     annotations: Annotations | None = None
+    if TYPE_CHECKING:
+        type: Final[Literal["text"]] = "text"
 
 
 class ImageContent(Item, tag_field="type", tag="image"):
     """A picture, base64."""
 
-    type: ClassVar[Literal["image"]] = "image"
     data: str
     mime_type: str
     annotations: Annotations | None = None
+    if TYPE_CHECKING:
+        type: Final[Literal["image"]] = "image"
 
 
 @since("2025-03-26")
 class AudioContent(Item, tag_field="type", tag="audio"):
     """A sound, base64."""
 
-    type: ClassVar[Literal["audio"]] = "audio"
     data: str
     mime_type: str
     annotations: Annotations | None = None
+    if TYPE_CHECKING:
+        type: Final[Literal["audio"]] = "audio"
 
 
 @since("2025-06-18")
 class ResourceLink(Item, tag_field="type", tag="resource_link"):
     """A resource named, not included."""
 
-    type: ClassVar[Literal["resource_link"]] = "resource_link"
     uri: str
     name: str
     title: str | None = None
@@ -92,14 +97,17 @@ class ResourceLink(Item, tag_field="type", tag="resource_link"):
     size: int | None = None
     annotations: Annotations | None = None
     icons: Annotated[list[Icon] | None, since("2025-11-25")] = None
+    if TYPE_CHECKING:
+        type: Final[Literal["resource_link"]] = "resource_link"
 
 
 class EmbeddedResource(Item, tag_field="type", tag="resource"):
     """A resource included."""
 
-    type: ClassVar[Literal["resource"]] = "resource"
     resource: ResourceContents
     annotations: Annotations | None = None
+    if TYPE_CHECKING:
+        type: Final[Literal["resource"]] = "resource"
 
 
 ContentBlock: TypeAlias = (
@@ -111,21 +119,23 @@ ContentBlock: TypeAlias = (
 class ToolUseContent(Item, tag_field="type", tag="tool_use"):
     """A model's wish to have a tool called."""
 
-    type: ClassVar[Literal["tool_use"]] = "tool_use"
     id: str
     name: str
     input: JsonObject
+    if TYPE_CHECKING:
+        type: Final[Literal["tool_use"]] = "tool_use"
 
 
 @since("2025-11-25")
 class ToolResultContent(Item, tag_field="type", tag="tool_result"):
     """What a tool gave back to a model."""
 
-    type: ClassVar[Literal["tool_result"]] = "tool_result"
     tool_use_id: str
     content: list[ContentBlock]
     structured_content: Annotated[Any, was(JsonObject, until="2025-11-25")] = msgspec.UNSET
     is_error: bool | None = None
+    if TYPE_CHECKING:
+        type: Final[Literal["tool_result"]] = "tool_result"
 
 
 SamplingContentBlock: TypeAlias = (

@@ -1,6 +1,8 @@
 """What servers offer: tools, prompts, resources, completion, log messages, subscriptions."""
 
-from typing import Annotated, Any, Literal, NewType, TypeAlias
+# ruff: noqa: PYI064  # without the literal, type checkers take any text for a keyword
+
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NewType, TypeAlias
 
 import msgspec
 
@@ -13,7 +15,6 @@ from accord.types._base import (
     Result,
     RetryParams,
     Role,
-    SnakeCaseKeywords,
     Struct,
     TaskMetadata,
     only,
@@ -64,7 +65,7 @@ __all__ = [
 
 
 @since("2025-03-26")
-class ToolAnnotations(Struct, metaclass=SnakeCaseKeywords):
+class ToolAnnotations(Struct):
     """Untrusted hints about what a tool does."""
 
     title: str | None = None
@@ -127,6 +128,21 @@ class CallToolResult(Result):
     def text(self) -> str:
         """All text blocks, one per line."""
         return "\n".join(block.text for block in self.content if isinstance(block, TextContent))
+
+    @property
+    def structured(self) -> Any:
+        """The structured content; None without it."""
+        return None if self.structured_content is msgspec.UNSET else self.structured_content
+
+    @property
+    def data(self) -> Any:
+        """The value that the tool returned, as JSON has it; None without it.
+
+        Servers wrap values other than objects as `{"result": value}`, which is undone here.
+        """
+        found = self.structured
+        is_wrapped = isinstance(found, dict) and found.keys() == {"result"}
+        return found["result"] if is_wrapped else found
 
 
 class PromptArgument(Struct):
@@ -279,12 +295,16 @@ class PromptReference(Struct, tag_field="type", tag="ref/prompt"):
 
     name: str
     title: Annotated[str | None, since("2025-06-18")] = None
+    if TYPE_CHECKING:
+        type: Final[Literal["ref/prompt"]] = "ref/prompt"
 
 
 class ResourceTemplateReference(Struct, tag_field="type", tag="ref/resource"):
     """Names the resource template whose variable is typed."""
 
     uri: str
+    if TYPE_CHECKING:
+        type: Final[Literal["ref/resource"]] = "ref/resource"
 
 
 class CompletionArgument(Struct):

@@ -298,7 +298,7 @@ def server_of(file: CaseFile, path: Path) -> TestedServer:
         return TestedServer(file.command, options, patience=file.timeout, command=command)  # type: ignore[arg-type]  # checked above
     assert file.target is not None
     target = resolve_target(file.target, path)
-    reached: object = [sys.executable, "-P", "-m", "accord.cli.main", "run", target]
+    reached: object = [sys.executable, "-P", "-m", "accord.cli.main", "run", "--stdio", target]
     if target.startswith(("http://", "https://")):
         reached = target
         options |= {} if transport is None else {"transport": transport}

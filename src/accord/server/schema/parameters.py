@@ -1,16 +1,18 @@
 """The parameters of a function, as a client has to fill them in, and what its docstring says."""
 
+import functools
 import inspect as _inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
 from types import NoneType
-from typing import Annotated, Final, NamedTuple, get_args, get_origin
+from typing import Annotated, Any, Final, NamedTuple, get_args, get_origin
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from accord.errors import RegistrationError
+from accord.server.depends import Dependency, find_dependency
 from accord.server.schema.annotations import AnnotationResolver, callable_name, unwrap
 from accord.server.schema.conversion import convert, json_default
 from accord.server.schema.msgspec_types import annotate, to_msgspec_type, union_of
@@ -44,6 +46,7 @@ class ParsedParameters:
     Attributes:
         client_parameters: those that a client fills in.
         order: every parameter by name, and whether it is passed by keyword.
+        dependencies: those that the server fills in, by name.
         takes_rest: whether the function takes arguments that it does not name.
         warnings: mistakes that do not prevent a call, but that its author would want to know of.
     """
@@ -64,6 +67,7 @@ class ParsedParameters:
         self.context: str | None = None
         self.order: list[tuple[str, bool]] = []
         self.client_parameters: list[ParsedParameter] = []
+        self.dependencies: dict[str, Dependency] = {}
         self.takes_rest = False
         self.warnings: list[str] = []
         self._has_schema = has_schema
@@ -99,7 +103,11 @@ class ParsedParameters:
             )
         annotation = resolver.resolve(parameter.annotation, what)
         self.order.append((parameter.name, parameter.kind is parameter.KEYWORD_ONLY))
-        if self._context_type is not None and _is_context(annotation, self._context_type):
+        dependency = find_dependency(annotation, parameter.default)
+        if dependency is not None:
+            self.dependencies[parameter.name] = dependency
+            return
+        if self._context_type is not None and is_context(annotation, self._context_type):
             if self.context is not None:
                 raise RegistrationError(f"{self.where}: {what} is a second context")
             self.context = parameter.name
@@ -156,17 +164,18 @@ def _fits(value: object, type_: object) -> bool:
     return True
 
 
-def _is_context(annotation: object, context_type: type) -> bool:
+def is_context(annotation: object, context_type: type) -> bool:
+    """Tell whether a parameter with this annotation takes the context."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        return _is_context(get_args(annotation)[0], context_type)
+        return is_context(get_args(annotation)[0], context_type)
     if origin is not None:
         members = [member for member in get_args(annotation) if member is not NoneType]
         if origin is context_type:
             return True
         # `Context | None`; a list of contexts is not one.
         return type(None) in get_args(annotation) and all(
-            _is_context(member, context_type) for member in members
+            is_context(member, context_type) for member in members
         )
     return isinstance(annotation, type) and issubclass(annotation, context_type)
 
@@ -178,6 +187,20 @@ def _bound_by_partial(function: object) -> set[str]:
         names |= function.keywords.keys()
         function = function.func
     return names
+
+
+def compile_call(arguments: list[str]) -> Callable[..., Any]:
+    """Build a call as one expression, of a function with the arguments that are named.
+
+    It runs for every request, and attributes named in source are read without building a tuple. The
+    source contains only names of parameters, which are identifiers.
+    """
+    return _compile(f"lambda function, bound, context, values=(): function({', '.join(arguments)})")
+
+
+@functools.cache
+def _compile(source: str) -> Callable[..., Any]:
+    return eval(source)  # type: ignore[no-any-return]  # noqa: S307  # see compile_call
 
 
 def is_async(function: object) -> bool:

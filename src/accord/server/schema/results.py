@@ -37,6 +37,7 @@ from accord.types import (
     ResourceContents,
     TextContent,
 )
+from accord.types._base import constructor
 
 if TYPE_CHECKING:
     from accord.json_schema.validation import Validate
@@ -57,13 +58,15 @@ _UNTYPED: Final = (str, *_BYTES, _types.NoneType, *_CONTENT, CallToolResult)
 _NO_VALUE: Final = (typing.NoReturn, typing.Never)
 # The functional form, for fields that are known only at run time.
 _typed_dict: Final[Callable[[str, dict[str, object]], object]] = typing.TypedDict  # type: ignore[assignment]
+_text_content: Final = constructor(TextContent)
+_tool_result: Final = constructor(CallToolResult)
 Convert: TypeAlias = Callable[[object], CallToolResult]
 
 
 def content_of(value: object) -> list[ContentBlock]:
     """Return a value as content blocks."""
     if isinstance(value, str):
-        return [TextContent(value)]
+        return [_text_content(value)]
     if value is None:
         return []
     if isinstance(value, list | tuple) and any(isinstance(each, _CONTENT) for each in value):
@@ -78,7 +81,7 @@ def _block(value: object) -> ContentBlock:
     if isinstance(value, _BYTES):
         blob = encode_base64(value)
         return EmbeddedResource(ResourceContents(_BYTES_URI, mime_type=BINARY, blob=blob))
-    return TextContent(_to_json(value).decode())
+    return _text_content(_to_json(value).decode())
 
 
 def _to_json(value: object) -> bytes:
@@ -148,7 +151,7 @@ class ReturnType:
     # -- without a schema
 
     def _convert_untyped(self, value: object) -> CallToolResult:
-        result = value if isinstance(value, CallToolResult) else CallToolResult(content_of(value))
+        result = value if isinstance(value, CallToolResult) else _tool_result(content_of(value))
         _refuse_surrogates(result)
         return result
 
@@ -166,9 +169,7 @@ class ReturnType:
             raise self._schema_error(_decode_json(data), error) from None
         plain = _decode_json(data)
         text = value if type(value) is str else data.decode()
-        return CallToolResult(
-            [TextContent(text)], structured_content={"result": plain} if self._is_wrapped else plain
-        )
+        return _tool_result([_text_content(text)], {"result": plain} if self._is_wrapped else plain)
 
     def _pass_through(self, result: CallToolResult) -> CallToolResult:
         if result.is_error:
@@ -223,7 +224,7 @@ class ReturnTypeWithSchema(ReturnType):
         plain = _decode_json(data)
         self._hold(plain)
         text = value if type(value) is str else data.decode()
-        return CallToolResult([TextContent(text)], structured_content=plain)
+        return _tool_result([_text_content(text)], plain)
 
     def _hold(self, plain: object) -> None:
         if self._validate is None:
@@ -280,7 +281,7 @@ def _quicken(general: Convert, type_: object, text_of: Callable[[Any], str]) -> 
     def convert(value: object) -> CallToolResult:
         if type(value) is not type_:
             return general(value)
-        return CallToolResult([TextContent(text_of(value))], structured_content={"result": value})
+        return _tool_result([_text_content(text_of(value))], {"result": value})
 
     return convert
 

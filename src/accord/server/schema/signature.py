@@ -7,9 +7,9 @@ into one lambda that makes the call. Lenient reading happens only after the stri
 import functools
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Any, Final, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -19,16 +19,21 @@ from accord.json_schema.mismatch import Mismatch, explain, path_text
 from accord.json_schema.reader import admits, inline
 from accord.server.schema.annotations import callable_name
 from accord.server.schema.conversion import Collector, convert, dec_hook, encode, json_default
+from accord.server.schema.leniency import floats_to_integers, parse_json, read_texts
 from accord.server.schema.parameters import (
     EMPTY,
     ParsedParameter,
     ParsedParameters,
+    compile_call,
     doc_of,
     is_async,
     parse_docstring,
 )
 from accord.server.schema.written import compile_written
 from accord.types import JsonObject
+
+if TYPE_CHECKING:
+    from accord.server.injection import Plan
 
 log = logging.getLogger("accord.server")
 
@@ -61,8 +66,8 @@ class _NoArguments(BoundArguments, forbid_unknown_fields=True, gc=False):
 class Signature:
     """The parameters of a function, and the way from JSON to a call of it.
 
-    `call(function, bound, context)` calls the function with the arguments and the context. Clients
-    see `listed_schema`.
+    `call(function, bound, context, values)` calls the function with the arguments, the context and
+    the values of its dependencies; `plan` says how these are made. Clients see `listed_schema`.
     """
 
     name: str
@@ -71,10 +76,19 @@ class Signature:
     parameters: tuple[Parameter, ...]
     input_schema: JsonObject
     listed_schema: JsonObject
-    call: Callable[[Callable[..., object], BoundArguments, object], Any]
+    call: Callable[..., Any]
+    plan: "Plan | None"
     _takes_nothing = False
+    _is_strict = False
 
-    def __init__(self, function: Callable[..., object], context_type: type | None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., object],
+        context_type: type | None,
+        *,
+        is_strict: bool = False,
+    ) -> None:
+        self._is_strict = is_strict
         self._read(function, ParsedParameters(function, context_type))
         self._takes_nothing = not self.parameters
 
@@ -99,6 +113,7 @@ class Signature:
             for each in reader.client_parameters
         )
         self.call = _build_call(reader)
+        self.plan = _build_plan(reader)
         self._types = {each.key: each.type for each in reader.client_parameters}
         self._struct = _struct(reader)
         # A decoder takes half the time of registering. If making it cannot fail, it is made for the
@@ -114,9 +129,10 @@ class Signature:
     def bind(self, raw: bytes | msgspec.Raw) -> BoundArguments:
         """Decode an object of arguments.
 
-        An object or array in a string of JSON is parsed, and a float such as 2.0 is accepted for an
-        integer. Arguments that the function does not have are ignored, unless it has none at all:
-        its schema allows none. Empty text and null are an empty object.
+        Text is read as a number, a boolean, an object or an array where the schema admits no text,
+        unless the tool is strict, and a float such as 2.0 is accepted for an integer. Arguments
+        that the function does not have are ignored, unless it has none at all: its schema allows
+        none. Empty text and null are an empty object.
 
         Raises:
             ArgumentsError: they do not fit.
@@ -164,13 +180,12 @@ class Signature:
         type_ = self._types.get(name)
         if type_ is None:
             return value
-        candidates = [value, _floats_to_integers(value)]
-        if isinstance(value, str) and self._is_structured(name):
-            parsed = _parse_json(value)
-            parsed = parsed if isinstance(parsed, dict | list) else UNSET
-            candidates += [parsed, _floats_to_integers(parsed)]
+        candidates = [value, floats_to_integers(value)]
+        if not self._is_strict:
+            read = read_texts(value, self.input_schema["properties"][name], self.input_schema)
+            candidates += [read, floats_to_integers(read)]
         for candidate in candidates:
-            if candidate is not UNSET and self._mismatch(name, candidate) is None:
+            if self._mismatch(name, candidate) is None:
                 return candidate
         return UNSET
 
@@ -179,7 +194,7 @@ class Signature:
         if type_ is None or not isinstance(value, str):
             return value
         stripped = value.strip()
-        candidates = [value, stripped, _WORDS.get(stripped.lower(), UNSET), _parse_json(value)]
+        candidates = [value, stripped, _WORDS.get(stripped.lower(), UNSET), parse_json(value)]
         for candidate in candidates:
             try:
                 convert(candidate, type_, strict=False)
@@ -225,8 +240,8 @@ class Signature:
 
     def _problem(self, name: str, value: object) -> str:
         schema = self.input_schema["properties"][name]
-        if isinstance(value, str) and self._is_structured(name):
-            parsed = _parse_json(value)
+        if isinstance(value, str) and not self._is_strict and self._is_structured(name):
+            parsed = parse_json(value)
             # The mistake is within the object or array in the text.
             value = parsed if isinstance(parsed, dict | list) else value
         seen = explain(schema, value, self.input_schema)
@@ -259,8 +274,14 @@ class SignatureWithSchema(Signature):
     """
 
     def __init__(
-        self, function: Callable[..., object], context_type: type | None, schema: JsonObject
+        self,
+        function: Callable[..., object],
+        context_type: type | None,
+        schema: JsonObject,
+        *,
+        is_strict: bool = False,
     ) -> None:
+        self._is_strict = is_strict
         reader = ParsedParameters(function, context_type, has_schema=True)
         self._read(function, reader)
         self.listed_schema = schema
@@ -280,6 +301,10 @@ class SignatureWithSchema(Signature):
         """
         given = _decode_object(raw)
         wrong = self._validate(given)
+        if wrong is not None and not self._is_strict:
+            read = read_texts(given, self.listed_schema, self.listed_schema)
+            if read != given and isinstance(read, dict) and self._validate(read) is None:
+                given, raw, wrong = read, encode(read), None
         if wrong is not None:
             raise ArgumentsError(_shorten(f"the arguments do not fit the input schema: {wrong}"))
         bound = super().bind(raw)
@@ -311,8 +336,9 @@ def _call_with_rest(
     function: Callable[..., object],
     bound: BoundWithRest,
     context: object,
+    values: Sequence[object] = (),
 ) -> object:
-    return call(functools.partial(function, **bound.rest), bound.bound, context)
+    return call(functools.partial(function, **bound.rest), bound.bound, context, values)
 
 
 def inspect(
@@ -320,6 +346,7 @@ def inspect(
     *,
     context_type: type | None = None,
     written_schema: JsonObject | None = None,
+    is_strict: bool = False,
 ) -> Signature:
     """Read the signature of anything callable.
 
@@ -327,13 +354,14 @@ def inspect(
         function: the handler; its annotations, defaults and docstring are read.
         context_type: the parameter annotated with it is filled in by the server.
         written_schema: the schema of the arguments, if the author wrote it.
+        is_strict: whether text is never read as another value.
 
     Raises:
         RegistrationError: a client could not call the function; the message names the parameter.
     """
     if written_schema is None:
-        return Signature(function, context_type)
-    return SignatureWithSchema(function, context_type, written_schema)
+        return Signature(function, context_type, is_strict=is_strict)
+    return SignatureWithSchema(function, context_type, written_schema, is_strict=is_strict)
 
 
 # Compiling
@@ -393,22 +421,26 @@ def _field(parameter: ParsedParameter) -> object:
 
 
 def _build_call(reader: ParsedParameters) -> Callable[..., object]:
-    """Build the call as one expression.
-
-    It runs for every request, and attributes named in source are read without building a tuple. The
-    source contains only names of parameters, which are identifiers.
-    """
-    fields = {each.name: f"bound.field{n}" for n, each in enumerate(reader.client_parameters)}
-    arguments = [
-        f"{name}={fields.get(name, 'context')}" if by_name else fields.get(name, "context")
-        for name, by_name in reader.order
-    ]
-    return _compile_call(f"lambda function, bound, context: function({', '.join(arguments)})")
+    sources = {name: f"values[{n}]" for n, name in enumerate(reader.dependencies)}
+    sources |= _fields(reader)
+    return compile_call(
+        [
+            f"{name}={sources.get(name, 'context')}" if by_name else sources.get(name, "context")
+            for name, by_name in reader.order
+        ]
+    )
 
 
-@functools.cache
-def _compile_call(source: str) -> Callable[..., object]:
-    return eval(source)  # type: ignore[no-any-return]  # noqa: S307  # see _build_call
+def _fields(reader: ParsedParameters) -> dict[str, str]:
+    return {each.name: f"bound.field{n}" for n, each in enumerate(reader.client_parameters)}
+
+
+def _build_plan(reader: ParsedParameters) -> "Plan | None":
+    if not reader.dependencies:
+        return None
+    from accord.server.injection import Plan
+
+    return Plan([*reader.dependencies.values()], _fields(reader), reader.where)
 
 
 # Reading leniently
@@ -426,25 +458,6 @@ def _decode_object(raw: bytes | msgspec.Raw | UnsetType | None) -> JsonObject:
     if not isinstance(given, dict):
         raise ArgumentsError("the arguments have to be an object with a member for each argument")
     return given
-
-
-def _parse_json(text: str) -> object:
-    """Return the value of a string of JSON; UNSET if it is not JSON."""
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return UNSET
-
-
-def _floats_to_integers(value: object) -> object:
-    """Turn floats such as 2.0 into integers: in JSON both are the same number."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, list):
-        return [_floats_to_integers(each) for each in value]
-    if isinstance(value, dict):
-        return {key: _floats_to_integers(each) for key, each in value.items()}
-    return value
 
 
 # Wording

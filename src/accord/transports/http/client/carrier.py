@@ -27,6 +27,7 @@ from accord.errors import (
     ConnectFailed,
     ConnectionClosed,
     InternalError,
+    RemoteProtocolError,
     RequestError,
 )
 from accord.protocol.codec import Limits
@@ -210,10 +211,14 @@ class RequestCarrier:
 
     def fail_too_large(self, message: Message) -> None:
         """Fail a message whose answer is larger than a message may be."""
-        most = self.target.limits.message_bytes
-        more = "connect(..., limits=Limits(message_bytes=...)) takes larger ones"
-        why = f"the answer exceeds {most} bytes (message_bytes); {more}"
-        self._fail_by_phase(message, "initialize", why, f"{message.name}: {why}")
+        why = (
+            f"the answer exceeds the limit of {self.target.limits.message_bytes} bytes "
+            "(message_bytes); connect(..., limits=Limits(message_bytes=...)) raises it"
+        )
+        if message.is_opening:
+            self._fail_by_phase(message, "initialize", why, why)
+        else:  # as on every other transport: the connection goes on
+            self.fail(message, RemoteProtocolError(f"{message.name}: {why}"))
 
     def _fail_by_phase(self, message: Message, phase: str, why_unconnected: str, text: str) -> None:
         if message.is_opening:

@@ -5,7 +5,7 @@ from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Container, Generator, Hashable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from types import CoroutineType
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -72,6 +72,8 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         unread_bytes: how many bytes all clients together may leave unread; beyond that, those that
             have not read for the longest time are disconnected at once.
         grace: seconds that calls get to finish when the server stops.
+        access_log: whether each request is logged to the logger `accord.access`; "json" for lines
+            that programs read.
     """
 
     path: str = "/mcp"
@@ -99,6 +101,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     write_timeout: float = 60.0
     unread_bytes: int = 32 * 1024 * 1024
     grace: float = 5.0
+    access_log: bool | Literal["text", "json"] = False
 
     def __post_init__(self) -> None:
         if not self.path.startswith("/") or "?" in self.path or "#" in self.path:
@@ -112,6 +115,9 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self.cors not in (True, False):  # in other frameworks it is a list of origins
             why = "expected True or False; list the origins in allowed_origins"
             raise ValueError(f"cors is {self.cors!r}, {why}")
+        if self.access_log not in (True, False, "text", "json"):
+            why = "expected True, False, 'text' or 'json'"
+            raise ValueError(f"access_log is {self.access_log!r}, {why}")
         for name in _NUMBERS:
             value, may_be_zero = getattr(self, name), name in ("retry", "grace")
             if not (value >= 0 if may_be_zero else value > 0):

@@ -12,11 +12,13 @@ import httptools
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from accord.errors import TransportError
-from accord.runtime.tasks import run_to_end
+from accord.runtime.tasks import run_to_end, run_until_cancelled
 from accord.transports.http.server.app import HttpApp
 from accord.transports.http.server.exchange import Message, Receive, Scope, Send
+from accord.transports.http.server.sockets import listen
 from accord.transports.shutdown import exit_at_once, exit_later, take_signals
+
+__all__ = ["END_SLACK", "BoundedProtocol", "BoundedServer", "listen", "serve", "serve_in_loop"]
 
 # How many open files are left to the server's own files and connections.
 _FILES_SPARED: Final = 64
@@ -433,33 +435,6 @@ def _loop_factory(config: uvicorn.Config) -> Callable[[], asyncio.AbstractEventL
     return None
 
 
-def listen(host: str, port: int) -> list[socket.socket]:
-    """Open listening sockets for an address: one for each family that it has.
-
-    Raises:
-        TransportError: the address cannot be listened on.
-    """
-    opened: list[socket.socket] = []
-    try:
-        found = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE | socket.AI_ADDRCONFIG
-        )
-        for family, _, _, _, address in dict.fromkeys(found):
-            # With port 0 any free port, the same for all families.
-            free = opened[0].getsockname()[1] if opened else port
-            made = socket.create_server((*address[:1], free), family=family, backlog=2048)
-            # asyncio sets TCP_NODELAY only on sockets that name their protocol. Without it the
-            # second part of a response waits some 40 ms for the client to acknowledge the first.
-            kind = (family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-            opened.append(socket.socket(*kind, fileno=made.detach()))
-    except OSError as error:
-        for each in opened:
-            each.close()
-        why = error.strerror or str(error)
-        raise TransportError(f"cannot listen on {host}:{port}: {why.lower()}") from None
-    return opened
-
-
 def _limit_connections(wanted: int) -> int:
     with suppress(ImportError):
         import resource
@@ -470,22 +445,45 @@ def _limit_connections(wanted: int) -> int:
     return wanted
 
 
-def serve(app: HttpApp, sockets: list[socket.socket]) -> None:
-    """Serve an app on open sockets until a signal arrives."""
-    options = app.options
-
+def _make_server(app: HttpApp, **config: Any) -> BoundedServer:
     class Protocol(BoundedProtocol):
-        connections_most = _limit_connections(options.connections)
+        connections_most = _limit_connections(app.options.connections)
 
-    config = uvicorn.Config(
+    settings = uvicorn.Config(
         app,
         http=Protocol,
         ws="none",
         lifespan="on",
-        log_level="warning",
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=1,
+        **config,
     )
+    return BoundedServer(settings, app)
+
+
+def serve(app: HttpApp, sockets: list[socket.socket]) -> None:
+    """Serve an app on open sockets until a signal arrives."""
     with suppress(KeyboardInterrupt):
-        BoundedServer(config, app).run(sockets)
+        _make_server(app, log_level="warning").run(sockets)
+
+
+async def serve_in_loop(app: HttpApp, sockets: list[socket.socket]) -> None:
+    """Serve an app on open sockets, which are closed at the end, until the task is cancelled.
+
+    Signals, the logging and the loop of the process stay as they are.
+    """
+    server = _make_server(app, log_config=None)
+
+    def stop() -> None:
+        server.should_exit = True
+
+    async def work() -> None:
+        await app.start()  # a lifespan that fails raises its own exception here
+        await server.serve(sockets)
+
+    try:
+        await run_until_cancelled(work(), stop, seconds=app.options.grace + END_SLACK)
+    finally:
+        for each in sockets:
+            each.close()

@@ -1,0 +1,165 @@
+"""The settings of `accord run`: from its options, or else from variables of the environment."""
+
+import argparse
+import os
+from collections.abc import Callable
+from typing import Any, Final, Literal
+
+import msgspec
+
+from accord.cli.options import READERS, UsageError
+
+GRACE: Final = 1.5
+# While a server is reloaded, the next version is more urgent than the calls of the last.
+_RELOAD_GRACE: Final = 0.5
+
+# Beside each option the variable that holds its value if it is not given.
+_VARIABLES: Final = {
+    "--grace": "ACCORD_GRACE",
+    "--log-level": "ACCORD_LOG_LEVEL",
+    "--host": "ACCORD_HOST",
+    "--port": "ACCORD_PORT",
+    "--path": "ACCORD_PATH",
+    "--public-url": "ACCORD_PUBLIC_URL",
+    "--allowed-host": "ACCORD_ALLOWED_HOSTS",
+    "--allowed-origin": "ACCORD_ALLOWED_ORIGINS",
+    "--stateless": "ACCORD_STATELESS",
+    "--sse": "ACCORD_SSE",
+    "--access-log": "ACCORD_ACCESS_LOG",
+    "--reload": "ACCORD_RELOAD",
+}
+_EVERYWHERE: Final = ("--grace", "--log-level")
+_LISTS: Final = ("--allowed-host", "--allowed-origin")
+_YES: Final = ("1", "true", "yes", "on")
+_NO: Final = ("0", "false", "no", "off")
+_FORMS: Final = ("text", "json")
+
+
+class RunSettings(msgspec.Struct, kw_only=True):
+    """How a server is run."""
+
+    transport: Literal["stdio", "http"] = "stdio"
+    grace: float = GRACE
+    log_level: str | None = None
+    host: str = "127.0.0.1"
+    port: int = 8000
+    path: str = "/mcp"
+    public_url: str | None = None
+    allowed_host: list[str] = []
+    allowed_origin: list[str] = []
+    stateless: bool = False
+    sse: bool = False
+    access_log: Literal["text", "json"] | None = None
+    reload: bool = False
+
+    def http_settings(self) -> Any:
+        """Return the settings as `HttpSettings`; those that are not given are left out.
+
+        So a server with `auth` can have its own public URL.
+        """
+        found = {
+            "path": self.path,
+            "stateless": self.stateless,
+            "sse": self.sse,
+            "allowed_hosts": self.allowed_host,
+            "allowed_origins": self.allowed_origin,
+            "access_log": self.access_log or False,
+        }
+        return found if self.public_url is None else {**found, "public_url": self.public_url}
+
+
+def read_settings(options: argparse.Namespace) -> RunSettings:
+    """Return the settings of a command line; options win over variables.
+
+    Variables for HTTP are ignored without HTTP: several processes may share them.
+
+    Raises:
+        UsageError: a value is invalid, or an option does not fit the transport.
+    """
+    _move_target(options)
+    found: dict[str, Any] = {"transport": _transport(options)}
+    is_http = found["transport"] == "http"
+    for option, variable in _VARIABLES.items():
+        name = option.removeprefix("--").replace("-", "_")
+        given = getattr(options, name)
+        is_given = given is not None and given is not False and given != []
+        if not is_http and option not in _EVERYWHERE:
+            if is_given:
+                raise UsageError(_explain_http_only(option))
+        elif is_given:
+            found[name] = given
+        elif (value := _read_variable(option, variable)) is not None:
+            found[name] = value
+    if options.reload_dir and not found.get("reload"):
+        raise UsageError("--reload-dir names what --reload watches; add --reload")
+    if found.get("reload"):
+        found.setdefault("grace", _RELOAD_GRACE)
+    settings = RunSettings(**found)
+    if settings.sse and settings.stateless:
+        raise UsageError("--sse needs sessions, which --stateless turns off; leave one of them out")
+    return settings
+
+
+def _move_target(options: argparse.Namespace) -> None:
+    """Read `--access-log server.py` as the option without a value, and the target."""
+    given = options.access_log
+    if given is None or given in _FORMS:
+        return
+    if options.target:
+        raise UsageError(f"argument --access-log: {given!r} is unknown, expected text or json")
+    options.access_log, options.target = "text", given
+
+
+def _transport(options: argparse.Namespace) -> str:
+    if options.http and options.stdio:
+        raise UsageError("either --http or --stdio, not both")
+    if options.http or options.stdio:
+        return "http" if options.http else "stdio"
+    value = os.environ.get("ACCORD_TRANSPORT", "").strip().lower() or "stdio"
+    if value not in ("stdio", "http"):
+        raise UsageError(f"variable ACCORD_TRANSPORT: {value!r} is unknown, expected stdio or http")
+    return value
+
+
+def _explain_http_only(option: str) -> str:
+    if option == "--reload":
+        return (
+            "--reload is for HTTP, add --http: over stdio the host holds the pipe of the server, "
+            "so restart it in the host"
+        )
+    return f"{option} is for HTTP; add --http"
+
+
+def _read_variable(option: str, variable: str) -> Any:
+    """Return the value of a variable; None if it is not set or empty."""
+    text = os.environ.get(variable, "").strip()
+    if not text:
+        return None
+    try:
+        if option in _LISTS:
+            items = [each.strip() for each in text.split(",")]
+            return [READERS[option](each) for each in items if each]
+        if option in ("--stateless", "--sse", "--reload"):
+            return _read_flag(text)
+        if option == "--access-log":
+            return _read_access_log(text)
+        return READERS.get(option, _as_it_is)(text)
+    except argparse.ArgumentTypeError as error:
+        raise UsageError(f"variable {variable}: {error}") from None
+
+
+_as_it_is: Final[Callable[[str], object]] = str
+
+
+def _read_flag(text: str) -> bool:
+    if text.lower() not in (*_YES, *_NO):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither yes nor no, expected 1 or 0")
+    return text.lower() in _YES
+
+
+def _read_access_log(text: str) -> str | None:
+    if text.lower() in _FORMS:
+        return text.lower()
+    if text.lower() not in (*_YES, *_NO):
+        raise argparse.ArgumentTypeError(f"{text!r} is unknown, expected 1, 0, text or json")
+    return "text" if text.lower() in _YES else None

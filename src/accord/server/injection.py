@@ -1,0 +1,475 @@
+"""Dependencies of handlers: the order in which they are made, their scopes, and their end.
+
+Dependencies run where the handler runs: for an async handler on the loop, for a plain function in
+its worker thread, so that a connection may be bound to its thread. Those that are async, and those
+that outlive the request, are always made on the loop.
+"""
+
+import asyncio
+import contextlib
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+
+from accord.errors import RegistrationError
+from accord.server.context import Context
+from accord.server.depends import SCOPES, Dependency, Scope, find_dependency
+from accord.server.schema.annotations import AnnotationResolver, callable_name, unwrap
+from accord.server.schema.parameters import compile_call, is_context
+
+if TYPE_CHECKING:
+    from accord.server.registry import RegistryEntry
+    from accord.server.schema.signature import Signature
+    from accord.server.server import Server
+    from accord.server.session import Session
+
+Overrides = Mapping[Callable[..., object], Callable[..., object]]
+_RANK: Final = {scope: rank for rank, scope in enumerate(SCOPES)}
+
+
+class _Step(NamedTuple):
+    """One dependency: how it is called with the values before it, and how its value is reached."""
+
+    dependency: Dependency
+    make: Callable[..., Any]
+    is_awaited: bool
+    manager: Callable[[Any], Any] | None
+    is_async_manager: bool
+    on_loop: bool
+
+    @property
+    def outlives_request(self) -> bool:
+        return self.dependency.scope != "request"
+
+    def start(self, bound: Any, context: Context[Any], values: Sequence[Any]) -> Any:
+        made = self.make(self.dependency.function, bound, context, values)
+        return made if self.manager is None else self.manager(made)
+
+    async def enter(
+        self, stack: AsyncExitStack, bound: Any, context: Context[Any], values: Sequence[Any]
+    ) -> Any:
+        """Make the value on the loop; the stack ends it."""
+        made = self.start(bound, context, values)
+        if self.is_awaited:
+            return await made
+        if self.is_async_manager:
+            return await stack.enter_async_context(made)
+        return made if self.manager is None else stack.enter_context(made)
+
+
+class Plan:
+    """The dependencies of one handler, each after those that it needs.
+
+    Args:
+        wanted: the dependencies that fill parameters of the handler, in their order.
+        arguments: the expressions of the handler's arguments, by name.
+        where: names the handler in errors.
+        overrides: functions to call in place of others; for tests.
+
+    Raises:
+        RegistrationError: dependencies need each other, or a parameter cannot be filled in.
+    """
+
+    def __init__(
+        self,
+        wanted: Sequence[Dependency],
+        arguments: Mapping[str, str],
+        where: str,
+        overrides: Overrides | None = None,
+    ) -> None:
+        self._given = (wanted, arguments, where)
+        self.functions: set[Callable[..., object]] = set()
+        builder = _PlanBuilder(arguments, where, overrides or {})
+        for each in wanted:
+            builder.add(each, ())
+        self.functions = builder.functions
+        self.steps, order = builder.in_order()
+        self.picks = [order[each] for each in wanted]
+        self.on_loop = sum(step.on_loop for step in self.steps)
+        self.has_ends = any(step.manager or step.outlives_request for step in self.steps)
+        self._overridden: tuple[Overrides, Plan] | None = None
+
+    def under(self, overrides: Overrides | None) -> "Plan":
+        """Return the plan with other functions in place of some."""
+        if not overrides:
+            return self
+        if self._overridden is None or self._overridden[0] is not overrides:
+            self._overridden = overrides, Plan(*self._given, overrides)
+        return self._overridden[1]
+
+    def pick(self, values: Sequence[Any]) -> list[Any]:
+        """Return the values for the parameters of the handler."""
+        return [values[index] for index in self.picks]
+
+
+class _PlanBuilder:
+    def __init__(self, arguments: Mapping[str, str], where: str, overrides: Overrides) -> None:
+        self._arguments = arguments
+        self._where = where
+        self._overrides = overrides
+        self._found: dict[Dependency, list[tuple[str, object]]] = {}
+        self.functions: set[Callable[..., object]] = set()
+
+    def add(self, dependency: Dependency, path: tuple[Dependency, ...]) -> None:
+        if dependency in path:
+            names = [callable_name(each.function) for each in (*path, dependency)]
+            raise RegistrationError(
+                f"{self._where}: dependencies need each other: {' -> '.join(names)}"
+            )
+        self.functions.add(dependency.function)
+        if dependency in self._found:
+            return
+        function = self._overrides.get(dependency.function, dependency.function)
+        filled = self._read(function, dependency.scope)
+        for _, source in filled:
+            if isinstance(source, Dependency):
+                self._check_scope(dependency, source)
+                self.add(source, (*path, dependency))
+        self._found[dependency] = filled  # after those that it needs
+
+    def _check_scope(self, dependency: Dependency, needed: Dependency) -> None:
+        if _RANK[needed.scope] < _RANK[dependency.scope]:
+            raise RegistrationError(
+                f"{self._where}: dependency {callable_name(dependency.function)} is kept for the "
+                f"{dependency.scope}, and needs {callable_name(needed.function)}, which is made "
+                f"for each {needed.scope}"
+            )
+
+    def _read(self, function: Callable[..., object], scope: Scope) -> list[tuple[str, object]]:
+        """Return how each parameter of a dependency is filled in."""
+        where = f"{self._where}: dependency {callable_name(function)}"
+        source: Any = function.__init__ if isinstance(function, type) else function  # type: ignore[misc]
+        resolver = AnnotationResolver(source, {"Context": Context})
+        filled: list[tuple[str, object]] = []
+        try:
+            parameters = inspect.signature(function).parameters.values()
+        except (TypeError, ValueError) as error:
+            raise RegistrationError(f"{where} cannot be called: {error}") from None
+        for each in parameters:
+            if each.kind in (each.VAR_POSITIONAL, each.VAR_KEYWORD):
+                continue
+            annotation = resolver.resolve(each.annotation, f'parameter "{each.name}"')
+            nested = find_dependency(annotation, each.default)
+            keyword = "" if each.kind is each.POSITIONAL_ONLY else f"{each.name}="
+            if nested is not None:
+                filled.append((keyword, nested))
+            elif is_context(annotation, Context):
+                filled.append((keyword, "context"))
+            elif each.name in self._arguments and scope == "request":
+                filled.append((keyword, self._arguments[each.name]))
+            elif each.default is each.empty:
+                raise RegistrationError(
+                    f'{where}: parameter "{each.name}" cannot be filled in: it has no default, and '
+                    "is neither a Context, a Depends nor an argument of the handler"
+                    + ("" if scope == "request" else f" of scope {scope!r}, which has none")
+                )
+        return filled
+
+    def in_order(self) -> tuple[list[_Step], dict[Dependency, int]]:
+        """Return the steps, those for the loop first, and the place of each dependency."""
+        kinds = {
+            each: _kind_of(self._overrides.get(each.function, each.function))
+            for each in self._found
+        }
+        on_loop = {
+            each for each, kind in kinds.items() if kind[0] or kind[2] or each.scope != "request"
+        }
+        for each in reversed(self._found):
+            if each in on_loop:
+                on_loop |= {
+                    source for _, source in self._found[each] if isinstance(source, Dependency)
+                }
+        ordered = sorted(self._found, key=lambda each: each not in on_loop)
+        places = {each: place for place, each in enumerate(ordered)}
+        steps = []
+        for each in ordered:
+            arguments = [
+                f"{keyword}values[{places[source]}]"
+                if isinstance(source, Dependency)
+                else f"{keyword}{source}"
+                for keyword, source in self._found[each]
+            ]
+            function = self._overrides.get(each.function, each.function)
+            made = Dependency(function, each.scope)
+            steps.append(_Step(made, compile_call(arguments), *kinds[each], each in on_loop))
+        return steps, places
+
+
+def _kind_of(function: Callable[..., object]) -> tuple[bool, Callable[[Any], Any] | None, bool]:
+    """Return whether a call is awaited, what makes a context manager of it, and if that is async.
+
+    A class that is a context manager is entered. So is what a function returns that is decorated
+    with `contextmanager` or `asynccontextmanager`; other objects that a function returns are
+    passed on as they are, since the author may want a lock or a client itself.
+    """
+    if isinstance(function, type):
+        if hasattr(function, "__aenter__"):
+            return False, _itself, True
+        return False, _itself if hasattr(function, "__enter__") else None, False
+    call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+    if inspect.isasyncgenfunction(call):
+        return False, _manage_async, True
+    if inspect.isgeneratorfunction(call):
+        return False, _manage, False
+    core = unwrap(function)
+    if inspect.isasyncgenfunction(core):
+        return False, _itself, True
+    if inspect.isgeneratorfunction(core):
+        return False, _itself, False
+    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(core), None, False
+
+
+def _itself(manager: Any) -> Any:
+    return manager
+
+
+def _manage_async(generator: Any) -> Any:
+    return contextlib.asynccontextmanager(lambda: generator)()
+
+
+def _manage(generator: Any) -> Any:
+    return contextlib.contextmanager(lambda: generator)()
+
+
+def check_overrides(server: "Server[Any]", overrides: Overrides) -> None:
+    """Refuse to override what is not in use.
+
+    Raises:
+        ValueError: no handler depends on a function.
+    """
+    resources = server.resource_entries
+    registries: list[Iterable[RegistryEntry]] = [server.tool_entries, server.prompt_entries]
+    entries = chain(*registries, resources.fixed, resources.templates)
+    used = {
+        each
+        for entry in entries
+        if entry.signature.plan is not None
+        for each in entry.signature.plan.functions
+    }
+    used |= server.completions.dependencies
+    for function in overrides:
+        if function not in used:
+            raise ValueError(
+                f"overrides: no handler depends on {callable_name(function)}; give the function "
+                "that is in Depends(...)"
+            )
+
+
+# -- running
+
+
+class Handler(Protocol):
+    """A registered function that has dependencies."""
+
+    @property
+    def function(self) -> Callable[..., object]: ...
+    @property
+    def signature(self) -> "Signature": ...
+
+
+async def call_injected(
+    handler: Handler,
+    session: "Session",
+    context: Context[Any],
+    bound: Any,
+    convert: Callable[[Any], Any],
+) -> Any:
+    """Call a handler with its dependencies; its result is converted before they end."""
+    signature, function = handler.signature, handler.function
+    assert signature.plan is not None
+    plan = signature.plan.under(session.server.overrides)
+    given = getattr(bound, "bound", bound)  # without the arguments that `**rest` takes
+
+    if signature.is_async:
+
+        async def call_async(values: list[Any]) -> Any:
+            return convert(await signature.call(function, bound, context, values))
+
+        return await call_on_loop(plan, context, given, call_async)
+
+    def call(values: list[Any]) -> Any:
+        return convert(signature.call(function, bound, context, values))
+
+    if getattr(handler, "inline", False):
+        return await call_on_loop(plan, context, given, call)
+    return await call_in_thread(plan, session, context, given, call)
+
+
+async def call_on_loop(
+    plan: Plan,
+    context: Context[Any],
+    bound: Any,
+    work: Callable[[list[Any]], Awaitable[Any] | Any],
+) -> Any:
+    """Make the dependencies, call the work with them on the loop, and end them."""
+    values: list[Any] = []
+    if not plan.has_ends:
+        for step in plan.steps:
+            made = step.start(bound, context, values)
+            values.append(await made if step.is_awaited else made)
+        outcome = work(plan.pick(values))
+        return await outcome if inspect.isawaitable(outcome) else outcome
+    raised: BaseException | None = None
+    async with AsyncExitStack() as stack:
+        try:
+            for step in plan.steps:
+                values.append(await _value_of(step, stack, context, bound, values))
+            outcome = work(plan.pick(values))
+            return await outcome if inspect.isawaitable(outcome) else outcome
+        except BaseException as error:
+            raised = error
+            raise
+    raise raised  # a dependency caught it, but there is no result to return
+
+
+async def call_in_thread(
+    plan: Plan, session: "Session", context: Context[Any], bound: Any, work: Callable[..., Any]
+) -> Any:
+    """Make what is async on the loop, and the rest in the thread in which the work runs."""
+    values: list[Any] = []
+
+    def work_in_thread() -> Any:
+        raised: BaseException | None = None
+        with ExitStack() as stack:
+            try:
+                for step in plan.steps[plan.on_loop :]:
+                    made = step.start(bound, context, values)
+                    values.append(made if step.manager is None else stack.enter_context(made))
+                return work(plan.pick(values))
+            except BaseException as error:
+                raised = error
+                raise
+        raise raised  # as in call_on_loop
+
+    async def go_on() -> Any:
+        return await session.run_in_thread(context, work_in_thread)
+
+    raised: BaseException | None = None
+    async with AsyncExitStack() as stack:
+        try:
+            for step in plan.steps[: plan.on_loop]:
+                values.append(await _value_of(step, stack, context, bound, values))
+            return await go_on()
+        except asyncio.CancelledError:
+            context._cancel()  # work in a thread looks at it
+            raise
+        except BaseException as error:
+            raised = error
+            raise
+    raise raised  # as in call_on_loop
+
+
+async def _value_of(
+    step: _Step, stack: AsyncExitStack, context: Context[Any], bound: Any, values: list[Any]
+) -> Any:
+    if not step.outlives_request:
+        return await step.enter(stack, bound, context, values)
+    session = context._session
+    scopes = session.server.scopes
+    kept = scopes.of_session(session) if step.dependency.scope == "session" else scopes.of_loop()
+    return await kept.get(step, bound, context, values)
+
+
+# -- scopes longer than a request
+
+
+class _KeptValues:
+    """Values that are kept for a session or for the server, each made once."""
+
+    def __init__(self) -> None:
+        self._values: dict[Callable[..., object], Any] = {}
+        self._locks: dict[Callable[..., object], asyncio.Lock] = {}
+        self._stack = AsyncExitStack()
+
+    async def get(self, step: _Step, bound: Any, context: Context[Any], values: list[Any]) -> Any:
+        function = step.dependency.function
+        if function in self._values:
+            return self._values[function]
+        # Requests that come meanwhile wait; where the first one fails, the next tries again.
+        async with self._locks.setdefault(function, asyncio.Lock()):
+            if function not in self._values:
+                self._values[function] = await step.enter(self._stack, bound, context, values)
+        return self._values[function]
+
+    async def end(self) -> None:
+        """End the values, the latest first."""
+        self._values = {}
+        stack, self._stack = self._stack, AsyncExitStack()
+        await stack.aclose()
+
+
+class _LoopScope:
+    """What lives while the server is served on one loop."""
+
+    def __init__(self) -> None:
+        self.states: list[object] = []
+        self.kept = _KeptValues()
+        self.sessions: dict[int, _KeptValues] = {}
+        self.ending: set[asyncio.Task[None]] = set()
+
+    async def end(self) -> None:
+        if self.ending:
+            await asyncio.wait(self.ending)
+        for kept in [*self.sessions.values()]:
+            await kept.end()
+        self.sessions = {}
+        await self.kept.end()
+
+
+class Scopes:
+    """The values of a server that outlive requests, for each loop that serves it."""
+
+    def __init__(self) -> None:
+        self._loops: dict[asyncio.AbstractEventLoop, _LoopScope] = {}
+
+    @contextlib.asynccontextmanager
+    async def open(self, state: object) -> Any:
+        """Keep values until the last block on this loop is left.
+
+        Args:
+            state: what the lifespan yielded.
+        """
+        loop = asyncio.get_running_loop()
+        scope = self._loops.setdefault(loop, _LoopScope())
+        scope.states.append(state)
+        try:
+            yield
+        finally:
+            scope.states.remove(state)
+            if not scope.states:
+                self._loops.pop(loop, None)
+                await scope.end()
+
+    def running_states(self) -> list[object]:
+        """Return the states of the lifespans that run on this loop."""
+        scope = self._loops.get(asyncio.get_running_loop())
+        return [] if scope is None else scope.states
+
+    def _here(self) -> _LoopScope:
+        return self._loops.setdefault(asyncio.get_running_loop(), _LoopScope())
+
+    def of_loop(self) -> _KeptValues:
+        """Return the values that are kept for the server."""
+        return self._here().kept
+
+    def of_session(self, session: "Session") -> _KeptValues:
+        """Return the values that are kept for a session, until it is closed."""
+        session.has_kept_values = True
+        return self._here().sessions.setdefault(id(session), _KeptValues())
+
+    def end_session(self, session: "Session") -> None:
+        """End the values of a session, once its handlers have ended."""
+        scope = self._loops.get(session.loop)
+        kept = None if scope is None else scope.sessions.pop(id(session), None)
+        if scope is None or kept is None or session.loop.is_closed():
+            return
+
+        async def end() -> None:
+            await session.dispatcher.drain()
+            await kept.end()
+
+        task = session.loop.create_task(end())
+        scope.ending.add(task)
+        task.add_done_callback(scope.ending.discard)
