@@ -3,14 +3,15 @@
 import asyncio
 import json
 import logging
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
-from accord import Context, Principal, Server, ToolError, connect
+from accord import Choices, Context, Principal, Server, ToolError, connect
 from accord.errors import RequestError
 from accord.middleware import log_requests
 from accord.testing import connected
+from accord.types import PromptReference
 from support.waiting import in_loop, until
 
 
@@ -31,6 +32,11 @@ def make(**settings: Any) -> Server:
     async def note(name: str) -> str:
         if name == "lost":
             raise ConnectionError("secret-host is down")
+        return name
+
+    @server.prompt
+    async def greet(name: Annotated[str, Choices(["ada"])]) -> str:
+        """Greet."""
         return name
 
     return server
@@ -57,6 +63,7 @@ async def test_a_line_names_method_target_outcome_and_time(lines: list[str]) -> 
             with pytest.raises(RequestError):
                 await client.read_resource(uri)
         await client.list_tools()
+        await client.complete(PromptReference("greet"), "name", "a")
     found = [line.split(" ms=")[0] for line in lines]
     assert [line.split(" id=")[0] for line in found[1:]] == [
         "tools/call add ok",
@@ -65,6 +72,7 @@ async def test_a_line_names_method_target_outcome_and_time(lines: list[str]) -> 
         "resources/read note://lost failed",
         "resources/read x://unknown failed",
         "tools/list ok",
+        "completion/complete greet ok",
     ]
     assert found[4].endswith("code=-32603 error=ConnectionError")
     assert "code=-32602" in found[5] or "code=-32002" in found[5]

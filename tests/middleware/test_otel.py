@@ -19,6 +19,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from accord import Context, Server, ToolError
 from accord.errors import RequestError
 from accord.middleware import client_trace, trace
+from accord.server import CacheHints
 from accord.testing import connected
 from accord.types import CallToolParams
 from support.waiting import in_loop, until
@@ -335,7 +336,6 @@ async def test_the_half_of_the_client_sends_its_span_along(telemetry: Telemetry)
 
 @in_loop
 async def test_a_client_and_a_server_share_a_trace(telemetry: Telemetry) -> None:
-    pytest.importorskip("accord.client.middleware")
     layers = [client_trace(**telemetry.providers)]
     async with connected(make(telemetry), transport="http", middleware=layers) as client:
         await client.call_tool("add")
@@ -363,3 +363,19 @@ for make in (accord.middleware.trace, accord.middleware.client_trace):
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@in_loop
+async def test_a_traced_client_keeps_what_the_server_lets_it_keep(telemetry: Telemetry) -> None:
+    server = Server("desk", cache=CacheHints(tools=60), middleware=[trace(**telemetry.providers)])
+
+    @server.tool
+    async def add() -> int:
+        """Add."""
+        return 1
+
+    async with connected(server, middleware=[client_trace(**telemetry.providers)]) as client:
+        for _ in range(3):
+            await client.list_tools()
+    sides = [span.kind for span in telemetry.spans("tools/list")]
+    assert sides.count(SpanKind.SERVER) == 1

@@ -156,7 +156,9 @@ class CacheMiddleware:
             return deepcopy(kept.result)
         changes = self._changes
         result = await proceed()
-        if isinstance(result, _KEPT) and not is_failed(result):
+        # With a channel, the result may depend on what the client answered.
+        has_asked = ctx._exchange.channel is not None
+        if isinstance(result, _KEPT) and not is_failed(result) and not has_asked:
             self._keep(key, result, changes)
         return result
 

@@ -28,6 +28,7 @@ def server_of(ctx: AnyContext) -> "Server[Any]":
 def target_of(ctx: AnyContext) -> str | None:
     """Return the name of the tool or prompt, or the URI, that a request is about."""
     params = params_of(ctx)
+    params = getattr(params, "ref", params)  # of a completion
     found = getattr(params, "name", None)
     if found is None:
         found = getattr(params, "uri", None)
