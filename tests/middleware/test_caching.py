@@ -2,15 +2,17 @@
 
 import asyncio
 from decimal import Decimal
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
-from accord import Context, Principal, Server, ToolError, connect
+from accord import Context, Header, Principal, Server, ToolError, connect
 from accord.errors import RegistrationError, RequestError
 from accord.middleware import cache
 from accord.server import Proceed
 from accord.testing import connected
+from accord.types import PromptReference
+from support.standalone import Modern, call
 from support.waiting import in_loop
 
 READ_ONLY = {"readOnlyHint": True}
@@ -317,3 +319,41 @@ async def test_calls_at_the_same_time_all_get_a_result() -> None:
     async with connected(server) as client:
         results = await asyncio.gather(*(client.call_tool("look") for _ in range(10)))
     assert not any(result.is_error for result in results)
+
+
+@in_loop
+async def test_completions_are_kept_if_asked() -> None:
+    server, calls = make(cache(10, methods=["completion/complete"]))
+
+    @server.completion("greet", "name")
+    def suggest(typed: str, filled_in: dict[str, str]) -> list[str]:
+        calls.append(typed)
+        return [f"{typed}da"]
+
+    async with connected(server) as client:
+        for value in ("a", "a", "b"):
+            found = await client.complete(PromptReference("greet"), "name", value)
+            assert found.values == [f"{value}da"]
+    assert calls == ["a", "b"]
+
+
+@in_loop
+async def test_arguments_that_headers_repeat_are_compared_although_a_result_is_kept() -> None:
+    server = Server("desk", middleware=[cache(10, by="all")])
+    calls = []
+
+    @server.tool(annotations=READ_ONLY)
+    async def query(region: Annotated[str, Header("Region")]) -> str:
+        """Query."""
+        calls.append(region)
+        return region
+
+    app = server.asgi()
+    client, request = Modern(app), call("query", region="north")
+    statuses = [
+        (await client.ask(request, mcp_param_region=header)).status
+        for header in ("north", "north", "south")
+    ]
+    await app.stop()
+    assert statuses == [200, 200, 400]
+    assert calls == ["north"]

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -379,3 +380,32 @@ async def test_a_traced_client_keeps_what_the_server_lets_it_keep(telemetry: Tel
             await client.list_tools()
     sides = [span.kind for span in telemetry.spans("tools/list")]
     assert sides.count(SpanKind.SERVER) == 1
+
+
+STDIO = """
+from opentelemetry import trace as api
+from opentelemetry.sdk.trace import TracerProvider
+from accord import Server
+from accord.middleware import trace
+
+server = Server("desk", middleware=[trace(tracer_provider=TracerProvider())])
+
+
+@server.tool
+def look() -> dict[str, str]:
+    \"\"\"Return the attributes of the span.\"\"\"
+    return {key: str(value) for key, value in api.get_current_span().attributes.items()}
+
+
+server.run()
+"""
+
+
+@in_loop
+async def test_over_stdio_the_transport_is_a_pipe(tmp_path: Path) -> None:
+    file = tmp_path / "desk.py"
+    file.write_text(f"import sys; sys.path[:] = {sys.path!r}\n{STDIO}")
+    async with connected(file, transport="stdio") as client:
+        found = (await client.call_tool("look")).structured_content
+    assert found["network.transport"] == "pipe"
+    assert "network.protocol.name" not in found
