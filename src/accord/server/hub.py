@@ -32,7 +32,10 @@ _BURST: Final = 0.02
 _SWEEP: Final = 1024
 
 Topic: TypeAlias = tuple[str, str | None]
-"""What can change: the method of the notification, and the URI or id that it is about."""
+"""What can change: the method of the notification, and the URI or id that it is about.
+
+Listeners of None in place of a URI hear of every one.
+"""
 
 
 class ServerChange(msgspec.Struct, frozen=True):
