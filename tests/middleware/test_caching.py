@@ -357,3 +357,31 @@ async def test_arguments_that_headers_repeat_are_compared_although_a_result_is_k
     await app.stop()
     assert statuses == [200, 200, 400]
     assert calls == ["north"]
+
+
+@in_loop
+async def test_a_function_chooses_the_key_or_that_nothing_is_kept() -> None:
+    def by(ctx: Context) -> str | None:
+        return ctx.params.arguments.get("y") or None
+
+    server, _ = make(cache(10, by=by))
+    async with connected(server) as client:
+        assert await _counts(client, {"y": "a"}, {"y": "a"}, {}, {}) == [1, 1, 2, 3]
+
+
+@in_loop
+async def test_lists_of_a_session_that_hides_entries_are_its_own() -> None:
+    server, _ = make(cache(10, methods="tools/list", by="all"))
+
+    @server.tool
+    async def hide(ctx: Context) -> str:
+        """Hide."""
+        ctx.session.hide("write")
+        return ""
+
+    async with connected(server, revision="2025-06-18") as client:
+        before = len((await client.list_tools()).tools)
+        await client.call_tool("hide")
+        assert len((await client.list_tools()).tools) == before - 1
+    async with connected(server, revision="2025-06-18") as client:
+        assert len((await client.list_tools()).tools) == before

@@ -11,6 +11,7 @@ from accord.errors import RegistrationError, RequestError
 from accord.middleware import rate_limit, time_limit
 from accord.middleware.limiting import Buckets
 from accord.testing import connected
+from support.standalone import Modern, call
 from support.waiting import LONG, in_loop, until
 
 
@@ -190,6 +191,33 @@ def test_a_method_that_does_not_exist_is_refused() -> None:
         rate_limit(1, methods=["tool/call"])
 
 
+@in_loop
+async def test_each_request_of_a_user_without_a_session_counts_for_the_user() -> None:
+    server = make(rate_limit(1, by="session", methods=["tools/call", "tools/list"], clock=Clock()))
+
+    def find(scope: Any) -> Any:
+        return Principal(dict(scope["headers"])[b"x-user"].decode())
+
+    app = server.asgi(principal=find)
+    client = Modern(app)
+    errors = []
+    for user in ("ada", "bob", "ada"):
+        answer = (await client.ask(call("add"), x_user=user)).json["result"]
+        errors.append(answer["isError"])
+    await app.stop()
+    assert errors == [False, False, True]
+
+
+@in_loop
+async def test_other_methods_have_one_limit_each_beside_those_of_tools() -> None:
+    layer = rate_limit(1, by="tool", methods=["tools/call", "tools/list"], clock=Clock())
+    async with connected(make(layer), revision="2025-06-18") as client:
+        await client.list_tools()
+        assert await _allowed(client, 2) == [True, False]
+        with pytest.raises(RequestError, match="tools/list was refused"):
+            await client.list_tools()
+
+
 # -- how long
 
 
@@ -253,6 +281,8 @@ async def test_other_requests_fail_with_the_limit_and_a_time_out_of_their_own_is
         with pytest.raises(RequestError, match=message):
             await client.read_resource("slow://x")
         assert "tool own failed" in (await client.call_tool("own")).text
+        with pytest.raises(RequestError, match="unknown tool"):
+            await client.call_tool("unknown")
 
 
 @in_loop

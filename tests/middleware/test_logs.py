@@ -10,6 +10,7 @@ import pytest
 from accord import Choices, Context, Principal, Server, ToolError, connect
 from accord.errors import RequestError
 from accord.middleware import log_requests
+from accord.server import Proceed
 from accord.testing import connected
 from accord.types import PromptReference
 from support.waiting import in_loop, until
@@ -154,3 +155,42 @@ async def test_a_level_that_is_off_logs_nothing(lines: list[str]) -> None:
 def test_an_unknown_level_is_refused() -> None:
     with pytest.raises(ValueError, match=r"log_requests\(\): there is no log level 'loud'"):
         log_requests(level="loud")
+
+
+@in_loop
+async def test_questions_and_tasks_are_outcomes_of_their_own(lines: list[str]) -> None:
+    server = make(level=logging.INFO, arguments=True)
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        """Ask."""
+        await ctx.elicit("name?", {"type": "object", "properties": {}})
+        return ""
+
+    @server.tool(task="optional")
+    async def work() -> str:
+        """Work."""
+        return "done"
+
+    async def answer(params: Any) -> Any:
+        return {}
+
+    async with connected(server, revision="2026-07-28", on_elicit=answer) as client:
+        await client.call_tool("ask")
+        task = await client.start_tool("work")
+        await task.result()
+    calls = [line.split(" id=")[0] for line in lines if line.startswith("tools/call")]
+    assert calls == ["tools/call ask input_required", "tools/call ask ok", "tools/call work task"]
+
+
+@in_loop
+async def test_an_answer_of_middleware_as_a_dictionary_is_understood(lines: list[str]) -> None:
+    server = make()
+
+    @server.middleware("tools/call")
+    async def answer(ctx: Context, proceed: Proceed) -> Any:
+        return {"content": [], "isError": True}
+
+    async with connected(server, revision="2025-06-18") as client:
+        assert (await client.call_tool("add", {"a": 1})).is_error
+    assert [*lines][-1].startswith("tools/call add error")

@@ -18,6 +18,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 from accord import Context, Server, ToolError
+from accord.client import ClientRequest
 from accord.errors import RequestError
 from accord.middleware import client_trace, trace
 from accord.server import CacheHints
@@ -296,36 +297,30 @@ async def test_questions_of_a_handler_carry_its_span(telemetry: Telemetry) -> No
         assert not (await client.call_tool("ask")).is_error
 
 
-class Sending:
-    """The least that middleware of a client sees."""
-
-    method = "tools/call"
-
-    def __init__(self) -> None:
-        self.params = CallToolParams("add")
-        self.meta: dict[str, Any] = {"own": 1}
+def sending() -> ClientRequest:
+    return ClientRequest("tools/call", CallToolParams("add"), {"own": 1})
 
 
 @in_loop
 async def test_the_half_of_the_client_sends_its_span_along(telemetry: Telemetry) -> None:
-    layer, request = client_trace(**telemetry.providers), Sending()
+    layer, request = client_trace(**telemetry.providers), sending()
 
-    async def proceed() -> str:
+    async def proceed(**_: Any) -> str:
         return "sent"
 
     token = context.attach(baggage.set_baggage("user", "ada"))
     assert await layer(request, proceed) == "sent"
     context.detach(token)
 
-    async def refuse() -> str:
+    async def refuse(**_: Any) -> str:
         raise RequestError("no", code=-32602)
 
-    async def lose() -> str:
+    async def lose(**_: Any) -> str:
         raise TimeoutError("late")
 
     for failing in (refuse, lose):
         with pytest.raises((RequestError, TimeoutError)):
-            await layer(Sending(), failing)
+            await layer(sending(), failing)
     sent, refused, lost = telemetry.spans()
     assert (sent.name, sent.kind) == ("tools/call add", SpanKind.CLIENT)
     assert request.meta.pop("traceparent").startswith(traceparent(sent))
@@ -340,11 +335,13 @@ async def test_a_client_and_a_server_share_a_trace(telemetry: Telemetry) -> None
     layers = [client_trace(**telemetry.providers)]
     async with connected(make(telemetry), transport="http", middleware=layers) as client:
         await client.call_tool("add")
-    served, sent = sorted(
-        telemetry.spans("tools/call"), key=lambda span: span.kind is SpanKind.CLIENT
-    )
-    assert served.parent.span_id == sent.context.span_id
-    assert served.context.trace_id == sent.context.trace_id
+        assert (await client.call_tool("refuse")).is_error
+    served, sent, refused, sent_refused = telemetry.spans("tools/call")
+    assert (served.kind, sent.kind) == (SpanKind.SERVER, SpanKind.CLIENT)
+    for inner, outer in ((served, sent), (refused, sent_refused)):
+        assert inner.parent.span_id == outer.context.span_id
+        assert inner.context.trace_id == outer.context.trace_id
+    assert sent_refused.attributes["error.type"] == "tool_error"
 
 
 def test_without_opentelemetry_the_extra_is_named_and_nothing_is_imported() -> None:

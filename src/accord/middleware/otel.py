@@ -6,8 +6,8 @@ before `trace` or `client_trace` is called.
 
 import asyncio
 import time
-from collections.abc import Mapping, MutableMapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.propagators.textmap import TextMapPropagator
     from opentelemetry.trace import Span, TracerProvider
+
+    from accord.client import ClientMiddleware, ClientProceed, ClientRequest
 
 _SCOPE: Final = "accord"
 _BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
@@ -113,35 +115,12 @@ def trace(
     return mark_passing(trace_request)
 
 
-class TracedRequest(Protocol):
-    """A request of a client, as its middleware sees it."""
-
-    @property
-    def method(self) -> str:
-        """The method."""
-
-    @property
-    def params(self) -> Any:
-        """The params."""
-
-    @property
-    def meta(self) -> MutableMapping[str, Any]:
-        """The `_meta` that is sent."""
-
-
-class ClientLayer(Protocol):
-    """Middleware of a client."""
-
-    async def __call__(self, request: Any, proceed: Any) -> Any:
-        """Send a request by `await proceed()`."""
-
-
 def client_trace(
     *,
     tracer_provider: "TracerProvider | None" = None,
     meter_provider: "MeterProvider | None" = None,
     propagator: "TextMapPropagator | None" = None,
-) -> ClientLayer:
+) -> "ClientMiddleware":
     """Return middleware of a client that makes a span of each request, and sends its context along.
 
     Args:
@@ -155,7 +134,7 @@ def client_trace(
     """
     kit = _Kit("client_trace()", "client", tracer_provider, meter_provider, propagator)
 
-    async def trace_sending(request: TracedRequest, proceed: Any) -> Any:
+    async def trace_sending(request: "ClientRequest", proceed: "ClientProceed") -> Any:
         attributes = _describe(request.method, request.params)
         target = attributes.get("gen_ai.tool.name") or attributes.get("gen_ai.prompt.name")
         name = f"{request.method} {target}" if target else request.method
