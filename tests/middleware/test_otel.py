@@ -406,3 +406,21 @@ async def test_over_stdio_the_transport_is_a_pipe(tmp_path: Path) -> None:
         found = (await client.call_tool("look")).structured_content
     assert found["network.transport"] == "pipe"
     assert "network.protocol.name" not in found
+
+
+@pytest.mark.parametrize("transport", ["memory", "http"])
+@in_loop
+async def test_the_duration_of_a_session_is_measured_at_its_end(
+    telemetry: Telemetry, transport: Any
+) -> None:
+    server = make(telemetry)
+    async with connected(server, transport=transport, revision="2025-06-18") as client:
+        await client.ping()
+        assert telemetry.points("mcp.server.session.duration") == []
+    async with connected(server, transport=transport, revision="2026-07-28") as client:
+        await client.call_tool("add")
+    (point,) = await until(lambda: telemetry.points("mcp.server.session.duration"))
+    assert point.count == 1
+    assert point.attributes["mcp.protocol.version"] == "2025-06-18"
+    assert point.attributes.get("network.transport") == {"http": "tcp"}.get(transport)
+    assert telemetry.spans("initialize")[0].attributes["mcp.protocol.version"] == "2025-06-18"

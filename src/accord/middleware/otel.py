@@ -6,6 +6,7 @@ before `trace` or `client_trace` is called.
 
 import asyncio
 import time
+import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,6 +23,7 @@ from accord.middleware.requests import (
 )
 from accord.server import Middleware, Proceed
 from accord.server.channels import QUESTION_META
+from accord.types import InitializeResult
 from accord.version import __version__
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span, TracerProvider
 
     from accord.client import ClientMiddleware, ClientProceed, ClientRequest
+    from accord.server.session import Session
 
 _SCOPE: Final = "accord"
 _BUCKETS: Final = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 120, 300)
@@ -48,6 +51,11 @@ _OF_METRICS: Final = frozenset(
         "network.transport",
         "rpc.response.status_code",
     }
+)
+_OF_SESSIONS: Final[tuple[str, ...]] = (
+    "mcp.protocol.version",
+    "network.protocol.name",
+    "network.transport",
 )
 
 Attributes = dict[str, Any]
@@ -68,8 +76,8 @@ def trace(
 
     Args:
         tracer_provider: takes the spans; the global one by default.
-        meter_provider: takes the histogram `mcp.server.operation.duration`; the global one by
-            default.
+        meter_provider: takes the histograms `mcp.server.operation.duration` and
+            `mcp.server.session.duration`; the global one by default.
         propagator: reads and writes `_meta`; by default the global one: traceparent, tracestate and
             baggage.
         arguments: whether spans have the arguments of tools and prompts, which may be secret.
@@ -100,6 +108,10 @@ def trace(
                 kit.fail(span, ending, None, ctx.failure)
             elif results and ctx.method == "tools/call":
                 span.set_attribute("gen_ai.tool.call.result", _encode(result))
+            if isinstance(result, InitializeResult):
+                attributes["mcp.protocol.version"] = result.protocol_version
+                span.set_attribute("mcp.protocol.version", result.protocol_version)
+                kit.begin_session(ctx._session, started, attributes)
         except BaseException as error:
             ending = kit.describe_error(span, error, _CALLERS_FAULT)
             raise
@@ -177,7 +189,8 @@ def _describe(method: str, params: Any) -> Attributes:
 def _describe_request(ctx: AnyContext) -> Attributes:
     attributes = _describe(ctx.method, params_of(ctx))
     attributes["jsonrpc.request.id"] = str(ctx.request_id)
-    attributes["mcp.protocol.version"] = ctx.revision
+    if ctx.method != "initialize":  # which negotiates it
+        attributes["mcp.protocol.version"] = ctx.revision
     facts = ctx.request
     if facts.session_id is not None:
         attributes["mcp.session.id"] = facts.session_id
@@ -256,12 +269,17 @@ class _Kit:
         self._propagate = propagate
         self.kind = api.SpanKind.SERVER if side == "server" else api.SpanKind.CLIENT
         self.tracer = api.get_tracer(_SCOPE, __version__, tracer_provider)
-        self._histogram = metrics.get_meter(_SCOPE, __version__, meter_provider).create_histogram(
-            f"mcp.{side}.operation.duration",
-            unit="s",
-            description=f"Duration of requests of the protocol, as the {side} observes it.",
-            explicit_bucket_boundaries_advisory=_BUCKETS,
+        meter = metrics.get_meter(_SCOPE, __version__, meter_provider)
+        self._histogram, self._session_histogram = (
+            meter.create_histogram(
+                f"mcp.{side}.{what}.duration",
+                unit="s",
+                description=f"The duration of an MCP {what} as observed on the {side}.",
+                explicit_bucket_boundaries_advisory=_BUCKETS,
+            )
+            for what in ("operation", "session")
         )
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
 
     def extract(self, meta: Mapping[str, Any]) -> tuple[Any, list[Any]]:
         """Return the context that a request names, and links to the one around it."""
@@ -322,6 +340,18 @@ class _Kit:
         span.set_status(self._api.StatusCode.ERROR, message)
         if isinstance(cause, Exception) and not isinstance(cause, RequestError | ToolError):
             span.record_exception(cause)
+
+    def begin_session(self, session: "Session", started: float, attributes: Attributes) -> None:
+        """Measure the duration of a session when it ends."""
+        if session in self._sessions or not session.is_lasting:
+            return
+        self._sessions.add(session)
+        few = {key: attributes[key] for key in _OF_SESSIONS if key in attributes}
+
+        def measure() -> None:
+            self._session_histogram.record(time.perf_counter() - started, few)
+
+        session.closers = (*session.closers, measure)
 
     def measure(self, seconds: float, attributes: Attributes, context: Any) -> None:
         """Record the duration of a request."""
