@@ -103,25 +103,19 @@ def trace(
         try:
             with kit.use(span, context):
                 result = await proceed()
-            if is_failed(result):
-                ending = {"error.type": "tool_error"}
-                kit.fail(span, ending, None, ctx.failure)
-            elif results and ctx.method == "tools/call":
+            if results and ctx.method == "tools/call" and not is_failed(result):
                 span.set_attribute("gen_ai.tool.call.result", _encode(result))
+            ending = kit.describe_result(span, result, ctx.failure)
             if isinstance(result, InitializeResult):
-                attributes["mcp.protocol.version"] = result.protocol_version
-                span.set_attribute("mcp.protocol.version", result.protocol_version)
-                kit.begin_session(ctx._session, started, attributes)
+                kit.begin_session(ctx._session, started, attributes | ending)
         except BaseException as error:
             ending = kit.describe_error(span, error, _CALLERS_FAULT)
             raise
         finally:
             span.end()
-            measured = attributes | ending
-            if not is_known:  # a client could invent any number of names
-                measured.pop("gen_ai.tool.name", None)
-                measured.pop("gen_ai.prompt.name", None)
-            kit.measure(time.perf_counter() - started, measured, context)
+            # A client could invent any number of names.
+            seen = attributes if is_known else _without_names(attributes)
+            kit.measure(time.perf_counter() - started, seen | ending, context)
         return result
 
     return mark_passing(trace_request)
@@ -157,9 +151,7 @@ def client_trace(
             with kit.use(span, None):
                 request.meta.update(kit.inject())
                 result = await proceed()
-            if is_failed(result):
-                ending = {"error.type": "tool_error"}
-                kit.fail(span, ending, None, None)
+            ending = kit.describe_result(span, result, None)
         except BaseException as error:
             ending = kit.describe_error(span, error, frozenset())
             raise
@@ -222,6 +214,11 @@ def _span_name(ctx: AnyContext) -> tuple[str, bool]:
         return method, True
     # Names that a client invents would be as many names of spans.
     return (method, False) if entry is None else (f"{method} {target_of(ctx)}", True)
+
+
+def _without_names(attributes: Attributes) -> Attributes:
+    names = ("gen_ai.tool.name", "gen_ai.prompt.name")
+    return {key: value for key, value in attributes.items() if key not in names}
 
 
 def _describe_arguments(ctx: AnyContext) -> Attributes:
@@ -303,6 +300,20 @@ class _Kit:
     def use(self, span: "Span", context: Any) -> Any:
         """Make a span the current one, with the baggage of its context, for a block."""
         return _Current(self._contexts, self._api.set_span_in_context(span, context))
+
+    def describe_result(
+        self, span: "Span", result: object, cause: BaseException | None
+    ) -> Attributes:
+        """Note on a span how the request was answered; return the attributes."""
+        if isinstance(result, InitializeResult):
+            ending = {"mcp.protocol.version": result.protocol_version}
+            span.set_attributes(ending)
+            return ending
+        if not is_failed(result):
+            return {}
+        ending = {"error.type": "tool_error"}
+        self.fail(span, ending, None, cause)
+        return ending
 
     def describe_error(
         self, span: "Span", error: BaseException, harmless: frozenset[int]
