@@ -177,6 +177,7 @@ class LayeredRequest:
 
     async def _call_handler(self) -> Any:
         params, seen = self._params, self._context._params
+        self._context._failure = None
         if seen is not None:
             params = self._exchange.params = served_params(params, seen)
         outcome = self._handler(self._session, self._exchange, params)

@@ -70,6 +70,7 @@ class Session:
     listening: "Mapping[RequestId, Subscription]" = _NO_REQUESTS
     _notices: Notices | None = None
     is_shown = False
+    closers: tuple[Callable[[], None], ...] = ()  # called once, at the end
     _contexts: dict[Any, Context[Any]] | None = None
     _in_transit = 0
     is_lasting = False
@@ -435,6 +436,9 @@ class Session:
         self.dispatcher.close()
         if self.has_kept_values:
             self.server.scopes.end_session(self)
+        closers, self.closers = self.closers, ()
+        for closer in closers:
+            closer()
 
 
 # -- sessions of one message
