@@ -423,7 +423,8 @@ class _LoopScope:
     """What lives while the server is served on one loop."""
 
     def __init__(self) -> None:
-        self.states: list[object] = []
+        # By a key of its own each: two lifespans may yield equal states.
+        self.states: dict[object, object] = {}
         self.kept = _KeptValues()
         self.sessions: dict[int, _KeptValues] = {}
         self.ending: set[asyncio.Task[None]] = set()
@@ -452,11 +453,12 @@ class Scopes:
         """
         loop = asyncio.get_running_loop()
         scope = self._loops.setdefault(loop, _LoopScope())
-        scope.states.append(state)
+        key = object()
+        scope.states[key] = state
         try:
             yield
         finally:
-            scope.states.remove(state)
+            del scope.states[key]
             if not scope.states:
                 self._loops.pop(loop, None)
                 await scope.end()
@@ -464,7 +466,7 @@ class Scopes:
     def running_states(self) -> list[object]:
         """Return the states of the lifespans that run on this loop."""
         scope = self._loops.get(asyncio.get_running_loop())
-        return [] if scope is None else scope.states
+        return [] if scope is None else [*scope.states.values()]
 
     def _here(self) -> _LoopScope:
         return self._loops.setdefault(asyncio.get_running_loop(), _LoopScope())
