@@ -15,7 +15,7 @@ run: .venv/ready
 # of its own, since every worker of a run collects all its tests: one process for what computes,
 # several for what waits for processes and sockets.
 CORE := $(addprefix tests/,protocol types bindings json_schema)
-PURE := $(wildcard tests/test_*.py) $(addprefix tests/,server schema properties runtime stores)
+PURE := $(wildcard tests/test_*.py) $(addprefix tests/,server middleware schema properties runtime stores)
 ENDS := $(addprefix tests/,interaction auth)
 WIRE := $(addprefix tests/,transports http)
 TOOLS := $(addprefix tests/,cli client testing examples)
@@ -83,7 +83,7 @@ thorough: coverage .venv-interop/ready
 	.venv-interop/bin/pytest -q -n 2 --dist loadgroup -m "thorough or not thorough" interop
 
 bench: .venv-bench/ready
-	@status=0; for part in core start judging compare auth \
+	@status=0; for part in core authors start judging compare auth \
 		attacks/http_server attacks/stdio attacks/client; do \
 		.venv-bench/bin/python benchmarks/$$part.py || status=1; \
 	done; exit $$status

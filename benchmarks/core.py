@@ -15,6 +15,7 @@ import msgspec
 from accord import types as t
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import RequestReceived
+from accord.types._base import constructor
 
 ROUNDS, CALLS = 40, 2_000
 REVISION = "2025-06-18"
@@ -85,11 +86,13 @@ def connected() -> Endpoint:
 def accord() -> Callable[[bytes], bytes]:
     endpoint = connected()
     decode = msgspec.json.Decoder(Arguments).decode
+    # As the server makes its results.
+    make_result, make_text = constructor(t.CallToolResult), constructor(t.TextContent)
 
     def call(message: bytes) -> bytes:
         event = endpoint.receive(message)[0]
         arguments = decode(event.params.arguments)  # type: ignore[union-attr]
-        result = t.CallToolResult([t.TextContent(str(arguments.a + arguments.b))])
+        result = make_result([make_text(str(arguments.a + arguments.b))])
         return endpoint.respond(event.exchange, result)  # type: ignore[union-attr,return-value]
 
     return call

@@ -20,6 +20,8 @@ AccordError
 |  |- Unauthorized              no token that the server takes; .status .challenge
 |  |- Forbidden                 the token does not allow it; .scopes
 |  |- FlowFailed                no token could be obtained; .step .asked .came .hint
+|  |- UpstreamFailed            an identity provider gave no token; .provider; also a ToolError
+|  |  |- SignInRequired         nor will it, until the user signs in again
 |- RegistrationError            a mistake in the server author's code, raised when it is registered
 |- TraceError                   a recording that cannot be read; .line
 |- MissingExtra (ImportError)   names the extra to install
@@ -54,11 +56,13 @@ __all__ = [
     "RequestError",
     "RequestTimeout",
     "ResourceNotFound",
+    "SignInRequired",
     "ToolError",
     "TraceError",
     "TransportError",
     "Unauthorized",
     "UnsupportedRevision",
+    "UpstreamFailed",
     "UrlElicitationRequired",
 ]
 
@@ -285,6 +289,21 @@ class FlowFailed(AuthError):
         self.asked = asked
         self.came = came
         self.hint = hint
+
+
+class UpstreamFailed(AuthError, ToolError):
+    """The identity provider that the user signed in with gave no token: try again later.
+
+    `provider` is its name. A tool that does not catch it reports it to its caller.
+    """
+
+    def __init__(self, message: str, *, provider: str) -> None:
+        super().__init__(message)
+        self.provider = provider
+
+
+class SignInRequired(UpstreamFailed):
+    """The identity provider gives no token any more: the user has to sign in again."""
 
 
 class RegistrationError(AccordError):

@@ -2,13 +2,37 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
-__all__ = ["Principal"]
+__all__ = ["Principal", "UpstreamAccess"]
 
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class UpstreamAccess(Protocol):
+    """The account of a user at the identity provider that they signed in with."""
+
+    @property
+    def provider(self) -> str:
+        """The name of the provider, such as "github"."""
+
+    @property
+    def claims(self) -> Mapping[str, Any]:
+        """What the provider said of the user when they signed in."""
+
+    async def token(self, *, refused: str | None = None) -> str:
+        """Return an access token for the API of the provider, renewed if it is about to expire.
+
+        Args:
+            refused: a token that the API refused although it has not expired: another one is
+                obtained.
+
+        Raises:
+            SignInRequired: the provider gives no token any more.
+            UpstreamFailed: it gives none at the moment.
+        """
 
 
 class Principal(msgspec.Struct, frozen=True, eq=False):
@@ -24,6 +48,7 @@ class Principal(msgspec.Struct, frozen=True, eq=False):
         issuer: the authorization server that says so.
         expires_at: when the token ends, in seconds since 1970.
         claims: all that the token says.
+        upstream: the account at the identity provider that the user signed in with, if any.
     """
 
     subject: str
@@ -32,6 +57,7 @@ class Principal(msgspec.Struct, frozen=True, eq=False):
     issuer: str | None = None
     expires_at: float | None = None
     claims: Mapping[str, Any] = _NOTHING
+    upstream: UpstreamAccess | None = None
 
     @property
     def identity(self) -> tuple[str | None, str, str | None]:

@@ -11,9 +11,10 @@ import time
 import pytest
 
 from accord import Server
+from accord.auth import Protected, StaticTokens
 from accord.auth.discovery import ResourceMetadata
 from accord.cli.doctor_steps import Diagnosis, token_facts
-from support.http_server import free_port, serving
+from support.http_server import bounded, free_port, serving
 from support.issuer import token
 from support.scripted_authorization import scripted
 from support.waiting import run
@@ -181,7 +182,8 @@ def test_a_refused_token_is_a_failure():
         async with scripted() as script:
             code, steps, _ = await examined(script.url, "--bearer", "wrong")
             assert (code, steps["initialize"]["verdict"]) == (1, "failed")
-            assert "does not take the token" in steps["initialize"]["came"]
+            assert steps["initialize"]["came"].startswith("token refused: ")
+            assert "another token" in steps["initialize"]["change"]
             assert steps["token"]["came"].startswith("5 characters")
 
     run(main())
@@ -439,3 +441,18 @@ def test_a_server_of_the_older_form_of_http_is_recognized():
     assert steps["http"].verdict == "ok"
     assert "HTTP with SSE, the older form" in steps["http"].came
     assert steps["initialize"].verdict == "ok"
+
+
+def test_a_fixed_token_is_tried_although_the_metadata_cannot_be_read():
+    issuer = f"http://127.0.0.1:{free_port()}"
+    server = Server("desk", auth=Protected(StaticTokens({"good": ["use"]}), issuer=issuer))
+
+    async def main(url):
+        _, steps, _ = await examined(url, "--bearer", "good")
+        assert (steps["initialize"]["verdict"], steps["list"]["verdict"]) == ("ok", "ok")
+        code, steps, _ = await examined(url, "--bearer", "bad")
+        assert code == 1
+        assert steps["initialize"]["came"].startswith("token refused: ")
+
+    with bounded(server.asgi()) as port:
+        run(main(f"http://127.0.0.1:{port}/mcp"))

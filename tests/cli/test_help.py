@@ -8,7 +8,7 @@ from accord.cli.main import _parse, _split, main
 
 COMMANDS = (
     *("", "run", "list", "call", "check", "check server", "check client", "check trace", "watch"),
-    *("test", "lock", "verify", "doctor", "forget", "requirements"),
+    *("test", "lock", "verify", "doctor", "auth", "requirements"),
 )
 
 

@@ -17,6 +17,7 @@ import accord
 import accord.auth
 import accord.client
 import accord.errors
+import accord.middleware
 import accord.server
 import accord.testing
 import accord.types
@@ -59,11 +60,10 @@ _OPTIONS = {
     "connected": ConnectOptions,
     "client.call_tool": CallOptions,
 }
-_NAMES = {
-    name: getattr(module, name)
-    for module in (accord.types, accord.auth, accord.server, accord.testing, accord)
-    for name in module.__all__
-} | {"TaskSettings": TaskSettings}
+MODULES = (accord.types, accord.auth, accord.middleware, accord.server, accord.testing, accord)
+_NAMES = {name: getattr(module, name) for module in MODULES for name in module.__all__} | {
+    "TaskSettings": TaskSettings
+}
 
 
 @cache

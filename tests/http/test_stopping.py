@@ -156,7 +156,7 @@ def test_a_server_listens_on_loopback_by_default(tmp_path, talk, command):
 
 def test_listening_elsewhere_warns_that_a_setting_is_needed(tmp_path):
     with running(tmp_path, *ACCORD_HTTP, "0", "--host", "0.0.0.0") as server:
-        until_sync(lambda: "public_url or allowed_hosts" in server.log)
+        until_sync(lambda: "--public-url or --allowed-host" in server.log)
 
 
 def test_both_forms_are_announced_if_both_are_served(tmp_path):

@@ -46,6 +46,15 @@ def test_a_change_reaches_the_listeners_of_its_topic_alone() -> None:
     assert of_tools.heard == [list_change("tools")]
 
 
+def test_a_listener_of_every_resource_hears_of_each() -> None:
+    hub, ear = Hub(), Ear()
+    hub.listen(ear, [(hubs.UPDATED, None)])
+    changes = [resource_change("note://a"), resource_change("note://b")]
+    for change in (*changes, list_change("resources")):
+        hub.publish(change)
+    assert ear.heard == changes
+
+
 def test_an_update_does_not_touch_the_listeners_of_other_resources() -> None:
     hub = Hub()
     others = [Ear() for _ in range(10_000)]
@@ -54,7 +63,7 @@ def test_an_update_does_not_touch_the_listeners_of_other_resources() -> None:
     found: list[Any] = []
     hub._topics = CountedTopics(hub._topics, found)
     hub.publish(resource_change("note://9"))
-    assert found == [resource_change("note://9").topic]
+    assert found == [resource_change("note://9").topic, (hubs.UPDATED, None)]
     assert [each for each in others if each.heard] == [others[9]]
 
 

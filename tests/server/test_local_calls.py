@@ -146,3 +146,18 @@ async def test_a_server_of_the_newest_revision_alone_is_called_too() -> None:
     server = make(revisions=["2026-07-28"])
     assert (await server.call_tool("add", {"a": 2})).text == "2"
     assert len(await server.list_tools()) == 4
+
+
+@in_loop
+async def test_lifespans_with_equal_states_end_apart() -> None:
+    server = make()
+    first, second = server.run_lifespan(), server.run_lifespan()
+    one = await first.__aenter__()
+    other = await second.__aenter__()
+    other.clear()
+    other.update(one)
+    await first.__aexit__(None, None, None)
+    one["changed"] = 1
+    assert (await server.call_tool("query")).text == "db 1 for anyone"
+    await second.__aexit__(None, None, None)
+    assert runs == ["begin", "begin", "end", "end"]

@@ -8,8 +8,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from accord.auth import upstreams
     from accord.auth.assertions import AssertionRequest, IdentityAssertion, WorkloadToken
-    from accord.auth.authorization_server import AuthorizationServer, KnownClient, hash_password
+    from accord.auth.authorization_server import (
+        AuthorizationServer,
+        KnownClient,
+        Upstream,
+        UpstreamUser,
+        hash_password,
+    )
     from accord.auth.client_identity import ClientKey
     from accord.auth.dpop import DpopKey
     from accord.auth.guard import Guard, Protected
@@ -37,13 +44,22 @@ __all__ = [
     "StaticTokens",
     "TokenStore",
     "TokenVerifier",
+    "Upstream",
+    "UpstreamUser",
     "WorkloadToken",
     "hash_password",
+    "upstreams",
 ]
 
 _HOMES = {
     "assertions": ("AssertionRequest", "IdentityAssertion", "WorkloadToken"),
-    "authorization_server": ("AuthorizationServer", "KnownClient", "hash_password"),
+    "authorization_server": (
+        "AuthorizationServer",
+        "KnownClient",
+        "Upstream",
+        "UpstreamUser",
+        "hash_password",
+    ),
     "client_identity": ("ClientKey",),
     "dpop": ("DpopKey",),
     "guard": ("Guard", "Protected"),
@@ -56,6 +72,8 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "upstreams":
+        return import_module(f"{__name__}.upstreams")
     for module, names in _HOMES.items():
         if name in names:
             value = getattr(import_module(f"{__name__}.{module}"), name)

@@ -109,21 +109,27 @@ class JwtVerifier:
         if known is not None:
             return known[0]
         try:
-            principal = await self._read(token)
-        except _InvalidToken as error:
+            principal = await self.read(token)
+        except InvalidToken as error:
             log.info("a token is refused: %s", error)
             return None
         self.memory.keep(digest, principal, _REMEMBERED)
         return principal
 
-    async def _read(self, token: str) -> Principal:
+    async def read(self, token: str) -> Principal:
+        """Return the principal of a token, without remembering it.
+
+        Raises:
+            InvalidToken: it is refused; says why.
+            AuthError: the issuer's keys could not be fetched.
+        """
         parts = _COMPACT.fullmatch(token)
         if parts is None:
-            raise _InvalidToken("it is not a JWT")
+            raise InvalidToken("it is not a JWT")
         header = _object(parts[2], "header")
         fault = header_fault(header, self.algorithms)
         if fault is not None:
-            raise _InvalidToken(fault)
+            raise InvalidToken(fault)
         await self._check_signature(header, parts[1].encode(), _bytes(parts[4]))
         claims = _object(parts[3], "claims")
         fault = claims_fault(
@@ -135,7 +141,7 @@ class JwtVerifier:
             leeway=self.leeway,
         )
         if fault is not None:
-            raise _InvalidToken(fault)
+            raise InvalidToken(fault)
         return principal_from_claims(claims, self._scope_claims, self._scope_prefix)
 
     async def _check_signature(
@@ -145,11 +151,11 @@ class JwtVerifier:
         verify = require_jwt().get_algorithm_by_name(algorithm).verify
         if self._secret is not None:
             if not verify(signed, self._secret, signature):
-                raise _InvalidToken("its signature is wrong: it is not that of the shared secret")
+                raise InvalidToken("its signature is wrong: it is not that of the shared secret")
             return
         id = header.get("kid")
         if not isinstance(id, str | None):
-            raise _InvalidToken("the id of its key is not a string")
+            raise InvalidToken("the id of its key is not a string")
         tried = 0
         # Only a second look finds a key that changed under the same id, or has no id.
         for find in (self._keys.candidates, self._keys.candidates_anew):
@@ -158,14 +164,26 @@ class JwtVerifier:
             if any(verify(signed, each.key, signature) for each in found[:_CANDIDATES_MOST]):
                 return
         if not tried:
-            raise _InvalidToken(f"the issuer has no key {_format_value(id)} for {algorithm}")
-        raise _InvalidToken(
+            raise InvalidToken(f"the issuer has no key {_format_value(id)} for {algorithm}")
+        raise InvalidToken(
             f"its signature is wrong: it is not that of the issuer's key {_format_value(id)}"
         )
 
 
-class _InvalidToken(Exception):
+class InvalidToken(Exception):
     """A token is refused; the message says why."""
+
+
+def unverified_claims(token: str) -> dict[str, Any]:
+    """Return the claims of a JWT whose signature has not been checked.
+
+    Raises:
+        InvalidToken: it is not a JWT.
+    """
+    parts = _COMPACT.fullmatch(token)
+    if parts is None:
+        raise InvalidToken("it is not a JWT")
+    return _object(parts[3], "claims")
 
 
 def as_tuple(given: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -210,14 +228,14 @@ def _bytes(part: str) -> bytes:
     try:
         return base64.urlsafe_b64decode(f"{part}{'=' * (-len(part) % 4)}")
     except ValueError:
-        raise _InvalidToken("it is not a JWT") from None
+        raise InvalidToken("it is not a JWT") from None
 
 
 def _object(part: str, name: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(_bytes(part), type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise _InvalidToken(f"its {name} is not a JSON object") from None
+        raise InvalidToken(f"its {name} is not a JSON object") from None
 
 
 def claims_fault(

@@ -29,7 +29,7 @@ from accord.bindings.http_responses import AuthChallenge, bearer_challenge, expl
 from accord.cli.connection import advise_in_options
 from accord.cli.doctor_step import DoctorStep, StepList, StepVerdict, Stopped
 from accord.client import connect
-from accord.errors import AccordError, FlowFailed
+from accord.errors import AccordError, FlowFailed, Unauthorized
 from accord.protocol.revisions import HANDSHAKE, REVISIONS, in_order
 from accord.transports.http.client.auth import Auth, Bearer
 from accord.transports.http.client.guarded import AddressPolicy, GuardedSender, NoResponse
@@ -372,6 +372,10 @@ class Diagnosis(StepList):
         except FlowFailed as error:
             came = f"{error.step}: {error.came}"
             self._add("token", "failed", asked=error.asked, came=came, change=error.hint)
+        except Unauthorized as error:
+            change = "give another token: this one is wrong, has expired, or is for another server"
+            came = f"token refused: {error}"
+            self._add("initialize", "failed", asked=asked, came=came, change=change)
         except AccordError as error:
             name = "list" if self.steps[-1].name == "initialize" else "initialize"
             self._add(name, "failed", asked=asked, came=str(error))

@@ -37,7 +37,7 @@ _COMMANDS: Final = {
     "lock": "write what a server shows into a file",
     "verify": "compare what a server shows with a locked file",
     "doctor": "find out why a client cannot use a server",
-    "forget": "remove stored tokens and registrations",
+    "auth": "remove stored tokens and registrations",
     "requirements": "show the requirements of the protocol",
 }
 # Commands whose module has another name than the command.
@@ -53,7 +53,7 @@ examples:
   accord watch --record session.jsonl -- python server.py
   accord test server.py
   accord doctor https://example.com/mcp
-  accord forget https://example.com/mcp
+  accord auth forget https://example.com/mcp
   accord requirements --revision {REVISION_IDS[2]} --level must
 """
 

@@ -132,6 +132,11 @@ def _with_arguments(request: ClientRequest, arguments: Mapping[str, object]) -> 
     return changed
 
 
+def _without_trace(meta: Mapping[str, Any]) -> JsonObject:
+    """Leave out what names a span: it changes with each request, and no result with it."""
+    return {key: value for key, value in meta.items() if key not in ("traceparent", "tracestate")}
+
+
 async def ask_through(
     link: "Link", name: str, params: Any, how: "CallOptions", *, answers: bool
 ) -> Any:
@@ -147,7 +152,7 @@ async def ask_through(
             changed["meta"] = OwnMeta(request.meta) if own else request.meta
         # Each attempt begins anew: answers to questions are put into the params.
         sent = request.params.__copy__()
-        is_changed = sent != before or request.meta != (given or {})
+        is_changed = sent != before or _without_trace(request.meta) != _without_trace(given or {})
         try:
             return await link.ask(name, sent, changed, answers=answers, is_direct=True)
         finally:

@@ -8,7 +8,8 @@ answers the request with questions, and serves the others.
 import asyncio
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
@@ -18,6 +19,11 @@ from accord.protocol.exchange import Exchange
 if TYPE_CHECKING:
     from accord.server.session import Session
     from accord.types import InputRequiredResult, JsonObject
+
+QUESTION_META: Final[ContextVar[Callable[[], dict[str, str]] | None]] = ContextVar(
+    "question_meta", default=None
+)
+"""Returns members for the `_meta` of the requests that a server sends while it serves one."""
 
 
 class Channel(Protocol):
@@ -59,6 +65,9 @@ class Duplex:
         origin = self._exchange.origin
         if origin is not None and not origin.can_ask:
             raise MissingCapability("answers are plain JSON here, so nothing can be asked")
+        more = QUESTION_META.get()
+        if more is not None and params is not None:
+            params.meta = {**(params.meta or {}), **more()}
         if getattr(params, "task", None) is not None:
             from accord.server.tasks.client_tasks import ask_as_task
 

@@ -45,12 +45,13 @@ class Context(AskingContext, Generic[State]):
     for with `wait`.
     """
 
-    __slots__ = ("_is_cancelled", "_params", "_sent", "_values", "_waits")
+    __slots__ = ("_failure", "_is_cancelled", "_params", "_sent", "_values", "_waits")
 
     def __init__(self, session: "Session", exchange: Exchange) -> None:
         self._session = session
         self._exchange = exchange
         self._is_cancelled = False
+        self._failure: BaseException | None = None
         self._sent = 0
         self._params: Any = None
         self._values: dict[type, Any] | None = None
@@ -159,6 +160,15 @@ class Context(AskingContext, Generic[State]):
     def is_cancelled(self) -> bool:
         """Whether the answer is no longer wanted; work in threads should look now and then."""
         return self._is_cancelled or self._exchange.cancelled
+
+    @property
+    def failure(self) -> BaseException | None:
+        """The exception that the tool raised, for middleware; None without one.
+
+        The result says no more than the caller may read. What the handlers of other requests raise
+        reaches middleware as it is.
+        """
+        return self._failure
 
     # -- per-request state
 

@@ -32,7 +32,10 @@ _BURST: Final = 0.02
 _SWEEP: Final = 1024
 
 Topic: TypeAlias = tuple[str, str | None]
-"""What can change: the method of the notification, and the URI or id that it is about."""
+"""What can change: the method of the notification, and the URI or id that it is about.
+
+Listeners of None in place of a URI hear of every one.
+"""
 
 
 class ServerChange(msgspec.Struct, frozen=True):
@@ -141,6 +144,8 @@ class Hub:
         with self._lock:
             heard: list[Listener | None] = [*self.sessions] if change.key is None else []
             heard += [ref() for ref in self._topics.get(change.topic, ())]
+            if change.key is not None:  # those that listen to every resource
+                heard += [ref() for ref in self._topics.get((change.name, None), ())]
         for listener in heard:
             if listener is not None:
                 try:

@@ -34,8 +34,9 @@ class _Step(NamedTuple):
 
     dependency: Dependency
     make: Callable[..., Any]
+    function: Callable[..., Any]
     is_awaited: bool
-    manager: Callable[[Any], Any] | None
+    is_manager: bool
     is_async_manager: bool
     on_loop: bool
 
@@ -44,8 +45,8 @@ class _Step(NamedTuple):
         return self.dependency.scope != "request"
 
     def start(self, bound: Any, context: Context[Any], values: Sequence[Any]) -> Any:
-        made = self.make(self.dependency.function, bound, context, values)
-        return made if self.manager is None else self.manager(made)
+        """Call the function: its value, a coroutine for it, or a context manager around it."""
+        return self.make(self.function, bound, context, values)
 
     async def enter(
         self, stack: AsyncExitStack, bound: Any, context: Context[Any], values: Sequence[Any]
@@ -56,7 +57,7 @@ class _Step(NamedTuple):
             return await made
         if self.is_async_manager:
             return await stack.enter_async_context(made)
-        return made if self.manager is None else stack.enter_context(made)
+        return stack.enter_context(made) if self.is_manager else made
 
 
 class Plan:
@@ -88,7 +89,7 @@ class Plan:
         self.steps, order = builder.in_order()
         self.picks = [order[each] for each in wanted]
         self.on_loop = sum(step.on_loop for step in self.steps)
-        self.has_ends = any(step.manager or step.outlives_request for step in self.steps)
+        self.has_ends = any(step.is_manager or step.outlives_request for step in self.steps)
         self._overridden: tuple[Overrides, Plan] | None = None
 
     def under(self, overrides: Overrides | None) -> "Plan":
@@ -174,7 +175,7 @@ class _PlanBuilder:
             for each in self._found
         }
         on_loop = {
-            each for each, kind in kinds.items() if kind[0] or kind[2] or each.scope != "request"
+            each for each, kind in kinds.items() if kind[1] or kind[3] or each.scope != "request"
         }
         for each in reversed(self._found):
             if each in on_loop:
@@ -197,40 +198,26 @@ class _PlanBuilder:
         return steps, places
 
 
-def _kind_of(function: Callable[..., object]) -> tuple[bool, Callable[[Any], Any] | None, bool]:
-    """Return whether a call is awaited, what makes a context manager of it, and if that is async.
+def _kind_of(function: Callable[..., Any]) -> tuple[Callable[..., Any], bool, bool, bool]:
+    """Return what to call, and whether its value is awaited, a manager, and an async manager.
 
     A class that is a context manager is entered. So is what a function returns that is decorated
     with `contextmanager` or `asynccontextmanager`; other objects that a function returns are
     passed on as they are, since the author may want a lock or a client itself.
     """
     if isinstance(function, type):
-        if hasattr(function, "__aenter__"):
-            return False, _itself, True
-        return False, _itself if hasattr(function, "__enter__") else None, False
-    call = function if inspect.isroutine(function) else getattr(function, "__call__", function)  # noqa: B004
+        is_async = hasattr(function, "__aenter__")
+        return function, False, is_async or hasattr(function, "__enter__"), is_async
+    call: Any = function if inspect.isroutine(function) else getattr(function, "__call__", None)  # noqa: B004
     if inspect.isasyncgenfunction(call):
-        return False, _manage_async, True
+        return contextlib.asynccontextmanager(call), False, True, True
     if inspect.isgeneratorfunction(call):
-        return False, _manage, False
+        return contextlib.contextmanager(call), False, True, False
     core = unwrap(function)
-    if inspect.isasyncgenfunction(core):
-        return False, _itself, True
-    if inspect.isgeneratorfunction(core):
-        return False, _itself, False
-    return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(core), None, False
-
-
-def _itself(manager: Any) -> Any:
-    return manager
-
-
-def _manage_async(generator: Any) -> Any:
-    return contextlib.asynccontextmanager(lambda: generator)()
-
-
-def _manage(generator: Any) -> Any:
-    return contextlib.contextmanager(lambda: generator)()
+    if inspect.isasyncgenfunction(core) or inspect.isgeneratorfunction(core):
+        return function, False, True, inspect.isasyncgenfunction(core)
+    is_awaited = inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(core)
+    return function, is_awaited, False, False
 
 
 def check_overrides(server: "Server[Any]", overrides: Overrides) -> None:
@@ -311,17 +298,12 @@ async def call_on_loop(
             values.append(await made if step.is_awaited else made)
         outcome = work(plan.pick(values))
         return await outcome if inspect.isawaitable(outcome) else outcome
-    raised: BaseException | None = None
-    async with AsyncExitStack() as stack:
-        try:
-            for step in plan.steps:
-                values.append(await _value_of(step, stack, context, bound, values))
-            outcome = work(plan.pick(values))
-            return await outcome if inspect.isawaitable(outcome) else outcome
-        except BaseException as error:
-            raised = error
-            raise
-    raise raised  # a dependency caught it, but there is no result to return
+
+    async def go_on() -> Any:
+        outcome = work(plan.pick(values))
+        return await outcome if inspect.isawaitable(outcome) else outcome
+
+    return await _call_within(plan.steps, context, bound, values, go_on)
 
 
 async def call_in_thread(
@@ -336,36 +318,73 @@ async def call_in_thread(
             try:
                 for step in plan.steps[plan.on_loop :]:
                     made = step.start(bound, context, values)
-                    values.append(made if step.manager is None else stack.enter_context(made))
+                    values.append(stack.enter_context(made) if step.is_manager else made)
                 return work(plan.pick(values))
             except BaseException as error:
                 raised = error
                 raise
-        raise raised  # as in call_on_loop
+        raise raised  # a dependency caught it, but there is no result to return
 
     async def go_on() -> Any:
-        return await session.run_in_thread(context, work_in_thread)
-
-    raised: BaseException | None = None
-    async with AsyncExitStack() as stack:
         try:
-            for step in plan.steps[: plan.on_loop]:
-                values.append(await _value_of(step, stack, context, bound, values))
-            return await go_on()
+            return await session.run_in_thread(context, work_in_thread)
         except asyncio.CancelledError:
             context._cancel()  # work in a thread looks at it
             raise
-        except BaseException as error:
-            raised = error
-            raise
-    raise raised  # as in call_on_loop
+
+    return await _call_within(plan.steps[: plan.on_loop], context, bound, values, go_on)
 
 
-async def _value_of(
-    step: _Step, stack: AsyncExitStack, context: Context[Any], bound: Any, values: list[Any]
+async def _call_within(
+    steps: Sequence[_Step],
+    context: Context[Any],
+    bound: Any,
+    values: list[Any],
+    go_on: Callable[[], Awaitable[Any]],
 ) -> Any:
-    if not step.outlives_request:
-        return await step.enter(stack, bound, context, values)
+    """Make the values of the steps, go on, and end them, the latest first.
+
+    They learn of a failure, and may raise another, but cannot turn it into success: a result would
+    be missing. An `AsyncExitStack` would take twice as long.
+    """
+    entered: list[tuple[Any, bool]] = []
+    result, failure = None, None
+    try:
+        for step in steps:
+            if step.outlives_request:
+                values.append(await _kept_value(step, context, bound, values))
+                continue
+            made = step.start(bound, context, values)
+            if step.is_async_manager:
+                values.append(await made.__aenter__())
+                entered.append((made, True))
+            elif step.is_manager:
+                values.append(made.__enter__())
+                entered.append((made, False))
+            else:
+                values.append(await made if step.is_awaited else made)
+        result = await go_on()
+    except BaseException as error:
+        failure = error
+    while entered:
+        manager, is_async = entered.pop()
+        trace = None if failure is None else failure.__traceback__
+        try:
+            if is_async:
+                await manager.__aexit__(type(failure) if failure else None, failure, trace)
+            else:
+                manager.__exit__(type(failure) if failure else None, failure, trace)
+        except BaseException as error:
+            failure = error
+    if failure is None:
+        return result
+    try:
+        raise failure
+    finally:
+        del failure  # its traceback refers to this frame
+
+
+async def _kept_value(step: _Step, context: Context[Any], bound: Any, values: list[Any]) -> Any:
     session = context._session
     scopes = session.server.scopes
     kept = scopes.of_session(session) if step.dependency.scope == "session" else scopes.of_loop()
@@ -404,7 +423,8 @@ class _LoopScope:
     """What lives while the server is served on one loop."""
 
     def __init__(self) -> None:
-        self.states: list[object] = []
+        # By a key of its own each: two lifespans may yield equal states.
+        self.states: dict[object, object] = {}
         self.kept = _KeptValues()
         self.sessions: dict[int, _KeptValues] = {}
         self.ending: set[asyncio.Task[None]] = set()
@@ -433,11 +453,12 @@ class Scopes:
         """
         loop = asyncio.get_running_loop()
         scope = self._loops.setdefault(loop, _LoopScope())
-        scope.states.append(state)
+        key = object()
+        scope.states[key] = state
         try:
             yield
         finally:
-            scope.states.remove(state)
+            del scope.states[key]
             if not scope.states:
                 self._loops.pop(loop, None)
                 await scope.end()
@@ -445,7 +466,7 @@ class Scopes:
     def running_states(self) -> list[object]:
         """Return the states of the lifespans that run on this loop."""
         scope = self._loops.get(asyncio.get_running_loop())
-        return [] if scope is None else scope.states
+        return [] if scope is None else [*scope.states.values()]
 
     def _here(self) -> _LoopScope:
         return self._loops.setdefault(asyncio.get_running_loop(), _LoopScope())

@@ -41,11 +41,16 @@ may have an attribute `passes_results = True`: it gets a page as bytes.
 
 
 class Layers:
-    """The middleware of a server, in the order in which it is called."""
+    """The middleware of a server, in the order in which it is called.
+
+    Attributes:
+        are_used: whether there is any; asked for every request.
+    """
 
     def __init__(self, functions: Iterable[Middleware] = ()) -> None:
         self._layers: list[tuple[Middleware, frozenset[str]]] = []
         self._found: dict[str, tuple[Middleware, ...]] = {}
+        self.are_used = False
         for function in functions:
             self.add(function)
 
@@ -58,10 +63,8 @@ class Layers:
         _check_function(function)
         _check_methods(methods)
         self._layers.append((function, frozenset(methods)))
+        self.are_used = True
         self._found = {}
-
-    def __bool__(self) -> bool:
-        return bool(self._layers)
 
     def around(self, method: str) -> tuple[Middleware, ...]:
         """Return the middleware around the requests of a method, the outermost first."""
@@ -174,6 +177,7 @@ class LayeredRequest:
 
     async def _call_handler(self) -> Any:
         params, seen = self._params, self._context._params
+        self._context._failure = None
         if seen is not None:
             params = self._exchange.params = served_params(params, seen)
         outcome = self._handler(self._session, self._exchange, params)

@@ -70,6 +70,7 @@ class Session:
     listening: "Mapping[RequestId, Subscription]" = _NO_REQUESTS
     _notices: Notices | None = None
     is_shown = False
+    closers: tuple[Callable[[], None], ...] = ()  # called once, at the end
     _contexts: dict[Any, Context[Any]] | None = None
     _in_transit = 0
     is_lasting = False
@@ -197,7 +198,7 @@ class Session:
             if exchange.name not in self.server.offered_methods:
                 raise MethodNotFound(f"{exchange.name}: the server does not declare its capability")
         exchange.params = params
-        if not self.server.layers:
+        if not self.server.layers.are_used:
             return handler(self, exchange, params)
         layers = self.server.layers.around(exchange.name)
         if not layers:
@@ -249,7 +250,7 @@ class Session:
 
     def context(self, exchange: Exchange) -> Context[Any]:
         """Return the context of a request; one that middleware made is kept."""
-        if self.server.layers:
+        if self.server.layers.are_used:
             context = current.get(None)
             if context is not None and context._exchange is exchange:
                 return context
@@ -437,6 +438,9 @@ class Session:
         self.dispatcher.close()
         if self.has_kept_values:
             self.server.scopes.end_session(self)
+        closers, self.closers = self.closers, ()
+        for closer in closers:
+            closer()
 
 
 # -- sessions of one message

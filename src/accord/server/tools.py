@@ -160,6 +160,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             # The exception within says more than the group around it.
             error = error.exceptions[0]
+        context._failure = error
         if isinstance(error, UrlElicitationRequired):
             return _require_pages(error, context)
         if isinstance(error, ToolError):

@@ -17,6 +17,7 @@ from accord.errors import FlowFailed
 from accord.protocol.exchange import Exchange
 from accord.testing.recording import ProtocolBroken, Recording
 from accord.transports.http.server.app import HttpApp
+from accord.transports.http.server.state import HttpOptions
 from accord.transports.process import Process
 from accord.transports.wire import Lost, MemoryWire, Receive, Wire, WireListener
 
@@ -248,7 +249,7 @@ class _Tapped:
 
 def _server(target: ServerUnderTest, where: str = "in memory") -> AnyServer:
     server: object = target
-    if callable(target) and not isinstance(target, Server | HttpApp):
+    if callable(target) and not isinstance(target, Server | HttpApp) and not _is_app(target):
         server = target()
     if not isinstance(server, Server):
         raise TypeError(
@@ -259,12 +260,17 @@ def _server(target: ServerUnderTest, where: str = "in memory") -> AnyServer:
 
 
 def _app(target: ServerUnderTest, transport: TransportName) -> HttpApp:
-    if isinstance(target, HttpApp):
+    if _is_app(target):
         return target
     # Without grace: when the test has ended, results are no longer needed.
     return _server(target, "over HTTP").asgi(
         answers="stream" if transport == "http-stream" else "auto", sse=transport == "sse", grace=0
     )
+
+
+def _is_app(target: Any) -> TypeGuard[HttpApp]:
+    """Tell whether a target is what `server.asgi(...)` returns, also behind a guard or a log."""
+    return isinstance(target, HttpApp) or isinstance(getattr(target, "options", None), HttpOptions)
 
 
 def _is_url(target: ServerUnderTest) -> TypeGuard[str]:

@@ -8,5 +8,13 @@ from accord.auth.authorization_server.clients import KnownClient
 from accord.auth.authorization_server.models import Request
 from accord.auth.authorization_server.secrets import hash_password
 from accord.auth.authorization_server.server import AuthorizationServer
+from accord.auth.authorization_server.upstream import Upstream, UpstreamUser
 
-__all__ = ["AuthorizationServer", "KnownClient", "Request", "hash_password"]
+__all__ = [
+    "AuthorizationServer",
+    "KnownClient",
+    "Request",
+    "Upstream",
+    "UpstreamUser",
+    "hash_password",
+]

@@ -5,6 +5,8 @@ import json
 import time
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
+import msgspec
+
 from accord.auth.authorization_server.models import AuthorizationServerSettings
 from accord.auth.authorization_server.secrets import new_secret
 from accord.auth.authorization_server.store import Store, StoredKey
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from accord.auth.authorization_server.endpoints import Endpoints
+    from accord.auth.authorization_server.upstream_tokens import UpstreamAccounts
 
 # Longer than a verifier's tolerance for clocks that differ.
 _SKEW: Final = 120.0
@@ -158,7 +161,9 @@ class OwnTokenVerifier:
         issuer: str | None,
         audiences: tuple[str, ...],
         revoked: "RevokedGrants",
+        accounts: "UpstreamAccounts | None" = None,
     ) -> None:
+        self._accounts = accounts
         self._endpoints = endpoints
         self.issuer = issuer
         self._audiences = audiences
@@ -167,7 +172,11 @@ class OwnTokenVerifier:
 
     def for_audience(self, audience: str) -> "OwnTokenVerifier":
         return OwnTokenVerifier(
-            self._endpoints, issuer=self.issuer, audiences=(audience,), revoked=self._revoked
+            self._endpoints,
+            issuer=self.issuer,
+            audiences=(audience,),
+            revoked=self._revoked,
+            accounts=self._accounts,
         )
 
     async def verify(self, token: str) -> Principal | None:
@@ -189,7 +198,12 @@ class OwnTokenVerifier:
             return None
         if not self._is_mine(claims) or claims["exp"] <= now:
             return None
-        return principal_from_claims(claims)
+        principal = principal_from_claims(claims)
+        if self._accounts is None or principal.subject == principal.client_id:
+            return principal
+        account = self._accounts.account(claims["grant"])
+        # Without its sign-in the grant of a user is void.
+        return None if account is None else msgspec.structs.replace(principal, upstream=account)
 
     def _is_mine(self, claims: JsonObject) -> bool:
         issuer, audience = claims["iss"], claims["aud"]

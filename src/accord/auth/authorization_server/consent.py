@@ -77,13 +77,18 @@ class Consent:
     """Asks users what programs may do for them."""
 
     def __init__(
-        self, store: Store, grants: Grants, clients: Clients, settings: AuthorizationServerSettings
+        self,
+        store: Store,
+        grants: Grants,
+        clients: Clients,
+        settings: AuthorizationServerSettings,
+        logins: Logins,
     ) -> None:
         self._store = store
         self._grants = grants
         self._clients = clients
         self._settings = settings
-        self._logins = Logins(store, settings)
+        self._logins = logins
         self._guesses = Attempts(_GUESSES, _WINDOW)
 
     # -- the authorization endpoint
@@ -111,7 +116,7 @@ class Consent:
         if form.get("decision") != "allow":
             why = {"error": "access_denied", "error_description": "the user declined"}
             return redirect(asking.redirect_url(**why))
-        return self._allow(asked, user, now)
+        return self._allow(request, asked, user, now)
 
     def _find_client(self, given: Form, issuer: str) -> _AskingClient:
         client_id = given.get("client_id")
@@ -148,6 +153,29 @@ class Consent:
             is_silent="none" in given.get("prompt", "").split(),
         )
 
+    def refuse_sign_in(self, page: Request, refusal: OAuthRefusal) -> OAuthResponse:
+        """Send a browser back to the program, or show that the user is not signed in."""
+        asking = self._find_asking(page)
+        if asking is None:
+            return _unserved_page(_sentence(refusal))
+        return self._send_refusal(asking, refusal)
+
+    def refusal_url(self, page: Request, refusal: OAuthRefusal) -> str | None:
+        """Return the URL that carries a refusal to the program; None for a device."""
+        asking = self._find_asking(page)
+        if asking is None:
+            return None
+        return asking.redirect_url(error=refusal.error, error_description=refusal.description)
+
+    def _find_asking(self, page: Request) -> _AskingClient | None:
+        """Return the client that asked for a page; None for a device, or if it is not known."""
+        if page.path != "/authorize":
+            return None
+        try:
+            return self._find_client(parse_form(page.query), page.issuer)
+        except OAuthRefusal:
+            return None
+
     def _send_refusal(self, asking: _AskingClient, refusal: OAuthRefusal) -> OAuthResponse:
         """Send the browser back with an error, before the user has decided anything."""
         location = asking.redirect_url(error=refusal.error, error_description=refusal.description)
@@ -158,10 +186,10 @@ class Consent:
         return leaving_page(_sentence(refusal), location)
 
     def _log_in_or_out(self, request: Request, form: Form, now: float) -> OAuthResponse:
-        if form.get("step") == "login" and self._logins.may_leave:
+        if form.get("step") == "login" and self._settings.users:
             return self._logins.log_in(request, form, now)
         if form.get("step") == "leave":
-            self._logins.log_out(request)
+            return self._logins.switch(request)
         return redirect(request.url)
 
     def _ask_user(
@@ -174,9 +202,9 @@ class Consent:
                 return _unserved_page(
                     "Without a consent page, programs may only return to this computer."
                 )
-            return self._allow(asked, user, now)
+            return self._allow(request, asked, user, now)
         if user is not None and self._is_remembered(asked.grant, user):
-            return self._allow(asked, user, now)
+            return self._allow(request, asked, user, now)
         if asked.is_silent:
             error = "login_required" if user is None else "consent_required"
             return self._send_refusal(asked.asking, OAuthRefusal(error, "the user has to be asked"))
@@ -201,7 +229,7 @@ class Consent:
             returns_to=returns_to,
             scopes=scopes,
             server=grant.resource,
-            user=user,
+            user=self._logins.shown_name(request, user),
             may_leave=self._logins.may_leave,
             user_code=user_code,
             described_at=None if client.fresh_until is None else client.client_id,
@@ -214,7 +242,9 @@ class Consent:
         before = self._store.consented_scopes(user, grant.client_id, grant.resource)
         return before is not None and before >= set(grant.scopes)
 
-    def _allow(self, asked: _ConsentRequest, user: str, now: float) -> OAuthResponse:
+    def _allow(
+        self, request: Request, asked: _ConsentRequest, user: str, now: float
+    ) -> OAuthResponse:
         grant = msgspec.structs.replace(asked.grant, subject=user)
         code = AuthorizationCode(
             grant=grant,
@@ -224,7 +254,8 @@ class Consent:
         )
         if self._settings.remember_consent:
             self._store.remember_consent(grant)
-        return redirect(asked.asking.redirect_url(code=self._grants.issue_code(code, now)))
+        issued = self._grants.issue_code(code, now, login=self._logins.login_hash(request))
+        return redirect(asked.asking.redirect_url(code=issued))
 
     # -- devices
 
@@ -277,7 +308,7 @@ class Consent:
             return self._logins.ask(request)
         try:
             if form is not None and step == "consent":
-                return self._decide_about_device(form, user, now)
+                return self._decide_about_device(request, form, user, now)
             return self._ask_about_device(request, form or given, user, now)
         except OAuthRefusal as refusal:
             page = self._logins.form(request)
@@ -294,7 +325,9 @@ class Consent:
                 return self._ask_for_consent(request, device.grant, client, user, user_code=shown)
         return code_page(self._logins.form(request))
 
-    def _decide_about_device(self, form: Form, user: str, now: float) -> OAuthResponse:
+    def _decide_about_device(
+        self, request: Request, form: Form, user: str, now: float
+    ) -> OAuthResponse:
         is_allowed = form.get("decision") == "allow"
         with self._store.transaction():
             hashed, device = self._find_waiting_device(user, form.get("user_code", ""), now)
@@ -304,6 +337,9 @@ class Consent:
                 grant=msgspec.structs.replace(device.grant, subject=user),
             )
             self._store.add_device(hashed, decided)
+            if is_allowed:
+                login, ends = self._logins.login_hash(request), device.expires_at
+                self._grants.share_session(decided.grant, login, expires_at=ends)
         title = "The device is connected" if is_allowed else "The device was refused"
         return done_page(title, ["You can close this page."])
 

@@ -15,6 +15,7 @@ from accord.auth.authorization_server.clients import Clients
 from accord.auth.authorization_server.consent import Consent
 from accord.auth.authorization_server.documents import check_document_url, read_document
 from accord.auth.authorization_server.grants import Grants
+from accord.auth.authorization_server.login import Logins
 from accord.auth.authorization_server.models import (
     AUTHENTICATION_METHODS,
     AUTHORIZATION_CODE,
@@ -31,6 +32,11 @@ from accord.auth.authorization_server.models import (
 )
 from accord.auth.authorization_server.secrets import Attempts
 from accord.auth.authorization_server.store import Store
+from accord.auth.authorization_server.upstream_sessions import (
+    TokenSeal,
+    UpstreamSession,
+    UpstreamSessions,
+)
 from accord.auth.guard import local_path
 from accord.auth.urls import (
     canonical_http_url,
@@ -51,6 +57,8 @@ _OPENID: Final = "/.well-known/openid-configuration"
 _PATHS: Final = frozenset(
     ["/authorize", "/device", "/device_authorization", "/jwks", "/register", "/revoke", "/token"]
 )
+UPSTREAM: Final = "/upstream/"
+"""Below this are the paths of the identity providers."""
 # Pages for users: scripts of other sites need not read them.
 _PAGES: Final = ("/authorize", "/device")
 _CACHED: Final = "public, max-age=300"
@@ -71,13 +79,20 @@ _COUNTED: Final = ("invalid_client", "invalid_grant", "invalid_token")
 class Endpoints:
     """Answers the requests to an authorization server."""
 
-    def __init__(self, store: Store, settings: AuthorizationServerSettings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: AuthorizationServerSettings,
+        seals: Mapping[str, TokenSeal] | None = None,
+    ) -> None:
         self.store = store
+        self.sessions = UpstreamSessions(store, settings.upstreams, seals or {})
         self.keys = SigningKeys(store, settings)
         self._settings = settings
         self._clients = Clients(store, settings)
-        self._grants = Grants(store, self.keys, settings)
-        self._consent = Consent(store, self._grants, self._clients, settings)
+        self._grants = Grants(store, self.keys, settings, self.sessions)
+        self._logins = Logins(store, settings, self.sessions)
+        self._consent = Consent(store, self._grants, self._clients, settings, self._logins)
         self._failures = Attempts(_FAILURES, _WINDOW)
         self._registrations = Attempts(_REGISTRATIONS, _WINDOW)
         self._documents = Attempts(_REGISTRATIONS, _WINDOW)
@@ -137,6 +152,27 @@ class Endpoints:
         """
         client = read_document(url, response, now, known_scopes=self._settings.scopes)
         self._clients.keep_document(client, now)
+
+    # -- users that sign in with an identity provider
+
+    def sign_in(
+        self, request: Request, url: str, session: UpstreamSession, now: float
+    ) -> OAuthResponse:
+        """Log in a user that an identity provider vouches for, and return to a page."""
+        return self._logins.sign_in(request, url, session, now)
+
+    def refuse_sign_in(self, page: Request, refusal: OAuthRefusal) -> OAuthResponse:
+        """Send the refusal of a sign-in to the program that asked for a page."""
+        return self._consent.refuse_sign_in(page, refusal)
+
+    def refusal_url(self, page: Request, refusal: OAuthRefusal) -> str | None:
+        """Return the URL that carries the refusal of a sign-in to the program, if there is one."""
+        return self._consent.refusal_url(page, refusal)
+
+    def end_session(self, session_id: str, now: float) -> None:
+        """End a sign-in: its browsers are logged out, its grants revoked."""
+        keep_until = now + self._settings.access_ttl
+        self.sessions.end(session_id, now, keep_until=keep_until)
 
     # -- limits and authentication
 
@@ -273,6 +309,7 @@ class Deployment(msgspec.Struct, frozen=True):
         path: of the protected endpoint beside it, if any.
         other_paths: of further endpoints; tokens for these have to be requested explicitly.
         needs_loopback: whether only this machine may reach it.
+        upstreams: the names of the identity providers.
     """
 
     issuer: str | None = None
@@ -280,6 +317,7 @@ class Deployment(msgspec.Struct, frozen=True):
     path: str | None = None
     other_paths: tuple[str, ...] = ()
     needs_loopback: bool = False
+    upstreams: tuple[str, ...] = ()
 
     def at(self, public_url: str | None) -> "Deployment":
         """Return this deployment at a URL, which is that of the issuer unless it has one.
@@ -301,6 +339,8 @@ class Deployment(msgspec.Struct, frozen=True):
         if prefix and path.startswith(f"{prefix}/"):
             path = path.removeprefix(prefix)
         if path in _PATHS:
+            return path
+        if path.startswith(UPSTREAM) and path.split("/")[2] in self.upstreams:
             return path
         for known in (_OAUTH, _OPENID):
             suffix = path.removeprefix(known)

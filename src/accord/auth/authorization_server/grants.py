@@ -24,6 +24,7 @@ from accord.auth.authorization_server.models import (
 )
 from accord.auth.authorization_server.secrets import digest, equal, new_secret
 from accord.auth.authorization_server.store import Store
+from accord.auth.authorization_server.upstream_sessions import UpstreamSessions
 from accord.auth.client_identity import challenge_of
 from accord.auth.urls import is_same_resource
 
@@ -36,9 +37,14 @@ class Grants:
     """Issues and revokes tokens for the grants of users and of the operator."""
 
     def __init__(
-        self, store: Store, keys: SigningKeys, settings: AuthorizationServerSettings
+        self,
+        store: Store,
+        keys: SigningKeys,
+        settings: AuthorizationServerSettings,
+        sessions: UpstreamSessions,
     ) -> None:
         self._store = store
+        self._sessions = sessions
         self._keys = keys
         self._settings = settings
 
@@ -75,13 +81,20 @@ class Grants:
         may = client.scopes
         return tuple(each for each in self._settings.scopes if may is None or each in may)
 
-    def issue_code(self, code: AuthorizationCode, now: float) -> str:
+    def issue_code(self, code: AuthorizationCode, now: float, *, login: str | None) -> str:
+        """Issue a code for a grant of the user of a login, given by its hash."""
         secret = new_secret()
         with self._store.transaction():
             kept_until = now + self._settings.code_ttl + self._settings.access_ttl
             self._store.add_grant(code.grant, now=now, expires_at=kept_until)
             self._store.add_code(digest(secret), code)
+            self.share_session(code.grant, login, expires_at=kept_until)
         return secret
+
+    def share_session(self, grant: StoredGrant, login: str | None, *, expires_at: float) -> None:
+        """Let a grant use the upstream session of the login that allowed it."""
+        if self._settings.upstreams and login is not None:
+            self._sessions.share(login, grant.grant_id, expires_at=expires_at)
 
     def tokens(
         self, client: RegisteredClient, form: Form, request: Request, now: float
@@ -110,11 +123,19 @@ class Grants:
                 grant = self._grant_by_device(client, form, now)
             else:
                 grant = self._grant_by_credentials(client, form, request.resources, now)
-            if kind != CLIENT_CREDENTIALS and not self._settings.knows(grant.subject):
+            if kind != CLIENT_CREDENTIALS and not self._may_enter(grant):
                 self._revoke(grant.grant_id, now)
                 raise _invalid_grant("its user may not log in here any more")
             _check_resource(form, grant)
             return self._answer(client, grant, scopes, issuer=request.issuer, now=now)
+
+    def _may_enter(self, grant: StoredGrant) -> bool:
+        """Whether the user of a grant may still log in."""
+        if not self._settings.knows(grant.subject):
+            return False
+        if not self._settings.upstreams:
+            return True
+        return self._sessions.is_valid_for(grant.grant_id, grant.subject)
 
     def revoke(self, client: RegisteredClient, form: Form, now: float) -> None:
         """Revoke the grant of a token, if the token is known.

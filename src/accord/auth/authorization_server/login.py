@@ -14,7 +14,12 @@ from accord.auth.authorization_server.models import (
     Request,
     redirect,
 )
-from accord.auth.authorization_server.pages import PageForm, fault_page, login_page
+from accord.auth.authorization_server.pages import (
+    PageForm,
+    choose_provider_page,
+    fault_page,
+    login_page,
+)
 from accord.auth.authorization_server.secrets import (
     Attempts,
     digest,
@@ -24,6 +29,8 @@ from accord.auth.authorization_server.secrets import (
     new_secret,
 )
 from accord.auth.authorization_server.store import Store
+from accord.auth.authorization_server.upstream_sessions import UpstreamSession, UpstreamSessions
+from accord.auth.authorization_server.upstream_urls import start_url
 from accord.auth.urls import with_query
 from accord.bindings.addresses import client_network
 
@@ -47,8 +54,14 @@ _TRUSTED: Final = re.compile(r"([0-9]{1,12})\.([A-Za-z0-9_-]{22})\.([0-9a-f]{64}
 class Logins:
     """Logs users in and out, and finds the user of a request."""
 
-    def __init__(self, store: Store, settings: AuthorizationServerSettings) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: AuthorizationServerSettings,
+        sessions: UpstreamSessions | None = None,
+    ) -> None:
         self._store = store
+        self._sessions = sessions or UpstreamSessions(store, (), {})
         self._settings = settings
         self._key = store.secret("forms", new_secret()).encode()
         self._has_warned = False
@@ -68,9 +81,22 @@ class Logins:
             return settings.single_user
         if settings.is_external:
             return request.subject
-        cookie = request.cookie(_cookie(request))
+        cookie = request.cookie(cookie_name(request))
         found = None if cookie is None else self._store.login(digest(cookie), now)
-        return found if found is not None and settings.knows(found) else None
+        if found is None or not settings.knows(found):
+            return None
+        if settings.upstreams and not self._has_session(found, digest(cookie or "")):
+            return None
+        return found
+
+    def _has_session(self, subject: str, login: str) -> bool:
+        """Whether a login has a session whose tokens can still be read."""
+        found = self._sessions.of_login(login)
+        return (
+            found is not None
+            and found.session is not None
+            and found.session.user.subject == subject
+        )
 
     @property
     def may_leave(self) -> bool:
@@ -81,7 +107,7 @@ class Logins:
 
     def form(self, request: Request) -> PageForm:
         """Return the form of a page; only this browser can send it, and only for this request."""
-        cookie = request.cookie(_cookie(request))
+        cookie = request.cookie(cookie_name(request))
         browser = cookie if cookie and _BROWSER.fullmatch(cookie) else new_secret()
         token = self._mac(browser, request.path, request.query)
         return PageForm(request.url, token, _browser_cookie(request, browser))
@@ -91,7 +117,7 @@ class Logins:
 
     def is_ours(self, request: Request, form: Form) -> bool:
         """Whether a form came from a page of this server, in this browser, for this request."""
-        cookie = request.cookie(_cookie(request))
+        cookie = request.cookie(cookie_name(request))
         if cookie is None:
             return False
         return equal(form.get("csrf", ""), self._mac(cookie, request.path, request.query))
@@ -99,6 +125,11 @@ class Logins:
     # -- logging in and out
 
     def ask(self, request: Request) -> OAuthResponse:
+        upstreams = self._settings.upstreams
+        if len(upstreams) == 1:
+            return redirect(start_url(request, upstreams[0].name))
+        if upstreams:
+            return self._choose_provider(request)
         if not self._settings.is_external:
             return login_page(self.form(request), server=request.issuer)
         if self._settings.login_url is None:
@@ -106,6 +137,50 @@ class Logins:
             return fault_page("You are not logged in", [why], status=401)
         # Always a URL of this server: no open redirect.
         return redirect(with_query(self._settings.login_url, next=request.url))
+
+    def _choose_provider(self, request: Request, *, may_switch: bool = False) -> OAuthResponse:
+        links = {
+            each.title: start_url(request, each.name, may_switch=may_switch)
+            for each in self._settings.upstreams
+        }
+        return choose_provider_page(links, server=request.issuer)
+
+    def switch(self, request: Request) -> OAuthResponse:
+        """Log out, and let the user log in as another one."""
+        self.log_out(request)
+        if self._settings.upstreams:
+            # A page, not a redirect: the provider would choose the same account again.
+            return self._choose_provider(request, may_switch=True)
+        return redirect(request.url)
+
+    def login_hash(self, request: Request) -> str | None:
+        """Return the hash of the login of a browser, under which its session is stored."""
+        cookie = request.cookie(cookie_name(request))
+        return None if cookie is None else digest(cookie)
+
+    def shown_name(self, request: Request, user: str) -> str:
+        """Return the name of a logged-in user, for pages."""
+        login = self.login_hash(request) if self._settings.upstreams else None
+        found = None if login is None else self._sessions.of_login(login)
+        if found is None or found.session is None or found.session.user.subject != user:
+            return user
+        title = next(
+            (each.title for each in self._settings.upstreams if each.name == found.provider),
+            found.provider,
+        )
+        return f"{found.session.user.shown_name}, signed in with {title}"
+
+    def sign_in(
+        self, request: Request, url: str, session: UpstreamSession, now: float
+    ) -> OAuthResponse:
+        """Log in a user that an identity provider vouches for, and return to a page."""
+        self.log_out(request)
+        # A new id: a program that knew the old one does not get the login.
+        browser, ends = new_secret(), now + self._settings.login_ttl
+        with self._store.transaction():
+            self._store.add_login(digest(browser), session.user.subject, ends)
+            self._sessions.add(session, digest(browser), expires_at=ends)
+        return redirect(url).with_headers(("set-cookie", _browser_cookie(request, browser)))
 
     def log_in(self, request: Request, form: Form, now: float) -> OAuthResponse:
         """Check name and password; if they are right, redirect to the page that asked."""
@@ -151,7 +226,7 @@ class Logins:
 
     def _trusted_browser(self, request: Request, name: str, now: float) -> str | None:
         """Return the id of a browser in which this user has logged in before; otherwise None."""
-        found = _TRUSTED.fullmatch(request.cookie(f"{_cookie(request)}-known") or "")
+        found = _TRUSTED.fullmatch(request.cookie(f"{cookie_name(request)}-known") or "")
         if found is None or not now - _TRUSTED_TTL < int(found[1]) <= now:
             return None
         mac = self._mac(_TRUSTED_BROWSER, found[1], found[2], name)
@@ -161,7 +236,8 @@ class Logins:
         """Return a cookie that proves only that the password was once entered in this browser."""
         since, browser = str(int(now)), new_secret(16)
         value = f"{since}.{browser}.{self._mac(_TRUSTED_BROWSER, since, browser, name)}"
-        return f"{_cookie(request)}-known={value}; Path=/; Max-Age={_TRUSTED_TTL}{_flags(request)}"
+        flags = f"; Path=/; Max-Age={_TRUSTED_TTL}{cookie_flags(request)}"
+        return f"{cookie_name(request)}-known={value}{flags}"
 
     def _warn_of_proxy(self, request: Request) -> None:
         """Log once that a proxy may hide the addresses of clients, which then count as one."""
@@ -188,12 +264,12 @@ class Logins:
         return page if wait is None else page.with_headers(("retry-after", str(int(wait) + 1)))
 
     def log_out(self, request: Request) -> None:
-        cookie = request.cookie(_cookie(request))
+        cookie = request.cookie(cookie_name(request))
         if cookie is not None:
             self._store.remove_login(digest(cookie))
 
 
-def _cookie(request: Request) -> str:
+def cookie_name(request: Request) -> str:
     """Return the name of the cookie: it names the issuer, since ports of a host share cookies."""
     prefix = "__Host-" if request.is_secure else ""
     return f"{prefix}accord-{digest(request.issuer)[:8]}"
@@ -201,8 +277,9 @@ def _cookie(request: Request) -> str:
 
 def _browser_cookie(request: Request, browser: str) -> str:
     """Return the cookie with the random id of a browser."""
-    return f"{_cookie(request)}={browser}; Path=/{_flags(request)}"
+    return f"{cookie_name(request)}={browser}; Path=/{cookie_flags(request)}"
 
 
-def _flags(request: Request) -> str:
+def cookie_flags(request: Request) -> str:
+    """Return the attributes of a cookie that no script may read and no other site may send."""
     return f"; HttpOnly; SameSite=Lax{'; Secure' if request.is_secure else ''}"

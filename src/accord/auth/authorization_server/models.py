@@ -7,6 +7,8 @@ from urllib.parse import parse_qsl
 
 import msgspec
 
+from accord.auth.authorization_server.upstream import Upstream
+
 AUTHORIZATION_CODE: Final = "authorization_code"
 CLIENT_CREDENTIALS: Final = "client_credentials"
 DEVICE_CODE: Final = "urn:ietf:params:oauth:grant-type:device_code"
@@ -128,6 +130,7 @@ class AuthorizationServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         auto_approve: whether that user is not asked for consent; on loopback only.
         login_url: of the developer's own login; its parameter `next` is the URL to return to.
         is_external: whether the developer's own login names the user.
+        upstreams: the identity providers that users sign in with.
     """
 
     scopes: Mapping[str, str] = msgspec.field(default_factory=dict)
@@ -152,6 +155,7 @@ class AuthorizationServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     auto_approve: bool = False
     login_url: str | None = None
     is_external: bool = False
+    upstreams: tuple[Upstream, ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -168,6 +172,9 @@ class AuthorizationServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         for scope in self.scopes:
             if not _SCOPE.fullmatch(scope):
                 raise ValueError(f"scope {scope!r} has characters that are not allowed")
+        names = [each.name for each in self.upstreams]
+        if len(set(names)) < len(names):
+            raise ValueError(f"upstreams {names} need different names: Upstream(name=...)")
         unknown = set(self.default_scopes) - set(self.scopes)
         if unknown:
             raise ValueError(f"default_scopes names {sorted(unknown)}, which scopes does not")
@@ -176,6 +183,9 @@ class AuthorizationServerSettings(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a user may log in; true for any user of an external login."""
         if self.is_external:
             return True
+        if self.upstreams:
+            # Whether the user may enter is decided with what the provider says of them.
+            return subject.partition(":")[0] in {each.name for each in self.upstreams}
         return subject in self.users if self.single_user is None else subject == self.single_user
 
     @property

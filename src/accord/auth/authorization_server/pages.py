@@ -40,6 +40,9 @@ button { flex: 1 1 8rem; min-height: 2.75rem; padding: 0.5rem 1rem; font: inheri
 button.act { color: var(--on-act); background: var(--act); border-color: var(--act); }
 button.plain { flex: none; min-height: 0; padding: 0; border: 0; color: var(--act);
   text-decoration: underline; font-weight: 400; }
+a.button { flex: 1 1 8rem; padding: 0.6rem 1rem; text-align: center; font-weight: 600;
+  color: var(--on-act); background: var(--act); border-radius: 0.4rem; text-decoration: none; }
+a { color: var(--act); }
 .foot { margin-top: 1.5rem; }
 form.inline { display: inline; }
 :focus-visible { outline: 3px solid var(--act); outline-offset: 2px; }
@@ -130,6 +133,35 @@ def login_page(
         f"{_form(form, 'login', inner)}"
     )
     return _page("Log in", body, status=status, form=form)
+
+
+def choose_provider_page(links: Mapping[str, str], *, server: str) -> OAuthResponse:
+    """Show the identity providers to sign in with, each with the URL at which that begins."""
+    buttons = "".join(
+        f'<a class="button" href="{escape(url)}">{escape(title)}</a>'
+        for title, url in links.items()
+    )
+    body = (
+        f'<h1>Sign in with</h1>\n<p class="soft">to use {escape(server)}</p>\n'
+        f'<div class="buttons">{buttons}</div>'
+    )
+    return _page("Sign in", body)
+
+
+def sign_in_fault_page(
+    lines: Iterable[str], *, retry: str, back: str | None, status: int
+) -> OAuthResponse:
+    """Show why a sign-in failed, with a way to try again and one back to the program."""
+    body = (
+        f"{_message('You are not signed in', lines)}\n"
+        f'<div class="buttons"><a class="button" href="{escape(retry)}">Try again</a></div>'
+    )
+    if back is not None:
+        is_near = is_loopback_url(back)
+        host = "the program" if is_near else escape(urlsplit(back).hostname or "")
+        doubt = "" if is_near else ", if that is where you came from"
+        body += f'\n<p class="foot"><a href="{escape(back)}">Go back to {host}</a>{doubt}.</p>'
+    return _page("You are not signed in", body, status=status)
 
 
 class ConsentQuestion(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from accord.auth.authorization_server.access_tokens import OwnTokenVerifier, Rev
 from accord.auth.authorization_server.clients import KnownClient
 from accord.auth.authorization_server.documents import ClientDocuments
 from accord.auth.authorization_server.endpoints import (
+    UPSTREAM,
     Deployment,
     Endpoints,
     check_issuer,
@@ -30,6 +31,11 @@ from accord.auth.authorization_server.models import (
 )
 from accord.auth.authorization_server.secrets import hash_password, is_hash
 from accord.auth.authorization_server.store import MEMORY, Store, check_store
+from accord.auth.authorization_server.upstream import Upstream
+from accord.auth.authorization_server.upstream_flow import UpstreamFlow
+from accord.auth.authorization_server.upstream_provider import UpstreamProvider
+from accord.auth.authorization_server.upstream_sessions import make_seals
+from accord.auth.authorization_server.upstream_tokens import UpstreamAccounts
 from accord.auth.guard import App, Guard, Protected, respond
 from accord.auth.jwks import require_jwt
 from accord.auth.urls import is_loopback_url
@@ -59,7 +65,15 @@ class AuthorizationSettings(TypedDict, total=False):
     `implied_scopes` is explained in `Protected`. `trust` names origins whose client metadata
     documents may be fetched although they are at private addresses; `send` sends these requests, in
     place of a sender with that guard.
+
+    `upstream` names the identity providers that users sign in with, in place of `users`;
+    `upstream_keys` are texts of at least 32 characters from which the keys are derived that encrypt
+    their tokens in the store: the first encrypts, all of them decrypt. By default the key is
+    derived from the client secret of each provider.
     """
+
+    upstream: Upstream | Iterable[Upstream]
+    upstream_keys: Iterable[str]
 
     default_scopes: Iterable[str]
     resources: Iterable[str]
@@ -128,13 +142,15 @@ class AuthorizationServer:
         self.resource_name: str | None = given.pop("resource_name", None)
         trust = tuple(given.pop("trust", ()))
         self._documents = ClientDocuments(trust, given.pop("send", None))
+        upstreams = _as_upstreams(given.pop("upstream", ()))
+        upstream_keys = _as_keys(given.pop("upstream_keys", ()))
         known = dict(scopes) if isinstance(scopes, Mapping) else dict.fromkeys(scopes, "")
         given["default_scopes"] = tuple(given.get("default_scopes", known))
         self._authenticate = authenticate
         self.settings = AuthorizationServerSettings(
             scopes=known,
             clients={each.client_id: each.client for each in clients},
-            **_login_settings(users, authenticate, auto_approve),
+            **_login_settings(users, authenticate, auto_approve, upstreams),
             **given,
         )
         if auto_approve is not None and store == _FILE:
@@ -144,6 +160,14 @@ class AuthorizationServer:
         self._deployment = self._check_deployment(Deployment(self.issuer, self._resources))
         self._opening = Lock()
         self._revoked = RevokedGrants(lambda: self.endpoints)
+        is_in_memory = self._path == MEMORY
+        self._seals = make_seals(upstreams, upstream_keys, is_in_memory=is_in_memory)
+        providers = {each.name: UpstreamProvider(each) for each in upstreams}
+        self._flow = UpstreamFlow(lambda: self.endpoints, providers)
+        self._accounts = None
+        if upstreams:
+            forget = self._revoked.forget
+            self._accounts = UpstreamAccounts(lambda: self.endpoints, providers, forget)
 
     @property
     def public_url(self) -> str | None:
@@ -152,7 +176,7 @@ class AuthorizationServer:
 
     @cached_property
     def _open_endpoints(self) -> Endpoints:
-        return Endpoints(Store(self._path), self.settings)
+        return Endpoints(Store(self._path), self.settings, self._seals)
 
     @property
     def endpoints(self) -> Endpoints:
@@ -185,6 +209,7 @@ class AuthorizationServer:
             issuer=deployment.issuer,
             audiences=deployment.resources,
             revoked=self._revoked,
+            accounts=self._accounts,
         )
 
     def guard(
@@ -209,6 +234,8 @@ class AuthorizationServer:
         return ProtectedApp(self, app, self._check_deployment(deployment), public_url)
 
     def _check_deployment(self, deployment: Deployment) -> Deployment:
+        names = tuple(each.name for each in self.settings.upstreams)
+        deployment = msgspec.structs.replace(deployment, upstreams=names)
         if not self.settings.needs_loopback:
             return deployment
         if deployment.issuer is not None and not is_loopback_url(deployment.issuer):
@@ -241,9 +268,14 @@ class AuthorizationServer:
                 subject = self._authenticate(request)
                 found = await subject if inspect.isawaitable(subject) else subject
                 request = msgspec.structs.replace(request, subject=found)
-            request = await self._documents.prepare(request, lambda: self.endpoints)
-            # The store may have to be opened: not on the loop.
-            response = await asyncio.to_thread(lambda: self.endpoints.respond(request, time.time()))
+            if request.path.startswith(UPSTREAM):
+                response = await self._flow.respond(request)
+            else:
+                request = await self._documents.prepare(request, lambda: self.endpoints)
+                # The store may have to be opened: not on the loop.
+                response = await asyncio.to_thread(
+                    lambda: self.endpoints.respond(request, time.time())
+                )
             if request.method == "POST":
                 self._revoked.forget()
         except OAuthRefusal as refusal:
@@ -300,10 +332,13 @@ def _login_settings(
     users: Mapping[str, str] | str | None,
     authenticate: Authenticate | None,
     auto_approve: str | None,
+    upstreams: tuple[Upstream, ...],
 ) -> dict[str, Any]:
     """Return the settings for logins; at most one kind of login is given."""
-    if sum(each is not None for each in (users, authenticate, auto_approve)) > 1:
-        raise ValueError("users, authenticate and auto_approve exclude each other")
+    if sum(each is not None for each in (users, authenticate, auto_approve, upstreams or None)) > 1:
+        raise ValueError("users, authenticate, auto_approve and upstream exclude each other")
+    if upstreams:
+        return {"upstreams": upstreams}
     if authenticate is not None:
         return {"is_external": True}
     if auto_approve is not None:
@@ -323,6 +358,21 @@ def _login_settings(
             for name, word in users.items()
         }
     }
+
+
+def _as_upstreams(given: Upstream | Iterable[Upstream]) -> tuple[Upstream, ...]:
+    found = (given,) if isinstance(given, Upstream) else tuple(given)
+    for each in found:
+        if not isinstance(each, Upstream):
+            raise ValueError(  # noqa: TRY004  # the same kind of error for all settings
+                f"upstream is {type(each).__name__}, expected Upstream(...) or one of "
+                "accord.auth.upstreams"
+            )
+    return found
+
+
+def _as_keys(given: Iterable[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 async def _run_lifespan(receive: Receive, send: Send, check: Callable[[], None]) -> None:

@@ -53,6 +53,14 @@ CREATE TABLE IF NOT EXISTS consents (
 CREATE TABLE IF NOT EXISTS keys (
   id TEXT PRIMARY KEY, algorithm TEXT NOT NULL, pem BLOB NOT NULL, created_at REAL NOT NULL,
   retired_at REAL);
+CREATE TABLE IF NOT EXISTS upstream_requests (
+  hash TEXT PRIMARY KEY, browser TEXT NOT NULL, provider TEXT NOT NULL, expires_at REAL NOT NULL,
+  body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS upstream_sessions (
+  id TEXT PRIMARY KEY, provider TEXT NOT NULL, busy_until REAL NOT NULL, body BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS upstream_uses (
+  owner TEXT PRIMARY KEY, session_id TEXT NOT NULL, expires_at REAL NOT NULL);
+CREATE INDEX IF NOT EXISTS uses_of_sessions ON upstream_uses (session_id);
 CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
 _LAST_USED: Final = "max(created_at, coalesce(used_at, 0))"
@@ -60,6 +68,14 @@ _WITHOUT_GRANT: Final = "NOT EXISTS (SELECT 1 FROM grants WHERE client_id = clie
 # Used codes are kept this much longer, to tell a replay from an unknown code.
 _REPLAY_NOTICED: Final = 3600.0
 _BUSY: Final = 10.0
+_EXPIRING: Final = (
+    "grants",
+    "refresh_tokens",
+    "devices",
+    "logins",
+    "upstream_requests",
+    "upstream_uses",
+)
 
 
 class StoredKey(msgspec.Struct, frozen=True):
@@ -119,31 +135,35 @@ class Store:
                 raise
             self._db.execute("COMMIT")
 
-    def _rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+    def rows(self, query: str, *values: object) -> list[tuple[Any, ...]]:
+        """Return the rows that a query finds."""
         with self._lock:
             return self._db.execute(query, values).fetchall()
 
     def _text(self, query: str, *values: object) -> str | None:
         """Return the first column of the first row."""
-        rows = self._rows(query, *values)
+        rows = self.rows(query, *values)
         return str(rows[0][0]) if rows else None
 
-    def _do(self, query: str, *values: object) -> int:
+    def execute(self, query: str, *values: object) -> int:
+        """Run a statement; return how many rows it changed."""
         with self._lock:
             return self._db.execute(query, values).rowcount
 
-    def _put(self, table: str, *, replace: bool = False, **columns: object) -> None:
+    def put(self, table: str, *, replace: bool = False, **columns: object) -> None:
         """Add a row, or replace the one with the same key."""
         verb = "INSERT OR REPLACE" if replace else "INSERT"
         marks = ", ".join("?" * len(columns))
-        self._do(f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({marks})", *columns.values())
+        self.execute(
+            f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({marks})", *columns.values()
+        )
 
     def _record(self, kind: type[Record], query: str, *values: object) -> Record | None:
-        rows = self._rows(query, *values)
+        rows = self.rows(query, *values)
         return msgspec.json.decode(rows[0][0], type=kind) if rows else None
 
     def _count(self, table: str) -> int:
-        found: int = self._rows(f"SELECT count(*) FROM {table}")[0][0]  # noqa: S608  # our names
+        found: int = self.rows(f"SELECT count(*) FROM {table}")[0][0]  # noqa: S608  # our names
         return found
 
     # -- clients
@@ -152,7 +172,7 @@ class Store:
         return self._record(RegisteredClient, "SELECT body FROM clients WHERE id = ?", client_id)
 
     def add_client(self, client: RegisteredClient) -> None:
-        self._put(
+        self.put(
             "clients",
             replace=True,
             id=client.client_id,
@@ -163,7 +183,7 @@ class Store:
     def update_client(self, client: RegisteredClient) -> bool:
         """Replace what is stored of a client; false if nothing is. When it was used is kept."""
         query = "UPDATE clients SET body = ? WHERE id = ?"
-        return self._do(query, msgspec.json.encode(client), client.client_id) > 0
+        return self.execute(query, msgspec.json.encode(client), client.client_id) > 0
 
     def count_clients(self) -> int:
         return self._count("clients")
@@ -186,17 +206,17 @@ class Store:
     def _forget_clients(self, condition: str, *values: float, most: int = -1) -> bool:
         query = f"SELECT id FROM clients WHERE {condition} AND {_WITHOUT_GRANT}"  # noqa: S608  # our names
         with self.transaction():
-            rows = self._rows(f"{query} ORDER BY {_LAST_USED}, rowid LIMIT ?", *values, most)
+            rows = self.rows(f"{query} ORDER BY {_LAST_USED}, rowid LIMIT ?", *values, most)
             for (client_id,) in rows:
-                self._do("DELETE FROM clients WHERE id = ?", client_id)
-                self._do("DELETE FROM consents WHERE client_id = ?", client_id)
+                self.execute("DELETE FROM clients WHERE id = ?", client_id)
+                self.execute("DELETE FROM consents WHERE client_id = ?", client_id)
         return bool(rows)
 
     # -- grants, codes and refresh tokens
 
     def add_grant(self, grant: StoredGrant, *, now: float, expires_at: float) -> None:
         """Store a grant, and note that its client was used."""
-        self._put(
+        self.put(
             "grants",
             id=grant.grant_id,
             client_id=grant.client_id,
@@ -206,7 +226,7 @@ class Store:
         self._use_client(grant.client_id, now)
 
     def _use_client(self, client_id: str, now: float) -> None:
-        self._do("UPDATE clients SET used_at = ? WHERE id = ?", now, client_id)
+        self.execute("UPDATE clients SET used_at = ? WHERE id = ?", now, client_id)
 
     def grant(self, grant_id: str) -> StoredGrant | None:
         """Return a grant that is not revoked."""
@@ -216,7 +236,9 @@ class Store:
     def extend_grant(self, grant: StoredGrant, *, now: float, expires_at: float) -> None:
         """Keep a grant at least until a time, and note that it was used."""
         query = "UPDATE grants SET expires_at = max(expires_at, ?) WHERE id = ?"
-        self._do(query, expires_at, grant.grant_id)
+        self.execute(query, expires_at, grant.grant_id)
+        query = "UPDATE upstream_uses SET expires_at = max(expires_at, ?) WHERE owner = ?"
+        self.execute(query, expires_at, grant_owner(grant.grant_id))
         self._use_client(grant.client_id, now)
 
     def revoke(self, grant_id: str, now: float, *, keep_until: float) -> None:
@@ -224,17 +246,18 @@ class Store:
         query = (
             "UPDATE grants SET revoked_at = ?, expires_at = ? WHERE id = ? AND revoked_at IS NULL"
         )
-        self._do(query, now, keep_until, grant_id)
-        self._do("DELETE FROM refresh_tokens WHERE grant_id = ? AND used_at IS NULL", grant_id)
+        self.execute(query, now, keep_until, grant_id)
+        self.execute("DELETE FROM refresh_tokens WHERE grant_id = ? AND used_at IS NULL", grant_id)
+        self._end_use(grant_owner(grant_id))
 
     def revoked_grants(self) -> frozenset[str]:
         """Return the ids of revoked grants with tokens that have not expired yet."""
-        rows = self._rows("SELECT id FROM grants WHERE revoked_at IS NOT NULL")
+        rows = self.rows("SELECT id FROM grants WHERE revoked_at IS NOT NULL")
         return frozenset(row[0] for row in rows)
 
     def add_code(self, hashed: str, code: AuthorizationCode) -> None:
         body = msgspec.json.encode(code)
-        self._put("codes", hash=hashed, expires_at=code.expires_at, body=body)
+        self.put("codes", hash=hashed, expires_at=code.expires_at, body=body)
 
     def code(self, hashed: str) -> AuthorizationCode | None:
         """Return the record of a code, used or not."""
@@ -243,26 +266,26 @@ class Store:
     def use_code(self, hashed: str, now: float) -> bool:
         """Mark a code as used; false if it was used before."""
         query = "UPDATE codes SET used_at = ? WHERE hash = ? AND used_at IS NULL"
-        return self._do(query, now, hashed) == 1
+        return self.execute(query, now, hashed) == 1
 
     def add_refresh_token(self, hashed: str, grant_id: str, expires_at: float) -> None:
-        self._put("refresh_tokens", hash=hashed, grant_id=grant_id, expires_at=expires_at)
+        self.put("refresh_tokens", hash=hashed, grant_id=grant_id, expires_at=expires_at)
 
     def refresh_token(self, hashed: str) -> tuple[str, float, float | None] | None:
         """Return the grant of a refresh token, when it expires, and when it was used."""
         query = "SELECT grant_id, expires_at, used_at FROM refresh_tokens WHERE hash = ?"
-        rows = self._rows(query, hashed)
+        rows = self.rows(query, hashed)
         return msgspec.convert(rows[0], tuple[str, float, float | None]) if rows else None
 
     def use_refresh_token(self, hashed: str, now: float) -> None:
         query = "UPDATE refresh_tokens SET used_at = ? WHERE hash = ? AND used_at IS NULL"
-        self._do(query, now, hashed)
+        self.execute(query, now, hashed)
 
     # -- devices
 
     def add_device(self, hashed: str, device: DeviceRequest) -> None:
         """Store the request of a device, or its new state."""
-        self._put(
+        self.put(
             "devices",
             replace=True,
             hash=hashed,
@@ -279,7 +302,7 @@ class Store:
         return self._text("SELECT hash FROM devices WHERE user_code = ?", user_code)
 
     def remove_device(self, hashed: str) -> None:
-        self._do("DELETE FROM devices WHERE hash = ?", hashed)
+        self.execute("DELETE FROM devices WHERE hash = ?", hashed)
 
     def count_devices(self) -> int:
         return self._count("devices")
@@ -288,7 +311,7 @@ class Store:
 
     def add_login(self, hashed: str, subject: str, expires_at: float) -> None:
         """Store the user of a browser."""
-        self._put("logins", hash=hashed, subject=subject, expires_at=expires_at)
+        self.put("logins", hash=hashed, subject=subject, expires_at=expires_at)
 
     def login(self, hashed: str, now: float) -> str | None:
         """Return the user of a browser; None if the login has expired."""
@@ -296,11 +319,23 @@ class Store:
         return self._text(query, hashed, now)
 
     def remove_login(self, hashed: str) -> None:
-        self._do("DELETE FROM logins WHERE hash = ?", hashed)
+        self.execute("DELETE FROM logins WHERE hash = ?", hashed)
+        self._end_use(login_owner(hashed))
+
+    def _end_use(self, owner: str) -> None:
+        """End the use of an upstream session; one that has no use any more is deleted."""
+        if self.execute("DELETE FROM upstream_uses WHERE owner = ?", owner):
+            self._forget_unused_sessions()
+
+    def _forget_unused_sessions(self) -> None:
+        self.execute(
+            "DELETE FROM upstream_sessions WHERE NOT EXISTS "
+            "(SELECT 1 FROM upstream_uses WHERE session_id = upstream_sessions.id)"
+        )
 
     def remember_consent(self, grant: StoredGrant) -> None:
         """Store the consent of a user, for the next time."""
-        self._put(
+        self.put(
             "consents",
             replace=True,
             subject=grant.subject,
@@ -322,29 +357,40 @@ class Store:
     def signing_keys(self) -> list[StoredKey]:
         """Return all keys, the newest first."""
         query = "SELECT id, algorithm, pem, created_at, retired_at FROM keys"
-        rows = self._rows(f"{query} ORDER BY created_at DESC, rowid DESC")
+        rows = self.rows(f"{query} ORDER BY created_at DESC, rowid DESC")
         return [StoredKey(*row) for row in rows]
 
     def add_key(self, key: StoredKey) -> None:
         """Store a key and retire the earlier keys of its algorithm."""
         query = "UPDATE keys SET retired_at = ? WHERE retired_at IS NULL AND algorithm = ?"
-        self._do(query, key.created_at, key.algorithm)
+        self.execute(query, key.created_at, key.algorithm)
         query = "INSERT INTO keys (id, algorithm, pem, created_at) VALUES (?, ?, ?, ?)"
-        self._do(query, key.key_id, key.algorithm, key.pem, key.created_at)
+        self.execute(query, key.key_id, key.algorithm, key.pem, key.created_at)
 
     def secret(self, name: str, fresh: str) -> str:
         """Return a secret of the server; `fresh` becomes that secret if it is new."""
-        self._do("INSERT OR IGNORE INTO secrets (name, value) VALUES (?, ?)", name, fresh)
+        self.execute("INSERT OR IGNORE INTO secrets (name, value) VALUES (?, ?)", name, fresh)
         return self._text("SELECT value FROM secrets WHERE name = ?", name) or fresh
 
     # -- cleaning up
 
     def sweep(self, now: float, *, keys_before: float) -> None:
         """Delete expired records."""
-        for table in ("grants", "refresh_tokens", "devices", "logins"):
-            self._do(f"DELETE FROM {table} WHERE expires_at < ?", now)  # noqa: S608  # our names
-        self._do("DELETE FROM codes WHERE expires_at < ?", now - _REPLAY_NOTICED)
-        self._do("DELETE FROM keys WHERE retired_at < ?", keys_before)
+        for table in _EXPIRING:
+            self.execute(f"DELETE FROM {table} WHERE expires_at < ?", now)  # noqa: S608  # our names
+        self.execute("DELETE FROM codes WHERE expires_at < ?", now - _REPLAY_NOTICED)
+        self.execute("DELETE FROM keys WHERE retired_at < ?", keys_before)
+        self._forget_unused_sessions()
+
+
+def login_owner(hashed: str) -> str:
+    """Return the name under which a login uses an upstream session."""
+    return f"login {hashed}"
+
+
+def grant_owner(grant_id: str) -> str:
+    """Return the name under which a grant uses an upstream session."""
+    return f"grant {grant_id}"
 
 
 def check_store(path: str) -> None:

@@ -1,4 +1,4 @@
-"""`accord forget`: remove the tokens and registrations that earlier commands stored."""
+"""`accord auth forget`: remove the tokens and registrations that earlier commands stored."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -11,8 +11,13 @@ if TYPE_CHECKING:
     from accord.auth import FileStore
 
 
+_ABOUT = """\
+Manage the tokens that commands with --oauth have stored.
+
+Exit code: 0 done, 2 the file could not be read or written.
+"""
 _HELP = """\
-usage: accord forget URL | --all
+usage: accord auth forget URL | --all
 
 Remove the tokens that commands with --oauth have stored for a server, and the client that was
 registered for it. The next command with --oauth registers again and asks the user again. Tokens are
@@ -21,8 +26,8 @@ not revoked: they stay valid at the server until they expire.
 Exit code: 0 forgotten, or nothing was stored, 2 the file could not be read or written.
 
 examples:
-  accord forget https://example.com/mcp
-  accord forget --all
+  accord auth forget https://example.com/mcp
+  accord auth forget --all
 """
 
 
@@ -34,7 +39,12 @@ url? URL  the server whose tokens to forget
 
 def register(commands: Commands) -> None:
     """Add the command to the command line."""
-    add_command(commands, "forget", run, _HELP, _OPTIONS)
+    examples = _HELP[_HELP.index("examples:") :]
+    parser = commands.add_parser("auth", description=_ABOUT, epilog=examples)
+    kinds = parser.add_subparsers(metavar="WHAT", required=True)
+    add_command(
+        kinds, "forget", run, _HELP, _OPTIONS, help="remove stored tokens and registrations"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -42,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     import asyncio
 
     if bool(options.url) is options.all:
-        raise UsageError("forget needs the URL of a server, or --all")
+        raise UsageError("auth forget needs the URL of a server, or --all")
     try:
         from accord.auth import FileStore
     except ImportError:

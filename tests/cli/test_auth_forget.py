@@ -1,4 +1,4 @@
-"""`accord forget`: stored tokens and registrations are removed."""
+"""`accord auth forget`: stored tokens and registrations are removed."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ def store(tmp_path, monkeypatch):
 
 def forget(*args):
     done = subprocess.run(
-        [sys.executable, "-m", "accord.cli.main", "forget", *args],
+        [sys.executable, "-m", "accord.cli.main", "auth", "forget", *args],
         capture_output=True,
         text=True,
         timeout=60,
