@@ -207,6 +207,10 @@ class ElicitationRefused(ToolError):
         self.action = action
 
 
+class SessionRequired(ToolError, LookupError):
+    """The request is not part of a session, and its handler needs one."""
+
+
 class TransportError(AccordError):
     """The connection failed, not the protocol."""
 
