@@ -13,11 +13,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any, Final
 
-from starlette.applications import Starlette
-from starlette.routing import Mount
-
 HERE: Final = Path(__file__).parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "peers")]
 PORTS: Final = (
     "testing_demo",
     "parcels",
@@ -68,11 +64,13 @@ def foreign_apps(folder: Path) -> dict[str, Any]:
     }
 
 
-def together(apps: Mapping[str, Any]) -> Starlette:
+def together(apps: Mapping[str, Any]) -> Any:
     """Return one app; those of frameworks are started with it."""
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
 
     @asynccontextmanager
-    async def start(_: Starlette) -> AsyncIterator[None]:
+    async def start(_: Any) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             for app in apps.values():
                 if isinstance(app, Starlette):
@@ -84,6 +82,7 @@ def together(apps: Mapping[str, Any]) -> Starlette:
 
 
 def main() -> None:
+    sys.path[:0] = [str(HERE), str(HERE.parent / "peers")]
     from serving import serve
 
     logging.basicConfig(format="%(name)s %(levelname)s %(message)s", stream=sys.stderr)

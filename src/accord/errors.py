@@ -12,6 +12,7 @@ AccordError
 |  |- UrlElicitationRequired    the user has to visit pages first; .elicitations
 |- ToolError                    becomes a tool result with isError; never a JSON-RPC error
 |  |- ElicitationRefused        the user declined or cancelled; .action
+|  |- SessionRequired           the request is not part of a session; also a LookupError
 |- TransportError               the connection, not the protocol
 |  |- ConnectFailed             it could not be made; .command .exit_code .phase .stderr
 |  |- ConnectionClosed          it is gone
@@ -54,6 +55,7 @@ __all__ = [
     "RequestError",
     "RequestTimeout",
     "ResourceNotFound",
+    "SessionRequired",
     "ToolError",
     "TraceError",
     "TransportError",
