@@ -115,6 +115,11 @@ def without_formats(schema: Any) -> Any:
     return {key: without_formats(value) for key, value in schema.items() if key != "format"}
 
 
+def described(schema: Any) -> set[str]:
+    """Return which properties of an object have a description."""
+    return {name for name, each in schema.get("properties", {}).items() if "description" in each}
+
+
 async def tools_of(client: Client) -> dict[str, Any]:
     return {tool.name: tool async for tool in client.tools()}
 
@@ -132,6 +137,7 @@ def test_a_port_has_the_same_tools(hosts: Hosts, name: str) -> None:
             assert tool.description == original.description
         if tool.output_schema is not None:
             assert plain(tool.output_schema) == without_formats(plain(original.output_schema))
+            assert described(tool.output_schema) >= described(original.output_schema)
         else:  # the others wrap text and send it twice
             assert plain(original.output_schema)["properties"] == {"result": {"type": "string"}}
 
@@ -445,7 +451,7 @@ def refunding(user: User) -> Scenario[list[Any]]:
             result = await client.call_tool("refund_order", arguments)
             return (result.is_error, result.data, list(user.asked)), result.text
 
-        user.__init__()  # type: ignore[misc]
+        user.scope, user.restock = {"full": True}, {"restock": True}
         outcomes = [await call("ORD-7001"), await call("ORD-7002")]
         user.scope = {"full": False, "sku": "canvas-tote"}
         for refusal in (False, None):  # declined, cancelled

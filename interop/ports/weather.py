@@ -4,8 +4,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, TypedDict
 
-from msgspec import Meta
-
 from accord import Server
 
 server = Server("Weather Service")
@@ -15,14 +13,12 @@ server = Server("Weather Service")
 class WeatherData:
     """The weather in one place."""
 
-    temperature: Annotated[float, Meta(description="degrees Celsius")]
-    humidity: Annotated[float, Meta(description="percent")]
-    condition: Annotated[str, Meta(description="the sky, in words")]
-    wind_speed: Annotated[float, Meta(description="km/h")]
-    location: Annotated[str, Meta(description="the place")]
-    timestamp: Annotated[datetime, Meta(description="when it was measured")] = field(
-        default_factory=datetime.now
-    )
+    temperature: Annotated[float, "degrees Celsius"]
+    humidity: Annotated[float, "percent"]
+    condition: Annotated[str, "the sky, in words"]
+    wind_speed: Annotated[float, "km/h"]
+    location: Annotated[str, "the place"]
+    timestamp: Annotated[datetime, "when it was measured"] = field(default_factory=datetime.now)
 
 
 @server.tool
@@ -110,7 +106,7 @@ class WeatherStats:
     period_days: int
     temperature: DailyStats
     humidity: DailyStats
-    precipitation_mm: Annotated[float, Meta(description="rain of all days")]
+    precipitation_mm: Annotated[float, "rain of all days"]
 
 
 @server.tool
