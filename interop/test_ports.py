@@ -57,6 +57,7 @@ class Hosts(NamedTuple):
 
 @pytest.fixture(scope="module")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    assert ORIGINALS.is_dir(), "the originals are missing: run make .venv-interop/ready"
     folder = tmp_path_factory.mktemp("ports")
     script = [sys.executable, str(HERE / "ports" / "hosting.py")]
     started = []

@@ -6,6 +6,7 @@ The archives are those of the versions that are installed. `make .venv-interop/r
 the repository has no copy of them.
 """
 
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -25,6 +26,7 @@ def fetch(folder: Path) -> None:
         pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
         subprocess.run([*pip, "download", *options, *wanted], check=True)
         for name in LIBRARIES:
+            shutil.rmtree(folder / name, ignore_errors=True)
             (archive,) = Path(archives).glob(f"{name}-*.tar.gz")
             _unpack(archive, folder / name)
 
