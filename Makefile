@@ -120,10 +120,11 @@ clean:
 	@.venv-bench/bin/pip install -q -r benchmarks/requirements.txt -e .
 	@touch $@
 
-# Foreign peers in both roles: Python packages, and Node.js with the packages of its own.
-.venv-interop/ready: pyproject.toml interop/requirements.txt interop/package.json
+# Foreign peers in both roles: Python packages with their examples, Node.js with packages of its own.
+.venv-interop/ready: pyproject.toml interop/requirements.txt interop/package.json interop/ports/originals.py
 	@echo "setting up .venv-interop ..."
 	@test -x .venv-interop/bin/python || $(PYTHON) -m venv .venv-interop
 	@.venv-interop/bin/pip install -q -r interop/requirements.txt -e '.[schema,http,auth]'
 	@cd interop && PATH="$(CURDIR)/.venv-interop/bin:$$PATH" ../.venv-interop/bin/npm install --silent
+	@.venv-interop/bin/python interop/ports/originals.py .venv-interop/originals
 	@touch $@

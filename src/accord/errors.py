@@ -12,6 +12,7 @@ AccordError
 |  |- UrlElicitationRequired    the user has to visit pages first; .elicitations
 |- ToolError                    becomes a tool result with isError; never a JSON-RPC error
 |  |- ElicitationRefused        the user declined or cancelled; .action
+|  |- SessionRequired           the request is not part of a session; also a LookupError
 |- TransportError               the connection, not the protocol
 |  |- ConnectFailed             it could not be made; .command .exit_code .phase .stderr
 |  |- ConnectionClosed          it is gone
@@ -56,6 +57,7 @@ __all__ = [
     "RequestError",
     "RequestTimeout",
     "ResourceNotFound",
+    "SessionRequired",
     "SignInRequired",
     "ToolError",
     "TraceError",
@@ -209,6 +211,10 @@ class ElicitationRefused(ToolError):
     def __init__(self, action: Literal["decline", "cancel"]) -> None:
         super().__init__(f"the user {'declined to' if action == 'decline' else 'did not'} answer")
         self.action = action
+
+
+class SessionRequired(ToolError, LookupError):
+    """The request is not part of a session, and its handler needs one."""
 
 
 class TransportError(AccordError):

@@ -413,3 +413,34 @@ def test_resource_contents_are_embedded():
     result = ReturnType(ResourceContents).convert(contents)
     assert result.content == [EmbeddedResource(contents)]
     assert ReturnType(ResourceContents).output_schema is None
+
+
+# -- descriptions of fields
+
+
+@dataclass
+class Leg:
+    km: Annotated[int, "how far", Meta(ge=0)]
+
+
+class Trip(TypedDict):
+    legs: Annotated[list[Leg], "in order"]
+
+
+def test_the_output_schema_has_the_descriptions_of_fields() -> None:
+    schema = ReturnType(Trip).output_schema
+    assert schema is not None
+    legs = schema["properties"]["legs"]
+    assert legs["description"] == "in order"
+    assert legs["items"]["properties"]["km"] == {
+        "description": "how far",
+        "type": "integer",
+        "minimum": 0,
+    }
+
+
+def test_limits_beside_descriptions_hold() -> None:
+    convert = ReturnType(Trip).convert
+    assert convert({"legs": [Leg(3)]}).structured == {"legs": [{"km": 3}]}
+    with pytest.raises(ResultError, match="km"):
+        convert({"legs": [Leg(-3)]})

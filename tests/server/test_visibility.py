@@ -120,7 +120,7 @@ async def test_a_policy_decides_by_tags_and_principal() -> None:
 @pytest.mark.requirement("tools.list.not-per-connection")
 @in_loop
 async def test_without_a_session_lists_do_not_depend_on_the_connection() -> None:
-    server = make(debug=True)
+    server = make()
     server.hide(tags={"admin"})
     async with connected(server, revision="2026-07-28") as client:
         result = await client.call_tool("unlock")

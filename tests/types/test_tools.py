@@ -10,7 +10,9 @@ from accord.types import CallToolResult, TextContent
 @pytest.mark.parametrize(
     ("result", "structured", "data"),
     [
-        (CallToolResult([TextContent("x")]), None, None),
+        (CallToolResult([TextContent("x")]), None, "x"),
+        (CallToolResult([TextContent("x"), TextContent("y")]), None, None),
+        (CallToolResult([TextContent("x")], is_error=True), None, None),
         (CallToolResult([], structured_content=None), None, None),
         (CallToolResult([], structured_content={"result": 4}), {"result": 4}, 4),
         (CallToolResult([], structured_content={"a": 1}), {"a": 1}, {"a": 1}),

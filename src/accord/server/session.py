@@ -13,6 +13,7 @@ from accord.errors import (
     LocalProtocolError,
     MessageTooLarge,
     MethodNotFound,
+    SessionRequired,
 )
 from accord.principal import Principal
 from accord.protocol.endpoint import Endpoint
@@ -138,7 +139,7 @@ class Session:
         """Values that are kept from one request of the session to the next, until it ends.
 
         Raises:
-            LookupError: there is no session: each request stands on its own.
+            SessionRequired: there is no session: each request stands on its own.
         """
         self._require_session("state")
         if self._kept is None:
@@ -156,7 +157,7 @@ class Session:
         Raises:
             ValueError: nothing is named, or the kind does not exist.
             KeyError: no entry has one of the names.
-            LookupError: there is no session.
+            SessionRequired: there is no session.
         """
         self._set_visible(names, tags, kind, shows=True)
 
@@ -179,8 +180,9 @@ class Session:
         row = self.endpoint.conversation.revision
         if self.is_lasting and row is not None and row.handshake:
             return
-        why = "it serves without sessions" if not self.is_lasting else "the revision has none"
-        raise LookupError(
+        has_handshake = row is not None and row.handshake
+        why = "the server keeps none" if has_handshake else "the revision of the client has none"
+        raise SessionRequired(
             f"session.{member}: this request is not part of a session ({why}); keep values in a "
             "store of your own, under ctx.principal or an argument"
         )

@@ -138,9 +138,13 @@ class CallToolResult(Result):
     def data(self) -> Any:
         """The value that the tool returned, as JSON has it; None without it.
 
-        Servers wrap values other than objects as `{"result": value}`, which is undone here.
+        Servers wrap values other than objects as `{"result": value}`, which is undone here. Without
+        structured content, a single block of text is the value, as tools that return `str` have it.
         """
-        found = self.structured
+        found = self.structured_content
+        if found is msgspec.UNSET:
+            is_text = len(self.content) == 1 and isinstance(self.content[0], TextContent)
+            return self.text if is_text and not self.is_error else None
         is_wrapped = isinstance(found, dict) and found.keys() == {"result"}
         return found["result"] if is_wrapped else found
 

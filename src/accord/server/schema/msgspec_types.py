@@ -52,13 +52,18 @@ _WRAPPERS: Final = (typing.Required, typing.NotRequired, typing.Final, typing.Cl
 
 
 def to_msgspec_type(
-    annotation: object, *, output: bool = False, names: Mapping[str, object] | None = None
+    annotation: object,
+    *,
+    output: bool = False,
+    described: bool = False,
+    names: Mapping[str, object] | None = None,
 ) -> object:
     """Return a type that msgspec can decode and that means the same.
 
     Args:
         annotation: any type, with all names resolved.
         output: whether values are encoded rather than decoded.
+        described: whether descriptions of fields count too, for the schema of an output.
         names: the types that fields of local classes may refer to.
 
     Raises:
@@ -67,7 +72,7 @@ def to_msgspec_type(
     if annotation in SIMPLE:
         return annotation
     try:
-        made = _Rewriter(names or {}, output=output).rewrite(annotation)
+        made = _Rewriter(names or {}, output=output, described=described).rewrite(annotation)
         msgspec.json.Decoder(made, dec_hook=dec_hook)
     except (TypeError, NameError, ValueError, RecursionError) as error:
         raise RegistrationError(first_line(error)) from error
@@ -102,9 +107,10 @@ def union_of(members: Iterable[object]) -> object:
 
 
 class _Rewriter:
-    def __init__(self, names: Mapping[str, object], *, output: bool) -> None:
+    def __init__(self, names: Mapping[str, object], *, output: bool, described: bool) -> None:
         self._names = names
         self._output = output
+        self._described = described
         self._adapters: dict[Hashable, object] = {}
         self._aliases: list[object] = []
 
@@ -214,9 +220,10 @@ class _Rewriter:
 
     def _is_misread(self, cls: object) -> bool:
         """Tell whether msgspec decodes a class, but not from the form that is wanted."""
+        is_tuple = is_named_tuple(get_origin(cls) or cls)
         if self._output:
-            return False
-        return is_named_tuple(get_origin(cls) or cls) or _is_misread(cls, self._names, set())
+            return self._described and not is_tuple and is_described(cls, self._names)
+        return is_tuple or _is_misread(cls, self._names, set())
 
 
 def _is_misread(type_: object, names: Mapping[str, object], seen: set[Hashable]) -> bool:
@@ -244,6 +251,27 @@ def _is_misread(type_: object, names: Mapping[str, object], seen: set[Hashable])
     ):
         return True
     return any(_is_misread(field.type, names, seen) for field in fields)
+
+
+def is_described(
+    type_: object, names: Mapping[str, object], seen: set[Hashable] | None = None
+) -> bool:
+    """Tell whether a field of a class, here or deeper, has a description that msgspec overlooks."""
+    seen = set() if seen is None else seen
+    origin = get_origin(type_)
+    if origin is Annotated:
+        base, *metadata = get_args(type_)
+        return any(map(_is_description, metadata)) or is_described(base, names, seen)
+    if origin is not None and not is_structured(origin):
+        return any(is_described(each, names, seen) for each in get_args(type_))
+    if not is_structured(origin or type_) or key_of(type_) in seen:
+        return False
+    seen.add(key_of(type_))
+    return any(is_described(field.type, names, seen) for field in fields_of(type_, names))
+
+
+def _is_description(metadata: object) -> bool:
+    return isinstance(metadata, str) or isinstance(getattr(metadata, "documentation", None), str)
 
 
 def _is_foreign(annotation: object, metadata: Iterable[object]) -> bool:

@@ -27,7 +27,7 @@ from accord.server.schema.annotations import (
     is_named_tuple,
 )
 from accord.server.schema.conversion import Collector, dec_hook, encode, to_plain
-from accord.server.schema.msgspec_types import to_msgspec_type
+from accord.server.schema.msgspec_types import is_described, to_msgspec_type
 from accord.server.schema.written import compile_written
 from accord.types import (
     CallToolResult,
@@ -131,7 +131,10 @@ class ReturnType:
             annotation = _typed_dict(class_of(annotation).__name__, hints)
         collector = Collector(output=True)
         type_ = to_msgspec_type(annotation, output=True, names=names)
-        (schema,) = collector.schemas([type_])
+        shown = type_
+        if is_described(annotation, names):
+            shown = to_msgspec_type(annotation, output=True, described=True, names=names)
+        (schema,) = collector.schemas([shown])
         self._value_schema = inline(schema, collector.components)
         self._is_wrapped = self._value_schema.get("type") != "object"
         self.output_schema = self._value_schema
@@ -141,8 +144,9 @@ class ReturnType:
         self._check: Callable[[bytes], object] = msgspec.json.Decoder(
             type_, dec_hook=dec_hook
         ).decode
-        if collector.has_foreign:
-            # Other libraries may encode a value in a form that they do not decode.
+        if collector.has_foreign or shown is not type_:
+            # Other libraries may encode a value in a form that they do not decode; what has
+            # descriptions may have limits beside them.
             self._check = self._check_by_schema
         self.convert = self._convert_typed
         if isinstance(annotation, type) and (text_of := _TEXTS.get(annotation)) is not None:
