@@ -110,11 +110,13 @@ def test_the_older_suite_has_no_other_scenarios(role: str) -> None:
     assert conformance.KNOWN[OLD][role] == {ALL: conformance.listed(OLD)[role][ALL]}
 
 
+@pytest.mark.thorough
 def test_the_newer_suite_looks_at_nothing_else_in_authorization_servers() -> None:
     known = conformance.KNOWN[NEXT]["authorization"]
     assert known == {ALL: conformance.listed(NEXT)["authorization"][ALL]}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("role", ["server", "client"])
 def test_the_newer_suite_has_no_other_scenarios(role: str) -> None:
     known = conformance.KNOWN[NEXT][role]

@@ -169,6 +169,7 @@ def test_requirements_that_a_complete_server_leaves_untried_are_listed(form):
     assert names(found) == expected(report, UNTRIED), found
 
 
+@THOROUGH
 def test_requirements_that_a_protected_server_leaves_untried_are_listed():
     async def run():
         async with protected(lambda web: None)() as subject, asyncio.timeout(170):
