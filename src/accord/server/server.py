@@ -353,7 +353,6 @@ class Server(Registration, LocalCalls, Generic[State]):
         """
         session = Session(self, write, state)
         if is_lasting:
-            session.is_lasting = True
             self.hub.join(session)
         return session
 

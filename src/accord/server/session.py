@@ -74,7 +74,6 @@ class Session:
     closers: tuple[Callable[[], None], ...] = ()  # called once, at the end
     _contexts: dict[Any, Context[Any]] | None = None
     _in_transit = 0
-    is_lasting = False
     has_kept_values = False
     visibility: Visibility | None = None
     _kept: dict[str, Any] | None = None
@@ -178,7 +177,7 @@ class Session:
 
     def _require_session(self, member: str) -> None:
         row = self.endpoint.conversation.revision
-        if self.is_lasting and row is not None and row.handshake:
+        if row is not None and row.handshake and self.is_lasting:
             return
         has_handshake = row is not None and row.handshake
         why = "the server keeps none" if has_handshake else "the revision of the client has none"
@@ -333,6 +332,11 @@ class Session:
             return False
         declared = self.endpoint.conversation.parties["server"].capabilities
         return declared is self.server.capability_paths()
+
+    @property
+    def is_lasting(self) -> bool:
+        """Whether it serves more than one message, so that clients hear of changes."""
+        return self in self.server.sessions
 
     @property
     def is_begun(self) -> bool:
