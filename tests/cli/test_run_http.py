@@ -53,7 +53,10 @@ def running(file, *options, **env):
         yield line.split(" is served at ")[1].split(";")[0], printed
     finally:
         process.send_signal(signal.SIGTERM)
-        printed.append(process.communicate(timeout=LONG)[1])
+        # Not by communicate(), which overlooks what readline() has read ahead.
+        printed.append(process.stderr.read())
+        process.stderr.close()
+        process.wait(timeout=LONG)
     assert process.returncode == 0
 
 

@@ -16,7 +16,7 @@ from support.traces import Pair, Said, judge
 
 HOSTILE = (None, True, -1, 1.5, 10**30, "", "\x00ü", [], [[]], [None], {}, {"": {}}, {"type": []})
 
-TWICE = 2  # in each place of a message that several pairs have
+TIMES = 1  # in each place of a message that several pairs have
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -40,7 +40,7 @@ def _corrupt(said: list[Said], values: Iterator[Any], tried: Counter[Any]) -> It
         text = json.dumps(each.message, sort_keys=True)
         for path in _places(each.message):
             tried[text, path] += 1
-            if path[0] in ("params", "result", "error") and tried[text, path] <= TWICE:
+            if path[0] in ("params", "result", "error") and tried[text, path] <= TIMES:
                 message = _replace(each.message, path, next(values))
                 bare = len(path) == 1 or path[-1] == "_meta"
                 yield [*said[:index], Said(each.sender, message, bare=bare), *said[index + 1 :]]
