@@ -1,0 +1,1 @@
+"""Servers made of others: sources of entries, views on them, and mounting."""
