@@ -42,7 +42,7 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
-    from accord.server.registry import Listing
+    from accord.server.listings import Listing
     from accord.server.resources import ResourceMatch
     from accord.server.server import Server
     from accord.server.session import Session

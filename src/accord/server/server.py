@@ -21,16 +21,12 @@ from accord.server.capabilities import declare
 from accord.server.completion import Completions
 from accord.server.context import State
 from accord.server.hub import Hub, ListKind, list_change, resource_change
+from accord.server.listings import PAGE_SIZE, Listing
 from accord.server.local_calls import LocalCalls
 from accord.server.middleware import Layers
 from accord.server.prompts import PromptEntry
 from accord.server.registration import Registration
-from accord.server.registry import (
-    PAGE_SIZE,
-    Function,
-    Listing,
-    Registry,
-)
+from accord.server.registry import Function, Registry
 from accord.server.resources import (
     ResourceMatch,
     Resources,
