@@ -29,7 +29,7 @@ async def call_user(
 
     What it returns is converted in the same place: a large value takes its time.
     """
-    context = session.context(exchange)
+    context = session.context(exchange, entry.key)
     function, signature = entry.function, entry.signature
     try:
         if signature.plan is not None:
