@@ -200,9 +200,9 @@ class _LoopHolds:
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._done)
+        task.add_log_failure_callback(self._log_failure)
 
-    def _done(self, task: "asyncio.Task[None]") -> None:
+    def _log_failure(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
             log.error("the lifespan of a mounted source failed", exc_info=task.exception())
