@@ -1,1 +1,21 @@
 """Servers made of others: proxies, OpenAPI documents and folders of plugins, to be mounted."""
+
+from typing import TYPE_CHECKING
+
+from accord.server.composition.source import Source
+
+if TYPE_CHECKING:
+    from accord.compose.proxies import ProxySource, proxy
+
+__all__ = ["ProxySource", "Source", "proxy"]
+
+_PLACES = {"ProxySource": "accord.compose.proxies", "proxy": "accord.compose.proxies"}
+
+
+def __getattr__(name: str) -> object:
+    """Import a part when it is first asked for."""
+    if name not in _PLACES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_PLACES[name]), name)
