@@ -77,7 +77,7 @@ class ClientGroup(Mapping[str, Client]):
 
     def __repr__(self) -> str:
         failed = f"; failed: {', '.join(self.failures)}" if self.failures else ""
-        return f"<ClientGroup of {', '.join(self._clients) or 'no servers'}{failed}>"
+        return f"<ClientGroup of {', '.join(self) or 'no servers'}{failed}>"
 
     # -- the mapping
 
