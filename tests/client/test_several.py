@@ -130,26 +130,33 @@ def test_a_slow_server_costs_its_own_connect_timeout_alone(run, wayward):
     run(main())
 
 
-def test_nothing_is_left_when_connecting_is_cancelled(
-    run, wayward, tmp_path, eventually, is_running
-):
-    files = [tmp_path / "one", tmp_path / "two"]
+READS_ALONE = """
+import os, sys
+with open(sys.argv[1], "w") as file:
+    file.write(str(os.getpid()))
+sys.stdin.read()
+"""
+
+
+def test_nothing_is_left_when_connecting_is_cancelled(run, wayward, tmp_path, is_running):
+    files = [tmp_path / "one", tmp_path / "two", tmp_path / "three"]
 
     async def main():
         source = {
             "crm": wayward(pid_file=str(files[0])),
-            "slow": wayward(pid_file=str(files[1]), silent=True),
+            "ends_at_once": [sys.executable, "-c", READS_ALONE, str(files[1])],
+            "ends_late": wayward(pid_file=str(files[2]), silent=True, stubborn=True),
         }
-        options = {"exit_grace": 0.1, "terminate_grace": 0.1, **HANDSHAKE}
+        options = {"exit_grace": 0.2, "terminate_grace": 0.2, **HANDSHAKE}
         task = asyncio.ensure_future(connect_all(source, **options).__aenter__())
         while not all(file.exists() and file.read_text() for file in files):
             await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        assert not any(is_running(int(file.read_text())) for file in files)
 
     run(main())
-    assert eventually(lambda: not any(is_running(int(file.read_text())) for file in files))
 
 
 def test_closing_ends_every_server_and_may_be_repeated(run):

@@ -112,11 +112,13 @@ class ClientGroup(Mapping[str, Client]):
             log.warning("server %r is not connected: %s", name, fault)
         tasks = [asyncio.ensure_future(self._try(name)) for name in self._servers]
         try:
-            await asyncio.gather(*tasks)
+            if tasks:
+                await asyncio.wait(tasks)
         except BaseException:
+            # Once and no more: a task that is cancelled again would not end its server.
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.wait(tasks)
             await self.close()
             raise
         return self
