@@ -6,9 +6,8 @@ Tools, prompts and resources have names that begin with the name of their server
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping
+from copy import copy
 from typing import Any, Final, NamedTuple, Self, TypeVar, Unpack, overload
-
-import msgspec
 
 from accord.client.client import Client
 from accord.client.connect import Connecting
@@ -70,6 +69,12 @@ class ClientGroup(Mapping[str, Client]):
         self.separator = separator
         self._servers = servers
         self._names = (*servers, *faults)
+        # Those whose prefix is the beginning of no other name, as nearly always.
+        self._unambiguous = frozenset(
+            name
+            for name in self._names
+            if not any(other.startswith(name + separator) for other in self._names)
+        )
         self._clients: dict[str, Client] = {}
         self._listed: dict[str, frozenset[str]] = {}
         self._reconnecting: dict[str, asyncio.Task[Client]] = {}
@@ -213,6 +218,9 @@ class ClientGroup(Mapping[str, Client]):
         Raises:
             ServerNotFound: the name does not begin with that of a server.
         """
+        server, found, own = name.partition(self.separator)
+        if found and server in self._unambiguous:
+            return server, own
         matches = [each for each in self._names if name.startswith(each + self.separator)]
         if not matches:
             raise ServerNotFound(
@@ -253,16 +261,18 @@ class ClientGroup(Mapping[str, Client]):
 
     async def _all(self, kind: str, how: CallOptions) -> AsyncIterator[Any]:
         for server, found in (await self._fetch(kind, how)).items():
-            for entry in found:
-                name = self.join(server, entry.name)
-                owner = self.split(name)[0]
-                if owner == server:
-                    yield msgspec.structs.replace(entry, name=name)
+            prefix, is_unambiguous = f"{server}{self.separator}", server in self._unambiguous
+            for each in found:
+                name = prefix + each.name
+                if not is_unambiguous and (owner := self.split(name)[0]) != server:
+                    log.warning(
+                        "%r of server %r is left out: %r is a name of server %r",
+                        *(each.name, server, name, owner),
+                    )
                     continue
-                log.warning(
-                    "%r of server %r is left out: %r is a name of server %r",
-                    *(entry.name, server, name, owner),
-                )
+                entry = copy(each)
+                entry.name = name
+                yield entry
 
     async def _fetch(self, kind: str, how: CallOptions) -> dict[str, list[Any]]:
         """Fetch a list from all servers that have it, at once."""

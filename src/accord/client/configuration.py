@@ -78,7 +78,7 @@ def read_entry(
     reader = EntryReader(
         f"server {name!r}",
         Path.cwd() if folder is None else Path(folder).absolute(),
-        {**os.environ, **(variables or {})},
+        variables or {},
         has_folder=folder is not None,
     )
     return reader.read(name, value)

@@ -230,6 +230,8 @@ class EntryReader:
                 "known are ${NAME}, ${NAME:-default}, ${env:NAME} and ${input:NAME}"
             )
         value = self._variables.get(f"input:{name}" if kind == "input" else name)
+        if value is None and kind != "input":
+            value = os.environ.get(name)
         if value or (value is not None and default is None):
             self._hide(value, found[0])
             return value
