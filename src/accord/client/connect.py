@@ -102,11 +102,11 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
 def _refuse_several(target: object) -> None:
     """Refuse the configuration of a host, which names several servers."""
     if isinstance(target, Mapping):
-        servers = target.get("mcpServers")
+        servers = target.get("mcpServers") or target.get("servers")
         named = f" ({', '.join(map(str, servers))})"[:100] if isinstance(servers, Mapping) else ""
         raise TypeError(
-            f"connect() takes one server, not a configuration{named}: connect to each entry, as "
-            "`connect([command, *args], env=env)` or `connect(url, headers=headers)`"
+            f"connect() takes one server, not a configuration{named}: write "
+            "`async with connect_all(configuration) as clients`, then `clients[name]`"
         )
 
 
