@@ -35,7 +35,7 @@ from accord.types import (
 
 if TYPE_CHECKING:
     from accord.compose.proxies.connection import Connection
-    from accord.compose.proxies.upstream import Upstream
+    from accord.compose.proxies.upstream import UpstreamServer
     from accord.server.session import Session
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -61,7 +61,7 @@ class PassedRequest:
 
     def __init__(
         self,
-        upstream: "Upstream",
+        upstream: "UpstreamServer",
         session: "Session",
         exchange: Exchange,
         params: Any,
@@ -335,7 +335,7 @@ class ParkedCall:
     session: "Session"
     exchange: Exchange
 
-    def __init__(self, upstream: "Upstream", request: PassedRequest) -> None:
+    def __init__(self, upstream: "UpstreamServer", request: PassedRequest) -> None:
         self.id = secrets.token_urlsafe(16)
         self._upstream = upstream
         self._request = request

@@ -17,7 +17,7 @@ from accord.types import PageParams
 
 if TYPE_CHECKING:
     from accord.compose.proxies.connection import Connection
-    from accord.compose.proxies.upstream import Upstream
+    from accord.compose.proxies.upstream import UpstreamServer
     from accord.server.registry import RegistryEntry
     from accord.server.session import Session
 
@@ -47,7 +47,7 @@ class Catalog:
         connection: the one that lists are read on; any of those that are open.
     """
 
-    def __init__(self, upstream: "Upstream") -> None:
+    def __init__(self, upstream: "UpstreamServer") -> None:
         self.connection: Connection | None = None
         self._upstream = upstream
         self._stale: set[ListKind] = set()

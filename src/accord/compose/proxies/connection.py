@@ -16,7 +16,7 @@ from accord.types import ClientCapabilities, EmptyResult, LoggingLevel
 
 if TYPE_CHECKING:
     from accord.compose.proxies.calls import ParkedCall
-    from accord.compose.proxies.upstream import Upstream
+    from accord.compose.proxies.upstream import UpstreamServer
     from accord.server.session import Session
 
 log = logging.getLogger("accord.compose")
@@ -85,7 +85,7 @@ class Connection:
     client: Client
 
     def __init__(
-        self, upstream: "Upstream", declared: frozenset[str], session: "Session | None" = None
+        self, upstream: "UpstreamServer", declared: frozenset[str], session: "Session | None" = None
     ) -> None:
         self.upstream = upstream
         self.declared = declared
@@ -102,7 +102,7 @@ class Connection:
             AccordError: there is no connection.
         """
         upstream = self.upstream
-        hears = upstream.changed
+        hears = upstream.list_changed
         self.client = await open_client(
             target,
             ProxySettings(
@@ -113,7 +113,7 @@ class Connection:
                 on_prompts_changed=lambda: hears(self, "prompts"),
                 on_resources_changed=lambda: hears(self, "resources"),
                 on_resource_updated=upstream.resource_updated,
-                on_renewed=lambda: upstream.renewed(self),
+                on_renewed=lambda: upstream.session_renewed(self),
             ),
         )
 

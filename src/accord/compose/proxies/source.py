@@ -32,7 +32,7 @@ from accord.server.hub import ListKind
 from accord.server.tools import failure, require_pages
 
 if TYPE_CHECKING:
-    from accord.compose.proxies.upstream import Upstream
+    from accord.compose.proxies.upstream import UpstreamServer
     from accord.server.registry import RegistryEntry
     from accord.server.resources import ResourceEntry
     from accord.server.session import Session
@@ -68,7 +68,8 @@ def proxy(
         from accord.client.configuration import read_entry
 
         entry = read_entry(name or "proxy", target)
-        target, options = entry.target, {**entry.options, **options}
+        given: Any = {**entry.options, **options}
+        target, options = entry.target, given
     return ProxySource(name or _name_of(target), target, options)
 
 
@@ -80,7 +81,7 @@ class ProxySource(Source):
         self.policy, self._settings = read_options(options)
         self._target = target
         self._entries: dict[EntryKind, tuple[RegistryEntry, ...]] = dict.fromkeys(ENTRY_KINDS, ())
-        self._upstreams: dict[asyncio.AbstractEventLoop, Upstream] = {}
+        self._upstreams: dict[asyncio.AbstractEventLoop, UpstreamServer] = {}
         self._id = secrets.token_hex(8)
         self.instructions: str | None = None
 
@@ -101,7 +102,7 @@ class ProxySource(Source):
         """Replace what the other server offers."""
         old = self._entries[kind]
         new = tuple(entries)
-        if [_seen(entry) for entry in old] == [_seen(entry) for entry in new]:
+        if [_listed_part(entry) for entry in old] == [_listed_part(entry) for entry in new]:
             return
         self._entries[kind] = new
         self.list_changed(_LISTS[kind])
@@ -118,10 +119,10 @@ class ProxySource(Source):
 
     @asynccontextmanager
     async def run_lifespan(self) -> AsyncIterator[None]:
-        from accord.compose.proxies.upstream import Upstream
+        from accord.compose.proxies.upstream import UpstreamServer
 
         loop = asyncio.get_running_loop()
-        upstream = Upstream(self, self._target, self.policy, self._settings)
+        upstream = UpstreamServer(self, self._target, self.policy, self._settings)
         self._upstreams[loop] = upstream
         try:
             await upstream.start()
@@ -131,7 +132,7 @@ class ProxySource(Source):
             await upstream.end()
 
     @property
-    def upstream(self) -> "Upstream":
+    def upstream(self) -> "UpstreamServer":
         """The connections on the running loop.
 
         Raises:
@@ -281,7 +282,7 @@ def _is_launched(target: Target) -> bool:
     return not (isinstance(target, str) and "://" in target)
 
 
-def _seen(entry: Any) -> tuple[object, ...]:
+def _listed_part(entry: Any) -> tuple[object, ...]:
     return entry.key, entry.item, entry.unknown
 
 

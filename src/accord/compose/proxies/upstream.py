@@ -38,7 +38,7 @@ class Unavailable(ConnectionClosed):
     """The other server cannot be reached now."""
 
 
-class Upstream:
+class UpstreamServer:
     """The connections to the other server on one loop.
 
     Args:
@@ -135,11 +135,11 @@ class Upstream:
 
     # -- changes; called by connections
 
-    def changed(self, connection: Connection, kind: ListKind) -> None:
+    def list_changed(self, connection: Connection, kind: ListKind) -> None:
         """Read a list anew."""
         self.catalog.read_again(kind)
 
-    def renewed(self, connection: Connection) -> None:
+    def session_renewed(self, connection: Connection) -> None:
         """Read everything anew: the other server has begun a new session."""
         connection.forget_level()
         for kind in LIST_KINDS:
@@ -158,7 +158,7 @@ class Upstream:
         """Hold a connection for one request.
 
         Raises:
-            AccordError: there is none.
+            AccordError: the other server cannot be reached.
         """
         connection = await self._find(session, exchange)
         call = CallInFlight(session, exchange, parked)
