@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from accord.auth import OAuth
     from accord.client import Client, ConnectOptions
+    from accord.transports.child import StderrSink
     from accord.transports.http.client.auth import Auth
 
 
@@ -184,7 +185,7 @@ def run_with_target(
     """
     stderr = _Stderr()
     found = command_of(options)
-    settings = _settings(options, stderr, callbacks)
+    settings = connect_settings(options, stderr, **callbacks)
     try:
         return run(found, settings)
     except ConnectFailed as error:
@@ -202,9 +203,10 @@ def run_with_target(
         return 2 if isinstance(error, ConnectionClosed) else 1
 
 
-def _settings(
-    options: argparse.Namespace, stderr: _Stderr, callbacks: dict[str, Any]
+def connect_settings(
+    options: argparse.Namespace, stderr: "StderrSink", **callbacks: Any
 ) -> "ConnectOptions":
+    """Return the options of `connect` that the command line asks for."""
     if options.cwd is not None and not os.path.isdir(options.cwd):
         raise UsageError(f"--cwd: there is no folder {options.cwd}")
     settings: ConnectOptions = {

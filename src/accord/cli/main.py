@@ -29,6 +29,7 @@ Exit code: 0 success, 1 a call or check failed, 2 the command could not run, 130
 """
 _COMMANDS: Final = {
     "run": "serve a server over stdin and stdout, or over HTTP",
+    "proxy": "serve another server over another transport, in any revision",
     "list": "show what a server offers",
     "call": "call a tool, read a resource, get a prompt",
     "check": "check servers, clients and recordings",
@@ -42,10 +43,22 @@ _COMMANDS: Final = {
 }
 # Commands whose module has another name than the command.
 _MODULES: Final = {"verify": "lock"}
-_LAUNCHING: Final = ("run", "list", "call", "check", "watch", "test", "lock", "verify", "doctor")
+_LAUNCHING: Final = (
+    "run",
+    "proxy",
+    "list",
+    "call",
+    "check",
+    "watch",
+    "test",
+    "lock",
+    "verify",
+    "doctor",
+)
 _EXAMPLES = f"""\
 examples:
   accord run server.py
+  accord proxy https://example.com/mcp --oauth
   accord list server.py
   accord call server.py add a=1 b=2
   accord check server server.py
@@ -158,7 +171,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _ending_signals(options: argparse.Namespace) -> tuple[str, ...]:
     """Name the signals that end a command as Ctrl-C does."""
-    if options.named == "run" or (options.named == "watch" and options.command):
+    if options.named in ("run", "proxy") or (options.named == "watch" and options.command):
         # A server handles them itself, and a watch passes them on to the server.
         return ()
     return ("SIGTERM", "SIGHUP")

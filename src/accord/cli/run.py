@@ -3,6 +3,8 @@
 import argparse
 import os
 import sys
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -12,6 +14,7 @@ from accord.cli.target import ServerPlace, load, locate
 from accord.cli.terminal import complain, say
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from socket import socket
 
     from accord.server import Server
@@ -25,6 +28,10 @@ TARGET is a Python file or a module with a Server in it: server.py, server.py:na
 package.module:name. Without a name the objects server, mcp and app are tried first, then any
 Server; a function is called, and its result is served. What the code prints goes to stderr, not to
 stdout.
+
+Or TARGET is the configuration of a host, such as mcp.json: all servers that it names are served as
+one. Names have the name of their server before them, unless there is one server alone. A server
+that does not start is logged, and its entries appear once it can be reached.
 
 Over HTTP, only requests to localhost are served unless --public-url or --allowed-host names the
 host that clients use.
@@ -42,6 +49,7 @@ Exit code: 0 the input ended or a signal arrived, 1 the server failed, 2 it coul
 examples:
   accord run server.py
   accord run server.py --print-config
+  accord run mcp.json --http
   accord run package.servers:make_desk --grace 10
   accord run server.py --http --port 8000 --reload
   accord run server.py --http --host 0.0.0.0 --public-url https://example.com/mcp
@@ -96,6 +104,8 @@ def run(options: argparse.Namespace) -> int:
     settings = RunSettings() if options.child else read_settings(options)
     if not options.target:
         raise UsageError("run needs a TARGET: a Python file or module with a Server")
+    if options.target.endswith((".json", ".jsonc")):
+        return _run_configuration(options, settings)
     _refuse_command([options.target, *options.rest])
     place = locate(options.target, options.rest)
     if options.rest:
@@ -107,20 +117,32 @@ def run(options: argparse.Namespace) -> int:
         from accord.cli.reloading import adopt
 
         settings, sockets = adopt(options.child)
-        return _serve_http(place, settings, sockets)
+        with _log_to_stderr(settings):
+            server = load(place)
+        return _serve_http(server, settings, sockets)
     if settings.reload:
         from accord.cli.reloading import supervise
 
         return supervise(place, settings, options.reload_dir or _import_roots(place))
+    return serve(partial(load, place), settings)
+
+
+def serve(build: "Callable[[], Server[Any]]", settings: RunSettings) -> int:
+    """Serve a server that is made here; stdout is claimed before, where it carries messages."""
     if settings.transport == "http":
-        return _serve_http(place, settings)
-    return _serve_stdio(place, settings)
+        with _log_to_stderr(settings):
+            server = build()
+        return _serve_http(server, settings)
+    is_watched = sys.stdin is not None and sys.stdin.isatty()
+    _claim()
+    with _log_to_stderr(settings):
+        server = build()
+    return _serve_stdio(server, settings, is_watched=is_watched)
 
 
 def _serve_http(
-    place: ServerPlace, settings: RunSettings, sockets: "list[socket] | None" = None
+    server: "Server[Any]", settings: RunSettings, sockets: "list[socket] | None" = None
 ) -> int:
-    server = _load(place, settings)
     if server.was_run:
         return 0
     from accord.server.serving import build_app, run_http
@@ -142,10 +164,7 @@ def _serve_http(
     return 0
 
 
-def _serve_stdio(place: ServerPlace, settings: RunSettings) -> int:
-    is_watched = sys.stdin is not None and sys.stdin.isatty()
-    _claim()
-    server = _load(place, settings)
+def _serve_stdio(server: "Server[Any]", settings: RunSettings, *, is_watched: bool) -> int:
     if server.was_run:
         # The file called run() on import; its input has ended.
         return 0
@@ -155,10 +174,12 @@ def _serve_stdio(place: ServerPlace, settings: RunSettings) -> int:
     return 0
 
 
-def _load(place: ServerPlace, settings: RunSettings) -> "Server[Any]":
-    """Load the server, with a log on stderr unless its code configures logging."""
+@contextmanager
+def _log_to_stderr(settings: RunSettings) -> "Iterator[None]":
+    """Log to stderr from now on, unless the code that is loaded configures logging."""
     if settings.log_level is None:
-        return load(place)
+        yield
+        return
     import logging
 
     from accord.transports.http.server.access_log import LineFormatter
@@ -167,10 +188,9 @@ def _load(place: ServerPlace, settings: RunSettings) -> "Server[Any]":
     handler.setFormatter(LineFormatter())
     logger.setLevel(settings.log_level.upper())
     logger.addHandler(handler)
-    server = load(place)
+    yield
     if logging.getLogger().handlers or logger.handlers != [handler]:
         logger.removeHandler(handler)
-    return server
 
 
 def _refuse_command(words: list[str]) -> None:
@@ -214,6 +234,24 @@ def _url_entry(settings: RunSettings) -> dict[str, object]:
     host = settings.host
     name = _ANY_ADDRESS.get(host) or (f"[{host}]" if ":" in host else host)
     return {"type": "http", "url": f"http://{name}:{settings.port}{settings.path}"}
+
+
+def _run_configuration(options: argparse.Namespace, settings: RunSettings) -> int:
+    """Serve the servers of a host's configuration as one."""
+    if options.rest:
+        raise UsageError(f"run takes one TARGET; unexpected {' '.join(options.rest)}")
+    if settings.reload:
+        raise UsageError("--reload is for Python files, not for a configuration")
+    path = Path(options.target)
+    if not path.is_file():
+        raise UsageError(f"there is no file {options.target}")
+    if options.print_config:
+        place = ServerPlace(options.target, path, path.stem, "")
+        say(_host_config(place, settings))
+        return 0
+    from accord.compose.servers import configuration_server
+
+    return serve(partial(configuration_server, path, stderr="forward"), settings)
 
 
 def _launch_entry(place: ServerPlace, settings: RunSettings) -> dict[str, object]:

@@ -5,11 +5,25 @@ from typing import TYPE_CHECKING
 from accord.server.composition.source import Source
 
 if TYPE_CHECKING:
-    from accord.compose.proxies import ProxySource, proxy
+    from accord.compose.proxies import ProxyOptions, ProxySource, proxy
+    from accord.compose.servers import configuration_server, proxy_server
 
-__all__ = ["ProxySource", "Source", "proxy"]
+__all__ = [
+    "ProxyOptions",
+    "ProxySource",
+    "Source",
+    "configuration_server",
+    "proxy",
+    "proxy_server",
+]
 
-_PLACES = {"ProxySource": "accord.compose.proxies", "proxy": "accord.compose.proxies"}
+_PLACES = {
+    "ProxyOptions": "accord.compose.proxies",
+    "ProxySource": "accord.compose.proxies",
+    "configuration_server": "accord.compose.servers",
+    "proxy": "accord.compose.proxies",
+    "proxy_server": "accord.compose.servers",
+}
 
 
 def __getattr__(name: str) -> object:

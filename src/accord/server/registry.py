@@ -6,7 +6,9 @@ clients there. Numbers of entries are never reused, so that a place in a list st
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeAlias, TypeVar
+from itertools import count
+from operator import itemgetter
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -17,6 +19,11 @@ if TYPE_CHECKING:
     from accord.protocol.exchange import Exchange
     from accord.protocol.unknown import UnknownMembers
     from accord.server.session import Session
+
+
+# More numbers than a source can use up.
+_ENTRIES_MOST: Final = 2**40
+_number: Final = itemgetter(0)
 
 
 class RegistryEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +113,7 @@ class Registry(Generic[Entry]):
         # What mounted sources offer is read anew before the next look, so that a burst of changes
         # costs no more than one.
         self._owners: dict[object, Callable[[], Iterable[Entry]]] = {}
+        self._owner_numbers: dict[object, Iterator[int]] = {}
         self._stale: dict[object, None] = {}
         self._in_conflict: set[object] = set()
 
@@ -135,9 +143,12 @@ class Registry(Generic[Entry]):
         if snapshot is not None:
             return snapshot
         with self._lock:
-            self._snapshot = snapshot = tuple(
+            enabled = [
                 (place.number, place.entry) for place in self._registered.values() if place.enabled
-            )
+            ]
+            if self._owners:
+                enabled.sort(key=_number)
+            self._snapshot = snapshot = tuple(enabled)
         return snapshot
 
     def __contains__(self, key: object) -> bool:
@@ -252,6 +263,10 @@ class Registry(Generic[Entry]):
             owner: has `refuse(entry, why)`, which is called with entries whose key is taken.
             read: returns the entries.
         """
+        if owner not in self._owner_numbers:
+            # Sources come in the order in which they were mounted, whichever is ready first.
+            first = (len(self._owner_numbers) + 1) * _ENTRIES_MOST
+            self._owner_numbers[owner] = count(first)
         self._owners[owner] = read
         self._stale[owner] = None
         self._advance()
@@ -301,8 +316,8 @@ class Registry(Generic[Entry]):
                     continue
                 offered[key] = entry
                 if place is None:
-                    self._last_number += 1
-                    self._registered[key] = _Place(self._last_number, entry, owner=owner)
+                    number = next(self._owner_numbers[owner])
+                    self._registered[key] = _Place(number, entry, owner=owner)
                     self._enabled[key] = entry
                 else:
                     place.entry = entry

@@ -69,6 +69,7 @@ class Catalog:
         if connection is None or not connection.is_open:
             connection = await self._upstream.share()
         self._upstream.source.instructions = connection.client.instructions
+        self._upstream.source.info = connection.client.server_info
         await self._read(LIST_KINDS)
 
     def offer(self, connection: "Connection") -> None:

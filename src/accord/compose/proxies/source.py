@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from accord.server.registry import RegistryEntry
     from accord.server.resources import ResourceEntry
     from accord.server.session import Session
-    from accord.types import CallToolParams
+    from accord.types import CallToolParams, Implementation
 
 _LISTS: Final[dict[EntryKind, ListKind]] = {
     "tools": "tools",
@@ -84,6 +84,7 @@ class ProxySource(Source):
         self._upstreams: dict[asyncio.AbstractEventLoop, UpstreamServer] = {}
         self._id = secrets.token_hex(8)
         self.instructions: str | None = None
+        self.info: Implementation | None = None
 
     def __repr__(self) -> str:
         return f"proxy({self.name!r})"
