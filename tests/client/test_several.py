@@ -12,7 +12,7 @@ import pytest
 import accord
 import accord.client
 from accord import Server
-from accord.client import Client, ClientGroup, blocking, connect_all
+from accord.client import Client, ClientGroup, blocking, connect_all, read_configuration
 from accord.client.blocking_group import BlockingClientGroup
 from accord.errors import (
     ConfigurationError,
@@ -27,6 +27,7 @@ from support.leftovers import Leftovers
 
 HANDSHAKE = {"revisions": ["2025-06-18", "2025-11-25"]}
 SECRET = "sk-3f9a77c0d1e2"
+OTHER = "tok-99aa88bb77"
 
 
 def desk(name, *tools, **resources):
@@ -174,6 +175,18 @@ def test_closing_ends_every_server_and_may_be_repeated(run):
     run(main())
 
 
+def test_entries_that_were_read_before_are_a_source(run, wayward):
+    async def main():
+        command, *args = wayward()
+        entry = {"command": command, "args": args, "env": {"KEY": "${input:key}"}}
+        entries = read_configuration({"crm": entry}, variables={"input:key": SECRET})
+        async with connect_all(entries) as clients:
+            env = await clients.call_tool("crm.environment", result_type=dict)
+            assert env["KEY"] == SECRET
+
+    run(main())
+
+
 def test_a_connection_may_be_made_twice_from_one_call(run):
     async def main():
         connecting = connect_all({"a": desk("a", "x")})
@@ -238,8 +251,10 @@ def test_cwd_is_where_relative_paths_begin(run, wayward, tmp_path):
         (tmp_path / "sub").mkdir()
         command, *args = wayward()
         one = {"command": command, "args": args}
-        async with connect_all({"a": one, "b": {**one, "cwd": "sub"}}, cwd=tmp_path) as clients:
+        source = {"a": one, "b": {**one, "cwd": "sub"}, "c": wayward()}
+        async with connect_all(source, cwd=tmp_path) as clients:
             assert (await clients.call_tool("a.folder")).text == str(tmp_path)
+            assert (await clients.call_tool("c.folder")).text == str(tmp_path)
             assert (await clients.call_tool("b.folder")).text == str(tmp_path / "sub")
 
     run(main())
@@ -272,16 +287,19 @@ def test_secrets_stay_out_of_errors_and_logs(run, wayward, caplog):
         command, *args = wayward(exit=1, stderr=[f"the key {SECRET} is not valid"])
         source = {
             "crm": {"command": command, "args": args, "env": {"KEY": SECRET}},
+            "web": wayward(exit=1, stderr=[f"the token {OTHER} is not valid"]),
             "erp": {
                 "command": "accord-no-such-program",
                 "args": ["--key", SECRET],
                 "env": {"K": SECRET},
             },
         }
-        async with connect_all(source) as clients:
+        own = {"web": {"env": {"TOKEN": OTHER}}}
+        async with connect_all(source, options_for=own.get) as clients:
             with pytest.raises(ConnectFailed) as caught:
                 clients["crm"]
             assert "the key <env KEY> is not valid" in str(caught.value)
+            assert "the token <env TOKEN> is not valid" in str(clients.failures["web"])
             error = clients.failures["erp"]
             return [
                 str(caught.value),
@@ -294,6 +312,7 @@ def test_secrets_stay_out_of_errors_and_logs(run, wayward, caplog):
     texts = run(main())
     assert SECRET not in repr(texts)
     assert SECRET not in caplog.text
+    assert OTHER not in caplog.text
 
 
 # -- names

@@ -1,8 +1,11 @@
 import asyncio
 import json
+import os
 import runpy
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -110,6 +113,52 @@ def test_the_examples_pass_the_type_checker():
             check=False,
         )
         assert done.returncode == 0, done.stdout
+
+
+# -- the agent
+
+
+def test_the_agent_asks_a_model_behind_an_api_with_the_servers_of_a_file(tmp_path):
+    asked = []
+
+    class Api(BaseHTTPRequestHandler):
+        def do_POST(self):
+            asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            function = {"name": "sums__add", "arguments": '{"a": 1, "b": 2}'}
+            call = {"id": "1", "type": "function", "function": function}
+            wanted = {"role": "assistant", "content": None, "tool_calls": [call]}
+            message = {"role": "assistant", "content": "It is 3."} if len(asked) > 1 else wanted
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"choices": [{"message": message}]}).encode())
+
+        def log_message(self, *_):
+            pass
+
+    run_it = ["-P", "-m", "accord", "run", str(EXAMPLES / "ten_lines.py")]
+    servers = {
+        "sums": {"command": sys.executable, "args": run_it},
+        "gone": {"command": "accord-no-such-program"},
+    }
+    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    with ThreadingHTTPServer(("127.0.0.1", 0), Api) as api:
+        threading.Thread(target=api.serve_forever, args=(0.05,), daemon=True).start()
+        done = subprocess.run(
+            [sys.executable, EXAMPLES / "agent.py", "--config", "mcp.json", "What is 1 + 2?"],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=120,
+            check=False,
+            env={**os.environ, "LLM_URL": f"http://127.0.0.1:{api.server_port}/"},
+        )
+        api.shutdown()
+    assert done.returncode == 0, done.stderr
+    assert "servers:   sums\nfailed:    gone: accord-no-such-program" in done.stdout
+    assert "answer:    It is 3." in done.stdout
+    first, second = asked
+    assert [tool["function"]["name"] for tool in first["tools"]] == ["sums__add"]
+    assert second["messages"][-1] == {"role": "tool", "tool_call_id": "1", "content": "3"}
 
 
 # -- ten lines

@@ -74,7 +74,7 @@ def read_entry(
     if isinstance(value, ServerEntry):
         return replace(value, name=name)
     if not isinstance(value, Mapping):
-        return ServerEntry(name, value)
+        return ServerEntry(name, value, {} if folder is None else {"cwd": folder})
     reader = EntryReader(
         f"server {name!r}",
         Path.cwd() if folder is None else Path(folder).absolute(),

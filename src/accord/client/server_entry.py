@@ -51,6 +51,18 @@ class ServerEntry:
         ]
         return f"<ServerEntry {'; '.join([f'{self.name}: {_describe(self.target)}', *given])}>"
 
+    def with_options(self, options: ConnectOptions) -> "ServerEntry":
+        """Return the entry with other options, whose secrets it masks too."""
+        secrets = dict(self._secrets)
+        for member in ("env", "headers"):
+            given = options.get(member)
+            for name, value in given.items() if isinstance(given, Mapping) else ():
+                _hide(secrets, value, f"<{member} {name}>")
+        auth = options.get("auth")
+        if isinstance(auth, str):
+            _hide(secrets, auth, "<auth>")  # "oauth" is too short for a secret
+        return ServerEntry(self.name, self.target, options, secrets)
+
     def mask(self, text: str) -> str:
         """Return a text without the values of variables and headers, which errors may quote.
 
@@ -96,7 +108,7 @@ class EntryReader:
         else:
             options = self._command_options(members)
             target = self._command(members, options)
-        return ServerEntry(name, target, options, self._secrets)
+        return ServerEntry(name, target, _secrets=self._secrets).with_options(options)
 
     def _is_url(
         self, members: Mapping[str, Any], *, has_command: bool, url_member: str | None
@@ -165,7 +177,6 @@ class EntryReader:
                 if len(content) > 1 and content[0] == content[-1] and content[0] in "\"'":
                     content = content[1:-1]
                 found[name.strip()] = content
-                self._hide(content, f"<envFile {name.strip()}>")
         return found
 
     # -- a server at a URL
@@ -180,8 +191,7 @@ class EntryReader:
             options["transport"] = "sse"
         auth = members.get("auth")
         if isinstance(auth, str):  # others have settings for one host
-            token = options["auth"] = self._text("auth", auth)
-            self._hide(token, "<auth>")  # "oauth" is too short for a secret
+            options["auth"] = self._text("auth", auth)
         return options
 
     # -- values
@@ -210,7 +220,6 @@ class EntryReader:
             is_number = isinstance(each, int | float) and not isinstance(each, bool)
             text = str(each) if is_number else self._text(f"{member}.{name}", each)
             found[str(name)] = text
-            self._hide(text, f"<{member} {name}>")
         return found
 
     def _path(self, member: str, value: object) -> Path:
@@ -233,7 +242,7 @@ class EntryReader:
         if value is None and kind != "input":
             value = os.environ.get(name)
         if value or (value is not None and default is None):
-            self._hide(value, found[0])
+            _hide(self._secrets, value, found[0])
             return value
         if default is not None:
             return default
@@ -247,14 +256,15 @@ class EntryReader:
             f"set it, or write ${{{name}:-default}}"
         )
 
-    def _hide(self, value: str, label: str) -> None:
-        is_path = value[:1] in ("/", "\\", "~", ".") or value[1:2] == ":"
-        if len(value) >= _SECRET_LENGTH and not is_path:
-            self._secrets.setdefault(value, label)
-
     def _fault(self, member: str, expected: str, value: object = "") -> ConfigurationError:
         came = "" if isinstance(value, str) else f" is {kind_of(value)},"
         return ConfigurationError(f"{self._where}: {member}{came or ':'} expected {expected}")
+
+
+def _hide(secrets: dict[str, str], value: str, label: str) -> None:
+    is_path = value[:1] in ("/", "\\", "~", ".") or value[1:2] == ":"
+    if len(value) >= _SECRET_LENGTH and not is_path:
+        secrets.setdefault(value, label)
 
 
 _PLACES: Final[Mapping[str, Callable[[Path], str]]] = {

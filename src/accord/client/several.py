@@ -55,10 +55,11 @@ def connect_all(
     folder = options.pop("cwd", None)
     connect("", **options)  # refuses options that do not exist
     entries, faults = read_servers(source, folder=folder)
-    servers = {
-        name: ConfiguredServer(entry, connect(entry.target, **_merge(entry, options, options_for)))
-        for name, entry in entries.items()
-    }
+    servers = {}
+    for name, entry in entries.items():
+        merged = _merge(entry, options, options_for)
+        connecting = connect(entry.target, **merged)
+        servers[name] = ConfiguredServer(entry.with_options(merged), connecting)
     return ConnectingAll(servers, faults, separator)
 
 
@@ -67,7 +68,8 @@ def _merge(
 ) -> ConnectOptions:
     """Return the options of one server: the special come before the general."""
     merged = dict(options)
-    for layer in (entry.options, {} if options_for is None else options_for(entry.name)):
+    own = None if options_for is None else options_for(entry.name)
+    for layer in (entry.options, own or {}):
         for name, value in layer.items():
             before = merged.get(name)
             joins = name in ("env", "headers")
