@@ -18,6 +18,7 @@ JOBS = {
     "accord.cli": "the commands",
     "accord.check": "checks of servers, clients and recordings; contract tests; reports",
     "accord.testing": "a client with a monitor on the wire; pytest plugin; virtual clock",
+    "accord.compose": "sources to mount: proxies, OpenAPI documents, folders of plugins",
     "accord.middleware": "logs, limits, caches, retries and OpenTelemetry around requests",
     "accord.auth": "tokens: protect a server, issue them, obtain them",
     "accord.client": "connect() and Client",

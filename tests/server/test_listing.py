@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accord.errors import InvalidParams
-from accord.server import registry as module
-from accord.server.registry import PAGE_BYTES, PAGE_SIZE, Listing, Registry
+from accord.server import listings as module
+from accord.server.listings import PAGE_BYTES, PAGE_SIZE, Listing
+from accord.server.registry import Registry
 from accord.types import (
     REVISION_IDS,
     ListPromptsResult,

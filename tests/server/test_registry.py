@@ -4,14 +4,13 @@ import doctest
 import functools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
 from accord.errors import RegistrationError
 from accord.server import registry as module
-from accord.server.registry import Registry, source_location
+from accord.server.registry import Registry, RegistryEntry, source_location
 
 
 def first() -> None: ...
@@ -20,10 +19,11 @@ def first() -> None: ...
 def second() -> None: ...
 
 
-@dataclass
-class Entry:
+class Entry(RegistryEntry, frozen=True):
     key: str
-    function: Callable[..., Any] = field(default=first)
+    function: Callable[..., Any] = first
+    signature: Any = None
+    item: Any = None
 
 
 def filled(*keys: str) -> Registry[Entry]:

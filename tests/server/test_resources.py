@@ -14,14 +14,13 @@ from msgspec.structs import astuple
 from accord.errors import InvalidParams, RegistrationError, ResourceNotFound
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.uri_template import Several
+from accord.server.contents import build_contents, not_found
 from accord.server.media import Audio, Image
 from accord.server.resources import (
     ResourceEntry,
     Resources,
     TemplateEntry,
-    build_contents,
     build_resource,
-    not_found,
 )
 from accord.server.schema.signature import inspect
 from accord.types import (

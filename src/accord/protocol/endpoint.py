@@ -48,6 +48,7 @@ from accord.protocol.jsonrpc import (
 )
 from accord.protocol.party import NOBODY, Peer, RawMeta, read_introduction
 from accord.protocol.revisions import REVISIONS, Revision
+from accord.protocol.unknown import UnknownMembers
 from accord.protocol.violation import (
     CLIENT,
     OTHER,
@@ -60,11 +61,8 @@ from accord.protocol.violation import (
 )
 from accord.types._base import JsonObject, RequestId, RevisionId
 
-_NOT_FOUND: Final = -32002
-_INTERNAL_ERROR: Final = -32603
-# errors.reserved-range.only-defined-codes: handlers may raise any code; older revisions carry it.
-_UNDEFINED: Final = frozenset(range(-32099, -32019)) - {-32020, -32021, -32022}
-_encode: Final = msgspec.json.Encoder().encode
+JSON: Final = msgspec.json.Encoder()
+_encode: Final = JSON.encode
 
 
 class Endpoint:
@@ -338,9 +336,10 @@ class Endpoint:
         exchange = conversation.find_answered(self.other, id)
         if id is not None and (exchange is None or exchange.cancelled):
             violations = conversation.apply(conversation.step(self.other, frame))
-            why = "no open request has" if exchange is None else "was cancelled"
-            late = exchange is not None
-            return Refused(f"answers id {id!r}, which {why}", None, violations, is_ignored=late)
+            why = (
+                f"answers id {id!r}, which {'was cancelled' if exchange else 'no open request has'}"
+            )
+            return Refused(why, None, violations, is_ignored=exchange is not None)
         if frame.error is not UNSET:
             conversation.apply(conversation.step(self.other, frame))
             body = frame.error
@@ -356,12 +355,18 @@ class Endpoint:
             misfit = lower_first(error)
             why = f"result of {exchange.name} does not fit {exchange.revision.id}: {misfit}"
             return self._lose(id, why, violations)
+        exchange.raw = frame.result
         return ResultReceived(exchange, result, conversation.reply(exchange, result))
 
     # -- sending
 
     def request(
-        self, name: str, params: Any = None, *, revision: Revision | None = None
+        self,
+        name: str,
+        params: Any = None,
+        *,
+        revision: Revision | None = None,
+        unknown: UnknownMembers | None = None,
     ) -> tuple[Exchange, bytes]:
         """Ask the peer.
 
@@ -369,6 +374,7 @@ class Endpoint:
             name: the method.
             params: its params, a message type; narrowed to the revision.
             revision: that of this request, where it is not the one agreed on.
+            unknown: members that no revision defines.
 
         Raises:
             LocalProtocolError: the request would break a rule.
@@ -391,7 +397,7 @@ class Endpoint:
         )
         if row.tasks and getattr(shaped, "task", None) is not None:
             exchange.is_task = True
-        body = None if shaped is None else _encode(shaped)
+        body = None if shaped is None else (unknown or JSON).encode(shaped)
         data = self._sized(codec.encode_request(exchange.id, name, body), name)
         violations = self.conversation.request(exchange, shaped, self._refuse_own)
         if violations:
@@ -445,6 +451,8 @@ class Endpoint:
                     shaped = result.__copy__()
                 own = result.meta
                 shaped.meta = {**self.result_meta, **own} if own else self._result_meta
+            if exchange.unknown is not None:
+                shaped = exchange.unknown.encode(shaped)
         # Before anything changes: a handler whose result cannot be encoded still has to fail.
         reply = codec.encode_result(exchange.id, shaped)
         batch = exchange.batch
@@ -460,15 +468,9 @@ class Endpoint:
         if exchange.cancelled:
             return None
         data = UNSET if error.data is None else error.data
-        code, revision = error.code, exchange.revision
-        if code == _NOT_FOUND:
-            code = revision.not_found_code
-        elif revision.reserved_codes and code in _UNDEFINED:
-            code = _INTERNAL_ERROR
-        body = ErrorBody(code, error.message, data)
-        reply = codec.encode_error(exchange.id, body)
-        self._sized(reply, exchange.name)
-        exchange.fault = code
+        body = ErrorBody(exchange.revision.to_own_code(error.code), error.message, data)
+        reply = self._sized(codec.encode_error(exchange.id, body), exchange.name)
+        exchange.fault = body.code
         self._raise(self.conversation.reply(exchange, None, self._refuse_own, error=body))
         return reply if exchange.batch is None else exchange.batch.add(reply)
 

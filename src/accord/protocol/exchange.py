@@ -19,6 +19,7 @@ from accord.types._base import JsonObject, ProgressToken, RequestId
 
 if TYPE_CHECKING:
     from accord.protocol.party import Peer
+    from accord.protocol.unknown import UnknownMembers
     from accord.trace import Record
 
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
@@ -61,6 +62,8 @@ class Exchange(msgspec.Struct):
     the error that answered it. `is_task` says that its answer is a task, which keeps its progress
     token in use. `origin` is where it was received, for transports with several streams; `state` is
     free for the driver of the endpoint, and `channel` for how its handler asks the sender.
+    `unknown` are members for its result that no revision defines. `raw` of an own request are the
+    members of its result as they were received.
     """
 
     id: RequestId
@@ -83,6 +86,7 @@ class Exchange(msgspec.Struct):
     state: Any = None
     origin: Any = None
     channel: Any = None
+    unknown: "UnknownMembers | None" = None
 
     @property
     def meta(self) -> JsonObject:

@@ -32,14 +32,17 @@ class Access:
     Args:
         policy: the author's, beside scopes.
         step_up: whether the error for missing scopes names them.
+
+    Attributes:
+        is_open: whether nothing but scopes decides, unless a session shows or hides something.
     """
 
     def __init__(self, policy: Policy | None = None, *, step_up: bool = True) -> None:
         self.policy = policy
         self.step_up = step_up
         self.visibility = NO_RULES
-        self._is_open = policy is None
-        self._scopes: dict[str, tuple[Snapshot[Any], frozenset[str]]] = {}
+        self.is_open = policy is None
+        self._facts: dict[str, tuple[Snapshot[Any], tuple[frozenset[str], bool]]] = {}
 
     def allows(self, principal: Principal | None, entry: "RegistryEntry") -> bool:
         """Whether a principal may use an entry."""
@@ -53,7 +56,7 @@ class Access:
     def set_visibility(self, rules: Visibility) -> None:
         """Show and hide entries for every session, unless it has rules of its own."""
         self.visibility = rules
-        self._is_open = self.policy is None and rules is NO_RULES
+        self.is_open = self.policy is None and rules is NO_RULES
 
     def _shows(self, session: "Session", exchange: Exchange, entry: "RegistryEntry") -> bool:
         # tools.list.not-per-connection: where there is no session, each request sees the same.
@@ -66,7 +69,7 @@ class Access:
         Raises:
             InvalidParams: only scopes are missing; the message names them.
         """
-        if not entry.scopes and self._is_open and session.visibility is None:
+        if not entry.scopes and self.is_open and session.visibility is None:
             return True
         principal = session.principal_of(exchange)
         if not self._shows(session, exchange, entry) or not self._policy_allows(principal, entry):
@@ -86,28 +89,38 @@ class Access:
         self, session: "Session", exchange: Exchange, registry: "Registry[Any]"
     ) -> Callable[[Any], bool] | None:
         """Return a filter of the entries that a request may see; None if it may see all."""
-        if self._is_open and session.visibility is None and not self._scopes_of(registry):
-            return None
-        principal = session.principal_of(exchange)
+        if self.is_open and session.visibility is None:
+            scopes, is_guarded = self._facts_of(registry)
+            if not scopes and not is_guarded:
+                return None
         return lambda entry: (
+            self.shows(session, exchange, entry) and entry.is_visible(session, exchange)
+        )
+
+    def shows(self, session: "Session", exchange: Exchange, entry: "RegistryEntry") -> bool:
+        """Whether a request may see an entry."""
+        principal = session.principal_of(exchange)
+        return (
             not _missing_scopes(principal, entry)
             and self._shows(session, exchange, entry)
             and self._policy_allows(principal, entry)
         )
 
-    def _scopes_of(self, registry: "Registry[Any]") -> frozenset[str]:
+    def _facts_of(self, registry: "Registry[Any]") -> tuple[frozenset[str], bool]:
+        """Return the scopes that entries need, and whether a mounted server guards any of them."""
         snapshot = registry.snapshot()
-        known = self._scopes.get(registry.kind)
+        known = self._facts.get(registry.kind)
         if known is None or known[0] is not snapshot:
-            found = frozenset(scope for _, entry in snapshot for scope in entry.scopes)
-            self._scopes[registry.kind] = known = (snapshot, found)
+            scopes = frozenset(scope for _, entry in snapshot for scope in entry.scopes)
+            facts = scopes, any(entry.is_guarded for _, entry in snapshot)
+            self._facts[registry.kind] = known = (snapshot, facts)
         return known[1]
 
     def offered_scopes(self, *registries: "Registry[Any]") -> frozenset[str]:
         """Return the scopes that entries need; none where the error does not name them either."""
         if not self.step_up:
             return frozenset()
-        return frozenset().union(*map(self._scopes_of, registries))
+        return frozenset().union(*(self._facts_of(each)[0] for each in registries))
 
 
 def _missing_scopes(principal: Principal | None, entry: "RegistryEntry") -> frozenset[str]:

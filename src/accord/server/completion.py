@@ -9,12 +9,21 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args, get_origin
 
 from accord.errors import InvalidParams, RegistrationError
+from accord.protocol.exchange import Exchange
+from accord.server.calls import call_completer
 from accord.server.prompts import PromptEntry, unknown_prompt
 from accord.server.registry import Registry, source_location
 from accord.server.resources import Resources, TemplateEntry
 from accord.server.schema.parameters import ParsedParameters, compile_call, is_async
 from accord.server.schema.signature import Signature
-from accord.types import Completion, JsonObject, PromptReference, ResourceTemplateReference
+from accord.types import (
+    CompleteParams,
+    CompleteResult,
+    Completion,
+    JsonObject,
+    PromptReference,
+    ResourceTemplateReference,
+)
 
 if TYPE_CHECKING:
     from accord.server.context import Context
@@ -24,7 +33,7 @@ Completer: TypeAlias = Callable[[str, Mapping[str, str]], object]
 """Called with the typed text and the arguments filled in so far; returns a list of texts or a
 `Completion`, or a coroutine for one."""
 
-Source: TypeAlias = Callable[..., object] | Iterable[str] | type[Enum]
+CompletionSource: TypeAlias = Callable[..., object] | Iterable[str] | type[Enum]
 """Where suggestions come from: a completer, a function of the typed text alone, or the values."""
 
 Reference: TypeAlias = PromptReference | ResourceTemplateReference
@@ -44,7 +53,7 @@ class Completions:
         self._resources = resources
         self._completers: dict[tuple[type[_Entry], str, str], Completer | InjectedCompleter] = {}
 
-    def add(self, of: str, argument: str, source: Source) -> None:
+    def add(self, of: str, argument: str, source: CompletionSource) -> None:
         """Complete an argument of a prompt, or a variable of a resource template.
 
         Args:
@@ -92,6 +101,14 @@ class Completions:
             )
         registered = self._completers.get((type(entry), entry.key, argument))
         return registered or _static(_choices(entry.signature, argument))
+
+    async def complete(
+        self, session: "Session", exchange: Exchange, entry: _Entry, params: CompleteParams
+    ) -> CompleteResult:
+        """Suggest values of an argument of a prompt, or of a variable of a template."""
+        completer = self.find(entry, params.argument.name)
+        exchange.state = f"completion of {entry.key}"
+        return CompleteResult(trim(await call_completer(session, exchange, completer, params)))
 
     def entry_of(self, ref: Reference) -> _Entry:
         """Return the prompt or template that a reference names.
@@ -172,7 +189,7 @@ class InjectedCompleter:
         return await call_in_thread(plan, session, context, None, call)
 
 
-def _completer(source: Source) -> "Completer | InjectedCompleter":
+def _completer(source: CompletionSource) -> "Completer | InjectedCompleter":
     if isinstance(source, type) and issubclass(source, Enum):
         return _static([str(member.value) for member in source])
     if get_origin(source) is Literal:

@@ -170,6 +170,9 @@ class Context(AskingContext, Generic[State]):
         """
         return self._failure
 
+    def _fail(self, error: BaseException | None) -> None:
+        self._failure = error
+
     # -- per-request state
 
     def put(self, value: object) -> None:

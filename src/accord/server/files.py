@@ -22,6 +22,7 @@ import msgspec
 from accord.errors import InternalError, RegistrationError
 from accord.protocol import uri_template
 from accord.server.access import parse_scopes, parse_tags
+from accord.server.contents import not_found
 from accord.server.media import BINARY, PLAIN, encode_base64, guess_mime_type, is_textual
 from accord.server.resources import (
     ResourceDetails,
@@ -29,7 +30,6 @@ from accord.server.resources import (
     Resources,
     TemplateEntry,
     build_resource,
-    not_found,
     read_hints,
 )
 from accord.server.schema import signature

@@ -4,29 +4,22 @@ Each function gets the session, the exchange and the decoded params. It returns 
 of one, or a coroutine for one.
 """
 
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from accord.errors import (
-    InternalError,
     InvalidParams,
-    RequestError,
-    ResourceNotFound,
-    ToolError,
     UnsupportedRevision,
-    UrlElicitationRequired,
 )
 from accord.protocol.exchange import Exchange
 from accord.protocol.party import peer_from_initialize
 from accord.protocol.revisions import REVISIONS, negotiate
-from accord.server import completion, prompts, resources
-from accord.server.caching import add_read_hints, list_scope, to_milliseconds
-from accord.server.channels import find_questions
-from accord.server.context import Context, current
+from accord.server import completion, prompts
+from accord.server.caching import list_scope, to_milliseconds
+from accord.server.contents import not_found
 from accord.server.extension import offered_extensions
 from accord.types import (
     CallToolParams,
@@ -49,8 +42,8 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
-    from accord.server.registry import Listing
-    from accord.server.schema.signature import BoundArguments
+    from accord.server.listings import Listing
+    from accord.server.resources import ResourceMatch
     from accord.server.server import Server
     from accord.server.session import Session
 
@@ -139,10 +132,10 @@ def _begin_rounds(
         exchange.channel = session.channel(exchange)
 
 
-def _find_resource(session: "Session", exchange: Exchange, uri: str) -> resources.ResourceMatch:
+def _find_resource(session: "Session", exchange: Exchange, uri: str) -> "ResourceMatch":
     found = session.server.resource_entries.find(uri)
     if found is None or not session.server.access.admits(session, exchange, found[0]):
-        raise resources.not_found(uri)
+        raise not_found(uri)
     return found
 
 
@@ -152,18 +145,7 @@ async def read_resource(
     entry, variables = _find_resource(session, exchange, params.uri)
     if exchange.revision.rounds:
         _begin_rounds(session, exchange, params)
-    bound = entry.bind(variables)
-    exchange.state = f"resource {entry.key}"
-    convert = partial(resources.build_contents, entry, params.uri)
-    try:
-        result: ReadResourceResult = await call_user(session, exchange, entry, bound, convert)
-    except ResourceNotFound as error:
-        if error.data is None:  # errors.resource-not-found.data-uri
-            error.data = {"uri": params.uri}
-        raise
-    if exchange.revision.cache_hints and isinstance(result, ReadResourceResult):
-        add_read_hints(result, entry, session.server)
-    return result
+    return await entry.read(session, exchange, params.uri, variables)
 
 
 def subscribe(session: "Session", exchange: Exchange, params: SubscribeParams) -> EmptyResult:
@@ -191,10 +173,7 @@ async def get_prompt(
         raise prompts.unknown_prompt(params.name)
     if exchange.revision.rounds:
         _begin_rounds(session, exchange, params)
-    bound = entry.bind(params.arguments or {})
-    exchange.state = f"prompt {entry.key}"
-    result: GetPromptResult = await call_user(session, exchange, entry, bound, entry.messages)
-    return result
+    return await entry.get(session, exchange, params.arguments or {})
 
 
 async def complete(
@@ -203,78 +182,12 @@ async def complete(
     entry = session.server.completions.entry_of(params.ref)
     if not session.server.access.admits(session, exchange, entry):
         raise completion.unknown_reference(params.ref)
-    completer = session.server.completions.find(entry, params.argument.name)
-    exchange.state = f"completion of {entry.key}"
-    resolved = (params.context.arguments if params.context else None) or {}
-    context = session.context(exchange)
-    try:
-        value: object
-        if isinstance(completer, completion.InjectedCompleter):
-            current.set(context)
-            value = await completer.suggest(session, context, params.argument.value, resolved)
-        else:
-            # In a thread, since an author's completer may well ask a database.
-            value = await session.run_in_thread(
-                context, partial(completer, params.argument.value, resolved)
-            )
-        if isinstance(value, Awaitable):
-            value = await value
-    except UrlElicitationRequired as error:
-        _require_pages(error, context)
-    return CompleteResult(completion.trim(value))
+    return await entry.complete(session, exchange, params)
 
 
 def set_level(session: "Session", exchange: Exchange, params: SetLevelParams) -> EmptyResult:
     session.peer = session.peer.with_log_level(params.level)
     return EmptyResult()
-
-
-async def call_user(
-    session: "Session",
-    exchange: Exchange,
-    entry: "resources.ResourceEntry | resources.TemplateEntry | prompts.PromptEntry",
-    bound: "BoundArguments",
-    convert: Callable[[Any], Any],
-) -> Any:
-    """Call a reader or prompt of the author: on the loop if it is async, else in a thread.
-
-    What it returns is converted in the same place: a large value takes its time.
-    """
-    context = session.context(exchange)
-    function, signature = entry.function, entry.signature
-    try:
-        if signature.plan is not None:
-            from accord.server.injection import call_injected
-
-            current.set(context)
-            result = await call_injected(entry, session, context, bound, convert)
-        elif signature.is_async:
-            current.set(context)
-            result = convert(await signature.call(function, bound, context))
-        else:
-            result = await session.run_in_thread(
-                context, lambda: convert(signature.call(function, bound, context))
-            )
-    except UrlElicitationRequired as error:
-        return _require_pages(error, context)
-    except ToolError as error:
-        # No tool, but its author means the same: the caller should read the text.
-        raise InternalError(str(error)) from error
-    except BaseException as error:
-        questions = find_questions(error, exchange)
-        if questions is None:
-            raise
-        return questions
-    return result if exchange.channel is None else exchange.channel.finish(result)
-
-
-def _require_pages(error: UrlElicitationRequired, context: Context[Any]) -> Any:
-    from accord.server.url_elicitation import answer_required
-
-    answer = answer_required(error, context)
-    if isinstance(answer, RequestError):
-        raise answer from error
-    return answer
 
 
 METHODS: Final[dict[str, Handler]] = {

@@ -116,7 +116,15 @@ def _name_of(function: object) -> str:
 class LayeredRequest:
     """One request on its way through middleware to its handler."""
 
-    __slots__ = ("_context", "_exchange", "_handler", "_layers", "_params", "_session")
+    __slots__ = (
+        "_context",
+        "_exchange",
+        "_handler",
+        "_is_mounted",
+        "_layers",
+        "_params",
+        "_session",
+    )
 
     def __init__(
         self,
@@ -125,6 +133,7 @@ class LayeredRequest:
         params: Any,
         handler: Callable[..., Any],
         layers: tuple[Middleware, ...],
+        context: Context[Any] | None = None,
     ) -> None:
         if exchange.name == "initialize":
             # Middleware sees the client that introduces itself.
@@ -135,7 +144,8 @@ class LayeredRequest:
         self._params = params
         self._handler = handler
         self._layers = layers
-        self._context: Context[Any] = Context(session, exchange)
+        self._context: Context[Any] = context or Context(session, exchange)
+        self._is_mounted = context is not None
 
     async def serve(self) -> Any:
         """Return the result of the request."""
@@ -179,7 +189,9 @@ class LayeredRequest:
         params, seen = self._params, self._context._params
         self._context._failure = None
         if seen is not None:
-            params = self._exchange.params = served_params(params, seen)
+            params = served_params(params, seen)
+            if not self._is_mounted:  # else the request is known by the names of the outer server
+                self._exchange.params = params
         outcome = self._handler(self._session, self._exchange, params)
         return await outcome if inspect.iscoroutine(outcome) else outcome
 

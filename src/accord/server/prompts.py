@@ -1,17 +1,21 @@
 """Prompts: their arguments, and the messages that their functions return."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Unpack, get_args
+from typing import TYPE_CHECKING, Final, Unpack, get_args
 
 import msgspec
 
 from accord.errors import InvalidParams, ToolError
+from accord.protocol.exchange import Exchange
 from accord.server.access import parse_scopes, parse_tags
+from accord.server.calls import call_user
 from accord.server.media import content_block
 from accord.server.registry import RegistryEntry, source_location
 from accord.server.schema.signature import BoundArguments, Signature
 from accord.server.settings import EntryDetails, check_details, check_name
 from accord.types import (
+    CompleteParams,
+    CompleteResult,
     ContentBlock,
     GetPromptResult,
     JsonObject,
@@ -21,6 +25,9 @@ from accord.types import (
     Role,
     TextContent,
 )
+
+if TYPE_CHECKING:
+    from accord.server.session import Session
 
 _ROLES: Final = get_args(Role)
 _SHOWN: Final = 100
@@ -36,6 +43,21 @@ class PromptEntry(RegistryEntry, frozen=True, kw_only=True):
     list_kind = "prompts"
 
     item: Prompt
+
+    async def get(
+        self, session: "Session", exchange: Exchange, given: Mapping[str, str]
+    ) -> GetPromptResult:
+        """Return the messages for these arguments."""
+        bound = self.bind(given)
+        exchange.state = f"prompt {self.key}"
+        result: GetPromptResult = await call_user(session, exchange, self, bound, self.messages)
+        return result
+
+    async def complete(
+        self, session: "Session", exchange: Exchange, params: CompleteParams
+    ) -> CompleteResult:
+        """Suggest values of an argument."""
+        return await session.server.completions.complete(session, exchange, self, params)
 
     def bind(self, given: Mapping[str, str]) -> BoundArguments:
         """Convert the texts that a client sent into arguments.

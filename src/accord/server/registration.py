@@ -5,7 +5,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 
 from accord.errors import RegistrationError
-from accord.server.completion import Completions, Source
+from accord.server.completion import Completions, CompletionSource
 from accord.server.context import Context
 from accord.server.middleware import Layers, Middleware
 from accord.server.prompts import PromptDetails, PromptEntry, build_prompt
@@ -157,7 +157,7 @@ class Registration:
         """
         return decorator(self.add_completion, of, argument)
 
-    def add_completion(self, of: str, argument: str, source: Source) -> None:
+    def add_completion(self, of: str, argument: str, source: CompletionSource) -> None:
         """Complete an argument by a function, or by values: texts, an Enum or a Literal."""
         self.completions.add(of, argument, source)
 

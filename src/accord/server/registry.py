@@ -1,40 +1,21 @@
-"""Registries of tools, resources and prompts, and the pages of their lists.
+"""Registries of tools, resources and prompts.
 
 A registry may change at any time, and calls `changed` after each change; the server notifies its
-clients there. Pages are encoded once per revision and page. A cursor is the number of the last
-entry sent, with a seal. Numbers are never reused, so entries that are added or removed between two
-pages neither hide nor repeat another entry.
+clients there. Numbers of entries are never reused, so that a place in a list stays one.
 """
 
-import base64
-import os
 import threading
-from bisect import bisect_right
-from collections.abc import Callable, Iterator
-from operator import itemgetter
-from typing import ClassVar, Final, Generic, Literal, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, ClassVar, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
-from accord.errors import InvalidParams, LocalProtocolError, RegistrationError
-from accord.protocol import shape
-from accord.protocol.revisions import REVISIONS
-from accord.server.caching import to_milliseconds
+from accord.errors import RegistrationError
 from accord.server.schema.signature import Signature
-from accord.types import CacheScope, JsonObject, PageResult, RevisionId
 
-# Many clients never ask for a second page, so that lists of usual length are one page.
-PAGE_SIZE: Final = 1000
-# Far enough below the 16 MiB that peers accept as one message, whatever the schemas weigh.
-PAGE_BYTES: Final = 4 * 1024 * 1024
-# Cursors sent before a change stay valid, so that a page may begin at any entry.
-_MOST_PAGES: Final = 256
-
-_NUMBER_BYTES: Final = 8
-_SEAL_BYTES: Final = 13
-_SHOWN: Final = 40
-_number: Final = itemgetter(0)
-_encode: Final = msgspec.json.Encoder().encode
+if TYPE_CHECKING:
+    from accord.protocol.exchange import Exchange
+    from accord.server.session import Session
 
 
 class RegistryEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,18 +38,43 @@ class RegistryEntry(msgspec.Struct, frozen=True, kw_only=True):
     scopes: frozenset[str] = frozenset()
     tags: frozenset[str] = frozenset()
 
+    is_mounted: ClassVar[bool] = False
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether the server that it is mounted from shows it to some requests only."""
+        return False
+
+    @property
+    def place(self) -> str:
+        """Where it comes from, for messages."""
+        return f"at {source_location(self.function)}"
+
+    def is_visible(self, session: "Session", exchange: "Exchange") -> bool:
+        """Whether the server that it is mounted from lets a request see it."""
+        return True
+
+    def subscribe(self, session: "Session", uri: str) -> None:
+        """Note that a client wants to hear of changes of a URI; sources may have to ask for them.
+
+        Called on the loop of the session.
+        """
+
+    def unsubscribe(self, session: "Session", uri: str) -> None:
+        """Note that a client wants to hear no more of a URI."""
+
 
 Entry = TypeVar("Entry", bound=RegistryEntry)
 Function = TypeVar("Function", bound=Callable[..., object])
 Snapshot: TypeAlias = tuple[tuple[int, Entry], ...]
 """The enabled entries at one moment, each with a number that no other entry ever had or gets."""
-_PageKey: TypeAlias = tuple[str, str | None, frozenset[int] | None, CacheScope | None]
 
 
 class _Place(msgspec.Struct, Generic[Entry]):
     number: int
     entry: Entry
     enabled: bool = True
+    owner: object = None
 
 
 class Registry(Generic[Entry]):
@@ -92,11 +98,18 @@ class Registry(Generic[Entry]):
         self._enabled: dict[str, Entry] = {}
         self._last_number = 0
         self._snapshot: Snapshot[Entry] | None = ()
+        # What mounted sources offer is read anew before the next look, so that a burst of changes
+        # costs no more than one.
+        self._owners: dict[object, Callable[[], Iterable[Entry]]] = {}
+        self._stale: dict[object, None] = {}
+        self._in_conflict: set[object] = set()
 
     # -- reading
 
     def get(self, key: str) -> Entry | None:
         """Return the enabled entry with this key."""
+        if self._stale:
+            self._read_owners()
         return self._enabled.get(key)
 
     def is_enabled(self, key: str) -> bool:
@@ -105,11 +118,14 @@ class Registry(Generic[Entry]):
         Raises:
             KeyError: the entry does not exist.
         """
+        self._read_owners()
         with self._lock:
             return self._find(key).enabled
 
     def snapshot(self) -> Snapshot[Entry]:
         """Return the enabled entries; the same object until the next visible change."""
+        if self._stale:
+            self._read_owners()
         snapshot = self._snapshot
         if snapshot is not None:
             return snapshot
@@ -121,6 +137,8 @@ class Registry(Generic[Entry]):
 
     def __contains__(self, key: object) -> bool:
         """Tell whether a key is taken, by an enabled entry or a disabled one."""
+        if self._stale:
+            self._read_owners()
         return key in self._registered
 
     def __iter__(self) -> Iterator[Entry]:
@@ -128,6 +146,8 @@ class Registry(Generic[Entry]):
         return (entry for _, entry in self.snapshot())
 
     def __len__(self) -> int:
+        if self._stale:
+            self._read_owners()
         return len(self._enabled)
 
     # -- changing
@@ -144,13 +164,15 @@ class Registry(Generic[Entry]):
             RegistrationError: the key is taken; the message names both places.
         """
         key = entry.key
+        if self._stale:
+            self._read_owners()
         with self._lock:
             place = self._registered.get(key)
             if place is None:
                 self._last_number += 1
                 self._registered[key] = place = _Place(self._last_number, entry)
             elif replace:
-                place.entry = entry
+                place.entry, place.owner = entry, None
             else:
                 raise RegistrationError(self._conflict(key, entry, place.entry))
             if not place.enabled:
@@ -165,10 +187,18 @@ class Registry(Generic[Entry]):
 
         Raises:
             KeyError: the entry does not exist.
+            RegistrationError: it belongs to a source that is mounted.
         """
+        self._read_owners()
         with self._lock:
             place = self._find(key)
+            if place.owner is not None:
+                raise RegistrationError(
+                    f"{self.kind} {key!r} is {place.entry.place}: mount a view of it without the "
+                    f"entry, as mount(source.without({key!r}))"
+                )
             del self._registered[key]
+            self._stale.update(dict.fromkeys(self._in_conflict))
             if not place.enabled:
                 return place.entry
             del self._enabled[key]
@@ -193,6 +223,7 @@ class Registry(Generic[Entry]):
         self._switch(keys, enabled=False)
 
     def _switch(self, keys: tuple[str, ...], *, enabled: bool) -> None:
+        self._read_owners()
         with self._lock:
             places = {key: self._find(key) for key in keys}
             changed = [key for key, place in places.items() if place.enabled is not enabled]
@@ -206,6 +237,81 @@ class Registry(Generic[Entry]):
                     del self._enabled[key]
             self._advance()
         self._announce()
+
+    # -- what mounted sources offer
+
+    def offer(self, owner: object, read: Callable[[], Iterable[Entry]]) -> None:
+        """Keep the entries of a source here, or read them anew after a change. From any thread.
+
+        Args:
+            owner: has `refuse(entry, why)`, which is called with entries whose key is taken.
+            read: returns the entries.
+        """
+        self._owners[owner] = read
+        self._stale[owner] = None
+        self._advance()
+        self._announce()
+
+    def withdraw(self, owner: object) -> None:
+        """Remove all entries of a source."""
+        self.offer(owner, tuple)
+        self._read_owners()
+        self._owners.pop(owner, None)
+        self._in_conflict.discard(owner)
+
+    def conflicts(self, entries: Iterable[Entry]) -> list[str]:
+        """Return a message for each entry whose key is taken."""
+        self._read_owners()
+        with self._lock:
+            return [
+                self._conflict(entry.key, entry, self._registered[entry.key].entry)
+                for entry in entries
+                if entry.key in self._registered
+            ]
+
+    def _read_owners(self) -> None:
+        while self._stale:
+            try:
+                owner, _ = self._stale.popitem()
+            except KeyError:  # another thread was faster
+                return
+            read = self._owners.get(owner, tuple)
+            for entry, why in self._replace_owned(owner, read()):
+                owner.refuse(entry, why)  # type: ignore[attr-defined]  # see `offer`
+
+    def _replace_owned(self, owner: object, entries: Iterable[Entry]) -> list[tuple[Entry, str]]:
+        """Replace the entries of a source; return those whose key is taken, each with the reason.
+
+        What stays keeps its position, and what was disabled stays so.
+        """
+        refused: list[tuple[Entry, str]] = []
+        offered: dict[str, Entry] = {}
+        with self._lock:
+            for entry in entries:
+                key = entry.key
+                place = self._registered.get(key)
+                if key in offered or (place is not None and place.owner is not owner):
+                    other = offered[key] if place is None else place.entry
+                    refused.append((entry, self._conflict(key, entry, other)))
+                    continue
+                offered[key] = entry
+                if place is None:
+                    self._last_number += 1
+                    self._registered[key] = _Place(self._last_number, entry, owner=owner)
+                    self._enabled[key] = entry
+                else:
+                    place.entry = entry
+                    if place.enabled:
+                        self._enabled[key] = entry
+            for key, place in [*self._registered.items()]:
+                if place.owner is owner and key not in offered:
+                    del self._registered[key]
+                    self._enabled.pop(key, None)
+            self._in_conflict.discard(owner)
+            if refused:
+                self._in_conflict.add(owner)
+            self._advance()
+        return refused
 
     def _find(self, key: str) -> _Place[Entry]:
         try:
@@ -224,9 +330,11 @@ class Registry(Generic[Entry]):
 
     def _conflict(self, key: str, new: Entry, old: Entry) -> str:
         noun = "URI" if self.kind.startswith("resource") else "name"
+        is_mounted = new.is_mounted or old.is_mounted
+        advice = ", or mount one with a prefix" if is_mounted else ", or say replace=True"
         return (
-            f"{self.kind} {key!r} is registered twice: at {source_location(old.function)} and at "
-            f"{source_location(new.function)}; give one of them another {noun}, or say replace=True"
+            f"{self.kind} {key!r} is registered twice: {old.place} and {new.place}; give one of "
+            f"them another {noun}{advice}"
         )
 
 
@@ -266,154 +374,3 @@ def decorator(
         return function
 
     return register
-
-
-# -- lists
-
-
-class Listing(Generic[Entry]):
-    """Answers list requests about the entries of one registry.
-
-    Args:
-        registry: what is listed.
-        result_type: the result of the list method, such as `types.ListToolsResult`.
-        page_size: how many entries stand on one page at most.
-        ttl: for how many seconds clients may keep a page, where the revision has such hints.
-    """
-
-    def __init__(
-        self,
-        registry: Registry[Entry],
-        result_type: type[PageResult],
-        *,
-        page_size: int = PAGE_SIZE,
-        ttl: float = 0.0,
-    ) -> None:
-        self.registry = registry
-        self.page_size = page_size
-        self.ttl_ms = to_milliseconds(ttl, "ttl")
-        self._result_type = result_type
-        self._member = _member_of(result_type)
-        self._key = os.urandom(32)
-        self._cache: tuple[Snapshot[Entry], dict[_PageKey, bytes]] = ((), {})
-
-    def page(
-        self,
-        revision_id: RevisionId,
-        cursor: str | None,
-        *,
-        visible: Callable[[Entry], bool] | None = None,
-        cache_scope: CacheScope | None = None,
-        meta: JsonObject | None = None,
-    ) -> bytes:
-        """Return the encoded result of a list request.
-
-        Args:
-            revision_id: the revision whose shape the result has.
-            cursor: where the page begins, from the page before; None for the first page.
-            visible: a filter of the entries. Callers that see the same entries get the same
-                bytes.
-            cache_scope: "public" if caches may share the page; one with a filter is private.
-            meta: the `_meta` of the result, the same for all pages.
-
-        Raises:
-            InvalidParams: the cursor is not one of this listing.
-        """
-        snapshot = self.registry.snapshot()
-        shown = None
-        if visible is not None:
-            shown = frozenset(number for number, entry in snapshot if visible(entry))
-        listed, pages = self._cache
-        if listed is not snapshot or len(pages) > _MOST_PAGES:
-            pages = {}
-            self._cache = (snapshot, pages)
-        key = revision_id, cursor, shown, cache_scope if shown is None else "private"
-        page = pages.get(key)
-        if page is None:
-            page = pages[key] = self._build(snapshot, *key, meta)
-        return page
-
-    def _build(
-        self,
-        snapshot: Snapshot[Entry],
-        revision_id: RevisionId,
-        cursor: str | None,
-        shown: frozenset[int] | None,
-        cache_scope: CacheScope | None,
-        meta: JsonObject | None,
-    ) -> bytes:
-        items: list[msgspec.Raw] = []
-        size = last = 0
-        next_cursor = None
-        for number, item in self._items(snapshot, revision_id, cursor, shown):
-            size += len(item)
-            if items and (len(items) == self.page_size or size > PAGE_BYTES):
-                next_cursor = self._cursor(last)
-                break
-            items.append(msgspec.Raw(item))
-            last = number
-        members: JsonObject = {self._member: items}
-        page = self._result_type(
-            **members,
-            next_cursor=next_cursor,
-            ttl_ms=self.ttl_ms if REVISIONS[revision_id].cache_hints else None,
-            cache_scope=cache_scope,
-            meta=meta,
-        )
-        return _encode(shape.narrow(page, revision_id))
-
-    def _items(
-        self,
-        snapshot: Snapshot[Entry],
-        revision_id: RevisionId,
-        cursor: str | None,
-        shown: frozenset[int] | None,
-    ) -> Iterator[tuple[int, bytes]]:
-        """Encode the entries after the cursor, except those that the revision cannot express."""
-        start = 0
-        if cursor is not None:
-            start = bisect_right(snapshot, self._number(cursor), key=_number)
-        for number, entry in snapshot[start:]:
-            if shown is not None and number not in shown:
-                continue
-            try:
-                narrowed = shape.narrow(entry.item, revision_id)
-            except LocalProtocolError:
-                continue
-            yield number, _encode(narrowed)
-
-    # -- cursors
-
-    # Most lists are one page; only longer ones import what seals a cursor.
-
-    def _cursor(self, number: int) -> str:
-        from hashlib import blake2b
-
-        position = number.to_bytes(_NUMBER_BYTES)
-        seal = blake2b(position, key=self._key, digest_size=_SEAL_BYTES).digest()
-        return base64.urlsafe_b64encode(position + seal).decode().rstrip("=")
-
-    def _number(self, cursor: str) -> int:
-        from hmac import compare_digest
-
-        padded = cursor + "=" * (-len(cursor) % 4)
-        try:
-            number = int.from_bytes(base64.b64decode(padded, b"-_")[:_NUMBER_BYTES])
-        except ValueError:
-            number = 0
-        # Compared as text, so that each cursor has one spelling only.
-        if not compare_digest(self._cursor(number).encode(), cursor.encode()):
-            shown = cursor if len(cursor) <= _SHOWN else cursor[:_SHOWN] + "..."
-            raise InvalidParams(
-                f"cursor {shown!r} is invalid: expected the nextCursor of an earlier page of this "
-                "list, unchanged"
-            )
-        return number
-
-
-def _member_of(result_type: type[PageResult]) -> str:
-    """Find the member that holds the items: the one that only this result has."""
-    own = set(result_type.__struct_fields__) - set(PageResult.__struct_fields__)
-    if len(own) != 1:
-        raise TypeError(f"{result_type.__name__} is not the result of a list method")
-    return own.pop()

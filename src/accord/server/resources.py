@@ -5,6 +5,7 @@ The functions that read them are checked against the URI here, and called by `me
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias, Unpack
 
 import msgspec
@@ -12,45 +13,41 @@ import msgspec
 from accord.errors import InvalidParams, RegistrationError, ResourceNotFound, ToolError
 from accord.json_schema.reader import admits
 from accord.protocol import uri_template
+from accord.protocol.exchange import Exchange
 from accord.protocol.syntax import is_mime_type, is_uri
 from accord.protocol.uri_template import UriTemplate
 from accord.server.access import parse_scopes, parse_tags
-from accord.server.caching import to_milliseconds
+from accord.server.caching import add_read_hints, to_milliseconds
+from accord.server.calls import call_user
+from accord.server.contents import build_contents
 from accord.server.media import (
-    BINARY,
-    JSON,
-    PLAIN,
-    Audio,
-    Image,
-    encode_base64,
     guess_mime_type,
-    is_textual,
 )
 from accord.server.registry import Registry, RegistryEntry, Snapshot, source_location
-from accord.server.schema import conversion
 from accord.server.schema.signature import BoundArguments, Parameter, Signature
 from accord.server.settings import EntryDetails, check_details
 from accord.types import (
     Annotations,
     CacheScope,
+    CompleteParams,
+    CompleteResult,
     JsonObject,
     ReadResourceResult,
     Resource,
-    ResourceContents,
     ResourceTemplate,
 )
 
 # Longer URIs are not found: matching a template costs time for every character.
 _LONGEST_URI: Final = 8192
 _EXPRESSION: Final = re.compile(r"\{[^}]*\}")
-# A list with one of these is a list of contents, and not JSON.
-_PARTS: Final = (ResourceContents, Image, Audio)
 _SEPARATOR: Final = re.compile(r"[/\\]")
 _DRIVE: Final = re.compile(r"[A-Za-z]:[/\\]")
 _SPANS_SEGMENTS: Final = re.compile(r"\{[+#]|\*[,}]")
 
 
 if TYPE_CHECKING:
+    from accord.server.session import Session
+
     _Annotations: TypeAlias = Annotations | JsonObject
 else:
     # A dictionary is converted to this.
@@ -88,6 +85,23 @@ class _Readable(RegistryEntry, frozen=True, kw_only=True):
     ttl_ms: int | None = None
     cache_scope: CacheScope | None = None
 
+    async def read(
+        self, session: "Session", exchange: Exchange, uri: str, variables: Mapping[str, str]
+    ) -> ReadResourceResult:
+        """Return the contents of a URI, of which these are the variables."""
+        bound = self.bind(variables)
+        exchange.state = f"resource {self.key}"
+        convert = partial(build_contents, self, uri)  # type: ignore[arg-type]  # one of its subclasses
+        try:
+            result = await call_user(session, exchange, self, bound, convert)  # type: ignore[arg-type]
+        except ResourceNotFound as error:
+            if error.data is None:  # errors.resource-not-found.data-uri
+                error.data = {"uri": uri}
+            raise
+        if exchange.revision.cache_hints and isinstance(result, ReadResourceResult):
+            add_read_hints(result, self, session.server)  # type: ignore[arg-type]
+        return result  # type: ignore[no-any-return]
+
     def bind(self, variables: Mapping[str, str]) -> BoundArguments:
         """Convert the values in a URI to arguments.
 
@@ -113,6 +127,12 @@ class TemplateEntry(_Readable, frozen=True, kw_only=True):
     template: UriTemplate
     prefix: str
     allow_path_escapes: bool = False
+
+    async def complete(
+        self, session: "Session", exchange: Exchange, params: CompleteParams
+    ) -> CompleteResult:
+        """Suggest values of a variable."""
+        return await session.server.completions.complete(session, exchange, self, params)
 
     def bind(self, variables: Mapping[str, str]) -> BoundArguments:
         """Convert the values in a URI to arguments; a list takes the parts of its value.
@@ -392,88 +412,3 @@ def _generality(entry: TemplateEntry) -> tuple[int, int, int]:
     text = entry.template.text
     literal = len(_EXPRESSION.sub("", text))
     return -literal, len(_SPANS_SEGMENTS.findall(text)), len(entry.template.variables)
-
-
-def not_found(uri: str) -> ResourceNotFound:
-    """Return the error for an unknown URI; the endpoint sets the code of the revision."""
-    shown = uri if len(uri) <= _SHOWN else uri[:_SHOWN] + "..."
-    return ResourceNotFound(f"resource {shown!r} not found", data={"uri": uri})
-
-
-_SHOWN: Final = 200
-
-
-# -- contents
-
-
-def build_contents(
-    entry: ResourceEntry | TemplateEntry, uri: str, value: object
-) -> ReadResourceResult:
-    """Convert the value that a function returned into a result.
-
-    Text and bytes stay as they are, contents get a URI and a MIME type if they lack one, and any
-    other value is encoded as JSON. None means that the resource does not exist.
-
-    Raises:
-        ResourceNotFound: the function returned None.
-        TypeError: the value cannot be encoded.
-        ValueError: its `ttl_ms` is negative.
-    """
-    match value:
-        case None:
-            raise not_found(uri)
-        case ReadResourceResult():
-            if value.ttl_ms is not None and value.ttl_ms < 0:  # caching.ttl.non-negative
-                raise ValueError(f"resource {uri!r}: ttl_ms is {value.ttl_ms}, expected at least 0")
-            parts = [_content(entry, uri, part) for part in value.contents]
-            result = msgspec.structs.replace(value, contents=parts)
-        case list() | tuple() if any(isinstance(part, _PARTS) for part in value):
-            result = ReadResourceResult([_content(entry, uri, part) for part in value])
-        case _:
-            result = ReadResourceResult([_content(entry, uri, value)])
-    if result.ttl_ms is None:
-        result.ttl_ms = entry.ttl_ms
-    if result.cache_scope is None:
-        result.cache_scope = entry.cache_scope
-    return result
-
-
-def _content(entry: ResourceEntry | TemplateEntry, uri: str, value: object) -> ResourceContents:
-    match value:
-        case ResourceContents():
-            where = value.uri or uri
-            mime_type = value.mime_type or _mime_type(entry, where, text=value.text is not None)
-            return msgspec.structs.replace(value, uri=where, mime_type=mime_type)
-        case str():
-            mime_type = _mime_type(entry, uri, text=True)
-            return ResourceContents(uri=uri, mime_type=mime_type, text=value)
-        case bytes() | bytearray() | memoryview():
-            mime_type = _mime_type(entry, uri, text=False)
-            blob = encode_base64(value)
-            return ResourceContents(uri=uri, mime_type=mime_type, blob=blob)
-        case Image() | Audio():
-            blob = encode_base64(value.data)
-            mime_type = entry.mime_type or value.mime_type
-            return ResourceContents(uri=uri, mime_type=mime_type, blob=blob)
-        case _:
-            text = _json(uri, value)
-            return ResourceContents(uri=uri, mime_type=entry.mime_type or JSON, text=text)
-
-
-def _mime_type(entry: ResourceEntry | TemplateEntry, uri: str, *, text: bool) -> str:
-    if entry.mime_type is not None:
-        return entry.mime_type
-    guessed = guess_mime_type(uri)
-    if text:
-        return guessed if guessed is not None and is_textual(guessed) else PLAIN
-    return guessed or BINARY
-
-
-def _json(uri: str, value: object) -> str:
-    try:
-        return conversion.encode(value).decode()
-    except TypeError as error:
-        raise TypeError(
-            f"the function of resource {uri!r} returned a {type(value).__name__}; expected text, "
-            f"bytes, ResourceContents or a value that can be written as JSON ({error})"
-        ) from error

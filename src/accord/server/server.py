@@ -19,23 +19,20 @@ from accord.server.access import Access, ActingServer
 from accord.server.caching import CacheHints
 from accord.server.capabilities import declare
 from accord.server.completion import Completions
+from accord.server.composition.mountable import MountingServer
 from accord.server.context import State
 from accord.server.hub import Hub, ListKind, list_change, resource_change
+from accord.server.listings import PAGE_SIZE, Listing
 from accord.server.local_calls import LocalCalls
 from accord.server.middleware import Layers
 from accord.server.prompts import PromptEntry
 from accord.server.registration import Registration
-from accord.server.registry import (
-    PAGE_SIZE,
-    Function,
-    Listing,
-    Registry,
-)
+from accord.server.registry import Function, Registry
 from accord.server.resources import (
     ResourceMatch,
     Resources,
 )
-from accord.server.session import Session, StatelessSessions
+from accord.server.session import Session
 from accord.server.settings import (
     ServerSettings,
     build_info,
@@ -43,6 +40,7 @@ from accord.server.settings import (
     check_settings,
     check_texts,
 )
+from accord.server.stateless import StatelessSessions
 from accord.server.threads import THREAD_WAIT, THREADS, Workers
 from accord.server.tools import ToolEntry
 from accord.server.visibility import changed_kinds
@@ -68,7 +66,7 @@ if TYPE_CHECKING:
 Lifespan: TypeAlias = "Callable[[Server[State]], AbstractAsyncContextManager[State]]"
 
 
-class Server(Registration, LocalCalls, Generic[State]):
+class Server(Registration, LocalCalls, MountingServer, Generic[State]):
     """An MCP server.
 
     Args:
@@ -93,6 +91,7 @@ class Server(Registration, LocalCalls, Generic[State]):
         check_settings(settings, lifespan=lifespan)
         check_texts(instructions=instructions)
         self.info = build_info(name, version, title, settings)
+        self.name = self.info.name
         self.instructions = instructions
         self.lifespan = lifespan
         self.revisions = check_revisions(settings.get("revisions"))
@@ -317,7 +316,12 @@ class Server(Registration, LocalCalls, Generic[State]):
 
     @asynccontextmanager
     async def run_lifespan(self) -> AsyncIterator[State | None]:
-        """Run the lifespan; yields its state."""
+        """Run the lifespan, within those of what is mounted; yields its state."""
+        async with self.mounts.run_lifespans(), self._run_own_lifespan() as state:
+            yield state
+
+    @asynccontextmanager
+    async def _run_own_lifespan(self) -> AsyncIterator[State | None]:
         if self.lifespan is None:
             try:
                 async with self.scopes.open(None):

@@ -19,7 +19,7 @@ from accord.principal import Principal
 from accord.protocol.endpoint import Endpoint
 from accord.protocol.exchange import Exchange, NotificationReceived, Refused
 from accord.protocol.party import PartyState, Peer
-from accord.protocol.revisions import REVISIONS, Phase
+from accord.protocol.revisions import Phase
 from accord.runtime.dispatcher import Dispatcher, Write
 from accord.runtime.origin import ClientFlow
 from accord.server.channels import Channel, Duplex
@@ -31,9 +31,10 @@ from accord.server.middleware import LayeredRequest
 from accord.server.pacing import DONE, Delayed, Done
 from accord.server.threads import run_in_thread
 from accord.server.visibility import NO_RULES, Visibility, changed_kinds
-from accord.types import LoggingLevel, RequestId, RevisionId, Root
+from accord.types import LoggingLevel, RequestId, Root
 
 if TYPE_CHECKING:
+    from accord.server.composition.sessions import MountedSession
     from accord.server.listening import Subscription
     from accord.server.server import Server
 
@@ -47,8 +48,6 @@ _BACKLOG_MOST: Final = 8 * 1024 * 1024
 _IN_TRANSIT_MOST: Final = 16
 # Shared by all sessions: it is held for the time of an addition, and only by threads.
 _TRANSIT: Final = threading.Lock()
-# As many endpoints as are in use at one time under high load.
-_SPARE_MOST: Final = 256
 # As many resources as a client may subscribe to: templates have any number of them.
 _SUBSCRIPTIONS_MOST: Final = 10_000
 # Every frozenset() is a new one, of 216 bytes.
@@ -77,6 +76,7 @@ class Session:
     has_kept_values = False
     visibility: Visibility | None = None
     _kept: dict[str, Any] | None = None
+    mounted_sessions: "dict[Server[Any], MountedSession] | None" = None
 
     def __init__(
         self, server: "Server[Any]", write: Write, state: Any, endpoint: Endpoint | None = None
@@ -249,8 +249,8 @@ class Session:
 
     # -- contexts of running requests, for cancellation of work in threads
 
-    def context(self, exchange: Exchange) -> Context[Any]:
-        """Return the context of a request; one that middleware made is kept."""
+    def context(self, exchange: Exchange, key: str | None = None) -> Context[Any]:
+        """Return the context of a request for an entry; one that middleware made is kept."""
         if self.server.layers.are_used:
             context = current.get(None)
             if context is not None and context._exchange is exchange:
@@ -442,58 +442,16 @@ class Session:
         for context in list((self._contexts or {}).values()):
             context._cancel()
         self.dispatcher.close()
-        if self.has_kept_values:
-            self.server.scopes.end_session(self)
+        self.release_values()
         closers, self.closers = self.closers, ()
         for closer in closers:
             closer()
 
-
-# -- sessions of one message
-
-
-class StatelessSessions:
-    """Sessions that serve one message, without a handshake. Their endpoints are used again.
-
-    An endpoint keeps nothing of a conversation in which every request is answered, so the next
-    message of the same revision may use it. All that handlers can see of a session is new.
-    """
-
-    def __init__(self, server: "Server[Any]") -> None:
-        self._server = server
-        self._spare: dict[RevisionId, list[Endpoint]] = {}
-
-    def begin(self, write: Write, state: object, revision: RevisionId) -> Session:
-        """Open a session for one message of this revision."""
-        server, row = self._server, REVISIONS[revision]
-        paths = server.capability_paths(is_lasting=not row.handshake)
-        spare = self._spare.get(revision)
-        while spare:
-            endpoint = spare.pop()
-            # What the server declares may have changed since.
-            if endpoint.conversation.parties["server"].capabilities is paths:
-                return Session(server, write, state, endpoint)
-        session = Session(server, write, state)
-        session.endpoint.conversation.begin(row, server=paths)
-        session.peer = Peer(row, log_level=server.log_level)
-        return session
-
-    def end(self, session: Session) -> None:
-        """End a session, unless it still works: then it ends by itself."""
-        dispatcher, endpoint = session.dispatcher, session.endpoint
-        if session.listening:
-            session._forget_changes()
-        if session.has_kept_values:
-            self._server.scopes.end_session(session)
-        if dispatcher.running:
-            return
-        dispatcher.let_go()
-        conversation = endpoint.conversation
-        row = conversation.revision
-        # An endpoint that knows a client must not serve the next one.
-        if row is None or conversation.parties["client"].capabilities is not None:
-            return
-        if conversation.is_blank and session.peer.log_level == self._server.log_level:
-            spare = self._spare.setdefault(row.id, [])
-            if len(spare) < _SPARE_MOST:
-                spare.append(endpoint)
+    def release_values(self) -> None:
+        """End what servers keep for the session."""
+        if self.has_kept_values:
+            self.server.scopes.end_session(self)
+        if self.mounted_sessions is not None:
+            mounted, self.mounted_sessions = self.mounted_sessions, None
+            for each in mounted.values():
+                each.release_values()

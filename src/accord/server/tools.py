@@ -75,7 +75,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
     ) -> ToolResult | Awaitable[ToolResult]:
         """Call the tool; return its result, or a coroutine for it."""
         if context is None:
-            context = session.context(exchange)
+            context = session.context(exchange, self.key)
         try:
             bound = self.signature.bind(b"{}" if arguments is UNSET else arguments)
         except ToolError as error:
@@ -160,7 +160,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
             # The exception within says more than the group around it.
             error = error.exceptions[0]
-        context._failure = error
+        context._fail(error)
         if isinstance(error, UrlElicitationRequired):
             return _require_pages(error, context)
         if isinstance(error, ToolError):

@@ -6,21 +6,13 @@ another source.
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any
 
-from accord.server.composition.views import Views
+from accord.server.composition.views import EntryKind, Views
 from accord.server.hub import Hub, ListKind, list_change, resource_change
 
 if TYPE_CHECKING:
     from accord.server.registry import RegistryEntry
-
-EntryKind: TypeAlias = Literal["tools", "prompts", "resources", "resource_templates"]
-ENTRY_KINDS: Final[tuple[EntryKind, ...]] = (
-    "tools",
-    "prompts",
-    "resources",
-    "resource_templates",
-)
 
 
 class Source(Views):

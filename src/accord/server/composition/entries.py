@@ -1,0 +1,373 @@
+"""Entries of a source under the names that a view or a mounting server gives them.
+
+Each one holds the entry that it stands for. Where that is an entry of a server, the request goes on
+in a session of that server: through its access rules and its middleware, with its own state.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from inspect import iscoroutine
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from accord.errors import InvalidParams, ToolError
+from accord.protocol.exchange import Exchange
+from accord.server.composition.sessions import MountedSession, enter, enter_when_ready
+from accord.server.composition.uris import Uris, map_contents, map_messages, map_tool_result
+from accord.server.contents import not_found
+from accord.server.context import Context
+from accord.server.middleware import LayeredRequest
+from accord.server.prompts import PromptEntry, unknown_prompt
+from accord.server.resources import ResourceEntry, TemplateEntry
+from accord.server.tools import ToolEntry, ToolResult, failure
+from accord.types import (
+    CallToolParams,
+    CompleteParams,
+    CompleteResult,
+    GetPromptParams,
+    GetPromptResult,
+    PromptReference,
+    ReadResourceParams,
+    ReadResourceResult,
+    ResourceTemplateReference,
+)
+
+if TYPE_CHECKING:
+    from accord.server.composition.arguments import ArgumentChanges
+    from accord.server.registry import RegistryEntry
+    from accord.server.server import Server
+    from accord.server.session import Session
+
+
+class _Derived:
+    """What entries of every kind have that stand for another one."""
+
+    __slots__ = ()
+
+    is_mounted = True
+
+    if TYPE_CHECKING:
+        inner: RegistryEntry
+        owner: "Server[Any] | None"
+        uris: Uris | None
+
+    @property
+    def place(self) -> str:
+        owner = self.owner
+        return self.inner.place if owner is None else f"part of server {owner.info.name!r}"
+
+    @property
+    def is_guarded(self) -> bool:
+        owner = self.owner
+        if owner is not None and not owner.access.is_open:
+            return True
+        return self.inner.is_guarded
+
+    def is_visible(self, session: "Session", exchange: Exchange) -> bool:
+        if self.owner is None:
+            return self.inner.is_visible(session, exchange)
+        entered = enter(session, self.owner)
+        if entered is None:  # its lifespan begins; nothing is shown or hidden by a session
+            return self.owner.access.allows(session.principal_of(exchange), self.inner)
+        return self.owner.access.shows(entered, exchange, self.inner) and self.inner.is_visible(
+            entered, exchange
+        )
+
+    def subscribe(self, session: "Session", uri: str) -> None:
+        self.inner.subscribe(session, uri if self.uris is None else self.uris.inward(uri))
+
+    def unsubscribe(self, session: "Session", uri: str) -> None:
+        self.inner.unsubscribe(session, uri if self.uris is None else self.uris.inward(uri))
+
+
+async def _enter(
+    owner: "Server[Any] | None", session: "Session", exchange: Exchange, inner: "RegistryEntry"
+) -> "Session | None":
+    """Return the session in which an entry is used; None where its server does not admit it."""
+    if owner is None:
+        return session
+    entered = enter(session, owner) or await enter_when_ready(session, owner)
+    return entered if owner.access.admits(entered, exchange, inner) else None
+
+
+async def _use(
+    owner: "Server[Any] | None",
+    session: "Session",
+    exchange: Exchange,
+    params: Any,
+    handler: Callable[["Session", Exchange, Any], Any],
+) -> Any:
+    """Call a handler, through the middleware of the server that it belongs to."""
+    outcome = _through_layers(owner, session, exchange, params, handler)
+    return await outcome if iscoroutine(outcome) else outcome
+
+
+def _through_layers(
+    owner: "Server[Any] | None",
+    session: "Session",
+    exchange: Exchange,
+    params: Any,
+    handler: Callable[["Session", Exchange, Any], Any],
+) -> Any:
+    layers = () if owner is None else owner.layers.around(exchange.name)
+    if not layers:
+        return handler(session, exchange, params)
+    key = getattr(params, "name", None) or getattr(params, "uri", None)
+    context = session.context(exchange, key)
+    return LayeredRequest(session, exchange, params, handler, layers, context).serve()
+
+
+class DerivedTool(_Derived, ToolEntry, frozen=True, kw_only=True):
+    """A tool under another name, with other arguments, or of a mounted server."""
+
+    inner: ToolEntry
+    owner: "Server[Any] | None" = None
+    uris: Uris | None = None
+    changes: "ArgumentChanges | None" = None
+
+    def call(
+        self,
+        session: "Session",
+        exchange: Exchange,
+        arguments: msgspec.Raw | bytes | UnsetType,
+        context: Context[object] | None = None,
+    ) -> ToolResult | Awaitable[ToolResult]:
+        if self.changes is not None:
+            return self._call_changed(session, exchange, arguments, context)
+        if self.uris is not None:
+            return self._call_and_map(session, exchange, arguments, context, self.uris)
+        return self._call(session, exchange, arguments, context)
+
+    def _call(
+        self,
+        session: "Session",
+        exchange: Exchange,
+        arguments: msgspec.Raw | bytes | UnsetType,
+        context: Context[object] | None,
+    ) -> ToolResult | Awaitable[ToolResult]:
+        owner, inner = self.owner, self.inner
+        if owner is None:
+            return inner.call(session, exchange, arguments, context)
+        entered = enter(session, owner)
+        if entered is None:
+            return self._call_when_ready(session, exchange, arguments, context)
+        if not owner.access.admits(entered, exchange, inner):
+            raise InvalidParams(f"unknown tool {self.key!r}", data={"name": self.key})
+        if owner.layers.are_used:
+            layered: Awaitable[ToolResult] = self._call_layered(entered, exchange, arguments)
+            return layered
+        if context is not None:  # that of a task
+            context._session = entered
+        return inner.call(entered, exchange, arguments, context)
+
+    async def _call_when_ready(
+        self, session: "Session", exchange: Exchange, arguments: Any, context: Any
+    ) -> ToolResult:
+        assert self.owner is not None
+        await enter_when_ready(session, self.owner)
+        return await _settle(self._call(session, exchange, arguments, context))
+
+    def _call_layered(self, session: MountedSession, exchange: Exchange, arguments: Any) -> Any:
+        def handler(session: "Session", exchange: Exchange, params: CallToolParams) -> Any:
+            return self.inner.call(session, exchange, params.arguments)
+
+        params = CallToolParams(self.inner.key, UNSET if arguments is UNSET else arguments)
+        return _through_layers(self.owner, session, exchange, params, handler)
+
+    async def _call_and_map(
+        self, session: "Session", exchange: Exchange, arguments: Any, context: Any, uris: Uris
+    ) -> ToolResult:
+        result = await _settle(self._call(session, exchange, arguments, context))
+        mapped: ToolResult = map_tool_result(result, uris)
+        return mapped
+
+    async def _call_changed(
+        self, session: "Session", exchange: Exchange, arguments: Any, context: Any
+    ) -> ToolResult:
+        assert self.changes is not None
+        if context is None:
+            context = session.context(exchange, self.key)
+        try:
+            changed = await self.changes.apply(arguments, context)
+        except ToolError as error:
+            return failure(str(error))
+        result = await _settle(self._call(session, exchange, changed, None))
+        return result if self.uris is None else map_tool_result(result, self.uris)
+
+
+async def _settle(outcome: ToolResult | Awaitable[ToolResult]) -> ToolResult:
+    return await outcome if isinstance(outcome, Awaitable) else outcome
+
+
+class DerivedPrompt(_Derived, PromptEntry, frozen=True, kw_only=True):
+    """A prompt under another name, or of a mounted server."""
+
+    inner: PromptEntry
+    owner: "Server[Any] | None" = None
+    uris: Uris | None = None
+
+    async def get(
+        self, session: "Session", exchange: Exchange, given: Mapping[str, str]
+    ) -> GetPromptResult:
+        inner = self.inner
+        entered = await _enter(self.owner, session, exchange, inner)
+        if entered is None:
+            raise unknown_prompt(self.key)
+
+        def handler(session: "Session", exchange: Exchange, params: GetPromptParams) -> Any:
+            return inner.get(session, exchange, params.arguments or {})
+
+        params = GetPromptParams(inner.key, dict(given))
+        result: GetPromptResult = await _use(self.owner, entered, exchange, params, handler)
+        return result if self.uris is None else map_messages(result, self.uris)
+
+    async def complete(
+        self, session: "Session", exchange: Exchange, params: CompleteParams
+    ) -> CompleteResult:
+        changed = msgspec.structs.replace(params, ref=PromptReference(self.inner.key))
+        return await _complete(self, session, exchange, changed)
+
+
+class DerivedResource(_Derived, ResourceEntry, frozen=True, kw_only=True):
+    """A resource under another URI, or of a mounted server."""
+
+    inner: ResourceEntry
+    owner: "Server[Any] | None" = None
+    uris: Uris | None = None
+
+    async def read(
+        self, session: "Session", exchange: Exchange, uri: str, variables: Mapping[str, str]
+    ) -> ReadResourceResult:
+        return await _read(self, session, exchange, uri, variables)
+
+
+class DerivedTemplate(_Derived, TemplateEntry, frozen=True, kw_only=True):
+    """A resource template under another URI, or of a mounted server."""
+
+    inner: TemplateEntry
+    owner: "Server[Any] | None" = None
+    uris: Uris | None = None
+
+    async def read(
+        self, session: "Session", exchange: Exchange, uri: str, variables: Mapping[str, str]
+    ) -> ReadResourceResult:
+        return await _read(self, session, exchange, uri, variables)
+
+    async def complete(
+        self, session: "Session", exchange: Exchange, params: CompleteParams
+    ) -> CompleteResult:
+        changed = msgspec.structs.replace(params, ref=ResourceTemplateReference(self.inner.key))
+        return await _complete(self, session, exchange, changed)
+
+
+async def _read(
+    entry: DerivedResource | DerivedTemplate,
+    session: "Session",
+    exchange: Exchange,
+    uri: str,
+    variables: Mapping[str, str],
+) -> ReadResourceResult:
+    inner, uris = entry.inner, entry.uris
+    own_uri = uri if uris is None else uris.inward(uri)
+    entered = await _enter(entry.owner, session, exchange, inner)
+    if entered is None:
+        raise not_found(uri)
+
+    def handler(session: "Session", exchange: Exchange, params: ReadResourceParams) -> Any:
+        return inner.read(session, exchange, params.uri, variables)
+
+    params = ReadResourceParams(own_uri)
+    result: ReadResourceResult = await _use(entry.owner, entered, exchange, params, handler)
+    return result if uris is None else map_contents(result, uris)
+
+
+async def _complete(
+    entry: DerivedPrompt | DerivedTemplate,
+    session: "Session",
+    exchange: Exchange,
+    params: CompleteParams,
+) -> CompleteResult:
+    inner = entry.inner
+    entered = await _enter(entry.owner, session, exchange, inner)
+    if entered is None:
+        raise InvalidParams(f"unknown reference {entry.key!r}")
+
+    def handler(session: "Session", exchange: Exchange, params: CompleteParams) -> Any:
+        return inner.complete(session, exchange, params)
+
+    result: CompleteResult = await _use(entry.owner, entered, exchange, params, handler)
+    return result
+
+
+# -- making them
+
+
+def own(entry: Any, owner: "Server[Any]") -> Any:
+    """Return an entry of a server as a source offers it."""
+    return _derive(entry, owner=owner)
+
+
+def rename(entry: Any, key: str) -> Any:
+    """Return a tool or prompt under another name."""
+    item = msgspec.structs.replace(entry.item, name=key)
+    if isinstance(entry, ToolEntry):
+        return _replace(entry, key=key, item=item, label=f"tool {key}")
+    return _replace(entry, key=key, item=item)
+
+
+def _replace(entry: Any, **changes: Any) -> Any:
+    if isinstance(entry, _Derived):  # which knows its inner entry by its own name
+        return msgspec.structs.replace(entry, **changes)  # type: ignore[type-var]
+    return _derive(entry, **changes)
+
+
+def redescribe(entry: Any, **members: Any) -> Any:
+    """Return an entry whose item has other members, such as its description."""
+    return _replace(entry, item=msgspec.structs.replace(entry.item, **members))
+
+
+def relocate(entry: Any, uris: Uris) -> Any:
+    """Return a resource or template under another URI, or what links to such resources."""
+    if isinstance(entry, ResourceEntry):
+        uri = uris.outward(entry.key)
+        item = msgspec.structs.replace(entry.item, uri=uri)
+        return _derive(entry, key=uri, item=item, uris=uris)
+    if isinstance(entry, TemplateEntry):
+        from accord.protocol.uri_template import parse
+
+        text = uris.outward(entry.key)
+        template_item = msgspec.structs.replace(entry.item, uri_template=text)
+        return _derive(
+            entry,
+            key=text,
+            item=template_item,
+            template=parse(text),
+            prefix=re.split("[{%]", text, maxsplit=1)[0],
+            uris=uris,
+        )
+    if getattr(entry, "uris", uris) is None:
+        return _replace(entry, uris=uris)
+    return _derive(entry, uris=uris)
+
+
+_KINDS: dict[Any, Any] = {
+    ToolEntry: DerivedTool,
+    PromptEntry: DerivedPrompt,
+    ResourceEntry: DerivedResource,
+    TemplateEntry: DerivedTemplate,
+}
+
+
+def _derive(entry: Any, **changes: Any) -> Any:
+    """Return an entry that stands for another one, with all its members but those that change."""
+    base = next(kind for kind in _KINDS if isinstance(entry, kind))
+    members = {name: getattr(entry, name) for name in base.__struct_fields__}
+    return _KINDS[base](**{**members, "inner": entry, **changes})
+
+
+def change_arguments(entry: Any, changes: "ArgumentChanges") -> Any:
+    """Return a tool with other arguments."""
+    item = msgspec.structs.replace(entry.item, input_schema=changes.schema)
+    return _derive(entry, item=item, changes=changes, mirrored=())

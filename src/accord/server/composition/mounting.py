@@ -1,0 +1,278 @@
+"""Mounting: the entries of a source among those of a server, for as long as both live."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from accord.errors import RegistrationError
+from accord.server.composition.entries import own
+from accord.server.composition.lifespans import SharedLifespan, lifespan_of
+from accord.server.composition.views import ENTRY_KINDS, EntryKind, Views
+from accord.server.hub import LIST_KINDS, UPDATED, ListKind, ServerChange, list_topic
+
+if TYPE_CHECKING:
+    from accord.server.registry import Registry, RegistryEntry, Snapshot
+    from accord.server.resources import Resources
+    from accord.server.server import Server
+
+log = logging.getLogger("accord.server")
+
+_LISTS: dict[str, ListKind] = {list_topic(kind)[0]: kind for kind in LIST_KINDS}
+_PARTS: dict[ListKind, tuple[EntryKind, ...]] = {
+    "tools": ("tools",),
+    "prompts": ("prompts",),
+    "resources": ("resources", "resource_templates"),
+}
+
+
+class Mount:
+    """A source within a server. `Server.mount` returns it; `unmount` ends it.
+
+    Attributes:
+        source: what is mounted, as clients see it: with its prefix.
+    """
+
+    def __init__(self, server: "Server[Any]", source: Views) -> None:
+        self.source = source
+        self._server = server
+        self._refused: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"Mount({self.source!r})"
+
+    def begin(self) -> None:
+        """Offer all entries, and hear of changes from now on.
+
+        Raises:
+            RegistrationError: a name is taken; nothing was mounted.
+        """
+        registries = registries_of(self._server)
+        conflicts = [
+            text
+            for kind in ENTRY_KINDS
+            for text in registries[kind].conflicts(self.source.entries(kind))
+        ]
+        if conflicts:
+            more = f" (and {len(conflicts) - 1} more)" if len(conflicts) > 1 else ""
+            raise RegistrationError(f"{self.source!r} cannot be mounted: {conflicts[0]}{more}")
+        self.source.hub.listen(self, [*map(list_topic, LIST_KINDS), (UPDATED, None)])
+        for kind in ENTRY_KINDS:
+            registries[kind].offer(self, partial(self.source.entries, kind))
+
+    def hear(self, change: ServerChange) -> None:
+        """Take a change of the source. Called from any thread."""
+        if change.key is not None:
+            self._server.resource_updated(change.key)
+            return
+        registries = registries_of(self._server)
+        for kind in _PARTS[_LISTS[change.name]]:
+            registries[kind].offer(self, partial(self.source.entries, kind))
+
+    def refuse(self, entry: "RegistryEntry", why: str) -> None:
+        """Log an entry whose name is taken, once; the other one stays."""
+        if why not in self._refused:
+            self._refused.add(why)
+            log.warning("an entry of %r is left out: %s", self.source, why)
+
+    def unmount(self) -> None:
+        """Remove the entries; calls under way end as usual."""
+        self.source.hub.ignore(self, [*map(list_topic, LIST_KINDS), (UPDATED, None)])
+        self._server.mounts.remove(self)
+        for registry in registries_of(self._server).values():
+            registry.withdraw(self)
+
+
+class Mounts:
+    """The sources that are mounted in a server, and their lifespans while it is served."""
+
+    def __init__(self, server: "Server[Any]") -> None:
+        self._server = server
+        self._mounts: tuple[Mount, ...] = ()
+        self._lock = threading.Lock()
+        self._running: dict[asyncio.AbstractEventLoop, _LoopHolds] = {}
+
+    def __iter__(self) -> Any:
+        return iter(self._mounts)
+
+    def add(self, source: Views, prefix: str | None, separator: str) -> Mount:
+        """Mount a source; see `Server.mount`."""
+        _check_source(source)
+        if _reaches(source, self._server):
+            raise RegistrationError(
+                f"{source!r} cannot be mounted in {self._server!r}, of which it is made: that "
+                "would be a loop"
+            )
+        _check_protection(self._server, source)
+        if prefix is not None:
+            source = source.prefix(prefix, separator=separator)
+        mount = Mount(self._server, source)
+        mount.begin()
+        with self._lock:
+            self._mounts = (*self._mounts, mount)
+            running = [*self._running.items()]
+        for loop, holds in running:
+            loop.call_soon_threadsafe(holds.add, mount)
+        return mount
+
+    def remove(self, mount: Mount) -> None:
+        """Forget a mount, and end the lifespan of its source once its calls had time to end."""
+        with self._lock:
+            self._mounts = tuple(each for each in self._mounts if each is not mount)
+            running = [*self._running.items()]
+        for loop, holds in running:
+            loop.call_soon_threadsafe(holds.drop, mount)
+
+    @asynccontextmanager
+    async def run_lifespans(self) -> AsyncIterator[None]:
+        """Run the lifespans of all sources on this loop.
+
+        Raises:
+            Exception: one of them failed; the others were ended.
+        """
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            holds = self._running.setdefault(loop, _LoopHolds())
+            holds.users += 1
+            mounts = self._mounts
+        try:
+            await holds.acquire(mounts)
+            yield
+        finally:
+            with self._lock:
+                holds.users -= 1
+                is_last = not holds.users
+                if is_last:
+                    self._running.pop(loop, None)
+            if is_last:
+                await holds.release_all()
+
+
+class _LoopHolds:
+    """The lifespans that one server holds on one loop."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self._held: dict[Mount, SharedLifespan] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def acquire(self, mounts: Sequence[Mount]) -> None:
+        outcomes = await asyncio.gather(*map(self._acquire, mounts), return_exceptions=True)
+        failed = [each for each in outcomes if isinstance(each, BaseException)]
+        if failed:
+            raise failed[0]
+
+    async def _acquire(self, mount: Mount) -> None:
+        if mount in self._held:
+            return
+        lifespan = self._held[mount] = lifespan_of(mount.source)  # type: ignore[arg-type]
+        try:
+            await lifespan.acquire()
+        except BaseException as error:
+            self._held.pop(mount, None)
+            error.add_note(f"while {mount.source!r}, which is mounted, was started")
+            raise
+
+    async def release_all(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        held, self._held = self._held, {}
+        outcomes = await asyncio.gather(
+            *(lifespan.release() for lifespan in held.values()), return_exceptions=True
+        )
+        for each in outcomes:
+            if isinstance(each, BaseException):
+                raise each
+
+    # -- mounted and unmounted while the server runs
+
+    def add(self, mount: Mount) -> None:
+        self._spawn(self._acquire(mount))
+
+    def drop(self, mount: Mount) -> None:
+        lifespan = self._held.pop(mount, None)
+        if lifespan is not None:
+            self._spawn(_release_later(lifespan))
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_log_failure_callback(self._log_failure)
+
+    def _log_failure(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            log.error("the lifespan of a mounted source failed", exc_info=task.exception())
+
+
+async def _release_later(lifespan: SharedLifespan) -> None:
+    try:
+        await asyncio.sleep(_UNMOUNT_GRACE)
+    finally:
+        await lifespan.release()
+
+
+# How long calls under way may use what was unmounted.
+_UNMOUNT_GRACE = 30.0
+
+
+def _check_source(source: object) -> None:
+    if isinstance(source, Views):
+        return
+    hint = ""
+    if isinstance(source, str) or (isinstance(source, Sequence) and source):
+        hint = ": a URL, a command or a file is mounted as proxy(...), from accord.compose"
+    raise TypeError(
+        f"mount() takes a Server or another source, not {source!r:.80}{hint}"
+        if hint
+        else f"mount() takes a Server or another source, not a {type(source).__name__}"
+    )
+
+
+def _reaches(source: Views, server: Views) -> bool:
+    return source is server or any(_reaches(part, server) for part in source.parts())
+
+
+def _check_protection(server: "Server[Any]", source: Views) -> None:
+    """Refuse to offer a protected server through one that is not."""
+    if server.auth is not None:
+        return
+    auth = getattr(source, "auth", None)
+    if auth is not None:
+        raise RegistrationError(
+            f"{source!r} is protected (auth) and {server!r} is not, so that everyone could use it "
+            "here: give both the same auth"
+        )
+    for part in source.parts():
+        _check_protection(server, part)
+
+
+def registries_of(server: "Server[Any]") -> "dict[EntryKind, Registry[Any]]":
+    """Return the registries of a server by the kind of their entries."""
+    resources: Resources = server.resource_entries
+    return {
+        "tools": server.tool_entries,
+        "prompts": server.prompt_entries,
+        "resources": resources.fixed,
+        "resource_templates": resources.templates,
+    }
+
+
+class OwnEntries:
+    """The entries of a server as a source offers them, made once for each change."""
+
+    def __init__(self, server: "Server[Any]") -> None:
+        self._server = server
+        self._known: dict[EntryKind, tuple[Snapshot[Any], tuple[RegistryEntry, ...]]] = {}
+
+    def read(self, kind: EntryKind) -> "tuple[RegistryEntry, ...]":
+        snapshot = registries_of(self._server)[kind].snapshot()
+        known = self._known.get(kind)
+        if known is None or known[0] is not snapshot:
+            derive: Callable[[Any, Any], Any] = own
+            entries = tuple(derive(entry, self._server) for _, entry in snapshot)
+            self._known[kind] = known = (snapshot, entries)
+        return known[1]

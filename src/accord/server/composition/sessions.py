@@ -1,0 +1,149 @@
+"""A client's session as a mounted server sees it."""
+
+from typing import TYPE_CHECKING, Any
+
+from accord.protocol.exchange import Exchange
+from accord.server.composition.lifespans import lifespan_of
+from accord.server.context import Context, current
+from accord.server.hub import ListKind
+from accord.server.session import Session
+from accord.server.visibility import NO_RULES
+from accord.types import CallToolParams, GetPromptParams, ReadResourceParams
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from accord.principal import Principal
+    from accord.server.channels import Channel
+    from accord.server.server import Server
+
+
+class MountedContext(Context[Any]):
+    """A request as the handler of a mounted server sees it: by the names of that server."""
+
+    __slots__ = ("_key", "_outer")
+
+    def __init__(
+        self, session: Session, exchange: Exchange, key: str | None, outer: Context[Any] | None
+    ) -> None:
+        super().__init__(session, exchange)
+        self._key = key
+        self._outer = outer
+        if outer is not None:
+            self._values = outer._values
+
+    @property
+    def params(self) -> Any:
+        if self._params is None:
+            found = super().params
+            if isinstance(found, CallToolParams | GetPromptParams) and self._key is not None:
+                found.name = self._key
+            elif isinstance(found, ReadResourceParams) and self._key is not None:
+                found.uri = self._key
+        return self._params
+
+    def _fail(self, error: BaseException | None) -> None:
+        """Note what a tool raised, for the middleware of both servers."""
+        super()._fail(error)
+        if self._outer is not None:
+            self._outer._fail(error)
+
+
+class MountedSession(Session):
+    """A session of an outer server, as a server that is mounted there sees it.
+
+    The connection, the client and the caller are the same. The server, the state of its lifespan,
+    `state` and what is shown or hidden are its own.
+
+    Args:
+        outer: the session of the server that mounts.
+        server: the server that is mounted, its lifespan running.
+    """
+
+    def __init__(self, outer: Session, server: "Server[Any]") -> None:
+        self.outer = outer
+        self.server = server
+        self.lifespan_state = lifespan_of(server).state
+        self.loop = outer.loop
+        self.thread = outer.thread
+        self.endpoint = outer.endpoint
+        self.dispatcher = outer.dispatcher
+        self.flow = outer.flow
+
+    @property
+    def principal(self) -> "Principal | None":  # type: ignore[override]  # read from the outer one
+        return self.outer.principal
+
+    @property
+    def is_shown(self) -> bool:
+        return self.outer.is_shown
+
+    @is_shown.setter
+    def is_shown(self, value: bool) -> None:
+        self.outer.is_shown = value
+
+    @property
+    def _contexts(self) -> Any:
+        return self.outer._contexts
+
+    @_contexts.setter
+    def _contexts(self, value: Any) -> None:
+        self.outer._contexts = value
+
+    @property
+    def closers(self) -> "tuple[Callable[[], None], ...]":
+        return self.outer.closers
+
+    @closers.setter
+    def closers(self, value: "tuple[Callable[[], None], ...]") -> None:
+        self.outer.closers = value
+
+    @property
+    def is_lasting(self) -> bool:
+        return self.outer.is_lasting
+
+    def context(self, exchange: Exchange, key: str | None = None) -> Context[Any]:
+        found = current.get(None)
+        if found is None or found._exchange is not exchange:
+            return MountedContext(self, exchange, key, None)
+        if found._session is self:
+            return found
+        return MountedContext(self, exchange, key, found)
+
+    def channel(self, exchange: Exchange) -> "Channel":
+        return self.outer.channel(exchange)
+
+    def _set_visible(
+        self, names: tuple[str, ...], tags: "Iterable[str]", kind: ListKind | None, *, shows: bool
+    ) -> None:
+        session = self.outer
+        while isinstance(session, MountedSession):
+            session = session.outer
+        if session.visibility is None:
+            session.visibility = NO_RULES  # so that its lists look at what is shown
+        super()._set_visible(names, tags, kind, shows=shows)
+
+    def list_changed(self, kind: ListKind) -> None:
+        self.outer.list_changed(kind)
+
+
+def enter(session: Session, server: "Server[Any]") -> MountedSession | None:
+    """Return a session as a mounted server sees it; None while its lifespan is being entered."""
+    mounted = session.mounted_sessions
+    found = None if mounted is None else mounted.get(server)
+    if found is not None:
+        return found
+    if not lifespan_of(server).is_ready:
+        return None
+    if mounted is None:
+        mounted = session.mounted_sessions = {}
+    entered = mounted[server] = MountedSession(session, server)
+    return entered
+
+
+async def enter_when_ready(session: Session, server: "Server[Any]") -> MountedSession:
+    """Return a session as a mounted server sees it, once its lifespan has been entered."""
+    await lifespan_of(server).wait()
+    entered = enter(session, server)
+    assert entered is not None
+    return entered
