@@ -190,6 +190,17 @@ def _pass_on(value: object) -> CallToolResult:
     return value
 
 
+class OperationTool(ToolEntry, frozen=True, kw_only=True):
+    """A tool that calls one operation of an API."""
+
+    operation: ApiOperation
+
+    @property
+    def place(self) -> str:
+        """Where it comes from, for messages."""
+        return f"the operation {self.operation.label}"
+
+
 def build_tool_entry(name: str, call: OperationCall) -> ToolEntry:
     """Return the tool that an operation becomes."""
     operation, schema = call.operation, call.plan.input_schema
@@ -201,8 +212,9 @@ def build_tool_entry(name: str, call: OperationCall) -> ToolEntry:
         output_schema=call.shape.output_schema,
         annotations=hints(operation),
     )
-    return ToolEntry(
+    return OperationTool(
         key=name,
+        operation=operation,
         function=call.call_tool,
         signature=ArgumentsSignature(name, schema),
         item=item,
