@@ -121,10 +121,11 @@ clean:
 	@touch $@
 
 # Foreign peers in both roles: Python packages with their examples, Node.js with packages of its own.
-.venv-interop/ready: pyproject.toml interop/requirements.txt interop/package.json interop/ports/originals.py
+.venv-interop/ready: pyproject.toml interop/requirements.txt interop/package.json interop/ports/originals.py interop/documents.py
 	@echo "setting up .venv-interop ..."
 	@test -x .venv-interop/bin/python || $(PYTHON) -m venv .venv-interop
 	@.venv-interop/bin/pip install -q -r interop/requirements.txt -e '.[schema,http,auth]'
 	@cd interop && PATH="$(CURDIR)/.venv-interop/bin:$$PATH" ../.venv-interop/bin/npm install --silent
 	@.venv-interop/bin/python interop/ports/originals.py .venv-interop/originals
+	@PATH="$(CURDIR)/.venv-interop/bin:$$PATH" .venv-interop/bin/python interop/documents.py .venv-interop/documents
 	@touch $@

@@ -235,7 +235,7 @@ def test_a_schema_of_3_1_keeps_its_keywords():
     assert found == {**schema, "type": ["null", "object"]}
 
 
-def test_what_only_answers_have_is_not_an_argument_and_the_other_way_round():
+def test_members_of_answers_alone_are_not_arguments_and_secrets_are_not_answered():
     schema = {
         "type": "object",
         "properties": {

@@ -28,7 +28,8 @@ from accord.compose.openapi.schemas import InputConverter, OutputConverter
 from accord.compose.openapi.security import AuthOption, Credentials, Security
 from accord.errors import RegistrationError, ToolError
 from accord.keywords import refuse_unknown
-from accord.server.composition.source import EntryKind, Source
+from accord.server.composition.source import Source
+from accord.server.composition.views import EntryKind
 from accord.server.context import Context
 from accord.server.resources import ResourceEntry
 from accord.transports.http.client.sender import HttpClientOptions
