@@ -114,7 +114,7 @@ async def call_some(name):
 
 
 def sample_arguments(schema):
-    """Return arguments that fit a schema; identifiers of Twilio are the patterns of all of them."""
+    """Return arguments that fit a schema; of patterns, it knows those of identifiers of Twilio."""
     arguments = sample(schema)
     for argument in arguments:
         pattern = schema["properties"][argument].get("pattern", "")
