@@ -364,7 +364,7 @@ def test_references_to_parameters_bodies_responses_and_path_items_are_followed()
     ],
 )
 def test_an_operation_that_cannot_be_expressed_is_named_with_the_reason(caplog, operation, why):
-    with caplog.at_level(logging.WARNING, "accord.openapi"):
+    with caplog.at_level(logging.WARNING, "accord.compose"):
         source = load(document(method="post", **operation))
     assert source.entries("tools") == []
     ((label, reason),) = source.skipped

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from accord.compose.openapi.sending import ApiResponse, ApiSender
     from accord.server.registry import RegistryEntry
 
-log = logging.getLogger("accord.openapi")
+log = logging.getLogger("accord.compose")
 
 ResourceChoice: TypeAlias = bool | Collection[str] | Callable[[ApiOperation], bool]
 """Which GET operations become resources: all, those with an `operationId`, or a function."""
