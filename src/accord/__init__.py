@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from accord import errors, types
     from accord.client import Client
     from accord.client.connect import connect
+    from accord.client.several import connect_all
     from accord.errors import ToolError
     from accord.principal import Principal
     from accord.protocol.codec import Limits
@@ -28,6 +29,7 @@ __all__ = [
     "Server",
     "ToolError",
     "connect",
+    "connect_all",
     "errors",
     "types",
 ]
@@ -44,6 +46,7 @@ _HOMES = {
     "Server": "accord.server",
     "ToolError": "accord.errors",
     "connect": "accord.client",
+    "connect_all": "accord.client",
 }
 
 

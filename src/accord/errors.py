@@ -24,6 +24,8 @@ AccordError
 |  |- UpstreamFailed            an identity provider gave no token; .provider; also a ToolError
 |  |  |- SignInRequired         nor will it, until the user signs in again
 |- RegistrationError            a mistake in the server author's code, raised when it is registered
+|- ConfigurationError           a configuration of servers is wrong; also a ValueError
+|- ServerNotFound               not one server is meant by a name or URI; .known; also a KeyError
 |- TraceError                   a recording that cannot be read; .line
 |- MissingExtra (ImportError)   names the extra to install
 
@@ -36,6 +38,7 @@ from typing import Any, ClassVar, Literal
 __all__ = [
     "AccordError",
     "AuthError",
+    "ConfigurationError",
     "ConnectFailed",
     "ConnectionClosed",
     "ElicitationRefused",
@@ -57,6 +60,7 @@ __all__ = [
     "RequestError",
     "RequestTimeout",
     "ResourceNotFound",
+    "ServerNotFound",
     "SessionRequired",
     "SignInRequired",
     "ToolError",
@@ -314,6 +318,21 @@ class SignInRequired(UpstreamFailed):
 
 class RegistrationError(AccordError):
     """A tool, resource or prompt cannot be registered as written."""
+
+
+class ConfigurationError(AccordError, ValueError):
+    """A configuration of servers is wrong; the text names the file, the entry and the member."""
+
+
+class ServerNotFound(AccordError, KeyError):
+    """No server of several has the name or the URI, or more than one has; `known` are those."""
+
+    def __init__(self, message: str, *, known: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.known = tuple(known)
+
+    def __str__(self) -> str:
+        return str(self.args[0])  # a KeyError would put it in quotes
 
 
 class TraceError(AccordError):

@@ -334,6 +334,6 @@ def test_the_configuration_of_a_host_is_refused_with_what_to_do(make):
     with pytest.raises(TypeError) as caught:
         make(config)
     assert "one server, not a configuration (files, web)" in str(caught.value)
-    assert "connect([command, *args], env=env)" in str(caught.value)
-    with pytest.raises(TypeError, match="not a configuration: connect to each entry"):
+    assert "`async with connect_all(configuration) as clients`" in str(caught.value)
+    with pytest.raises(TypeError, match="not a configuration: write"):
         make({})

@@ -30,6 +30,7 @@ SCRIPTS = {
     "without_io.py": "5 messages, 0 requirements broken",
     "rounds.py": "in Rome for Ada, 3 nights",
     "long_task.py": "result: sea: 3 frames",
+    "agent.py": "answer:    19 + 23 is 42; Lima:",
     "listening.py": 'changed: {"home":1,"away":0}\ntools: [\'finish\']',
 }
 SERVERS = (

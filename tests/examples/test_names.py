@@ -43,6 +43,7 @@ _VARIABLES = {
     "ctx.principal": accord.Principal,
     "ctx.request": accord.server.RequestFacts,
     "client": accord.Client,
+    "clients": accord.client.ClientGroup({}, {}, separator="."),
     "accord": accord,
 }
 # Loggers, a file and an attribute of spans, which look like names.
@@ -57,8 +58,10 @@ _OPTIONS = {
     "server.run": HttpSettings,
     "server.serve": HttpSettings,
     "connect": ConnectOptions,
+    "connect_all": ConnectOptions,
     "connected": ConnectOptions,
     "client.call_tool": CallOptions,
+    "clients.call_tool": CallOptions,
 }
 MODULES = (accord.types, accord.auth, accord.middleware, accord.server, accord.testing, accord)
 _NAMES = {name: getattr(module, name) for module in MODULES for name in module.__all__} | {
@@ -104,7 +107,7 @@ def faults_of(code):
 
 
 def is_known(dotted):
-    is_dotted = re.fullmatch(r"(?:server|ctx|client|accord)(?:\.\w+)+", dotted) is not None
+    is_dotted = re.fullmatch(r"(?:server|ctx|clients?|accord)(?:\.\w+)+", dotted) is not None
     return is_dotted and dotted not in _OTHERS
 
 
@@ -153,6 +156,8 @@ def test_names_and_keywords_in_sentences_exist(page):
         ("Server('desk', page_sice=5)", ["Server(page_sice=)"]),
         ("@server.tool(timeut=5)", ["server.tool(timeut=)"]),
         ("connect(..., chache=False)", ["connect(chache=)"]),
+        ("connect_all('mcp.json', seperator='_')", ["connect_all(seperator=)"]),
+        ("clients.tols()", ["clients.tols"]),
     ],
 )
 def test_a_wrong_name_is_found(code, expected):

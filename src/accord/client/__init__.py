@@ -25,13 +25,18 @@ if TYPE_CHECKING:
         ResourceUpdated,
         ToolsChanged,
     )
+    from accord.client.client_group import ClientGroup
+    from accord.client.configuration import read_configuration, read_entry
     from accord.client.listening import Listening
     from accord.client.middleware import ClientMiddleware, ClientProceed, ClientRequest
+    from accord.client.server_entry import ServerEntry
+    from accord.client.several import connect_all
 
 __all__ = [
     "CallOptions",
     "Change",
     "Client",
+    "ClientGroup",
     "ClientMiddleware",
     "ClientProceed",
     "ClientRequest",
@@ -49,21 +54,30 @@ __all__ = [
     "ResourceUpdated",
     "ResourcesChanged",
     "Roots",
+    "ServerEntry",
     "Target",
     "ToolsChanged",
     "connect",
+    "connect_all",
+    "read_configuration",
+    "read_entry",
 ]
 
 _HOMES = {
+    "ClientGroup": "client_group",
     "ClientMiddleware": "middleware",
     "ClientProceed": "middleware",
     "ClientRequest": "middleware",
     "Listening": "listening",
+    "ServerEntry": "server_entry",
+    "connect_all": "several",
+    "read_configuration": "configuration",
+    "read_entry": "configuration",
 }
 
 
 def __getattr__(name: str) -> object:
-    # Loaded when first used: most programs neither listen nor have middleware.
+    # Loaded when first used: most programs have one server and no middleware.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = _HOMES.get(name, "changes")

@@ -10,7 +10,7 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from functools import update_wrapper
-from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Self, TypeVar, Unpack
 
 from accord.client.client import Client as AsyncClient
 from accord.client.client import ConnectionFacts
@@ -24,13 +24,17 @@ from accord.types import Prompt, Resource, ResourceTemplate, Tool
 from accord.types._base import PageResult
 
 if TYPE_CHECKING:
+    from accord.client.blocking_group import BlockingClientGroup
     from accord.client.blocking_tasks import BlockingTask
     from accord.client.changes import Change
+    from accord.client.client_group import ClientGroup
+    from accord.client.configuration import Configuration
     from accord.client.listening import Listening
     from accord.client.middleware import ClientMiddleware
+    from accord.client.several import OptionsFor
     from accord.client.tasks import ToolTask
 
-__all__ = ["Client", "connect"]
+__all__ = ["Client", "connect", "connect_all"]
 
 Params = ParamSpec("Params")
 Value = TypeVar("Value")
@@ -46,10 +50,39 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "BlockingClien
 
     The client is closed by `close`, by leaving its `with` block, and at the latest at exit.
     """
-    _refuse_on_a_loop()
-    thread = _LoopThread()
+    refuse_on_a_loop()
+    thread = LoopThread()
     try:
         return BlockingClient(thread.run(_connect_async(target, options)), thread)
+    except BaseException:
+        thread.stop()
+        raise
+
+
+def connect_all(
+    source: "Configuration",
+    *,
+    separator: str = ".",
+    options_for: "OptionsFor | None" = None,
+    **options: Unpack[ConnectOptions],
+) -> "BlockingClientGroup":
+    """Connect to all servers of a configuration at once, as `accord.connect_all` does, and wait.
+
+    The clients share a thread. They are closed by `close`, by leaving the `with` block, and at the
+    latest at exit.
+    """
+    from accord.client.blocking_group import BlockingClientGroup
+    from accord.client.several import connect_all as connect_all_async
+
+    refuse_on_a_loop()
+    connecting = connect_all_async(source, separator=separator, options_for=options_for, **options)
+
+    async def open_all() -> "ClientGroup":
+        return await connecting
+
+    thread = LoopThread()
+    try:
+        return BlockingClientGroup(thread.run(open_all()), thread)
     except BaseException:
         thread.stop()
         raise
@@ -59,7 +92,7 @@ async def _connect_async(target: Target, options: ConnectOptions) -> AsyncClient
     return await connect_async(target, **options)
 
 
-class _LoopThread:
+class LoopThread:
     """An event loop in a thread of its own."""
 
     def __init__(self) -> None:
@@ -77,7 +110,7 @@ class _LoopThread:
     def run(self, work: Coroutine[object, object, Value]) -> Value:
         """Run a coroutine there and wait for it here."""
         try:
-            _refuse_on_a_loop()
+            refuse_on_a_loop()
             future = asyncio.run_coroutine_threadsafe(work, self.loop)
         except RuntimeError:
             work.close()
@@ -96,7 +129,7 @@ class _LoopThread:
             self._thread.join(_CLOSE_EXPECTED)
 
 
-def _refuse_on_a_loop() -> None:
+def refuse_on_a_loop() -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -107,8 +140,8 @@ def _refuse_on_a_loop() -> None:
     )
 
 
-def _shut_down(client: AsyncClient, thread: _LoopThread) -> None:
-    """Close a client from any thread, whether or not it may wait."""
+def shut_down(client: "AsyncClient | ClientGroup", thread: LoopThread) -> None:
+    """Close a client, or several, from any thread, whether or not it may wait."""
 
     async def close() -> None:
         try:
@@ -182,7 +215,7 @@ class BlockingClient(ConnectionFacts):
     def __init__(
         self,
         client: AsyncClient | None = None,
-        thread: _LoopThread | None = None,
+        thread: LoopThread | None = None,
         **options: object,
     ) -> None:
         if client is None or thread is None or options:
@@ -194,7 +227,9 @@ class BlockingClient(ConnectionFacts):
         self._link = client._link
         self._opening = client._opening
         self._thread = thread
-        self._shut_down = weakref.finalize(self, _shut_down, client, thread)
+        self._shut_down: weakref.finalize[..., Any] = weakref.finalize(
+            self, shut_down, client, thread
+        )
 
     def __repr__(self) -> str:
         return repr(self._client).replace("<Client", "<blocking Client", 1)
@@ -207,7 +242,7 @@ class BlockingClient(ConnectionFacts):
 
     def close(self) -> None:
         """End the connection; may be repeated."""
-        _refuse_on_a_loop()
+        refuse_on_a_loop()
         self._shut_down()
 
     def __enter__(self) -> Self:

@@ -102,11 +102,11 @@ def connect(target: Target, **options: Unpack[ConnectOptions]) -> "Connecting":
 def _refuse_several(target: object) -> None:
     """Refuse the configuration of a host, which names several servers."""
     if isinstance(target, Mapping):
-        servers = target.get("mcpServers")
+        servers = target.get("mcpServers") or target.get("servers")
         named = f" ({', '.join(map(str, servers))})"[:100] if isinstance(servers, Mapping) else ""
         raise TypeError(
-            f"connect() takes one server, not a configuration{named}: connect to each entry, as "
-            "`connect([command, *args], env=env)` or `connect(url, headers=headers)`"
+            f"connect() takes one server, not a configuration{named}: write "
+            "`async with connect_all(configuration) as clients`, then `clients[name]`"
         )
 
 
@@ -136,7 +136,7 @@ class Connecting:
             """Never reached; `with` looks for it before it enters."""
 
     def __await__(self) -> Generator[object, None, Client]:
-        return _connect(self._target, self._settings).__await__()
+        return open_client(self._target, self._settings).__await__()
 
     async def __aenter__(self) -> Client:
         self._client = await self
@@ -148,7 +148,8 @@ class Connecting:
             await client.close()
 
 
-async def _connect(target: Target, settings: ClientSettings) -> Client:
+async def open_client(target: Target, settings: ClientSettings) -> Client:
+    """Connect to a target; raises as `connect` does."""
     negotiation = Negotiation(settings, _target_key(target, settings))
     ends = asyncio.get_running_loop().time() + settings.connect_timeout
     while True:

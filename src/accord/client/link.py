@@ -19,7 +19,6 @@ from accord import errors
 from accord.bindings.headers import check_headers
 from accord.bindings.lines import LineTooLong
 from accord.client.arguments import check_meta
-from accord.client.callbacks import Callbacks
 from accord.client.introduction import describe_lack, lacking_capabilities, request_meta
 from accord.client.options import CallOptions, ClientSettings, OnProgress, check_seconds
 from accord.client.results import add_advice, read_pages
@@ -93,7 +92,7 @@ class Link:
     def __init__(self, wire: Wire, settings: ClientSettings) -> None:
         self.wire = wire
         self.settings = settings
-        self.callbacks = Callbacks(settings)
+        self.callbacks = settings.build_callbacks()
         self.endpoint = Endpoint(
             CLIENT, revisions=settings.offered_revisions(), limits=settings.limits
         )
@@ -213,6 +212,11 @@ class Link:
                 life.cancel()
             # The end goes on although the caller is cancelled, or is one of our own callbacks.
             await asyncio.wait([life])
+
+    async def wait_closed(self) -> None:
+        """Wait until the connection has ended."""
+        if self._life is not None:
+            await asyncio.wait([self._life])
 
     def abandon(self) -> None:
         """End a connection that cannot be used any more; from any thread."""

@@ -24,6 +24,7 @@ from accord.types import (
 )
 
 if TYPE_CHECKING:
+    from accord.client.callbacks import Callbacks
     from accord.client.middleware import ClientMiddleware
 
 Sampled: TypeAlias = CreateMessageResult | Literal[False] | None
@@ -189,6 +190,12 @@ class ClientSettings:
             check_middleware(self.middleware)
         for name in _TIMES:
             check_seconds(name, getattr(self, name))
+
+    def build_callbacks(self) -> "Callbacks":
+        """Return what handles the messages of the server."""
+        from accord.client.callbacks import Callbacks
+
+        return Callbacks(self)
 
     @property
     def hears_of_changes(self) -> bool:

@@ -24,6 +24,7 @@ from accord.errors import (
 from accord.protocol import codec, shape
 from accord.protocol.bodies import BY_NAME, READERS, decode_params, decode_result, second_reading
 from accord.protocol.conversation import Conversation
+from accord.protocol.error_codes import translate_code
 from accord.protocol.exchange import (
     META_VERSION,
     BatchReply,
@@ -143,8 +144,7 @@ class Endpoint:
 
     def _receive_batch(self, batch: Batch) -> Sequence[Event]:
         parts = [part for part, _ in batch.parts]
-        opens = any(isinstance(part, Frame) and part.method == "initialize" for part in parts)
-        if opens:
+        if any(isinstance(part, Frame) and part.method == "initialize" for part in parts):
             why = "initialize may not be part of a batch"
             return self._refuse_batch(parts, "lifecycle.initialize.not-in-batch", why)
         if not self.revision.batching:
@@ -336,10 +336,9 @@ class Endpoint:
         exchange = conversation.find_answered(self.other, id)
         if id is not None and (exchange is None or exchange.cancelled):
             violations = conversation.apply(conversation.step(self.other, frame))
-            why = (
-                f"answers id {id!r}, which {'was cancelled' if exchange else 'no open request has'}"
-            )
-            return Refused(why, None, violations, is_ignored=exchange is not None)
+            late = exchange is not None
+            why = "was cancelled" if late else "no open request has"
+            return Refused(f"answers id {id!r}, which {why}", None, violations, is_ignored=late)
         if frame.error is not UNSET:
             conversation.apply(conversation.step(self.other, frame))
             body = frame.error
@@ -468,7 +467,7 @@ class Endpoint:
         if exchange.cancelled:
             return None
         data = UNSET if error.data is None else error.data
-        body = ErrorBody(exchange.revision.to_own_code(error.code), error.message, data)
+        body = ErrorBody(translate_code(error.code, exchange.revision), error.message, data)
         reply = self._sized(codec.encode_error(exchange.id, body), exchange.name)
         exchange.fault = body.code
         self._raise(self.conversation.reply(exchange, None, self._refuse_own, error=body))
@@ -492,7 +491,6 @@ class Endpoint:
             raise LocalProtocolError("; ".join(map(str, violations)), violations)
 
     def _with_meta(self, body: Any, name: str, meta: JsonObject) -> Any:
-        # A copy is made four times as fast by itself as by `replace`.
         body = BY_NAME[name].params() if body is None else body.__copy__()
         body.meta = {**meta, **body.meta} if body.meta else meta
         return body

@@ -29,11 +29,6 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
-_NOT_FOUND: Final = -32002
-_INTERNAL_ERROR: Final = -32603
-_UNDEFINED: Final = frozenset(range(-32099, -32019)) - {-32020, -32021, -32022}
-
-
 class Revision(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A revision of the protocol: its id, its features, its methods."""
 
@@ -55,13 +50,6 @@ class Revision(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def __repr__(self) -> str:
         return f"Revision({self.id!r})"
-
-    def to_own_code(self, code: int) -> int:
-        """Return the code that this revision has for an error."""
-        if code == _NOT_FOUND:
-            return self.not_found_code
-        # errors.reserved-range.only-defined-codes: handlers may raise any code.
-        return _INTERNAL_ERROR if self.reserved_codes and code in _UNDEFINED else code
 
     def evolve(self, id: RevisionId, **features: Any) -> "Revision":
         """Describe the next revision by what changes."""

@@ -115,6 +115,10 @@ class Subscription:
             self._notify("notifications/subscriptions/acknowledged", params)
             self._topics = _topics(granted)
             self._session.server.hub.listen(self, self._topics)
+            for uri in granted.resource_subscriptions or ():
+                found = self._session.server.find_resource(uri)
+                if found is not None:
+                    found[0].subscribe(self._session, uri)
 
     # -- called by the hub
 
@@ -139,6 +143,11 @@ class Subscription:
         """Stop listening without a word: the client wants to hear no more, or is gone."""
         session, id = self._session, self._exchange.id
         session.server.hub.ignore(self, self._topics)
+        if session.server.parts():
+            for uri in [key for name, key in self._topics if name == UPDATED and key]:
+                found = session.server.find_resource(uri)
+                if found is not None:
+                    found[0].unsubscribe(session, uri)
         session.listening = {key: each for key, each in session.listening.items() if key != id}
         self._notices.stop()
 

@@ -144,7 +144,8 @@ class Listing(Generic[Entry]):
                 narrowed = shape.narrow(entry.item, revision_id)
             except LocalProtocolError:
                 continue
-            yield number, _encode(narrowed)
+            unknown = entry.unknown_members()
+            yield number, _encode(narrowed) if unknown is None else unknown.encode(narrowed)
 
     # -- cursors
 

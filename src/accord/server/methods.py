@@ -87,7 +87,16 @@ def ping(session: "Session", exchange: Exchange, params: object) -> EmptyResult:
 
 
 def _lists(listing_of: "Callable[[Server[Any]], Listing[Any]]") -> Handler:
-    def page(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
+    def page(session: "Session", exchange: Exchange, params: PageParams) -> Any:
+        if session.server.parts() and b'"accord/via"' in bytes(exchange.raw or b""):
+            return _page_for_proxy(session, exchange, params)
+        return build(session, exchange, params)
+
+    async def _page_for_proxy(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
+        await session.server.check_loop(exchange.meta.get("accord/via") or ())
+        return build(session, exchange, params)
+
+    def build(session: "Session", exchange: Exchange, params: PageParams) -> bytes:
         server, row = session.server, exchange.revision
         listing = listing_of(server)
         visible = server.access.view(session, exchange, listing.registry)
@@ -133,7 +142,7 @@ def _begin_rounds(
 
 
 def _find_resource(session: "Session", exchange: Exchange, uri: str) -> "ResourceMatch":
-    found = session.server.resource_entries.find(uri)
+    found = session.server.find_resource(uri)
     if found is None or not session.server.access.admits(session, exchange, found[0]):
         raise not_found(uri)
     return found
@@ -149,8 +158,9 @@ async def read_resource(
 
 
 def subscribe(session: "Session", exchange: Exchange, params: SubscribeParams) -> EmptyResult:
-    _find_resource(session, exchange, params.uri)
+    entry, _ = _find_resource(session, exchange, params.uri)
     session.subscribe(params.uri)
+    entry.subscribe(session, params.uri)
     return EmptyResult()
 
 

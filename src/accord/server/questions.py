@@ -98,7 +98,7 @@ def build_sampling(
     fault = find_tool_fault(params.messages)
     if fault is not None:
         raise ValueError(f"the client would refuse these messages: {fault}")
-    _refuse_undeclared(params, peer)
+    check_declared(params, peer)
     return params
 
 
@@ -129,7 +129,7 @@ def _find_tool(server: "Server[Any]", given: object) -> Tool:
     return entry.item
 
 
-def _refuse_undeclared(params: CreateMessageParams, peer: Peer) -> None:
+def check_declared(params: CreateMessageParams, peer: Peer) -> None:
     """Refuse tools and context that the client did not declare, or cannot know."""
     members = derive(SamplingCapability, peer.revision.id).__struct_fields__
     if params.tools is not None or params.tool_choice is not None:

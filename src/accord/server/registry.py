@@ -15,6 +15,7 @@ from accord.server.schema.signature import Signature
 
 if TYPE_CHECKING:
     from accord.protocol.exchange import Exchange
+    from accord.protocol.unknown import UnknownMembers
     from accord.server.session import Session
 
 
@@ -49,6 +50,10 @@ class RegistryEntry(msgspec.Struct, frozen=True, kw_only=True):
     def place(self) -> str:
         """Where it comes from, for messages."""
         return f"at {source_location(self.function)}"
+
+    def unknown_members(self) -> "UnknownMembers | None":
+        """Return members of its item that no revision defines, where another server sent them."""
+        return None
 
     def is_visible(self, session: "Session", exchange: "Exchange") -> bool:
         """Whether the server that it is mounted from lets a request see it."""

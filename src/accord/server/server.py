@@ -143,7 +143,11 @@ class Server(Registration, LocalCalls, MountingServer, Generic[State]):
 
     def find_resource(self, uri: str) -> ResourceMatch | None:
         """Find the entry of a URI, and the values of the variables in it."""
-        return self.resource_entries.find(uri)
+        found = self.resource_entries.find(uri)
+        if found is None and self._mounts is not None:
+            unlisted = self.find_unlisted(uri)
+            return None if unlisted is None else (unlisted, {})
+        return found
 
     def capabilities(
         self, *, is_lasting: bool = True, is_identified: bool | None = None

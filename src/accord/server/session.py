@@ -409,6 +409,14 @@ class Session:
         if self.subscriptions is not None:
             self.subscriptions.discard(uri)
             self.server.hub.ignore(self, [(UPDATED, uri)])
+            self._release_source(uri)
+
+    def _release_source(self, uri: str) -> None:
+        """Let the source of a mounted resource know that the client hears no more of it."""
+        if self.server.parts():
+            found = self.server.find_resource(uri)
+            if found is not None:
+                found[0].unsubscribe(self, uri)
 
     def end_subscriptions(self) -> None:
         """End the open `subscriptions/listen` requests: each gets its answer."""
@@ -419,6 +427,8 @@ class Session:
         """Hear of no change any more."""
         if self.subscriptions:
             self.server.hub.ignore(self, [(UPDATED, uri) for uri in self.subscriptions])
+            for uri in self.subscriptions:
+                self._release_source(uri)
         for subscription in [*self.listening.values()]:
             subscription.release()
         if self._notices is not None:

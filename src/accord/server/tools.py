@@ -162,7 +162,7 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
             error = error.exceptions[0]
         context._fail(error)
         if isinstance(error, UrlElicitationRequired):
-            return _require_pages(error, context)
+            return require_pages(error, context)
         if isinstance(error, ToolError):
             return failure(str(error))
         if isinstance(error, MissingCapability) and context._exchange.revision.handshake:
@@ -183,7 +183,8 @@ class ToolEntry(RegistryEntry, frozen=True, kw_only=True):
         return failure(f"tool {self.key} failed{why} (reference {reference})")
 
 
-def _require_pages(error: UrlElicitationRequired, context: Context[object]) -> ToolResult:
+def require_pages(error: UrlElicitationRequired, context: Context[object]) -> ToolResult:
+    """Return the result of a call that needs its user to visit pages; or raise it."""
     from accord.server.url_elicitation import answer_required
 
     answer = answer_required(error, context)
@@ -237,7 +238,7 @@ def build_tool(function: Callable[..., object], **details: Unpack[ToolDetails]) 
         timeout=details.get("timeout"),
         task=details.get("task"),
         ask_first=details.get("ask_first", False),
-        mirrored=_find_mirrored(name, tool.input_schema),
+        mirrored=find_mirrored(name, tool.input_schema),
     )
 
 
@@ -251,7 +252,7 @@ def _mode_of(
     return "inline" if is_inline else "thread"
 
 
-def _find_mirrored(name: str, schema: JsonObject) -> "tuple[MirroredArgument, ...]":
+def find_mirrored(name: str, schema: JsonObject) -> "tuple[MirroredArgument, ...]":
     """Return the arguments of a tool that headers repeat over HTTP.
 
     Raises:

@@ -75,6 +75,9 @@ class _Derived:
             entered, exchange
         )
 
+    def unknown_members(self) -> Any:
+        return self.inner.unknown_members()
+
     def subscribe(self, session: "Session", uri: str) -> None:
         self.inner.subscribe(session, uri if self.uris is None else self.uris.inward(uri))
 

@@ -8,6 +8,7 @@ from accord.server.composition.views import EntryKind, Views
 if TYPE_CHECKING:
     from accord.server.composition.mounting import Mount, Mounts, OwnEntries
     from accord.server.registry import RegistryEntry
+    from accord.server.resources import ResourceEntry
 
 
 class MountingServer(Views):
@@ -45,6 +46,13 @@ class MountingServer(Views):
 
     def parts(self) -> Sequence[Views]:
         return [] if self._mounts is None else [mount.source for mount in self._mounts]
+
+    def find_unlisted(self, uri: str) -> "ResourceEntry | None":
+        found = [
+            entry for source in self.parts() if (entry := source.find_unlisted(uri)) is not None
+        ]
+        # Of several sources that may have it, none can be preferred.
+        return found[0] if len(found) == 1 else None
 
     def entries(self, kind: EntryKind) -> "tuple[RegistryEntry, ...]":
         """Return its entries as a source offers them."""

@@ -116,15 +116,20 @@ class MountedSession(Session):
     def _set_visible(
         self, names: tuple[str, ...], tags: "Iterable[str]", kind: ListKind | None, *, shows: bool
     ) -> None:
-        session = self.outer
-        while isinstance(session, MountedSession):
-            session = session.outer
+        session = outermost(self)
         if session.visibility is None:
             session.visibility = NO_RULES  # so that its lists look at what is shown
         super()._set_visible(names, tags, kind, shows=shows)
 
     def list_changed(self, kind: ListKind) -> None:
         self.outer.list_changed(kind)
+
+
+def outermost(session: Session) -> Session:
+    """Return the session of the server that the client is connected to."""
+    while isinstance(session, MountedSession):
+        session = session.outer
+    return session
 
 
 def enter(session: Session, server: "Server[Any]") -> MountedSession | None:

@@ -69,6 +69,7 @@ Uris = UriPrefix | UriRename
 
 def map_contents(result: Any, uris: Uris) -> Any:
     """Return the contents of a resource with the URIs that clients know."""
+    result = _decode(result, ReadResourceResult)
     if not isinstance(result, ReadResourceResult):
         return result
     contents = [_with_uri(each, uris.outward(each.uri)) for each in result.contents]
@@ -77,6 +78,7 @@ def map_contents(result: Any, uris: Uris) -> Any:
 
 def map_tool_result(result: Any, uris: Uris) -> Any:
     """Return a result whose links to resources of the source are those that clients know."""
+    result = _decode(result, CallToolResult)
     if not isinstance(result, CallToolResult):
         return result
     content = [_map_block(each, uris) for each in result.content]
@@ -87,6 +89,7 @@ def map_tool_result(result: Any, uris: Uris) -> Any:
 
 def map_messages(result: Any, uris: Uris) -> Any:
     """Return the messages of a prompt with links that clients know."""
+    result = _decode(result, GetPromptResult)
     if not isinstance(result, GetPromptResult):
         return result
     messages = [
@@ -94,6 +97,13 @@ def map_messages(result: Any, uris: Uris) -> Any:
         for each in result.messages
     ]
     return msgspec.structs.replace(result, messages=messages)
+
+
+def _decode(result: Any, kind: Any) -> Any:
+    """Decode a result that a proxy passes as it is, if it may hold a URI."""
+    if result.__class__ is bytes and b'"uri"' in result:
+        return msgspec.json.decode(result, type=kind)
+    return result
 
 
 def _map_block(block: Any, uris: Uris) -> Any:

@@ -15,6 +15,7 @@ from accord.server.hub import LIST_KINDS, UPDATED, Hub, ListKind, ServerChange, 
 if TYPE_CHECKING:
     from accord.server.composition.arguments import ArgumentChange, Hidden
     from accord.server.registry import RegistryEntry
+    from accord.server.resources import ResourceEntry
     from accord.types import ToolAnnotations
 
 log = logging.getLogger("accord.server")
@@ -79,6 +80,22 @@ class Views:
         """Return the sources that it is made of."""
         return ()
 
+    def find_unlisted(self, uri: str) -> "ResourceEntry | None":
+        """Return a resource that it may have although it does not list it."""
+        return None
+
+    async def check_loop(self, passed: "Sequence[object]") -> None:
+        """Refuse a request that leads back to a proxy that it has passed.
+
+        Args:
+            passed: the ids of the proxies.
+
+        Raises:
+            InternalError: it does.
+        """
+        for part in self.parts():
+            await part.check_loop(passed)
+
     def only(self, *names: str, tags: Iterable[str] = (), kind: ListKind | None = None) -> "View":
         """Return a view of some entries: those with one of the names or tags, and of the kind."""
         return _Selection(self, names, tags, kind, keeps=True)
@@ -127,6 +144,9 @@ class View(Views):
 
     def parts(self) -> Sequence[Views]:
         return [self.base]
+
+    def find_unlisted(self, uri: str) -> "ResourceEntry | None":
+        return self.base.find_unlisted(uri)
 
     def hear(self, change: ServerChange) -> None:
         """Pass a change of the source on."""
@@ -210,6 +230,9 @@ class _Selection(View):
     def expected_names(self) -> Iterable[str]:
         return self._names
 
+    def find_unlisted(self, uri: str) -> "ResourceEntry | None":
+        return None  # which entries it shows is decided by what they are
+
     def show(self, kind: EntryKind, entry: Any) -> Any:
         return entry if self._matches(entry) is self._keeps else None
 
@@ -273,6 +296,14 @@ class _Prefixing(View):
         self._prefix = prefix
         self._separator = separator
         self._uris = UriPrefix(prefix, base.offers_uri)
+
+    def find_unlisted(self, uri: str) -> "ResourceEntry | None":
+        from accord.server.composition.entries import relocate
+
+        inner = self._uris.inward(uri)
+        found = None if inner == uri else self.base.find_unlisted(inner)
+        relocated: ResourceEntry | None = found and relocate(found, self._uris)
+        return relocated
 
     def __repr__(self) -> str:
         return f"{self.base!r}.prefix({self._prefix!r})"

@@ -1,0 +1,293 @@
+"""One server of a configuration: its members, with variables filled in.
+
+Values of variables and headers appear neither in errors nor in what `repr` returns.
+"""
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from accord.client.connect import Target
+from accord.client.options import ConnectOptions
+from accord.errors import ConfigurationError
+
+_COMMAND_TYPES: Final = frozenset({"stdio", "local"})
+_URL_TYPES: Final = frozenset(
+    {"http", "streamable-http", "streamableHttp", "streamable_http", "remote", "sse"}
+)
+URL_MEMBERS: Final = ("url", "serverUrl", "httpUrl")
+_ENV_MEMBERS: Final = ("env", "environment")
+_REFERENCE: Final = re.compile(r"\$\{([^${}]*)\}")
+_PARTS: Final = re.compile(r"(?:(\w+):(?!-))?(.*?)(?::-(.*))?", re.DOTALL)
+_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+# Shorter values are words such as "true", and masking them would garble messages.
+_SECRET_LENGTH: Final = 6
+# Messages are cut, and may end within a secret; that many characters give it away.
+_SECRET_BEGINNING: Final = 8
+
+
+@dataclass(frozen=True, repr=False)
+class ServerEntry:
+    """A server of a configuration: `connect(entry.target, **entry.options)` connects to it.
+
+    Attributes:
+        name: its name in the configuration.
+        target: the command as a list, the URL, or any other target of `connect`.
+        options: what the entry says beyond that: env, cwd, headers, transport, auth.
+    """
+
+    name: str
+    target: Target
+    options: ConnectOptions = field(default_factory=ConnectOptions)
+    _secrets: Mapping[str, str] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        given = [
+            f"{option} {', '.join(map(str, value))}" if isinstance(value, Mapping) else option
+            for option, value in self.options.items()
+        ]
+        return f"<ServerEntry {'; '.join([f'{self.name}: {_describe(self.target)}', *given])}>"
+
+    def mask(self, text: str) -> str:
+        """Return a text without the values of variables and headers, which errors may quote.
+
+        Paths and short values stay readable.
+        """
+        for value, label in self._secrets.items():
+            start = text.find(value[:_SECRET_BEGINNING])
+            while start >= 0:
+                end = start
+                while end - start < len(value) and text[end : end + 1] == value[end - start]:
+                    end += 1
+                text = text[:start] + label + text[end:]
+                start = text.find(value[:_SECRET_BEGINNING], start + len(label))
+        return text
+
+
+class EntryReader:
+    """Reads the members of one entry."""
+
+    def __init__(
+        self, where: str, folder: Path, variables: Mapping[str, str], *, has_folder: bool
+    ) -> None:
+        self._where = where
+        self._folder = folder
+        self._variables = variables
+        self._has_folder = has_folder
+        self._secrets: dict[str, str] = {}
+
+    def read(self, name: str, members: Mapping[str, Any]) -> ServerEntry:
+        command = members.get("command")
+        if isinstance(command, Mapping):  # older entries of Zed: path, args and env in one object
+            members = {**members, **command, "command": command.get("path")}
+            command = members["command"]
+        url_member = next((each for each in URL_MEMBERS if members.get(each) is not None), None)
+        is_url = self._is_url(members, has_command=command is not None, url_member=url_member)
+        if is_url:
+            assert url_member is not None
+            url = self._text(url_member, members[url_member])
+            if not url.lower().startswith(("http://", "https://")):
+                raise self._fault(url_member, "a URL that begins with http:// or https://")
+            target: Target = url
+            options = self._url_options(members)
+        else:
+            options = self._command_options(members)
+            target = self._command(members, options)
+        return ServerEntry(name, target, options, self._secrets)
+
+    def _is_url(
+        self, members: Mapping[str, Any], *, has_command: bool, url_member: str | None
+    ) -> bool:
+        if has_command and url_member is not None:
+            raise ConfigurationError(f"{self._where} has both command and {url_member}: keep one")
+        if not has_command and url_member is None:
+            raise ConfigurationError(f"{self._where} has neither command nor url")
+        kind = _kind_member(members)
+        if kind is None:
+            return url_member is not None
+        given = members[kind]
+        allowed = _URL_TYPES if url_member is not None else _COMMAND_TYPES
+        if given not in allowed:
+            what = "url" if url_member is not None else "command"
+            raise ConfigurationError(
+                f"{self._where}: {kind} is {str(given)[:40]!r}, expected one of "
+                f"{', '.join(sorted(allowed))} in an entry with {what}"
+            )
+        return url_member is not None
+
+    # -- a server that is launched
+
+    def _command(self, members: Mapping[str, Any], options: ConnectOptions) -> list[str]:
+        command = members["command"]
+        words = self._texts("command", command) if isinstance(command, list | tuple) else None
+        if words is None:
+            words = [self._text("command", command)]
+        words += self._texts("args", members.get("args"))
+        if not words or not words[0]:
+            raise self._fault("command", "the name or the path of a program")
+        program = os.path.expanduser(words[0])
+        if os.path.dirname(program):
+            # As the system does: relative to the folder that the server runs in.
+            program = os.path.join(options.get("cwd") or self._folder, program)
+        return [program, *words[1:]]
+
+    def _command_options(self, members: Mapping[str, Any]) -> ConnectOptions:
+        options = ConnectOptions()
+        cwd = members.get("cwd")
+        if cwd is not None:
+            options["cwd"] = str(self._path("cwd", cwd))
+        elif self._has_folder:
+            options["cwd"] = str(self._folder)
+        env: dict[str, str] = {}
+        if members.get("envFile") is not None:
+            env.update(self._env_file(members["envFile"]))
+        for member in _ENV_MEMBERS:
+            env.update(self._texts_by_name(member, members.get(member)))
+        if env:
+            options["env"] = env
+        return options
+
+    def _env_file(self, value: object) -> dict[str, str]:
+        path = self._path("envFile", value)
+        try:
+            text = path.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+            raise ConfigurationError(f"{self._where}: envFile {path}: {reason}") from None
+        found = {}
+        for line in text.splitlines():
+            name, equals, content = line.strip().removeprefix("export ").partition("=")
+            if equals and not name.startswith("#"):
+                content = content.strip()
+                if len(content) > 1 and content[0] == content[-1] and content[0] in "\"'":
+                    content = content[1:-1]
+                found[name.strip()] = content
+                self._hide(content, f"<envFile {name.strip()}>")
+        return found
+
+    # -- a server at a URL
+
+    def _url_options(self, members: Mapping[str, Any]) -> ConnectOptions:
+        options = ConnectOptions()
+        headers = self._texts_by_name("headers", members.get("headers"))
+        if headers:
+            options["headers"] = headers
+        kind = _kind_member(members)
+        if kind is not None and members[kind] == "sse":
+            options["transport"] = "sse"
+        auth = members.get("auth")
+        if isinstance(auth, str):  # others have settings for one host
+            token = options["auth"] = self._text("auth", auth)
+            self._hide(token, "<auth>")  # "oauth" is too short for a secret
+        return options
+
+    # -- values
+
+    def _text(self, member: str, value: object) -> str:
+        if not isinstance(value, str):
+            raise self._fault(member, "a text", value)
+        return _REFERENCE.sub(lambda found: self._expand(member, found), value)
+
+    def _texts(self, member: str, value: object) -> list[str]:
+        if value is None:
+            return []
+        if not isinstance(value, list | tuple):
+            raise self._fault(member, "a list of texts", value)
+        return [self._text(f"{member}[{place}]", each) for place, each in enumerate(value)]
+
+    def _texts_by_name(self, member: str, value: object) -> dict[str, str]:
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            raise self._fault(member, "an object of texts", value)
+        found = {}
+        for name, each in value.items():
+            if each is None:
+                continue  # VS Code leaves such variables out
+            is_number = isinstance(each, int | float) and not isinstance(each, bool)
+            text = str(each) if is_number else self._text(f"{member}.{name}", each)
+            found[str(name)] = text
+            self._hide(text, f"<{member} {name}>")
+        return found
+
+    def _path(self, member: str, value: object) -> Path:
+        return self._folder / Path(self._text(member, value)).expanduser()
+
+    def _expand(self, member: str, found: re.Match[str]) -> str:
+        parts = _PARTS.fullmatch(found[1])
+        assert parts is not None  # it matches everything
+        kind, name, default = parts.groups()
+        if kind is None and name in _PLACES and default is None:
+            return _PLACES[name](self._folder)
+        if kind is None and not _NAME.fullmatch(name):
+            return found[0]  # the business of a shell
+        if kind not in (None, "env", "input"):
+            raise ConfigurationError(
+                f"{self._where}: {member} has ${{{kind}:...}}, which only its host can fill in; "
+                "known are ${NAME}, ${NAME:-default}, ${env:NAME} and ${input:NAME}"
+            )
+        value = self._variables.get(f"input:{name}" if kind == "input" else name)
+        if value is None and kind != "input":
+            value = os.environ.get(name)
+        if value or (value is not None and default is None):
+            self._hide(value, found[0])
+            return value
+        if default is not None:
+            return default
+        if kind == "input":
+            raise ConfigurationError(
+                f"{self._where}: {member} needs {found[0]}, which its host asks the user for: "
+                f'read_configuration(..., variables={{"input:{name}": ...}}) fills it in'
+            )
+        raise ConfigurationError(
+            f"{self._where}: {member} needs the variable {name}, which is not set; "
+            f"set it, or write ${{{name}:-default}}"
+        )
+
+    def _hide(self, value: str, label: str) -> None:
+        is_path = value[:1] in ("/", "\\", "~", ".") or value[1:2] == ":"
+        if len(value) >= _SECRET_LENGTH and not is_path:
+            self._secrets.setdefault(value, label)
+
+    def _fault(self, member: str, expected: str, value: object = "") -> ConfigurationError:
+        came = "" if isinstance(value, str) else f" is {kind_of(value)},"
+        return ConfigurationError(f"{self._where}: {member}{came or ':'} expected {expected}")
+
+
+_PLACES: Final[Mapping[str, Callable[[Path], str]]] = {
+    "userHome": lambda folder: os.path.expanduser("~"),
+    "workspaceFolder": str,
+    "workspaceFolderBasename": lambda folder: folder.name,
+    "pathSeparator": lambda folder: os.sep,
+    "/": lambda folder: os.sep,
+}
+
+
+def _kind_member(members: Mapping[str, Any]) -> str | None:
+    return next(
+        (each for each in ("type", "transport") if isinstance(members.get(each), str)), None
+    )
+
+
+def kind_of(value: object) -> str:
+    """Return what a value is, without saying it: it may be a secret."""
+    names = {list: "a list", str: "a text", bool: "a boolean", int: "a number"}
+    names |= {float: "a number", type(None): "null"}
+    if isinstance(value, dict):
+        return "an object"
+    return names.get(type(value), f"a {type(value).__name__}")
+
+
+def _describe(target: object) -> str:
+    """Return what a target is, without arguments and queries, which may have secrets."""
+    if isinstance(target, str):
+        from urllib.parse import urlsplit
+
+        parts = urlsplit(target)
+        return f"{parts.scheme}://{parts.hostname}" if parts.hostname else target
+    if isinstance(target, list | tuple) and target:
+        return f"command {target[0]}"
+    return type(target).__name__ if not isinstance(target, os.PathLike) else os.fspath(target)

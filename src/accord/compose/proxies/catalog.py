@@ -1,0 +1,271 @@
+"""What the other server offers: read when it is connected, and again after changes."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from accord.client.results import PageGuard
+from accord.compose.proxies.entries import build_entry
+from accord.errors import AccordError, InternalError, RemoteProtocolError, RequestError
+from accord.protocol.methods import METHODS
+from accord.protocol.unknown import UnknownMembers, find_unknown
+from accord.runtime.forwarding import forward
+from accord.server.composition.views import EntryKind
+from accord.server.hub import LIST_KINDS, ListKind
+from accord.types import PageParams
+
+if TYPE_CHECKING:
+    from accord.compose.proxies.connection import Connection
+    from accord.compose.proxies.upstream import UpstreamServer
+    from accord.server.registry import RegistryEntry
+    from accord.server.session import Session
+
+log = logging.getLogger("accord.compose")
+
+# A server that changes its lists all the time is asked less and less often.
+_FIRST_PAUSE: Final = 0.02
+_LONGEST_PAUSE: Final = 5.0
+_LISTS: Final[dict[EntryKind, tuple[ListKind, str, str]]] = {
+    "tools": ("tools", "tools/list", "tools"),
+    "prompts": ("prompts", "prompts/list", "prompts"),
+    "resources": ("resources", "resources/list", "resources"),
+    "resource_templates": ("resources", "resources/templates/list", "resource_templates"),
+}
+_WIRE_NAMES: Final = {"resource_templates": "resourceTemplates"}
+VIA: Final = "accord/via"
+"""The member of `_meta` that names the proxies which a request has passed."""
+LOOP: Final = {"error": "proxy_loop"}
+"""The data of the error for a request that has come back."""
+_PROBE_TIMEOUT: Final = 10.0
+
+
+class Catalog:
+    """Reads the lists of the other server, and subscribes to its resources.
+
+    Attributes:
+        connection: the one that lists are read on; any of those that are open.
+    """
+
+    def __init__(self, upstream: "UpstreamServer") -> None:
+        self.connection: Connection | None = None
+        self._upstream = upstream
+        self._stale: set[ListKind] = set()
+        self._reading: asyncio.Task[None] | None = None
+        self._wanted: dict[str, set[int]] = {}
+        self._subscribed: set[str] = set()
+        self._changed = asyncio.Event()
+        self._wait = 0.0
+
+    # -- the connection
+
+    async def connect(self) -> None:
+        """Connect if that is necessary, and read all lists.
+
+        Raises:
+            AccordError: there is no connection, or a list cannot be read.
+        """
+        connection = self.connection
+        if connection is None or not connection.is_open:
+            connection = await self._upstream.share()
+        self._upstream.source.instructions = connection.client.instructions
+        await self._read(LIST_KINDS)
+
+    def offer(self, connection: "Connection") -> None:
+        """Use a new connection, if there is no other."""
+        if self.connection is None or not self.connection.is_open:
+            self.move_to(connection)
+
+    def move_to(self, connection: "Connection") -> None:
+        """Use another connection from now on."""
+        self.connection = connection
+        self._subscribed = set()
+        if self._wanted:
+            self._upstream.spawn(self._subscribe_all())
+        self._changed.set()
+
+    def lose(self, wait: float) -> None:
+        """Replace the connection after some seconds."""
+        self.connection = None
+        self._wait = wait
+        self._changed.set()
+
+    async def watch(self) -> None:
+        """Connect again whenever the connection is lost."""
+        while True:
+            self._changed.clear()
+            connection = self.connection
+            if connection is not None and connection.is_open:
+                changed = asyncio.ensure_future(self._changed.wait())
+                lost = asyncio.ensure_future(connection.client._link.wait_closed())
+                try:
+                    await asyncio.wait({changed, lost}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    changed.cancel()
+                    lost.cancel()
+                if not lost.cancelled() and lost.done() and self.connection is connection:
+                    log.warning("%r: the connection is lost; it is renewed", self._upstream)
+                    self.connection = None
+                continue
+            wait, self._wait = max(self._wait, self._upstream.pause), 0.0
+            await asyncio.sleep(wait)
+            try:
+                await self.connect()
+            except AccordError as error:
+                log.warning("%r: %s", self._upstream, error)
+                await asyncio.sleep(max(self._upstream.pause, _FIRST_PAUSE))
+
+    # -- lists
+
+    def read_again(self, kind: ListKind) -> None:
+        """Read a list anew, soon; changes in the meantime are read with it."""
+        self._stale.add(kind)
+        if self._reading is None or self._reading.done():
+            self._reading = self._upstream.spawn(self._read_stale())
+
+    async def _read_stale(self) -> None:
+        pause = _FIRST_PAUSE
+        while self._stale:
+            kinds, self._stale = self._stale, set()
+            try:
+                await self._read(kinds)
+            except AccordError as error:
+                log.warning("%r: its lists could not be read: %s", self._upstream, error)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    async def _read(self, kinds: Iterable[ListKind]) -> None:
+        connection = self.connection
+        if connection is None:
+            return
+        declared = connection.client.capabilities
+        for kind, (list_kind, method, member) in _LISTS.items():
+            if list_kind not in kinds:
+                continue
+            entries: list[RegistryEntry] = []
+            if getattr(declared, list_kind) is not None:
+                try:
+                    entries = await self._read_list(connection, kind, method, member)
+                except RemoteProtocolError as error:
+                    log.warning("%r: %s", self._upstream, error)
+                except AccordError as error:
+                    # Servers may have resources and no method for templates.
+                    if kind != "resource_templates":
+                        raise
+                    log.debug("%r: %s", self._upstream, error)
+            self._upstream.source.set_entries(kind, entries)
+
+    async def _read_list(
+        self, connection: "Connection", kind: EntryKind, method: str, member: str
+    ) -> "list[RegistryEntry]":
+        link = connection.client._link
+        guard = PageGuard(method, link.settings.empty_pages)
+        most = self._upstream.source.policy.most_entries
+        found: list[RegistryEntry] = []
+        cursor = None
+        while True:
+            timeout = link.settings.connect_timeout
+            params = PageParams(cursor, meta=self._upstream.source.via_meta())
+            page, exchange = await forward(link.dispatcher, method, params, timeout=timeout)
+            unknown = find_unknown(exchange.raw, page)  # type: ignore[arg-type]  # it was answered
+            parts = _parts_of(unknown, _WIRE_NAMES.get(member, member))
+            if kind == "tools" and link.transport is not None and not link.revision.handshake:
+                from accord.client.mirrored import learn_headers
+
+                learn_headers(link, page)
+            items = getattr(page, member)
+            for position, item in enumerate(items):
+                entry = build_entry(self._upstream.source, kind, item, parts.get(position))
+                if entry is not None:
+                    found.append(entry)
+            if len(found) > most:
+                log.warning(
+                    "%r: only %d of its %s are taken over (most_entries)",
+                    self._upstream,
+                    most,
+                    member,
+                )
+                return found[:most]
+            cursor = page.next_cursor
+            if cursor is None:
+                return found
+            guard.check(items, cursor)
+
+    async def probe(self, meta: dict[str, Any]) -> None:
+        """Ask for a list, to find out whether the request comes back.
+
+        Raises:
+            InternalError: it does.
+        """
+        connection = self.connection
+        if connection is None or not connection.is_open:
+            return
+        declared = connection.client.capabilities
+        offered = [
+            method for kind, method, _ in _LISTS.values() if getattr(declared, kind) is not None
+        ]
+        if not offered:
+            return
+        dispatcher = connection.client._link.dispatcher
+        try:
+            await forward(dispatcher, offered[0], PageParams(meta=meta), timeout=_PROBE_TIMEOUT)
+        except RequestError as error:
+            if isinstance(error.data, dict) and LOOP.items() <= error.data.items():
+                raise InternalError(error.message, data=error.data) from None
+        except AccordError as error:
+            log.debug("%r: %s", self._upstream, error)
+
+    # -- subscriptions
+
+    @property
+    def has_subscriptions(self) -> bool:
+        """Whether a client wants to hear of changes of a resource."""
+        return bool(self._wanted)
+
+    def subscribe(self, session: "Session", uri: str) -> None:
+        """Hear of changes of a resource for a session."""
+        self._wanted.setdefault(uri, set()).add(id(session))
+        if uri not in self._subscribed:
+            self._upstream.spawn(self._subscribe(uri))
+
+    def unsubscribe(self, session: "Session", uri: str) -> None:
+        """Hear no more of a resource, unless other sessions want to."""
+        wanting = self._wanted.get(uri)
+        if wanting is None:
+            return
+        wanting.discard(id(session))
+        if not wanting:
+            del self._wanted[uri]
+            self._upstream.spawn(self._unsubscribe(uri))
+
+    async def _subscribe_all(self) -> None:
+        for uri in [*self._wanted]:
+            await self._subscribe(uri)
+
+    async def _subscribe(self, uri: str) -> None:
+        connection = self.connection
+        if connection is None or uri in self._subscribed or uri not in self._wanted:
+            return
+        self._subscribed.add(uri)
+        await self._try(uri, lambda: connection.client.subscribe(uri))
+
+    async def _unsubscribe(self, uri: str) -> None:
+        connection = self.connection
+        if connection is None or uri not in self._subscribed or uri in self._wanted:
+            return
+        self._subscribed.discard(uri)
+        await self._try(uri, lambda: connection.client.unsubscribe(uri))
+
+    async def _try(self, uri: str, ask: Callable[[], Any]) -> None:
+        try:
+            await ask()
+        except AccordError as error:
+            log.info("%r: no reports of changes of %r: %s", self._upstream, uri[:200], error)
+
+
+def _parts_of(unknown: UnknownMembers | None, member: str) -> "dict[Any, UnknownMembers]":
+    found = None if unknown is None else unknown.parts.get(member)
+    return {} if found is None else dict(found.parts)
+
+
+assert {name for _, name, _ in _LISTS.values()} <= {method.name for method in METHODS}

@@ -1,0 +1,211 @@
+"""One connection to the other server: the calls that are under way on it, and what it asks."""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from accord.client.callbacks import Callbacks
+from accord.client.client import Client
+from accord.client.connect import Target, open_client
+from accord.compose.proxies.options import ProxySettings, build_capabilities
+from accord.compose.proxies.questions import ask_client
+from accord.errors import AccordError, InternalError, MethodNotFound
+from accord.protocol.exchange import Exchange, NotificationReceived
+from accord.runtime.dispatcher import Dispatcher
+from accord.types import ClientCapabilities, EmptyResult, LoggingLevel
+
+if TYPE_CHECKING:
+    from accord.compose.proxies.calls import ParkedCall
+    from accord.compose.proxies.upstream import UpstreamServer
+    from accord.server.session import Session
+
+log = logging.getLogger("accord.compose")
+
+_LOG: Final = "notifications/message"
+_COMPLETE: Final = "notifications/elicitation/complete"
+_QUESTIONS: Final = ("sampling/createMessage", "elicitation/create", "roots/list")
+
+
+class CallInFlight:
+    """A request of a client that is being answered by the other server."""
+
+    __slots__ = ("exchange", "parked", "session")
+
+    def __init__(
+        self, session: "Session", exchange: Exchange, parked: "ParkedCall | None" = None
+    ) -> None:
+        self.session = session
+        self.exchange = exchange
+        self.parked = parked
+
+
+class ProxyCallbacks(Callbacks):
+    """Passes on what the other server asks and reports."""
+
+    def __init__(self, settings: ProxySettings, connection: "Connection") -> None:
+        super().__init__(settings)
+        self._declared = settings.declared
+        self._connection = connection
+
+    @property
+    def capabilities(self) -> ClientCapabilities:
+        return self._declared
+
+    def request(self, exchange: Exchange, params: Any, dispatcher: Dispatcher) -> Any:
+        if exchange.name == "ping":
+            return EmptyResult()
+        if exchange.name not in _QUESTIONS:
+            raise MethodNotFound(f"method {exchange.name!r} is not served by this client")
+        params.meta = {
+            name: value for name, value in exchange.meta.items() if name != "progressToken"
+        } or None
+        return self._connection.answer(exchange.name, params)
+
+    def notification(self, event: NotificationReceived, dispatcher: Dispatcher) -> None:
+        if event.name == _LOG:
+            self._connection.pass_log(event.params)
+        elif event.name == _COMPLETE:
+            self._connection.pass_notice(event)
+        else:
+            super().notification(event, dispatcher)
+
+
+class Connection:
+    """A connection to the other server, for one session or for several clients.
+
+    Args:
+        upstream: the other server.
+        declared: what the client can answer, as dotted paths.
+        session: the session that it is for, if it is for one alone.
+
+    Attributes:
+        calls: what is under way on it.
+    """
+
+    client: Client
+
+    def __init__(
+        self, upstream: "UpstreamServer", declared: frozenset[str], session: "Session | None" = None
+    ) -> None:
+        self.upstream = upstream
+        self.declared = declared
+        self.session = session
+        self.calls: dict[CallInFlight, None] = {}
+        self.lease_key: tuple[object, ...] | None = None
+        self._level: LoggingLevel | None = None
+        self._level_lock = asyncio.Lock()
+
+    async def open(self, target: Target, settings: dict[str, Any]) -> None:
+        """Connect.
+
+        Raises:
+            AccordError: there is no connection.
+        """
+        upstream = self.upstream
+        hears = upstream.list_changed
+        self.client = await open_client(
+            target,
+            ProxySettings(
+                **settings,
+                declared=build_capabilities(self.declared),
+                callbacks=lambda given: ProxyCallbacks(given, self),
+                on_tools_changed=lambda: hears(self, "tools"),
+                on_prompts_changed=lambda: hears(self, "prompts"),
+                on_resources_changed=lambda: hears(self, "resources"),
+                on_resource_updated=upstream.resource_updated,
+                on_renewed=lambda: upstream.session_renewed(self),
+            ),
+        )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it can be used."""
+        return not self.client.is_closed
+
+    @property
+    def is_leased(self) -> bool:
+        """Whether it is for one call at a time."""
+        return self.lease_key is not None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether clients use it that know nothing of each other."""
+        return self.session is None and self.lease_key is None
+
+    @property
+    def has_rounds(self) -> bool:
+        """Whether the other server asks by answering with questions."""
+        return self.client._link.revision.rounds
+
+    async def close(self) -> None:
+        await self.client.close()
+
+    # -- what the other server asks
+
+    async def answer(self, name: str, params: Any) -> Any:
+        """Ask the client on whose behalf the other server asks.
+
+        Raises:
+            RequestError: it refused, or it cannot be asked.
+        """
+        call = self._find_asker()
+        if call is None:
+            session = self.session
+            if session is None or not session.is_ready:
+                raise InternalError(f"{name}: no request of a client is under way")
+            return await session.dispatcher.request(
+                name, params, timeout=session.server.ask_timeout
+            )
+        if call.parked is not None:
+            return await call.parked.ask(name, params)
+        return await ask_client(call.session, call.exchange, name, params)
+
+    def _find_asker(self) -> CallInFlight | None:
+        """Return the call that a question belongs to.
+
+        A connection whose server may ask has the calls of one client alone, so that any of them
+        reaches the right one.
+        """
+        return next(reversed(self.calls), None)
+
+    # -- what it reports
+
+    def pass_log(self, params: Any) -> None:
+        """Pass a log message to the client that it concerns; on shared connections, if known."""
+        callers = {id(call.session) for call in self.calls}
+        if self.session is None and len(callers) != 1:
+            log.debug("a log message of %s is dropped: it may concern others", self.upstream)
+            return
+        call = next(reversed(self.calls), None)
+        session = self.session if call is None else call.session
+        if session is None:
+            return
+        peer = session.peer if call is None else call.exchange.peer
+        if peer is not None and session.wants_log(params.level, peer):
+            session.notify(_LOG, params, None if call is None else call.exchange)
+
+    def pass_notice(self, event: NotificationReceived) -> None:
+        """Pass on that a page was completed."""
+        for session in {call.session for call in self.calls} | {self.session}:
+            if session is not None and session.is_lasting:
+                session.notify(event.name, event.params)
+
+    async def set_level(self, level: LoggingLevel | None) -> None:
+        """Let the other server send the log messages that a client wants.
+
+        Without a wish of the client it decides by itself.
+        """
+        if level is None or level == self._level or self.client.capabilities.logging is None:
+            return
+        async with self._level_lock:
+            if level == self._level:
+                return
+            self._level = level
+            try:
+                await self.client.set_log_level(level)
+            except AccordError as error:
+                log.info("%s: the log level was not set: %s", self.upstream, error)
+
+    def forget_level(self) -> None:
+        """Note that the other server knows no level any more."""
+        self._level = None

@@ -1,0 +1,148 @@
+"""The options of a proxy, and the settings of its connections."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, get_args
+
+from accord.client.options import ClientSettings, check_seconds
+from accord.keywords import refuse_unknown
+from accord.protocol.party import elicitation_modes
+from accord.types import (
+    ClientCapabilities,
+    ElicitationCapability,
+    Implementation,
+    RevisionId,
+    RootsCapability,
+    SamplingCapability,
+)
+
+if TYPE_CHECKING:
+    from accord.client.callbacks import Callbacks
+    from accord.protocol.codec import Limits
+    from accord.transports.child import StderrSink
+    from accord.transports.http.client.auth import Auth
+    from accord.transports.http.client.sender import HttpClientOptions, HttpHeaders
+
+Sharing = Literal["session", "shared"]
+
+# Its callers have their own limits, and a call that they give up is cancelled here as well.
+_TIMEOUT: Final = 600.0
+_MOST_ENTRIES: Final = 10_000
+
+
+class ProxyOptions(TypedDict, total=False):
+    """Options of a proxy; those that `connect` has as well have the same meaning.
+
+    Attributes:
+        connections: "session" (the default): each client that has a session here has one of its own
+            there, with what it can answer declared. "shared": all clients use one connection, and
+            the other server can ask them nothing.
+        required: whether the server that mounts the proxy fails to start without the other one.
+            By default its entries appear once the other server can be reached.
+        start_timeout: seconds that the start of the mounting server waits for the other one.
+        most_entries: how many tools, resources, templates and prompts are taken over of each.
+        timeout: seconds of silence after which a request is given up (600).
+    """
+
+    connections: Sharing
+    required: bool
+    start_timeout: float
+    most_entries: int
+    revision: RevisionId | None
+    revisions: Sequence[RevisionId] | None
+    client_info: Implementation | None
+    timeout: float
+    cap: float
+    connect_timeout: float
+    probe_timeout: float | None
+    env: Mapping[str, str] | None
+    cwd: str | os.PathLike[str] | None
+    stderr: "StderrSink"
+    exit_grace: float
+    terminate_grace: float
+    transport: Literal["http", "sse"] | None
+    headers: "HttpHeaders | None"
+    auth: "Auth | None"
+    http: "HttpClientOptions | None"
+    limits: "Limits"
+    empty_pages: int
+
+
+_OWN: Final = ("connections", "required", "start_timeout", "most_entries")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxySettings(ClientSettings):
+    """The settings of the connections of a proxy.
+
+    Attributes:
+        declared: what the client can answer for which a connection is made.
+        callbacks: makes what handles the messages of the other server.
+    """
+
+    timeout: float = _TIMEOUT
+    cache: bool = False
+    declared: ClientCapabilities = field(default_factory=ClientCapabilities)
+    callbacks: "Callable[[ProxySettings], Callbacks] | None" = None
+
+    def build_callbacks(self) -> "Callbacks":
+        return super().build_callbacks() if self.callbacks is None else self.callbacks(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProxyPolicy:
+    """How a proxy connects; `ProxyOptions` describes it."""
+
+    connections: Sharing = "session"
+    required: bool = False
+    start_timeout: float = 10.0
+    most_entries: int = _MOST_ENTRIES
+
+
+def read_options(options: Mapping[str, Any]) -> tuple[ProxyPolicy, dict[str, Any]]:
+    """Return the policy of a proxy, and the settings of its connections.
+
+    Raises:
+        TypeError: an option does not exist.
+        ValueError: one has a value that it cannot have.
+    """
+    callbacks = [name for name in options if name.startswith("on_") or name == "roots"]
+    if callbacks:
+        raise TypeError(
+            f"proxy() has no keyword {callbacks[0]!r}: what the other server asks and reports is "
+            "passed on to the clients"
+        )
+    refuse_unknown("proxy()", options, ProxyOptions.__annotations__)
+    policy = ProxyPolicy(**{name: options[name] for name in _OWN if name in options})
+    if policy.connections not in get_args(Sharing):
+        raise ValueError(f'connections is {policy.connections!r}, expected "session" or "shared"')
+    check_seconds("start_timeout", policy.start_timeout)
+    known = {each.name for each in fields(ClientSettings)}
+    return policy, {name: value for name, value in options.items() if name in known}
+
+
+def build_capabilities(declared: frozenset[str]) -> ClientCapabilities:
+    """Return capabilities by their dotted paths: those that a proxy can pass on."""
+    modes = elicitation_modes(declared)
+    elicitation = ElicitationCapability(
+        form={} if "form" in modes else None, url={} if "url" in modes else None
+    )
+    sampling = SamplingCapability(
+        tools={} if "sampling.tools" in declared else None,
+        context={} if "sampling.context" in declared else None,
+    )
+    return ClientCapabilities(
+        roots=RootsCapability(list_changed="roots.listChanged" in declared)
+        if "roots" in declared
+        else None,
+        sampling=sampling if "sampling" in declared else None,
+        elicitation=elicitation if modes else None,
+    )
+
+
+def question_paths(declared: frozenset[str]) -> frozenset[str]:
+    """Return the capabilities of a client that let a server ask it."""
+    return frozenset(
+        path for path in declared if path.split(".")[0] in ("sampling", "elicitation", "roots")
+    )

@@ -1,0 +1,325 @@
+"""The proxy itself: a source whose entries are those of another server."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, Unpack
+from urllib.parse import urlsplit
+
+from accord.client.connect import Target
+from accord.compose.proxies.catalog import LOOP, VIA
+from accord.compose.proxies.options import ProxyOptions, read_options
+from accord.errors import (
+    AccordError,
+    AuthError,
+    ConnectFailed,
+    ConnectionClosed,
+    InternalError,
+    MissingCapability,
+    RemoteProtocolError,
+    RequestError,
+    RequestTimeout,
+    UrlElicitationRequired,
+)
+from accord.protocol.exchange import Exchange
+from accord.server.channels import find_questions
+from accord.server.composition.source import Source
+from accord.server.composition.views import ENTRY_KINDS, EntryKind
+from accord.server.context import Context
+from accord.server.hub import ListKind
+from accord.server.tools import failure, require_pages
+
+if TYPE_CHECKING:
+    from accord.compose.proxies.upstream import UpstreamServer
+    from accord.server.registry import RegistryEntry
+    from accord.server.resources import ResourceEntry
+    from accord.server.session import Session
+    from accord.types import CallToolParams
+
+_LISTS: Final[dict[EntryKind, ListKind]] = {
+    "tools": "tools",
+    "prompts": "prompts",
+    "resources": "resources",
+    "resource_templates": "resources",
+}
+# A chain of proxies that is longer than this is a mistake.
+_LONGEST_CHAIN: Final = 16
+# The variable that a launched server finds the proxies in through which it was launched.
+CHAIN: Final = "ACCORD_PROXY_CHAIN"
+
+
+def proxy(
+    target: Target | Mapping[str, Any], *, name: str | None = None, **options: Unpack[ProxyOptions]
+) -> "ProxySource":
+    """Return another server as a source to mount.
+
+    Both sides keep their own revision: what the other server offers, asks and reports is translated
+    into that of each client, and back.
+
+    Args:
+        target: as that of `connect`: a command as a list, a Python file, a URL; or an entry of a
+            host's configuration, such as `{"command": "uvx", "args": ["some-server"]}`.
+        name: names it in messages; by default made from the target.
+        options: see `ProxyOptions`.
+    """
+    if isinstance(target, Mapping):
+        from accord.client.configuration import read_entry
+
+        entry = read_entry(name or "proxy", target)
+        given: Any = {**entry.options, **options}
+        target, options = entry.target, given
+    return ProxySource(name or _name_of(target), target, options)
+
+
+class ProxySource(Source):
+    """A source whose entries are those of another server; made by `proxy`."""
+
+    def __init__(self, name: str, target: Target, options: Mapping[str, Any]) -> None:
+        super().__init__(name)
+        self.policy, self._settings = read_options(options)
+        self._target = target
+        self._entries: dict[EntryKind, tuple[RegistryEntry, ...]] = dict.fromkeys(ENTRY_KINDS, ())
+        self._upstreams: dict[asyncio.AbstractEventLoop, UpstreamServer] = {}
+        self._id = secrets.token_hex(8)
+        self.instructions: str | None = None
+
+    def __repr__(self) -> str:
+        return f"proxy({self.name!r})"
+
+    # -- as a source
+
+    @property
+    def is_complete(self) -> bool:  # type: ignore[override]
+        """Whether its entries were read; before, a view of it may name some that are to come."""
+        return any(self._entries.values())
+
+    def entries(self, kind: EntryKind) -> "Sequence[RegistryEntry]":
+        return self._entries[kind]
+
+    def set_entries(self, kind: EntryKind, entries: "Sequence[RegistryEntry]") -> None:
+        """Replace what the other server offers."""
+        old = self._entries[kind]
+        new = tuple(entries)
+        if [_listed_part(entry) for entry in old] == [_listed_part(entry) for entry in new]:
+            return
+        self._entries[kind] = new
+        self.list_changed(_LISTS[kind])
+
+    def find_unlisted(self, uri: str) -> "ResourceEntry | None":
+        """Return a resource that the other server may have although it does not list it."""
+        from accord.compose.proxies.entries import build_unlisted
+
+        found = self._upstreams.get(asyncio.get_running_loop())
+        connection = None if found is None else found.catalog.connection
+        if connection is None or connection.client.capabilities.resources is None:
+            return None
+        return build_unlisted(self, uri)
+
+    @asynccontextmanager
+    async def run_lifespan(self) -> AsyncIterator[None]:
+        from accord.compose.proxies.upstream import UpstreamServer
+
+        loop = asyncio.get_running_loop()
+        upstream = UpstreamServer(self, self._target, self.policy, self._settings)
+        self._upstreams[loop] = upstream
+        try:
+            await upstream.start()
+            yield
+        finally:
+            self._upstreams.pop(loop, None)
+            await upstream.end()
+
+    @property
+    def upstream(self) -> "UpstreamServer":
+        """The connections on the running loop.
+
+        Raises:
+            InternalError: the proxy is not in use there.
+        """
+        found = self._upstreams.get(asyncio.get_running_loop())
+        if found is None:
+            raise InternalError(f"{self!r} is not running: its server is not being served")
+        return found
+
+    # -- requests
+
+    async def call_tool(
+        self,
+        session: "Session",
+        exchange: Exchange,
+        params: "CallToolParams",
+        context: Context[object] | None,
+    ) -> Any:
+        """Call a tool of the other server; where it cannot be reached, the result says so."""
+        try:
+            return await self._pass(session, exchange, params)
+        except UrlElicitationRequired as error:
+            return require_pages(error, context or session.context(exchange))
+        except MissingCapability as error:
+            if not exchange.revision.handshake:
+                raise
+            return failure(error.message)
+        except RequestError:
+            raise
+        except AccordError as error:
+            (context or session.context(exchange))._fail(error)
+            return failure(self._describe(error))
+        except BaseException as error:
+            questions = find_questions(error, exchange)
+            if questions is None:
+                raise
+            return questions
+
+    async def ask(self, session: "Session", exchange: Exchange, params: Any) -> Any:
+        """Pass on a request other than a tool call.
+
+        Raises:
+            RequestError: the other server answered with an error, or cannot be reached.
+        """
+        try:
+            return await self._pass(session, exchange, params)
+        except UrlElicitationRequired as error:
+            from accord.server.calls import require_pages as require
+
+            return require(error, session.context(exchange))
+        except RequestError:
+            raise
+        except AccordError as error:
+            raise InternalError(self._describe(error)) from error
+        except BaseException as error:
+            questions = find_questions(error, exchange)
+            if questions is None:
+                raise
+            return questions
+
+    async def _pass(self, session: "Session", exchange: Exchange, params: Any) -> Any:
+        from accord.compose.proxies.calls import PassedRequest
+
+        via = self._extend_via(exchange)
+        try:
+            return await PassedRequest(self.upstream, session, exchange, params, via).serve()
+        except RequestError as error:
+            raise _explain(error, exchange) from None
+
+    def _describe(self, error: AccordError) -> str:
+        """Return what a client learns of a failure: not the addresses and texts of the server."""
+        if isinstance(error, RequestTimeout):
+            return f"{self.name}: no answer in time"
+        if isinstance(error, RemoteProtocolError):
+            return f"{self.name}: its answer breaks the protocol ({error})"[:500]
+        if isinstance(error, AuthError):
+            return f"{self.name}: it refuses access"
+        if isinstance(error, ConnectFailed | ConnectionClosed):
+            return f"{self.name}: it is not available"
+        return f"{self.name}: {error}"[:500]
+
+    # -- loops
+
+    def via_meta(self) -> dict[str, Any]:
+        """Return the member of `_meta` that names this proxy."""
+        return {VIA: [self._id]}
+
+    def _extend_via(self, exchange: Exchange) -> dict[str, Any]:
+        """Return the proxies that a request has passed, and this one.
+
+        Raises:
+            InternalError: it has passed this one already.
+        """
+        passed = exchange.meta.get(VIA)
+        if not isinstance(passed, list):
+            return {VIA: [self._id]}
+        self.check_via(passed)
+        return {VIA: [*passed, self._id]}
+
+    def check_via(self, passed: Sequence[object]) -> None:
+        """Refuse a request that has passed this proxy already.
+
+        Raises:
+            InternalError: it has, or it has passed too many.
+        """
+        if self._id in passed:
+            raise InternalError(
+                f"{self!r} leads back to its own server: that is a loop", data=dict(LOOP)
+            )
+        if len(passed) >= _LONGEST_CHAIN:
+            raise InternalError(f"{self!r}: the request has passed {len(passed)} proxies")
+
+    async def check_loop(self, passed: Sequence[object]) -> None:
+        """Refuse a request that leads back to a proxy that it has passed, here or further on.
+
+        Raises:
+            InternalError: it does.
+        """
+        self.check_via(passed)
+        found = self._upstreams.get(asyncio.get_running_loop())
+        if found is not None:
+            await found.catalog.probe({VIA: [*passed, self._id]})
+
+    def with_chain(self, settings: dict[str, Any]) -> dict[str, Any]:
+        """Return settings that let a launched server know the proxies on the way to it.
+
+        Raises:
+            ConnectFailed: this one is among them.
+        """
+        if not _is_launched(self._target):
+            return settings
+        chain = [each for each in os.environ.get(CHAIN, "").split(os.pathsep) if each]
+        own = _chain_name(self._target, self._settings.get("cwd"))
+        if own in chain or len(chain) >= _LONGEST_CHAIN:
+            raise ConnectFailed(
+                f"{self!r} launches itself: the server that it launches would launch it again",
+                phase="starting",
+            )
+        chained = {CHAIN: os.pathsep.join([*chain, own])}
+        return {**settings, "env": {**(settings.get("env") or {}), **chained}}
+
+
+def _is_launched(target: Target) -> bool:
+    if hasattr(target, "connect_memory"):
+        return False
+    return not (isinstance(target, str) and "://" in target)
+
+
+def _listed_part(entry: Any) -> tuple[object, ...]:
+    return entry.key, entry.item, entry.unknown
+
+
+def _explain(error: RequestError, exchange: Exchange) -> RequestError:
+    """Return an error of the other server as one of ours, with its code, message and data."""
+    from accord.client.link import ERRORS
+    from accord.client.results import read_pages
+    from accord.errors import ResourceNotFound
+
+    if not error.is_received:
+        return error
+    kind = ERRORS.get(error.code, RequestError)
+    is_missing = isinstance(error.data, dict) and "uri" in error.data
+    if exchange.name == "resources/read" and is_missing and error.code in (-32002, -32602):
+        return ResourceNotFound(error.message, data=error.data)
+    typed = kind(error.message, code=error.code, data=error.data)
+    if isinstance(typed, UrlElicitationRequired):
+        typed.elicitations = read_pages(error.data)
+    return typed
+
+
+def _name_of(target: Target) -> str:
+    if isinstance(target, str) and "://" in target:
+        return urlsplit(target).hostname or "proxy"
+    if isinstance(target, str | os.PathLike):
+        return os.path.splitext(os.path.basename(os.fspath(target)))[0]
+    if isinstance(target, Sequence) and target:
+        words = [os.path.basename(str(word)) for word in target]
+        files = [word for word in words[1:] if not word.startswith("-")]
+        return os.path.splitext((files or words)[-1])[0]
+    info = getattr(target, "info", None)
+    return str(getattr(info, "name", "proxy"))
+
+
+def _chain_name(target: Target, cwd: object) -> str:
+    from hashlib import sha256
+
+    words = [os.fspath(target)] if isinstance(target, str | os.PathLike) else [*map(str, target)]
+    place = os.path.abspath(os.fspath(cwd) if isinstance(cwd, str | os.PathLike) else os.getcwd())
+    return sha256("\0".join([place, *words]).encode()).hexdigest()[:16]

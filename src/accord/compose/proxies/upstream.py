@@ -1,0 +1,342 @@
+"""The other server behind a proxy: its connections, while the proxy is in use on one loop."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from accord.client.connect import Target
+from accord.compose.proxies.catalog import Catalog
+from accord.compose.proxies.connection import CallInFlight, Connection
+from accord.compose.proxies.options import ProxyPolicy, question_paths
+from accord.errors import AccordError, ConnectionClosed, InternalError
+from accord.protocol.exchange import Exchange
+from accord.server.composition.sessions import outermost
+from accord.server.hub import LIST_KINDS, ListKind
+from accord.server.session import Session
+from accord.types import EmptyParams
+
+if TYPE_CHECKING:
+    from accord.compose.proxies.calls import ParkedCall
+    from accord.compose.proxies.source import ProxySource
+
+log = logging.getLogger("accord.compose")
+
+# After a failed attempt, further ones wait: so long at first, and at most.
+_FIRST_PAUSE: Final = 0.5
+_LONGEST_PAUSE: Final = 30.0
+# A connection that is lost with its session is replaced a little later: the program may be ending.
+_REPLACE_AFTER: Final = 1.0
+# Connections of clients without a session, which are for one call at a time because the other
+# server may ask: so many may be open, and so long an idle one is kept.
+_LEASES_MOST: Final = 32
+_LEASE_IDLE: Final = 60.0
+
+
+class Unavailable(ConnectionClosed):
+    """The other server cannot be reached now."""
+
+
+class UpstreamServer:
+    """The connections to the other server on one loop.
+
+    Args:
+        source: the proxy.
+        target: what to connect to.
+        policy: how connections are shared.
+        settings: of each connection.
+    """
+
+    def __init__(
+        self, source: "ProxySource", target: Target, policy: ProxyPolicy, settings: dict[str, Any]
+    ) -> None:
+        self.source = source
+        self.parked: dict[str, ParkedCall] = {}
+        self.catalog = Catalog(self)
+        self._target = target
+        self._policy = policy
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        self._shared: Connection | None = None
+        # A connection without handshakes may declare something else with each request.
+        self._sessions: dict[Session, dict[frozenset[str], Connection]] = {}
+        self._idle_leases: dict[tuple[object, ...], list[tuple[float, Connection]]] = {}
+        self._lease_count = 0
+        self._locks: dict[object, asyncio.Lock] = {}
+        self._failures = 0
+        self._retry_at = 0.0
+        self._last_error: AccordError | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._is_ending = False
+        self._heard_servers: set[int] = set()
+
+    def __repr__(self) -> str:
+        return repr(self.source)
+
+    # -- life
+
+    async def start(self) -> None:
+        """Connect and read the lists; where that fails, go on trying.
+
+        Raises:
+            AccordError: the other server is required, and cannot be reached.
+        """
+        first = self.spawn(self._connect_first())
+        done, _ = await asyncio.wait([first], timeout=self._policy.start_timeout)
+        error = first.exception() if done else None
+        if self._policy.required and (error is not None or not done):
+            await self.end()
+            if error is None:
+                error = Unavailable(
+                    f"{self.source!r}: no connection within {self._policy.start_timeout:g} s "
+                    "(start_timeout)"
+                )
+            raise error
+        if error is not None:
+            log.warning("%r is not available yet: %s", self.source, error)
+        elif not done:
+            log.warning("%r is not available yet: no answer so far", self.source)
+        self.spawn(self.catalog.watch())
+
+    async def _connect_first(self) -> None:
+        await self.catalog.connect()
+
+    async def end(self) -> None:
+        """End all connections."""
+        self._is_ending = True
+        for task in [*self._tasks]:
+            task.cancel()
+        open_now = {each for found in self._sessions.values() for each in found.values()}
+        for idle in self._idle_leases.values():
+            open_now.update(connection for _, connection in idle)
+        if self._shared is not None:
+            open_now.add(self._shared)
+        if self.catalog.connection is not None:
+            open_now.add(self.catalog.connection)
+        for parked in [*self.parked.values()]:
+            parked.cancel()
+        await asyncio.gather(*(each.close() for each in open_now), return_exceptions=True)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=1.0)
+
+    def spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
+        """Run something until it is done, or until the end."""
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._forget_task)
+        return task
+
+    def _forget_task(self, task: "asyncio.Task[Any]") -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, AccordError):
+            log.error("%r: its work failed", self.source, exc_info=error)
+
+    # -- changes; called by connections
+
+    def list_changed(self, connection: Connection, kind: ListKind) -> None:
+        """Read a list anew."""
+        self.catalog.read_again(kind)
+
+    def session_renewed(self, connection: Connection) -> None:
+        """Read everything anew: the other server has begun a new session."""
+        connection.forget_level()
+        for kind in LIST_KINDS:
+            self.catalog.read_again(kind)
+
+    def resource_updated(self, uri: str) -> None:
+        """Pass on that a resource has changed."""
+        self.source.resource_updated(uri)
+
+    # -- connections for calls
+
+    @asynccontextmanager
+    async def borrow(
+        self, session: Session, exchange: Exchange, parked: "ParkedCall | None" = None
+    ) -> AsyncIterator[Connection]:
+        """Hold a connection for one request.
+
+        Raises:
+            AccordError: the other server cannot be reached.
+        """
+        connection = await self._find(session, exchange)
+        call = CallInFlight(session, exchange, parked)
+        connection.calls[call] = None
+        try:
+            yield connection
+        finally:
+            del connection.calls[call]
+            if connection.is_leased:
+                self._return_lease(connection)
+
+    async def _find(self, session: Session, exchange: Exchange) -> Connection:
+        shared = self._shared
+        if shared is not None and shared.is_open and (shared.has_rounds or self._is_shared):
+            return shared
+        if self._is_shared:
+            return await self.share()
+        root = outermost(session)
+        peer = exchange.peer
+        declared = question_paths(peer.capabilities) if peer is not None else frozenset()
+        if root.is_lasting:
+            return await self._of_session(root, declared)
+        connection = await self.share()
+        if not declared or connection.has_rounds:
+            return connection
+        principal = session.principal_of(exchange)
+        return await self._lease((declared, None if principal is None else principal.identity))
+
+    async def must_park(self, session: Session, exchange: Exchange) -> bool:
+        """Whether questions of a call outlive the request, because its client has rounds."""
+        peer = exchange.peer
+        if self._is_shared or peer is None or not question_paths(peer.capabilities):
+            return False
+        connection = self.catalog.connection
+        if connection is None or not connection.is_open:
+            connection = await self.share()
+        return not connection.has_rounds
+
+    @property
+    def _is_shared(self) -> bool:
+        return self._policy.connections == "shared"
+
+    async def share(self) -> Connection:
+        """Return the connection of clients that cannot be asked anything."""
+        async with self._lock("shared"):
+            if self._shared is None or not self._shared.is_open:
+                self._shared = await self.open(Connection(self, frozenset()))
+                self.catalog.offer(self._shared)
+            return self._shared
+
+    def _lock(self, key: object) -> asyncio.Lock:
+        return self._locks.setdefault(key, asyncio.Lock())
+
+    async def open(self, connection: Connection) -> Connection:
+        """Connect; attempts that fail are not repeated at once.
+
+        Raises:
+            Unavailable: there is no connection.
+        """
+        now = self._loop.time()
+        if now < self._retry_at and self._last_error is not None:
+            wait = self._retry_at - now
+            raise Unavailable(f"{self._last_error} (tried again in {wait:.0f} s)")
+        try:
+            await connection.open(self._target, self.source.with_chain(self._settings))
+        except AccordError as error:
+            self._failures += 1
+            pause = min(_FIRST_PAUSE * 2 ** (self._failures - 1), _LONGEST_PAUSE)
+            self._retry_at = self._loop.time() + pause
+            self._last_error = error
+            raise Unavailable(f"{self.source!r} is not available: {error}") from error
+        self._failures, self._last_error = 0, None
+        if self._is_ending:
+            await connection.close()
+            raise Unavailable(f"{self.source!r} has ended")
+        return connection
+
+    @property
+    def pause(self) -> float:
+        """Seconds until another attempt to connect is made."""
+        return max(0.0, self._retry_at - self._loop.time())
+
+    # -- one for each session
+
+    async def _of_session(self, root: Session, declared: frozenset[str]) -> Connection:
+        own = self._sessions.get(root, {})
+        found = own.get(declared)
+        if found is not None and found.is_open:
+            return found
+        async with self._lock(root):
+            own = self._sessions.get(root, {})
+            found = own.get(declared)
+            if found is not None and found.is_open:
+                return found
+            shared = await self.share() if not declared or self._shared is None else self._shared
+            if shared.has_rounds:
+                return shared
+            connection = await self._adopt_or_open(shared, root, declared)
+            is_known = root in self._sessions
+            self._sessions.setdefault(root, {})[declared] = connection
+            if not is_known:
+                root.closers += (lambda: self._session_closed(root),)
+                self._hear_roots(root)
+            return connection
+
+    async def _adopt_or_open(
+        self, shared: Connection, root: Session, declared: frozenset[str]
+    ) -> Connection:
+        if not declared and shared is self._shared and not shared.calls:
+            # It was opened to read the lists; a server is not started twice for one client.
+            self._shared, shared.session = None, root
+            return shared
+        connection = await self.open(Connection(self, declared, root))
+        if shared is self._shared and not shared.calls and not self.catalog.has_subscriptions:
+            self._shared = None
+            self.catalog.move_to(connection)
+            self.spawn(shared.close())
+        return connection
+
+    def _session_closed(self, root: Session) -> None:
+        self._locks.pop(root, None)
+        for connection in self._sessions.pop(root, {}).values():
+            if self._is_ending:
+                return
+            self.spawn(connection.close())
+            if self.catalog.connection is connection:
+                self.catalog.lose(_REPLACE_AFTER)
+
+    def _hear_roots(self, root: Session) -> None:
+        if id(root.server) not in self._heard_servers:
+            self._heard_servers.add(id(root.server))
+            root.server.on_roots_changed(self._pass_roots_change)
+
+    def _pass_roots_change(self, session: Session) -> None:
+        for declared, connection in self._sessions.get(session, {}).items():
+            if connection.is_open and "roots.listChanged" in declared:
+                connection.client._link.notify("notifications/roots/list_changed", EmptyParams())
+
+    # -- one for each call that may ask, where clients have no sessions
+
+    async def _lease(self, key: tuple[object, ...]) -> Connection:
+        idle = self._idle_leases.get(key, [])
+        while idle:
+            _, connection = idle.pop()
+            if connection.is_open:
+                return connection
+        if self._lease_count >= _LEASES_MOST:
+            raise InternalError(f"busy: {_LEASES_MOST} calls of {self.source!r} may ask clients")
+        declared = key[0]
+        assert isinstance(declared, frozenset)
+        self._lease_count += 1
+        try:
+            connection = Connection(self, declared)
+            connection.lease_key = key
+            return await self.open(connection)
+        except BaseException:
+            self._lease_count -= 1
+            raise
+
+    def _return_lease(self, connection: Connection) -> None:
+        if not connection.is_open or self._is_ending:
+            self._lease_count -= 1
+            return
+        key = connection.lease_key
+        assert key is not None
+        self._idle_leases.setdefault(key, []).append((self._loop.time(), connection))
+        self._loop.call_later(_LEASE_IDLE + 1, self._end_idle_leases)
+
+    def _end_idle_leases(self) -> None:
+        if self._is_ending:
+            return
+        oldest = self._loop.time() - _LEASE_IDLE
+        for key, idle in [*self._idle_leases.items()]:
+            kept = [(since, conn) for since, conn in idle if since > oldest]
+            for _, connection in [each for each in idle if each not in kept]:
+                self._lease_count -= 1
+                self.spawn(connection.close())
+            if kept:
+                self._idle_leases[key] = kept
+            else:
+                del self._idle_leases[key]
