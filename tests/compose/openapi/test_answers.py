@@ -78,7 +78,8 @@ def test_parts_of_an_answer_that_do_not_fit_are_null_and_the_text_is_whole(api, 
     result, schema = ask(api, pet, schema={"$ref": "#/components/schemas/Pet"})
     assert not result.is_error
     assert result.structured_content == structured
-    assert msgspec.json.decode(text_of(result)) == pet
+    assert msgspec.json.decode(result.content[0].text) == pet
+    assert msgspec.json.decode(result.content[-1].text) == structured
     assert jsonschema_rs.validator_for(schema).is_valid(structured)
 
 
@@ -87,6 +88,16 @@ def test_an_answer_that_is_not_json_stays_usable(api, body):
     result, schema = ask(api, body, schema={"$ref": "#/components/schemas/Pet"})
     assert not result.is_error
     assert jsonschema_rs.validator_for(schema).is_valid(result.structured_content)
+
+
+@pytest.mark.parametrize("name", ["open", "unknown"])
+def test_an_answer_that_is_deeper_than_a_message_may_be_stays_usable(api, name):
+    api.answer = (b'{"%b": %b}' % (name.encode(), b"[" * 300 + b"]" * 300), "application/json", 200)
+    schema = {"type": "object", "properties": {"open": {}}}
+    server = Server("hub")
+    server.mount(openapi(document(path="/answer", responses=json_answer(schema)), base_url=api.url))
+    with connected(server) as client:
+        assert client.call_tool("call").structured_content == {name: None}
 
 
 def test_an_array_is_the_member_result(api):

@@ -109,6 +109,27 @@ def test_a_document_without_a_server_needs_a_base_url():
         openapi(document(servers_of_all=[{"url": "/v1"}]))
 
 
+@pytest.mark.parametrize("options", [{"timeout": 0}, {"max_bytes": -1}, {"timeout": "5"}])
+def test_an_option_that_is_not_a_positive_number_is_refused(options):
+    with pytest.raises(RegistrationError, match="expected a number of more than 0"):
+        load(document(), **options)
+
+
+def test_an_error_about_a_url_does_not_have_its_password_in_it():
+    with pytest.raises(RegistrationError) as caught:
+        openapi(document(), base_url="ftp://user:password@example.com")
+    assert "password" not in str(caught.value)
+
+
+def test_the_function_is_found_whatever_was_imported_before():
+    code = (
+        "import accord.compose.openapi.styles, accord.compose\n"
+        "from accord.compose import openapi\nprint(callable(openapi), accord.compose.openapi)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("True <function openapi")
+
+
 def test_an_unknown_option_is_refused():
     with pytest.raises(TypeError, match="did you mean 'timeout'"):
         load(document(), timeot=3)
@@ -143,6 +164,20 @@ def test_names_are_chosen_by_a_mapping_or_a_function():
     assert tool_of(document(), names=lambda operation: None).name == "call"
     with pytest.raises(RegistrationError, match="'a b' for GET /items is not a name of a tool"):
         load(document(), names={"call": "a b"})
+
+
+def test_chosen_names_go_before_those_of_the_document():
+    paths = {
+        "/a": {"get": {"operationId": "find"}},
+        "/b": {"get": {"operationId": "search"}},
+    }
+    source = load({**document(), "paths": paths}, names={"search": "find"})
+    assert [each.key for each in source.entries("tools")] == ["find_2", "find"]
+
+
+def test_a_name_for_an_operation_that_does_not_exist_is_refused():
+    with pytest.raises(RegistrationError, match="the document has no operation 'cal'"):
+        load(document(), names={"cal": "find"})
 
 
 def test_a_tool_says_what_its_operation_says():
@@ -359,19 +394,22 @@ def test_references_to_parameters_bodies_responses_and_path_items_are_followed()
         ({"parameters": [{"name": "q", "in": "body"}]}, "a parameter has name 'q' and in 'body'"),
         ({"parameters": [parameter("q", "query", style="odd")]}, "has the style 'odd'"),
         ({"parameters": [parameter("q", "query", {"items": 5, "not": 1, "allOf": [5]})]}, "5 st"),
+        ({"parameters": [parameter("a\r\nb", "header")]}, "is not the name of a header"),
+        ({"servers": [{"url": "ftp://files.example"}]}, "expected a URL such as"),
         ({"requestBody": {"content": {"nonsense": {}}}}, "its body is 'nonsense', expected"),
         ({"requestBody": {"$ref": "#/components/none"}}, "leads to nothing"),
     ],
 )
 def test_an_operation_that_cannot_be_expressed_is_named_with_the_reason(caplog, operation, why):
+    servers = [{"url": "https://api.example"}]
     with caplog.at_level(logging.WARNING, "accord.compose"):
-        source = load(document(method="post", **operation))
+        source = openapi(document(method="post", servers_of_all=servers, **operation))
     assert source.entries("tools") == []
     ((label, reason),) = source.skipped
     assert label == "POST /items"
     assert why in reason
     assert len(caplog.records) == 1
-    assert "1 operations are left out: POST /items" in caplog.text
+    assert "1 operation is left out: POST /items" in caplog.text
 
 
 def test_an_answer_that_cannot_be_expressed_leaves_the_tool_without_output_schema():
@@ -399,7 +437,7 @@ def test_output_schemas_can_be_left_out():
 
 def test_headers_that_the_author_gives_are_not_arguments():
     described = document(
-        parameters=[parameter("X-Version", "header"), parameter("Accept", "header")]
+        parameters=[parameter(name, "header") for name in ("X-Version", "Accept", "Host", "Cookie")]
     )
     tool = tool_of(described, headers={"x-version": "1"})
     assert tool.input_schema == {

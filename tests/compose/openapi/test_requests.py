@@ -5,7 +5,8 @@ from email import message_from_string
 
 import pytest
 
-from support.api import json_body, parameter, refusal, send
+from accord.compose import openapi
+from support.api import call_tool, document, json_body, parameter, refusal, send, text_of
 
 COLOURS = ["blue", "black"]
 POINT = {"x": 1, "y": 2}
@@ -136,10 +137,30 @@ def test_an_empty_part_of_a_path_is_refused(api):
     assert "is empty" in why
 
 
+def test_a_label_without_text_is_refused(api):
+    described = parameter("p", "path", style="label", required=True)
+    assert "is empty" in refusal(api, {"p": ""}, path="/items/{p}", parameters=[described])
+
+
+def test_null_is_left_out_of_a_query(api):
+    described = parameter("q", "query", {"type": ["string", "null"]})
+    assert send(api, {"q": None}, parameters=[described])["query"] == ""
+
+
 @pytest.mark.parametrize("value", ["a\r\nX-Evil: 1", "a\nb", "a\0b"])
 def test_a_header_value_with_control_characters_is_refused(api, value):
     why = refusal(api, {"X-Thing": value}, parameters=[parameter("X-Thing", "header")])
     assert "control characters" in why
+
+
+def test_the_server_of_an_operation_is_the_nearest_that_is_named(api):
+    sent = send(api, servers=[{"url": "http://127.0.0.1:1"}])  # base_url replaces all
+    assert sent["path"] == "/items"
+    described = document(
+        servers=[{"url": api.url + "/{version}", "variables": {"version": {"default": "v2"}}}],
+        servers_of_all=[{"url": "http://127.0.0.1:1"}],
+    )
+    assert '"path": "/v2/items"' in text_of(call_tool(openapi(described)))
 
 
 def test_line_breaks_in_other_places_are_encoded(api):

@@ -1,7 +1,8 @@
 """The answers of an API as results of tools and contents of resources.
 
 Text holds the answer as it came. Structured content holds what fits the output schema: a part that
-does not fit is null there, so that an API whose answers break its own document stays usable.
+does not fit is null there, so that an API whose answers break its own document stays usable. It is
+then a second text, since structured content is always text too.
 """
 
 from http import HTTPStatus
@@ -28,6 +29,7 @@ from accord.types import (
 )
 
 _SHOWN_CHARACTERS: Final = 2_000
+# A message of the protocol has at most 128 levels, and the answer is some levels within it.
 _DEEPEST: Final = 100
 _BYTES_URI: Final = "urn:accord:bytes"
 _FIRST: Final = ("200", "201", "202", "203")
@@ -131,13 +133,29 @@ def fit(value: Any, schema: JsonObject, definitions: JsonObject, depth: int = 0)
     types = schema.get("type")
     if types is not None and not _is_of(value, types):
         return None
-    if isinstance(value, dict):
+    if isinstance(value, dict) and schema.keys() & {"properties", "additionalProperties"}:
         return _fit_object(value, schema, definitions, depth)
-    if isinstance(value, list) and "items" in schema:
+    if isinstance(value, list) and schema.get("items"):
         items = [fit(each, schema["items"], definitions, depth + 1) for each in value]
         is_same = all(one is other for one, other in zip(items, value, strict=True))
         return value if is_same else items
-    return value
+    return None if _is_deep(value, _DEEPEST - depth) else value
+
+
+def _is_deep(value: object, most: int) -> bool:
+    """Whether a part that no schema describes has more levels than can be sent."""
+    level = [value]
+    for _ in range(most):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list)
+        ]
+        if not level:
+            return False
+    return True
 
 
 def _fit_object(value: JsonObject, schema: JsonObject, definitions: JsonObject, depth: int) -> Any:
@@ -146,8 +164,8 @@ def _fit_object(value: JsonObject, schema: JsonObject, definitions: JsonObject, 
     changed: JsonObject = {}
     for name, each in value.items():
         member = members.get(name, rest)
-        if member:
-            fitting = fit(each, member, definitions, depth + 1)
+        if member is not None or isinstance(each, dict | list):
+            fitting = fit(each, member or {}, definitions, depth + 1)
             if fitting is not each:
                 changed[name] = fitting
     return {**value, **changed} if changed else value
@@ -179,10 +197,14 @@ def to_result(response: ApiResponse, shape: AnswerShape) -> CallToolResult:
     if is_json(response.content_type) and response.body:
         try:
             value = msgspec.json.decode(response.body)
-            msgspec.json.encode(value)  # integers may be larger than can be written
-        except (ValueError, OverflowError, RecursionError):
+        except (ValueError, RecursionError):
             value = None
-    return CallToolResult(blocks, structured_content=shape.structure(value))
+    structured = shape.structure(value)
+    inner = structured["result"] if shape.is_wrapped else structured
+    if inner is not value or value is None:
+        # tools.structured-content.also-text: here the text of the answer says more, or less.
+        blocks.append(TextContent(msgspec.json.encode(inner).decode()))
+    return CallToolResult(blocks, structured_content=structured)
 
 
 def _to_block(response: ApiResponse) -> ContentBlock:

@@ -38,8 +38,24 @@ _NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 _LONGEST_NAME: Final = 64
 _LITERAL: Final = "/-._~:@!$&'()*+,;=%"
 _BASE64: Final = {"type": "string", "contentEncoding": "base64"}
-# The document's own word for these is not followed (OpenAPI 3, "Parameter Object").
-_OWN_HEADERS: Final = frozenset({"accept", "content-type", "authorization"})
+_HEADER: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# OpenAPI 3 says that parameters with the first three names are ignored; the others say how a
+# message is framed and where it goes, which callers have no say in.
+_OWN_HEADERS: Final = frozenset(
+    {
+        "accept",
+        "authorization",
+        "content-type",
+        "connection",
+        "content-length",
+        "cookie",
+        "expect",
+        "host",
+        "te",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
 
 HiddenParameters = Collection[tuple[str, str]]
 """Parameters that are not arguments, by location and name; names of headers in lower case."""
@@ -96,9 +112,9 @@ class RequestPlan(msgspec.Struct, frozen=True, kw_only=True):
         headers: dict[str, str] = {}
         cookies: list[str] = []
         for each in self.parameters:
-            if each.argument not in arguments:
+            value = arguments.get(each.argument)
+            if value is None:
                 continue
-            value = arguments[each.argument]
             if each.location == "query":
                 query += write_query(each, value)
             elif each.location == "header":
@@ -180,6 +196,8 @@ class PlanBuilder:
         folded = name.lower() if location == "header" else name
         if (location, folded) in self._hidden or (location == "header" and folded in _OWN_HEADERS):
             return None
+        if location == "header" and _HEADER.fullmatch(name) is None:
+            raise Inexpressible(f"the parameter {name!r} is not the name of a header")
         if location == "path" and f"{{{name}}}" not in self._operation.path:
             return None
         style = text_at(parameter, "style") or DEFAULT_STYLES[location]

@@ -21,7 +21,7 @@ MULTIPART: Final = "multipart/form-data"
 BodyKind: TypeAlias = Literal["json", "form", "multipart", "text", "binary"]
 # The first of these that an operation takes is used.
 _PREFERENCE: Final[tuple[BodyKind, ...]] = ("json", "form", "multipart", "text", "binary")
-_MEDIA_TYPE: Final = re.compile(r"[\w!#$&^.+*-]+/[\w!#$&^.+*-]+(?:\s*;.*)?", re.ASCII)
+_MEDIA_TYPE: Final = re.compile(r"[\w!#$&^.+*-]+/[\w!#$&^.+*-]+(?:[ \t]*;[^\r\n]*)?", re.ASCII)
 _ESCAPES: Final = {ord('"'): "%22", ord("\r"): "%0D", ord("\n"): "%0A", 0: "%00"}
 
 

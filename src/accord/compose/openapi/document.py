@@ -169,6 +169,11 @@ class ApiDocument:
         return text_at(object_at(self.root, "info"), "title") or "API"
 
     @property
+    def servers(self) -> tuple[str, ...]:
+        """The URLs of the servers of all operations."""
+        return _server_urls(self.root)
+
+    @property
     def security_schemes(self) -> dict[str, JsonObject]:
         """The security schemes by name, those that can be read."""
         found = {}

@@ -30,6 +30,19 @@ class NameGiver:
     def __init__(self, chosen: ToolNames | None) -> None:
         self._chosen = chosen
         self._taken: set[str] = set()
+        mapping = chosen if isinstance(chosen, Mapping) else {}
+        self._reserved = frozenset(mapping.values())
+        self._unused = set(mapping)
+
+    def check_unused(self) -> None:
+        """Refuse names that were chosen for operations that do not exist.
+
+        Raises:
+            RegistrationError: there are some.
+        """
+        if self._unused:
+            unknown = ", ".join(map(repr, sorted(self._unused)))
+            raise RegistrationError(f"names: the document has no operation {unknown[:200]}")
 
     def name(self, operation: ApiOperation) -> str:
         """Return the name of an operation."""
@@ -45,7 +58,7 @@ class NameGiver:
             return chosen
         base = name = clean_name(operation.id or f"{operation.method.lower()}_{operation.path}")
         number = 1
-        while name in self._taken:
+        while name in self._taken or name in self._reserved:
             number += 1
             name = f"{base[: _LONGEST_NAME - 1 - len(str(number))]}_{number}"
         self._taken.add(name)
@@ -56,6 +69,7 @@ class NameGiver:
             return None
         if callable(self._chosen):
             return self._chosen(operation)
+        self._unused -= {operation.id, operation.label}
         return self._chosen.get(operation.id) or self._chosen.get(operation.label)
 
 

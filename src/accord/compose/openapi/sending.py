@@ -6,7 +6,7 @@ without credentials, and never into a network that the server itself is not in.
 
 import asyncio
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from accord.bindings.http_responses import quote_url, redirect_url
@@ -19,6 +19,9 @@ from accord.transports.http.client.sender import (
     NotSent,
     require_aiohttp,
 )
+
+if TYPE_CHECKING:
+    from accord.transports.http.client.aiohttp_sender import AiohttpSender
 
 _REDIRECTS: Final = 5
 _REDIRECTED: Final = frozenset({301, 302, 303, 307, 308})
@@ -36,6 +39,14 @@ class ApiResponse(NamedTuple):
     location: str | None = None
 
 
+def _open(options: HttpClientOptions) -> "AiohttpSender":
+    require_aiohttp(needed_for="calling an API")
+    from accord.transports.http.client.aiohttp_sender import AiohttpSender
+
+    # Callers must not share cookies that an API sets.
+    return AiohttpSender(options, keeps_cookies=False, is_encoded=True)
+
+
 class ApiSender:
     """Sends requests on the loop that it was made on.
 
@@ -46,17 +57,12 @@ class ApiSender:
     """
 
     def __init__(self, options: HttpClientOptions, *, timeout: float, max_bytes: int) -> None:
-        require_aiohttp(needed_for="calling an API")
-        from accord.transports.http.client.aiohttp_sender import AiohttpSender
-
         self._timeout = timeout
         self._max_bytes = max_bytes
         self._own: AiohttpSender | None = None
         self._sender: Any = options.sender
         if self._sender is None:
-            # Callers must not share cookies that an API sets.
-            self._own = AiohttpSender(options, keeps_cookies=False, is_encoded=True)
-            self._sender = self._own
+            self._sender = self._own = _open(options)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -5,7 +5,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypedDict
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 from urllib.parse import urlsplit
 
 from accord.compose.openapi.answers import AnswerShape, find_shape
@@ -106,8 +106,8 @@ class OpenApiSource(Source):
         self._base_url = None if base_url is None else _check_url(base_url, "base_url")
         self._security = Security(found.security_schemes, auth)
         self._headers = _check_headers(headers or {})
-        self._timeout = options.get("timeout", 30.0)
-        self._max_bytes = options.get("max_bytes", 4 * 1024 * 1024)
+        self._timeout = _check_number(options, "timeout", 30.0)
+        self._max_bytes = int(_check_number(options, "max_bytes", 4 * 1024 * 1024))
         self._http = options.get("http") or HttpClientOptions()
         self._senders: dict[asyncio.AbstractEventLoop, ApiSender] = {}
         self._entries: dict[EntryKind, list[RegistryEntry]] = {
@@ -164,7 +164,7 @@ class OpenApiSource(Source):
         for operation in document.operations():
             try:
                 plan = PlanBuilder(operation, inputs, hidden).build()
-                base = self._base_of(operation)
+                base = self._base_of(document, operation)
             except Inexpressible as error:
                 self.skipped.append(SkippedOperation(operation.label, str(error)))
                 continue
@@ -183,24 +183,39 @@ class OpenApiSource(Source):
             else:
                 self._entries["tools"].append(build_tool_entry(name, call))
         self.skipped += document.skipped
+        if not self.skipped:
+            names.check_unused()
         self._report()
 
-    def _base_of(self, operation: ApiOperation) -> str:
+    def _base_of(self, document: ApiDocument, operation: ApiOperation) -> str:
         if self._base_url is not None:
             return self._base_url
         if not operation.servers:
             raise RegistrationError(f"{self.name}: the document names no server; give base_url=...")
-        return _check_url(operation.servers[0], f"{self.name}: the server of {operation.label}")
+        try:
+            return _check_url(operation.servers[0], f"the server of {operation.label}")
+        except RegistrationError as error:
+            if operation.servers == document.servers:
+                raise
+            raise Inexpressible(str(error)) from None
 
     def _report(self) -> None:
         if not self.skipped:
             return
+        count = len(self.skipped)
+        are_left_out = "operation is left out" if count == 1 else "operations are left out"
         shown = "; ".join(f"{each}: {why}" for each, why in self.skipped[:_LOGGED])
-        more = len(self.skipped) - _LOGGED
-        rest = f"; and {more} more" if more > 0 else ""
-        log.warning(
-            "%s: %d operations are left out: %s%s", self.name, len(self.skipped), shown, rest
-        )
+        rest = f"; and {count - _LOGGED} more" if count > _LOGGED else ""
+        log.warning("%s: %d %s: %s%s", self.name, count, are_left_out, shown, rest)
+
+
+def _check_number(
+    options: OpenApiOptions, name: Literal["timeout", "max_bytes"], usual: float
+) -> float:
+    value: object = options.get(name, usual)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise RegistrationError(f"{name} is {value!r}, expected a number of more than 0")
+    return value
 
 
 def _resource_filter(choice: ResourceChoice) -> Callable[[ApiOperation], bool]:
@@ -225,9 +240,10 @@ def _check_url(url: str, what: str) -> str:
     except ValueError:
         is_fine = False
     if not is_fine or _CONTROL.search(url) or " " in url:
+        shown = url.rpartition("@")[2][:120]  # before it may be a password
         raise RegistrationError(
-            f"{what} is {url[:120]!r}, expected a URL such as 'https://api.example.com/v1'; "
-            "give base_url=..."
+            f"{what} is {shown!r}, expected a URL such as 'https://api.example.com/v1'; give "
+            "base_url=..."
         )
     return url.partition("#")[0].partition("?")[0].rstrip("/")
 

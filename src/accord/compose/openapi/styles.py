@@ -80,7 +80,7 @@ def write_path(parameter: ParameterStyle, value: object) -> str:
             )
     safe = _PATH_RESERVED if parameter.allow_reserved else _UNRESERVED
     written = _write_path(parameter, value, safe)
-    if not written:
+    if written in ("", "."):
         raise ToolError(f'argument "{parameter.argument}" is empty, and is a part of the path')
     return written
 
