@@ -234,6 +234,10 @@ def test_tags_choose_tools_and_views_rename_them():
             {"description": "d", "anyOf": [{"allOf": [{"type": "string"}]}, {"type": "null"}]},
         ),
         (
+            {"nullable": True, "anyOf": [{"type": "string"}]},
+            {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        ),
+        (
             {"type": "integer", "minimum": 1, "exclusiveMinimum": True},
             {"type": "integer", "exclusiveMinimum": 1},
         ),

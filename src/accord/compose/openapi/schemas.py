@@ -364,7 +364,8 @@ def _with_null(schema: JsonObject) -> JsonObject:
         outer: JsonObject = {
             key: schema.pop(key) for key in ("description", "default") if key in schema
         }
-        return {**outer, "anyOf": [schema, {"type": "null"}]}
+        options = schema["anyOf"] if schema.keys() == {"anyOf"} else [schema]
+        return {**outer, "anyOf": [*options, {"type": "null"}]}
     types = schema.get("type")
     if isinstance(types, str):
         schema["type"] = [types, "null"]
