@@ -1,6 +1,8 @@
 """Arguments arrive at a real HTTP API in the place and style that the document says."""
 
 import base64
+import subprocess
+import sys
 from email import message_from_string
 
 import pytest
@@ -372,3 +374,34 @@ def test_text_for_a_number_and_null_for_nothing_are_read(api):
 @pytest.mark.parametrize("method", ["get", "put", "post", "delete", "options", "patch"])
 def test_each_method_is_sent(api, method):
     assert send(api, method=method)["method"] == method.upper()
+
+
+def test_an_argument_that_a_view_hides_is_sent_and_not_listed(api):
+    described = [parameter("token", "query", required=True), parameter("q", "query")]
+    source = openapi(document(parameters=described), base_url=api.url)
+    view = source.change("call", hide={"token": "t1"}).prefix("shop")
+    (entry,) = view.entries("tools")
+    assert list(entry.item.input_schema["properties"]) == ["q"]
+    sent = text_of(call_tool(view, {"q": "x"}, name="shop_call"))
+    assert '"query": "token=t1&q=x"' in sent
+
+
+@pytest.mark.parametrize(
+    ("missing", "arguments", "said"),
+    [
+        ("jsonschema_rs", {"limit": 500}, "at limit: expected at most 100"),
+        ("aiohttp", {}, "calling an API needs the extra 'http'"),
+    ],
+)
+def test_a_missing_extra_is_named_or_done_without(api, missing, arguments, said):
+    limit = parameter("limit", "query", {"type": "integer", "maximum": 100})
+    described = document(parameters=[limit])
+    code = (
+        f"import asyncio, sys; sys.modules[{missing!r}] = None\n"
+        "from accord import Server\nfrom accord.compose import openapi\n"
+        f"server = Server('hub'); server.mount(openapi({described!r}, base_url={api.url!r}))\n"
+        f"try: print(asyncio.run(server.call_tool('call', {arguments!r})))\n"
+        "except Exception as error: print(error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said in done.stdout
