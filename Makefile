@@ -16,7 +16,7 @@ run: .venv/ready
 # several for what waits for processes and sockets.
 CORE := $(addprefix tests/,protocol types bindings json_schema)
 PURE := $(wildcard tests/test_*.py) $(addprefix tests/,server middleware schema properties runtime stores)
-ENDS := $(addprefix tests/,interaction auth)
+ENDS := $(addprefix tests/,interaction auth compose)
 WIRE := $(addprefix tests/,transports http)
 TOOLS := $(addprefix tests/,cli client testing examples)
 CHECK := tests/check
@@ -83,7 +83,7 @@ thorough: coverage .venv-interop/ready
 	.venv-interop/bin/pytest -q -n 2 --dist loadgroup -m "thorough or not thorough" interop
 
 bench: .venv-bench/ready
-	@status=0; for part in core authors start judging several compare auth \
+	@status=0; for part in core authors start judging several compare auth openapi \
 		attacks/http_server attacks/stdio attacks/client; do \
 		.venv-bench/bin/python benchmarks/$$part.py || status=1; \
 	done; exit $$status
@@ -121,10 +121,11 @@ clean:
 	@touch $@
 
 # Foreign peers in both roles: Python packages with their examples, Node.js with packages of its own.
-.venv-interop/ready: pyproject.toml interop/requirements.txt interop/package.json interop/ports/originals.py
+.venv-interop/ready: pyproject.toml interop/requirements.txt interop/package.json interop/ports/originals.py interop/documents.py
 	@echo "setting up .venv-interop ..."
 	@test -x .venv-interop/bin/python || $(PYTHON) -m venv .venv-interop
 	@.venv-interop/bin/pip install -q -r interop/requirements.txt -e '.[schema,http,auth]'
 	@cd interop && PATH="$(CURDIR)/.venv-interop/bin:$$PATH" ../.venv-interop/bin/npm install --silent
 	@.venv-interop/bin/python interop/ports/originals.py .venv-interop/originals
+	@PATH="$(CURDIR)/.venv-interop/bin:$$PATH" .venv-interop/bin/python interop/documents.py .venv-interop/documents
 	@touch $@

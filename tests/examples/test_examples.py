@@ -36,7 +36,14 @@ SCRIPTS = {
     "agent.py": "answer:    19 + 23 is 42; Lima:",
     "listening.py": 'changed: {"home":1,"away":0}\ntools: [\'finish\']',
 }
-SERVERS = ("ten_lines.py", "tickets.py", "everything.py", "orchestrator.py", "plugins/server.py")
+SERVERS = (
+    "ten_lines.py",
+    "tickets.py",
+    "everything.py",
+    "orchestrator.py",
+    "api_server.py",
+    "plugins/server.py",
+)
 PROTECTED = "protected.py"
 
 
@@ -409,3 +416,25 @@ def test_the_clean_recordings_are_clean_and_the_faulty_ones_are_not():
         )
         assert done.returncode == (1 if "faulty" in path.name else 0)
         assert json.loads(done.stdout)["target"] == str(path)
+
+
+# -- an API
+
+
+def test_the_server_of_an_api_lends_books_until_there_are_no_more():
+    async def talk():
+        async with connected(EXAMPLES / "api_server.py", transport="stdio") as client:
+            books = await client.call_tool("list_books", {"word": "tale"}, result_type=list)
+            loan = {"isbn": books[0]["isbn"], "reader": "Ada"}
+            with pytest.raises(ToolError, match=r"HTTP 409 Conflict.*all copies are lent"):
+                await client.call_tool("lend_book", loan, result_type=dict)
+            with pytest.raises(ToolError, match="HTTP 404"):
+                await client.call_tool("find_book", {"isbn": "1"}, result_type=dict)
+            isbn = "9780141439518"
+            lent = await client.call_tool(
+                "lend_book", {"isbn": isbn, "reader": "Ada"}, result_type=dict
+            )
+            return lent, await client.call_tool("find_book", {"isbn": isbn}, result_type=dict)
+
+    lent, found = run(talk())
+    assert (lent["reader"], lent["copies"], found["copies"]) == ("Ada", 1, 1)

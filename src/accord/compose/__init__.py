@@ -2,22 +2,28 @@
 
 from typing import TYPE_CHECKING
 
+# A function and the package that it is in have one name, so that the function is bound at once.
+from accord.compose.openapi import openapi
 from accord.server.composition.source import Source
 
 if TYPE_CHECKING:
+    from accord.compose.openapi.source import OpenApiSource
     from accord.compose.proxies import ProxyOptions, ProxySource, proxy
     from accord.compose.servers import configuration_server, proxy_server
 
 __all__ = [
+    "OpenApiSource",
     "ProxyOptions",
     "ProxySource",
     "Source",
     "configuration_server",
+    "openapi",
     "proxy",
     "proxy_server",
 ]
 
 _PLACES = {
+    "OpenApiSource": "accord.compose.openapi.source",
     "ProxyOptions": "accord.compose.proxies",
     "ProxySource": "accord.compose.proxies",
     "configuration_server": "accord.compose.servers",

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
+from yarl import URL
 
 from accord.bindings.http_responses import explain
 from accord.transports.http.client.heads import CookieJar, parse_address
@@ -79,6 +80,8 @@ class AiohttpSender:
         idle: seconds that a connection is kept for the next request.
         is_raw: whether requests have the headers that are given and no others.
         keeps_cookies: whether cookies of responses go with later requests.
+        is_encoded: whether URLs are sent as they are; else aiohttp writes them anew, and decodes
+            what need not be encoded, such as dots.
         check_address: called with each host and the address that it resolved to, just before the
             connection is made; raises an exception to refuse it, which `send` raises again.
     """
@@ -90,9 +93,11 @@ class AiohttpSender:
         idle: float = IDLE,
         is_raw: bool = False,
         keeps_cookies: bool = True,
+        is_encoded: bool = False,
         check_address: Callable[[str, str], None] | None = None,
     ) -> None:
         self._is_own = options.session is None
+        self._is_encoded = is_encoded
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=options.connect)
         self._cookies = CookieJar() if keeps_cookies and self._is_own else None
         # The environment is not asked when the user brings a session; that may have a proxy.
@@ -120,7 +125,7 @@ class AiohttpSender:
         try:
             response = await self._session.request(
                 method,
-                url,
+                URL(url, encoded=True) if self._is_encoded else url,
                 headers=self._with_cookies(url, headers),
                 data=data,
                 timeout=self._timeout,
