@@ -1,102 +1,65 @@
-"""An orchestrator: a server with tools that call other servers, which run as long as it does.
+"""An orchestrator: three other servers, each in its own revision, offered as one, and joined.
 
+    accord list examples/orchestrator.py
     accord call examples/orchestrator.py journey cities=Lima,Kyoto
 
-One that does not start is left out; the tools that need it say so.
+A client may speak any revision: questions, progress and cancellation pass through. A server that
+does not start is left out until it does; the tools that need it say so.
 """
 
 import asyncio
-import logging
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from accord import Client, Context, Server, ToolError, connect
-from accord.errors import ConnectFailed
+from accord import Server, ToolError
+from accord.compose import proxy
+from accord.errors import InvalidParams
 
 HERE = Path(__file__).parent
-UPSTREAM = {"desk": HERE / "everything.py", "adder": HERE / "ten_lines.py"}
+UPSTREAM = {
+    "desk": proxy(HERE / "everything.py", revision="2025-06-18"),
+    "sales": proxy(HERE / "tickets.py", revision="2025-03-26"),
+    "adder": proxy(HERE / "ten_lines.py", revision="2024-11-05"),
+}
 
-log = logging.getLogger("orchestrator")
-
-
-@dataclass
-class Upstream:
-    clients: dict[str, Client]
-
-    def __getitem__(self, name: str) -> Client:
-        if name not in self.clients:
-            raise ToolError(f"the server {name!r} is not available")
-        return self.clients[name]
-
-
-@asynccontextmanager
-async def connect_all(server: Server[Upstream]) -> AsyncIterator[Upstream]:
-    async with AsyncExitStack() as stack:
-        connecting = [stack.enter_async_context(connect(each)) for each in UPSTREAM.values()]
-        outcomes = await asyncio.gather(*connecting, return_exceptions=True)
-        clients = {}
-        for name, outcome in zip(UPSTREAM, outcomes, strict=True):
-            if isinstance(outcome, Client):
-                clients[name] = outcome
-            elif isinstance(outcome, ConnectFailed):
-                log.warning("%s: %s", name, outcome)
-            else:
-                raise outcome
-        yield Upstream(clients)
-
-
-server = Server("orchestrator", version="1.0.0", lifespan=connect_all)
-
-
-@dataclass
-class Weather:
-    city: str
-    celsius: float
+server = Server("orchestrator", version="2.0.0")
+for name, source in UPSTREAM.items():
+    server.mount(source, prefix=name)
 
 
 @dataclass
 class Journey:
-    stops: list[Weather]
+    cities: list[str]
     total_celsius: int
 
 
 @server.tool
-async def journey(ctx: Context[Upstream], cities: list[str]) -> Journey:
+async def journey(cities: list[str]) -> Journey:
     """Ask one server about every city at once, and let another one do the sum."""
-    desk, adder = ctx.state["desk"], ctx.state["adder"]
-
-    async def look(city: str) -> Weather:
-        return await desk.call_tool("weather", {"city": city}, result_type=Weather)
-
-    stops = await asyncio.gather(*map(look, cities))
+    stops = await asyncio.gather(*(use("desk_weather", city=city) for city in cities))
     total = 0
     for stop in stops:
-        total = await adder.call_tool(
-            "add", {"a": total, "b": round(stop.celsius)}, result_type=int
-        )
-    return Journey(list(stops), total)
+        # A server of 2024-11-05 answers with text alone.
+        total = int(await use("adder_add", a=total, b=round(stop["celsius"])))
+    return Journey([stop["city"] for stop in stops], total)
 
 
 @server.tool
-async def fly(ctx: Context[Upstream], city: str, hops: int = 3) -> str:
-    """Pass a long call on, with its progress; cancelling this cancels that."""
-    return await ctx.state["desk"].call_tool(
-        "fly",
-        {"city": city, "hops": hops},
-        result_type=str,
-        on_progress=lambda step: ctx.progress(step.progress, step.total, message=step.message),
-    )
+def revisions() -> dict[str, str]:
+    """Tell which revision each server speaks."""
+    return {name: source.revision or "not connected" for name, source in UPSTREAM.items()}
 
 
-@server.tool
-async def offers(ctx: Context[Upstream]) -> dict[str, list[str]]:
-    """List the tools of all servers."""
-    return {
-        name: [tool.name async for tool in client.tools()]
-        for name, client in ctx.state.clients.items()
-    }
+async def use(tool: str, **arguments: object) -> Any:
+    """Call a tool of another server, as a client would, and return its value."""
+    try:
+        result = await server.call_tool(tool, arguments)
+    except InvalidParams:
+        raise ToolError(f"{tool} is not available") from None
+    if result.is_error:
+        raise ToolError(result.text)
+    return result.data
 
 
 if __name__ == "__main__":

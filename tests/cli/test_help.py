@@ -51,7 +51,7 @@ def test_help_fits_a_narrow_terminal_except_for_examples(command, capsys, monkey
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("", "accord needs a COMMAND: run, list, call, check, "),
+        ("", "accord needs a COMMAND: run, proxy, list, call, "),
         ("lst x.py", "there is no COMMAND lst; did you mean list? (see accord --help)"),
         ("zzz", "there is no COMMAND zzz; there are run, list, call, check, "),
         ("check servr x.py", "there is no WHAT servr; did you mean server? (see accord check"),

@@ -13,7 +13,7 @@ import pytest
 from accord import ToolError
 from accord.auth import MemoryStore, OAuth
 from accord.errors import LocalProtocolError, ResourceNotFound
-from accord.testing import Recording, connected
+from accord.testing import connected
 from accord.types import (
     CreateMessageResult,
     PromptReference,
@@ -360,12 +360,11 @@ def test_the_plugins_of_the_example_work():
 # -- orchestrator
 
 
-def test_the_orchestrator_calls_other_servers():
+def test_the_orchestrator_joins_three_servers_of_three_revisions():
     async def talk():
         steps = []
-        recording = Recording()
         async with connected(
-            EXAMPLES / "orchestrator.py", transport="stdio", allow=TERSE, recording=recording
+            EXAMPLES / "orchestrator.py", transport="stdio", allow=TERSE
         ) as client:
             found = await client.call_tool(
                 "journey", {"cities": ["Lima", "Kyoto"]}, result_type=dict
@@ -373,33 +372,34 @@ def test_the_orchestrator_calls_other_servers():
             with pytest.raises(ToolError, match="no flights to Atlantis"):
                 await client.call_tool("journey", {"cities": ["Atlantis"]}, result_type=dict)
             landed = await client.call_tool(
-                "fly", {"city": "Lima"}, result_type=str, on_progress=steps.append
+                "desk_fly", {"city": "Lima"}, result_type=str, on_progress=steps.append
             )
-            offers = await client.call_tool("offers", result_type=dict)
-        return found, landed, [step.progress for step in steps], offers
+            spoken = await client.call_tool("revisions", result_type=dict)
+        return found, landed, [step.progress for step in steps], spoken
 
-    found, landed, steps, offers = run(talk())
-    assert found["total_celsius"] == 37
+    found, landed, steps, spoken = run(talk())
+    assert found == {"cities": ["Lima", "Kyoto"], "total_celsius": 37}
     assert (landed, steps) == ("Landed in Lima.", [1, 2, 3])
-    assert offers["adder"] == ["add"]
+    assert spoken == {"desk": "2025-06-18", "sales": "2025-03-26", "adder": "2024-11-05"}
 
 
 def test_the_orchestrator_works_without_a_server_that_does_not_start(tmp_path):
     (tmp_path / "ten_lines.py").write_text("raise SystemExit('no adder today')\n")
-    for name in ("orchestrator.py", "everything.py"):
+    for name in ("orchestrator.py", "everything.py", "tickets.py"):
         (tmp_path / name).write_text((EXAMPLES / name).read_text())
 
     async def talk():
         async with connected(
             tmp_path / "orchestrator.py", transport="stdio", allow=TERSE
         ) as client:
-            offers = await client.call_tool("offers", result_type=dict)
+            names = {tool.name async for tool in client.tools()}
             failed = await client.call_tool("journey", {"cities": ["Lima"]})
-            return offers, failed
+            return names, failed
 
-    offers, failed = run(talk())
-    assert list(offers) == ["desk"]
-    assert (failed.is_error, text_of(failed)) == (True, "the server 'adder' is not available")
+    names, failed = run(talk())
+    assert "desk_weather" in names
+    assert not {name for name in names if name.startswith("adder")}
+    assert (failed.is_error, text_of(failed)) == (True, "adder_add is not available")
 
 
 # -- traces

@@ -70,6 +70,7 @@ class Catalog:
             connection = await self._upstream.share()
         self._upstream.source.instructions = connection.client.instructions
         self._upstream.source.info = connection.client.server_info
+        self._upstream.source.revision = connection.client.revision
         await self._read(LIST_KINDS)
 
     def offer(self, connection: "Connection") -> None:

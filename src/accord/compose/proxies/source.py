@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from accord.server.registry import RegistryEntry
     from accord.server.resources import ResourceEntry
     from accord.server.session import Session
-    from accord.types import CallToolParams, Implementation
+    from accord.types import CallToolParams, Implementation, RevisionId
 
 _LISTS: Final[dict[EntryKind, ListKind]] = {
     "tools": "tools",
@@ -74,7 +74,13 @@ def proxy(
 
 
 class ProxySource(Source):
-    """A source whose entries are those of another server; made by `proxy`."""
+    """A source whose entries are those of another server; made by `proxy`.
+
+    Attributes:
+        info: name and version of the other server; None before it was reached.
+        instructions: how it wants to be used, in its own words.
+        revision: the one that is spoken with it.
+    """
 
     def __init__(self, name: str, target: Target, options: Mapping[str, Any]) -> None:
         super().__init__(name)
@@ -85,6 +91,7 @@ class ProxySource(Source):
         self._id = secrets.token_hex(8)
         self.instructions: str | None = None
         self.info: Implementation | None = None
+        self.revision: RevisionId | None = None
 
     def __repr__(self) -> str:
         return f"proxy({self.name!r})"
