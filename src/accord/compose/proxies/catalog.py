@@ -26,6 +26,9 @@ log = logging.getLogger("accord.compose")
 # A server that changes its lists all the time is asked less and less often.
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 5.0
+# A list that could not be read is read again after so many seconds, and less and less often.
+_FIRST_RETRY: Final = 0.5
+_LONGEST_RETRY: Final = 60.0
 _LISTS: Final[dict[EntryKind, tuple[ListKind, str, str]]] = {
     "tools": ("tools", "tools/list", "tools"),
     "prompts": ("prompts", "prompts/list", "prompts"),
@@ -51,6 +54,8 @@ class Catalog:
         self.connection: Connection | None = None
         self._upstream = upstream
         self._stale: set[ListKind] = set()
+        self._unread: set[ListKind] = set()
+        self._retry_after = _FIRST_RETRY
         self._reading: asyncio.Task[None] | None = None
         self._wanted: dict[str, set[int]] = {}
         self._subscribed: set[str] = set()
@@ -101,7 +106,15 @@ class Catalog:
                 changed = asyncio.ensure_future(self._changed.wait())
                 lost = asyncio.ensure_future(connection.client._link.wait_closed())
                 try:
-                    await asyncio.wait({changed, lost}, return_when=asyncio.FIRST_COMPLETED)
+                    await asyncio.wait(
+                        {changed, lost},
+                        timeout=self._retry_after if self._unread else None,
+                        return_when=asyncio.FIRST_COMPLETED,
+                    )
+                    if not changed.done() and not lost.done():
+                        self._retry_after = min(2 * self._retry_after, _LONGEST_RETRY)
+                        for kind in self._unread:
+                            self.read_again(kind)
                 finally:
                     changed.cancel()
                     lost.cancel()
@@ -141,6 +154,7 @@ class Catalog:
         if connection is None:
             return
         declared = connection.client.capabilities
+        failure: AccordError | None = None
         for kind, (list_kind, method, member) in _LISTS.items():
             if list_kind not in kinds:
                 continue
@@ -153,9 +167,19 @@ class Catalog:
                 except AccordError as error:
                     # Servers may have resources and no method for templates.
                     if kind != "resource_templates":
-                        raise
+                        # What is known stays, and the list is read again.
+                        failure = failure or error
+                        self._unread.add(list_kind)
+                        continue
                     log.debug("%r: %s", self._upstream, error)
+            if kind != "resource_templates":
+                self._unread.discard(list_kind)
             self._upstream.source.set_entries(kind, entries)
+        if failure is not None:
+            self._changed.set()
+            raise failure
+        if not self._unread:
+            self._retry_after = _FIRST_RETRY
 
     async def _read_list(
         self, connection: "Connection", kind: EntryKind, method: str, member: str

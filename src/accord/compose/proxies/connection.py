@@ -1,13 +1,16 @@
 """One connection to the other server: the calls that are under way on it, and what it asks."""
 
 import asyncio
+import contextlib
 import logging
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.client.callbacks import Callbacks
 from accord.client.client import Client
 from accord.client.connect import Target, open_client
 from accord.compose.proxies.options import ProxySettings, build_capabilities
+from accord.compose.proxies.parking import CallOver
 from accord.compose.proxies.questions import ask_client
 from accord.errors import AccordError, InternalError, MethodNotFound
 from accord.protocol.exchange import Exchange, NotificationReceived
@@ -15,7 +18,7 @@ from accord.runtime.dispatcher import Dispatcher
 from accord.types import ClientCapabilities, EmptyResult, LoggingLevel
 
 if TYPE_CHECKING:
-    from accord.compose.proxies.calls import ParkedCall
+    from accord.compose.proxies.parking import ParkedCall
     from accord.compose.proxies.upstream import UpstreamServer
     from accord.server.session import Session
 
@@ -29,14 +32,33 @@ _QUESTIONS: Final = ("sampling/createMessage", "elicitation/create", "roots/list
 class CallInFlight:
     """A request of a client that is being answered by the other server."""
 
-    __slots__ = ("exchange", "parked", "session")
+    __slots__ = ("_exchange", "_session", "parked")
 
     def __init__(
         self, session: "Session", exchange: Exchange, parked: "ParkedCall | None" = None
     ) -> None:
-        self.session = session
-        self.exchange = exchange
+        self._session = session
+        self._exchange = exchange
         self.parked = parked
+
+    @property
+    def session(self) -> "Session":
+        """The session that serves it; of several rounds, the latest one."""
+        return self._session if self.parked is None else self.parked.request.session
+
+    @property
+    def exchange(self) -> Exchange:
+        """The request; of several rounds, the latest one."""
+        return self._exchange if self.parked is None else self.parked.request.exchange
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether the client waits for it now."""
+        return self.parked is None or self.parked.is_followed
+
+
+ASKING: Final[ContextVar[CallInFlight | None]] = ContextVar("asking", default=None)
+"""The call whose task asks, where the other server asks by its answers."""
 
 
 class ProxyCallbacks(Callbacks):
@@ -49,7 +71,9 @@ class ProxyCallbacks(Callbacks):
 
     @property
     def capabilities(self) -> ClientCapabilities:
-        return self._declared
+        call = ASKING.get()
+        peer = None if call is None else call.exchange.peer
+        return self._declared if peer is None else build_capabilities(peer.capabilities)
 
     def request(self, exchange: Exchange, params: Any, dispatcher: Dispatcher) -> Any:
         if exchange.name == "ping":
@@ -148,7 +172,12 @@ class Connection:
         Raises:
             RequestError: it refused, or it cannot be asked.
         """
-        call = self._find_asker()
+        while True:
+            call = self._find_asker()
+            if call is None or call.parked is None:
+                break
+            with contextlib.suppress(CallOver):
+                return await call.parked.ask(name, params)
         if call is None:
             session = self.session
             if session is None or not session.is_ready:
@@ -156,17 +185,19 @@ class Connection:
             return await session.dispatcher.request(
                 name, params, timeout=session.server.ask_timeout
             )
-        if call.parked is not None:
-            return await call.parked.ask(name, params)
         return await ask_client(call.session, call.exchange, name, params)
 
     def _find_asker(self) -> CallInFlight | None:
         """Return the call that a question belongs to.
 
         A connection whose server may ask has the calls of one client alone, so that any of them
-        reaches the right one.
+        reaches the right one: the latest for which the client waits now.
         """
-        return next(reversed(self.calls), None)
+        asking = ASKING.get()
+        if asking is not None:
+            return asking if asking in self.calls else None
+        followed = (call for call in reversed(self.calls) if call.is_followed)
+        return next(followed, None) or next(reversed(self.calls), None)
 
     # -- what it reports
 

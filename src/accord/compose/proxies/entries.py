@@ -93,7 +93,9 @@ class ProxiedTool(_Proxied, ToolEntry, frozen=True, kw_only=True):
             arguments = msgspec.Raw(arguments)
         exchange.state = self.label
         params = CallToolParams(self.key, msgspec.Raw(b"{}") if arguments is UNSET else arguments)
-        return self.source.call_tool(session, exchange, params, context)
+        execution = self.item.execution
+        is_task = execution is not None and execution.task_support == "required"
+        return self.source.call_tool(session, exchange, params, context, is_task=is_task)
 
 
 class ProxiedPrompt(_Proxied, PromptEntry, frozen=True, kw_only=True):

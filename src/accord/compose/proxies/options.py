@@ -42,6 +42,8 @@ class ProxyOptions(TypedDict, total=False):
             By default its entries appear once the other server can be reached.
         start_timeout: seconds that the start of the mounting server waits for the other one.
         most_entries: how many tools, resources, templates and prompts are taken over of each.
+        round_timeout: seconds that the other server waits for an answer of a client whose revision
+            has no requests of servers (2026-07-28), until the call is given up (600).
         timeout: seconds of silence after which a request is given up (600).
     """
 
@@ -49,6 +51,7 @@ class ProxyOptions(TypedDict, total=False):
     required: bool
     start_timeout: float
     most_entries: int
+    round_timeout: float
     revision: RevisionId | None
     revisions: Sequence[RevisionId] | None
     client_info: Implementation | None
@@ -69,7 +72,7 @@ class ProxyOptions(TypedDict, total=False):
     empty_pages: int
 
 
-_OWN: Final = ("connections", "required", "start_timeout", "most_entries")
+_OWN: Final = ("connections", "required", "start_timeout", "most_entries", "round_timeout")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +101,7 @@ class ProxyPolicy:
     required: bool = False
     start_timeout: float = 10.0
     most_entries: int = _MOST_ENTRIES
+    round_timeout: float = _TIMEOUT
 
 
 def read_options(options: Mapping[str, Any]) -> tuple[ProxyPolicy, dict[str, Any]]:
@@ -118,6 +122,7 @@ def read_options(options: Mapping[str, Any]) -> tuple[ProxyPolicy, dict[str, Any
     if policy.connections not in get_args(Sharing):
         raise ValueError(f'connections is {policy.connections!r}, expected "session" or "shared"')
     check_seconds("start_timeout", policy.start_timeout)
+    check_seconds("round_timeout", policy.round_timeout)
     known = {each.name for each in fields(ClientSettings)}
     return policy, {name: value for name, value in options.items() if name in known}
 

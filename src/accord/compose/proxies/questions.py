@@ -1,5 +1,6 @@
 """Questions of the other server, asked in the way and the revision of the client."""
 
+from secrets import token_urlsafe
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.errors import MissingCapability
@@ -43,6 +44,8 @@ async def ask_client(
         if params.mode == "url":
             capability = "elicitation.url"
         refuse_later_mode(params, peer.revision, "form for this question")
+        if params.mode == "url" and peer.revision.handshake and params.elicitation_id is None:
+            params.elicitation_id = token_urlsafe(16)  # elicitation.url.elicitation-id
     if name == "roots/list":
         params = None
     if getattr(params, "task", None) is not None:

@@ -159,10 +159,12 @@ class ProxySource(Source):
         exchange: Exchange,
         params: "CallToolParams",
         context: Context[object] | None,
+        *,
+        is_task: bool = False,
     ) -> Any:
         """Call a tool of the other server; where it cannot be reached, the result says so."""
         try:
-            return await self._pass(session, exchange, params)
+            return await self._pass(session, exchange, params, is_task=is_task)
         except UrlElicitationRequired as error:
             return require_pages(error, context or session.context(exchange))
         except MissingCapability as error:
@@ -202,12 +204,15 @@ class ProxySource(Source):
                 raise
             return questions
 
-    async def _pass(self, session: "Session", exchange: Exchange, params: Any) -> Any:
+    async def _pass(
+        self, session: "Session", exchange: Exchange, params: Any, *, is_task: bool = False
+    ) -> Any:
         from accord.compose.proxies.calls import PassedRequest
 
         via = self._extend_via(exchange)
         try:
-            return await PassedRequest(self.upstream, session, exchange, params, via).serve()
+            request = PassedRequest(self.upstream, session, exchange, params, via, is_task=is_task)
+            return await request.serve()
         except RequestError as error:
             raise _explain(error, exchange) from None
 

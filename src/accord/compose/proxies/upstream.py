@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from accord.client.connect import Target
 from accord.compose.proxies.catalog import Catalog
-from accord.compose.proxies.connection import CallInFlight, Connection
+from accord.compose.proxies.connection import ASKING, CallInFlight, Connection
 from accord.compose.proxies.options import ProxyPolicy, question_paths
-from accord.errors import AccordError, ConnectionClosed, InternalError
+from accord.errors import AccordError, ConnectionClosed, InternalError, RequestError
 from accord.protocol.exchange import Exchange
 from accord.server.composition.sessions import outermost
 from accord.server.hub import LIST_KINDS, ListKind
@@ -18,7 +18,7 @@ from accord.server.session import Session
 from accord.types import EmptyParams
 
 if TYPE_CHECKING:
-    from accord.compose.proxies.calls import ParkedCall
+    from accord.compose.proxies.parking import ParkedCall
     from accord.compose.proxies.source import ProxySource
 
 log = logging.getLogger("accord.compose")
@@ -55,14 +55,14 @@ class UpstreamServer:
         self.parked: dict[str, ParkedCall] = {}
         self.catalog = Catalog(self)
         self._target = target
-        self._policy = policy
+        self.policy = policy
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._shared: Connection | None = None
         # A connection without handshakes may declare something else with each request.
         self._sessions: dict[Session, dict[frozenset[str], Connection]] = {}
         self._idle_leases: dict[tuple[object, ...], list[tuple[float, Connection]]] = {}
-        self._lease_count = 0
+        self._leases: set[Connection] = set()
         self._locks: dict[object, asyncio.Lock] = {}
         self._failures = 0
         self._retry_at = 0.0
@@ -83,13 +83,13 @@ class UpstreamServer:
             AccordError: the other server is required, and cannot be reached.
         """
         first = self.spawn(self._connect_first())
-        done, _ = await asyncio.wait([first], timeout=self._policy.start_timeout)
+        done, _ = await asyncio.wait([first], timeout=self.policy.start_timeout)
         error = first.exception() if done else None
-        if self._policy.required and (error is not None or not done):
+        if self.policy.required and (error is not None or not done):
             await self.end()
             if error is None:
                 error = Unavailable(
-                    f"{self.source!r}: no connection within {self._policy.start_timeout:g} s "
+                    f"{self.source!r}: no connection within {self.policy.start_timeout:g} s "
                     "(start_timeout)"
                 )
             raise error
@@ -108,8 +108,7 @@ class UpstreamServer:
         for task in [*self._tasks]:
             task.cancel()
         open_now = {each for found in self._sessions.values() for each in found.values()}
-        for idle in self._idle_leases.values():
-            open_now.update(connection for _, connection in idle)
+        open_now.update(lease for lease in self._leases if hasattr(lease, "client"))
         if self._shared is not None:
             open_now.add(self._shared)
         if self.catalog.connection is not None:
@@ -163,12 +162,19 @@ class UpstreamServer:
         connection = await self._find(session, exchange)
         call = CallInFlight(session, exchange, parked)
         connection.calls[call] = None
+        if parked is not None:
+            ASKING.set(call if connection.has_rounds else None)
+        is_sound = False
         try:
             yield connection
+            is_sound = True
+        except RequestError:
+            is_sound = True
+            raise
         finally:
             del connection.calls[call]
             if connection.is_leased:
-                self._return_lease(connection)
+                self._return_lease(connection, is_sound=is_sound)
 
     async def _find(self, session: Session, exchange: Exchange) -> Connection:
         shared = self._shared
@@ -199,7 +205,7 @@ class UpstreamServer:
 
     @property
     def _is_shared(self) -> bool:
-        return self._policy.connections == "shared"
+        return self.policy.connections == "shared"
 
     async def share(self) -> Connection:
         """Return the connection of clients that cannot be asked anything."""
@@ -305,22 +311,27 @@ class UpstreamServer:
             _, connection = idle.pop()
             if connection.is_open:
                 return connection
-        if self._lease_count >= _LEASES_MOST:
+            self._leases.discard(connection)
+        if len(self._leases) >= _LEASES_MOST:
             raise InternalError(f"busy: {_LEASES_MOST} calls of {self.source!r} may ask clients")
         declared = key[0]
         assert isinstance(declared, frozenset)
-        self._lease_count += 1
+        connection = Connection(self, declared)
+        connection.lease_key = key
+        self._leases.add(connection)
         try:
-            connection = Connection(self, declared)
-            connection.lease_key = key
             return await self.open(connection)
         except BaseException:
-            self._lease_count -= 1
+            self._leases.discard(connection)
             raise
 
-    def _return_lease(self, connection: Connection) -> None:
-        if not connection.is_open or self._is_ending:
-            self._lease_count -= 1
+    def _return_lease(self, connection: Connection, *, is_sound: bool) -> None:
+        if self._is_ending:
+            return
+        if not connection.is_open or not is_sound:
+            # What its server says later, of a call that was given up, is not for the next caller.
+            self._leases.discard(connection)
+            self.spawn(connection.close())
             return
         key = connection.lease_key
         assert key is not None
@@ -334,7 +345,7 @@ class UpstreamServer:
         for key, idle in [*self._idle_leases.items()]:
             kept = [(since, conn) for since, conn in idle if since > oldest]
             for _, connection in [each for each in idle if each not in kept]:
-                self._lease_count -= 1
+                self._leases.discard(connection)
                 self.spawn(connection.close())
             if kept:
                 self._idle_leases[key] = kept

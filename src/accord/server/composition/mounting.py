@@ -200,7 +200,7 @@ class _LoopHolds:
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_log_failure_callback(self._log_failure)
+        task.add_done_callback(self._log_failure)
 
     def _log_failure(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)

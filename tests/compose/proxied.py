@@ -1,0 +1,88 @@
+"""A proxy between a server of one revision and a client of another, with both wires watched."""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from accord import Server
+from accord.client.options import ClientSettings
+from accord.compose import ProxySource, proxy
+from accord.testing import ProtocolBroken, Recording, TappedWire
+from accord.testing.http_wires import TappedHttpWire
+from accord.transports.process import Process
+from accord.transports.wire import MemoryWire, Wire
+
+EVERYTHING = Path(__file__).with_name("everything.py")
+PRACTICE = ("practice.*",)
+
+
+class Watched:
+    """A target of `proxy`: each connection to it gets a recording of its own.
+
+    Args:
+        make_wire: makes a wire that writes to a recording.
+    """
+
+    def __init__(self, make_wire: Callable[[Recording], Wire]) -> None:
+        self.recordings: list[Recording] = []
+        self.wires: list[Any] = []
+        self._make_wire = make_wire
+
+    async def connect_memory(self) -> Wire:
+        recording = Recording()
+        self.recordings.append(recording)
+        wire = self._make_wire(recording)
+        self.wires.append(wire)
+        return wire
+
+    def check(self, allow: tuple[str, ...] = PRACTICE) -> None:
+        """Fail if a message of either side broke the protocol."""
+        broken = []
+        for recording in self.recordings:
+            recording.close()
+            broken += recording.broken(allow=allow)
+        if broken:
+            raise ProtocolBroken(broken)
+
+    def messages(self, sender: Any = None, method: str | None = None) -> list[Any]:
+        """Return the messages on all connections."""
+        return [each for record in self.recordings for each in record.messages(sender, method)]
+
+
+def watch_memory(server: Server[Any]) -> Watched:
+    return Watched(lambda recording: TappedWire(MemoryWire(server), recording))
+
+
+def watch_process(*command: str, **options: Any) -> Watched:
+    words = [sys.executable, *command]
+    return Watched(lambda recording: TappedWire(Process(words, **options), recording))
+
+
+def watch_http(server: Server[Any]) -> Watched:
+    """Serve on a socket of loopback, for as long as each connection lasts."""
+    is_sse = server.revisions == ("2024-11-05",)
+    form: Any = "sse" if is_sse else "http"
+    settings = ClientSettings(transport=form)
+    return Watched(
+        lambda recording: TappedHttpWire(
+            server.asgi(grace=0, sse=is_sse), recording, settings
+        )
+    )
+
+
+def hub_of(target: Any, *, prefix: str | None = None, **options: Any) -> Server[Any]:
+    """Return a server that mounts a proxy to the target."""
+    hub: Server[Any] = Server("hub")
+    options.setdefault("name", "upstream")
+    hub.mount(proxy(target, **options), prefix=prefix)
+    return hub
+
+
+def source_of(hub: Server[Any]) -> ProxySource:
+    """Return the proxy that a hub mounts."""
+    (mount,) = hub.mounts
+    found = mount.source
+    while not isinstance(found, ProxySource):
+        (found,) = found.parts()
+    return found
