@@ -71,7 +71,7 @@ def _collect(raw: _Raw, typed: Any) -> UnknownMembers | None:
         for position, (item, value) in enumerate(zip(_items(raw), typed, strict=True)):
             _add_part(parts, position, item, value)
     elif isinstance(typed, msgspec.Struct):
-        names = _names(kind)
+        names = known_members(kind)
         for name, member in _members(raw).items():
             if name not in names:
                 # A copy: the rest of the message need not be kept for it.
@@ -92,12 +92,12 @@ def _add_part(
 
 def _value(struct: Any, name: str) -> Any:
     kind: Any = type(struct)
-    return getattr(struct, _names(kind).get(name) or "", None)
+    return getattr(struct, known_members(kind).get(name) or "", None)
 
 
 @cache
-def _names(kind: Any) -> dict[str, str | None]:
-    """Return the attributes of a type by the names on the wire; None for the tag."""
+def known_members(kind: Any) -> dict[str, str | None]:
+    """Return the attributes of a message type by their names on the wire; None for the tag."""
     fields = msgspec.structs.fields(kind)
     names: dict[str, str | None] = {field.encode_name: field.name for field in fields}
     tag = kind.__struct_config__.tag_field

@@ -16,14 +16,13 @@ import msgspec
 
 from accord.client.arguments import OwnMeta
 from accord.client.task_calls import link_has_tasks
-from accord.compose.proxies.options import build_capabilities
 from accord.compose.proxies.parking import Answer, ParkedCall, Question
+from accord.compose.proxies.passing import OWN_MEMBERS, PROGRESS, Passing, introduce
 from accord.compose.proxies.questions import ask_client
 from accord.errors import InvalidParams, RequestError
 from accord.protocol import shape
-from accord.protocol.exchange import META_CAPABILITIES, Exchange
-from accord.protocol.party import META_LOG_LEVEL
-from accord.protocol.unknown import UnknownMembers, find_unknown
+from accord.protocol.exchange import Exchange
+from accord.protocol.unknown import find_unknown
 from accord.runtime.forwarding import forward
 from accord.server.channels import Channel
 from accord.server.context import Context
@@ -42,10 +41,6 @@ if TYPE_CHECKING:
     from accord.server.session import Session
 
 _encode: Final = msgspec.json.Encoder().encode
-# What each hop says of itself is not passed on.
-_OWN_MEMBERS: Final = "io.modelcontextprotocol/"
-_PROGRESS: Final = "progressToken"
-_TASKS: Final = "io.modelcontextprotocol/tasks"
 
 
 class PassedRequest:
@@ -56,7 +51,7 @@ class PassedRequest:
         session: the session that serves the request.
         exchange: the request.
         params: what is sent there.
-        via: a member of `_meta` that names the proxies it has passed.
+        passing: what it brings along.
         is_task: whether the other server answers it as a task alone.
     """
 
@@ -64,9 +59,8 @@ class PassedRequest:
         "_is_task",
         "_name",
         "_params",
-        "_unknown",
+        "_passing",
         "_upstream",
-        "_via",
         "exchange",
         "session",
     )
@@ -77,7 +71,7 @@ class PassedRequest:
         session: "Session",
         exchange: Exchange,
         params: Any,
-        via: dict[str, Any],
+        passing: Passing,
         *,
         is_task: bool = False,
     ) -> None:
@@ -86,13 +80,8 @@ class PassedRequest:
         self.exchange = exchange
         self._name = exchange.name
         self._params = params
-        self._via = via
+        self._passing = passing
         self._is_task = is_task
-        self._unknown: UnknownMembers | None = None
-        if exchange.raw and exchange.params is not None and exchange.channel is None:
-            found = find_unknown(exchange.raw, exchange.params)
-            if found is not None and found.members:
-                self._unknown = UnknownMembers(type(params), found.members, {})
 
     async def serve(self) -> Any:
         """Return the result, in the shape of the newest revision, or encoded.
@@ -126,25 +115,22 @@ class PassedRequest:
         self, connection: "Connection", params: Any, parked: ParkedCall | None = None
     ) -> Answer:
         link, exchange = connection.client._link, self.exchange
-        level = None if exchange.peer is None else exchange.peer.log_level
-        meta: dict[str, Any] = {
-            name: value
-            for name, value in exchange.meta.items()
-            if name != _PROGRESS and not name.startswith(_OWN_MEMBERS)
-        }
-        meta.update(self._via)
+        peer = exchange.peer
+        level = None if peer is None else peer.log_level
+        meta: dict[str, Any] = {**self._passing.meta}
         on_progress: Callable[[ProgressParams], object] | None = None
         if parked is not None:
             on_progress = parked.pass_progress
         elif exchange.token is not None:
             on_progress = self.pass_progress
         if self._may_ask:
-            meta[_PROGRESS] = next(link._tokens)
+            meta[PROGRESS] = next(link._tokens)
         if link.revision.handshake:
             if not connection.is_shared:
                 await connection.set_level(level)
         else:
-            meta.update(self._introduce(link.revision.id))
+            assert peer is not None
+            meta.update(introduce(peer.capabilities, level, link.revision.id))
         params.meta = OwnMeta(meta) if meta else None
         if self._is_task and link_has_tasks(link):  # tasks.tool.required-tasked
             params.task = TaskMetadata()
@@ -155,7 +141,7 @@ class PassedRequest:
             timeout=link._usual[0],
             cap=link._usual[1],
             on_progress=on_progress,
-            unknown=self._unknown,
+            unknown=self._passing.unknown,
         )
         if isinstance(result, CreateTaskResult):
             return await self._wait_for_task(connection, params, result)
@@ -167,18 +153,6 @@ class PassedRequest:
         result = await connection.client._wait_for_task(params, answer, {})  # type: ignore[arg-type]
         # It was received with the task, not as the answer to the call.
         return _without_own_meta(result), None
-
-    def _introduce(self, revision: Any) -> dict[str, Any]:
-        """Return what a request without a handshake says of the client behind it."""
-        peer = self.exchange.peer
-        assert peer is not None
-        declared = build_capabilities(peer.capabilities)
-        declared.extensions = {_TASKS: {}}  # the proxy waits for tasks by itself
-        able = shape.narrow(declared, revision)
-        members: dict[str, Any] = {META_CAPABILITIES: msgspec.Raw(_encode(able))}
-        if peer.log_level is not None:
-            members[META_LOG_LEVEL] = peer.log_level
-        return members
 
     def pass_progress(self, params: ProgressParams) -> None:
         """Pass the progress of the other server to the client, where it wants to know."""
@@ -193,14 +167,12 @@ class PassedRequest:
         exchange, revision = self.exchange, self.exchange.revision
         if sent is None or not sent.raw:
             return result
-        if not sent.revision.handshake:
-            result = _without_own_meta(result)
-        if revision.handshake and exchange.channel is None:
+        if revision.handshake and sent.revision.handshake and exchange.channel is None:
             data = _encode(shape.narrow(result, revision.id))
             if len(data) == len(sent.raw):
                 return data
         exchange.unknown = find_unknown(sent.raw, result)
-        return result
+        return result if sent.revision.handshake else _without_own_meta(result)
 
     # -- a server of a handshake revision, a client with rounds
 
@@ -354,7 +326,7 @@ class _Asked(msgspec.Struct):
 def _without_own_meta(result: Any) -> Any:
     """Return a result without what the other server says of itself in it."""
     meta = result.meta
-    if meta and any(name.startswith(_OWN_MEMBERS) for name in meta):
-        kept = {name: each for name, each in meta.items() if not name.startswith(_OWN_MEMBERS)}
+    if meta and any(name.startswith(OWN_MEMBERS) for name in meta):
+        kept = {name: each for name, each in meta.items() if not name.startswith(OWN_MEMBERS)}
         return msgspec.structs.replace(result, meta=kept or None)
     return result

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import urlsplit
 
+import msgspec
+
 from accord.client.connect import Target
 from accord.compose.proxies.catalog import LOOP, VIA
 from accord.compose.proxies.options import ProxyOptions, read_options
@@ -208,10 +210,14 @@ class ProxySource(Source):
         self, session: "Session", exchange: Exchange, params: Any, *, is_task: bool = False
     ) -> Any:
         from accord.compose.proxies.calls import PassedRequest
+        from accord.compose.proxies.passing import read_passing
 
-        via = self._extend_via(exchange)
+        passing = read_passing(exchange, type(params))
+        self._extend_via(passing.meta)
         try:
-            request = PassedRequest(self.upstream, session, exchange, params, via, is_task=is_task)
+            request = PassedRequest(
+                self.upstream, session, exchange, params, passing, is_task=is_task
+            )
             return await request.serve()
         except RequestError as error:
             raise _explain(error, exchange) from None
@@ -234,17 +240,19 @@ class ProxySource(Source):
         """Return the member of `_meta` that names this proxy."""
         return {VIA: [self._id]}
 
-    def _extend_via(self, exchange: Exchange) -> dict[str, Any]:
-        """Return the proxies that a request has passed, and this one.
+    def _extend_via(self, meta: dict[str, Any]) -> None:
+        """Add this proxy to those that a request has passed.
 
         Raises:
             InternalError: it has passed this one already.
         """
-        passed = exchange.meta.get(VIA)
+        passed: object = []
+        if VIA in meta:
+            passed = msgspec.json.decode(meta[VIA])
         if not isinstance(passed, list):
-            return {VIA: [self._id]}
+            passed = []
         self.check_via(passed)
-        return {VIA: [*passed, self._id]}
+        meta[VIA] = [*passed, self._id]
 
     def check_via(self, passed: Sequence[object]) -> None:
         """Refuse a request that has passed this proxy already.

@@ -2,8 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.client.connect import Target
@@ -150,33 +149,16 @@ class UpstreamServer:
 
     # -- connections for calls
 
-    @asynccontextmanager
-    async def borrow(
+    def borrow(
         self, session: Session, exchange: Exchange, parked: "ParkedCall | None" = None
-    ) -> AsyncIterator[Connection]:
-        """Hold a connection for one request.
+    ) -> "_Borrowing":
+        """Hold a connection for one request, as an async context manager.
 
-        Raises:
-            AccordError: the other server cannot be reached.
+        Entering raises AccordError where the other server cannot be reached.
         """
-        connection = await self._find(session, exchange)
-        call = CallInFlight(session, exchange, parked)
-        connection.calls[call] = None
-        if parked is not None:
-            ASKING.set(call if connection.has_rounds else None)
-        is_sound = False
-        try:
-            yield connection
-            is_sound = True
-        except RequestError:
-            is_sound = True
-            raise
-        finally:
-            del connection.calls[call]
-            if connection.is_leased:
-                self._return_lease(connection, is_sound=is_sound)
+        return _Borrowing(self, CallInFlight(session, exchange, parked))
 
-    async def _find(self, session: Session, exchange: Exchange) -> Connection:
+    async def find(self, session: Session, exchange: Exchange) -> Connection:
         shared = self._shared
         if shared is not None and shared.is_open and (shared.has_rounds or self._is_shared):
             return shared
@@ -325,7 +307,7 @@ class UpstreamServer:
             self._leases.discard(connection)
             raise
 
-    def _return_lease(self, connection: Connection, *, is_sound: bool) -> None:
+    def return_lease(self, connection: Connection, *, is_sound: bool) -> None:
         if self._is_ending:
             return
         if not connection.is_open or not is_sound:
@@ -351,3 +333,31 @@ class UpstreamServer:
                 self._idle_leases[key] = kept
             else:
                 del self._idle_leases[key]
+
+
+class _Borrowing:
+    """A connection that is held for one request. Every call makes one, so it is a plain class."""
+
+    __slots__ = ("_call", "_connection", "_upstream")
+
+    _connection: Connection
+
+    def __init__(self, upstream: UpstreamServer, call: CallInFlight) -> None:
+        self._upstream = upstream
+        self._call = call
+
+    async def __aenter__(self) -> Connection:
+        call = self._call
+        connection = await self._upstream.find(call.session, call.exchange)
+        self._connection = connection
+        connection.calls[call] = None
+        if call.parked is not None:
+            ASKING.set(call if connection.has_rounds else None)
+        return connection
+
+    async def __aexit__(self, kind: object, error: object, traceback: object) -> None:
+        connection = self._connection
+        del connection.calls[self._call]
+        if connection.is_leased:
+            is_sound = error is None or isinstance(error, RequestError)
+            self._upstream.return_lease(connection, is_sound=is_sound)
