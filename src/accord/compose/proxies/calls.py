@@ -326,7 +326,10 @@ class _Asked(msgspec.Struct):
 def _without_own_meta(result: Any) -> Any:
     """Return a result without what the other server says of itself in it."""
     meta = result.meta
-    if meta and any(name.startswith(OWN_MEMBERS) for name in meta):
-        kept = {name: each for name, each in meta.items() if not name.startswith(OWN_MEMBERS)}
-        return msgspec.structs.replace(result, meta=kept or None)
+    if not meta:
+        return result
+    kept = {name: each for name, each in meta.items() if not name.startswith(OWN_MEMBERS)}
+    if len(kept) < len(meta):
+        result = result.__copy__()
+        result.meta = kept or None
     return result

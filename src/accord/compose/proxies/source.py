@@ -11,8 +11,10 @@ from urllib.parse import urlsplit
 import msgspec
 
 from accord.client.connect import Target
+from accord.compose.proxies.calls import PassedRequest
 from accord.compose.proxies.catalog import LOOP, VIA
 from accord.compose.proxies.options import ProxyOptions, read_options
+from accord.compose.proxies.passing import read_passing
 from accord.errors import (
     AccordError,
     AuthError,
@@ -209,9 +211,6 @@ class ProxySource(Source):
     async def _pass(
         self, session: "Session", exchange: Exchange, params: Any, *, is_task: bool = False
     ) -> Any:
-        from accord.compose.proxies.calls import PassedRequest
-        from accord.compose.proxies.passing import read_passing
-
         passing = read_passing(exchange, type(params))
         self._extend_via(passing.meta)
         try:
