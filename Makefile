@@ -83,7 +83,7 @@ thorough: coverage .venv-interop/ready
 	.venv-interop/bin/pytest -q -n 2 --dist loadgroup -m "thorough or not thorough" interop
 
 bench: .venv-bench/ready
-	@status=0; for part in core authors start judging several compare auth openapi \
+	@status=0; for part in core authors start judging several proxy compare auth openapi \
 		attacks/http_server attacks/stdio attacks/client; do \
 		.venv-bench/bin/python benchmarks/$$part.py || status=1; \
 	done; exit $$status
@@ -118,6 +118,8 @@ clean:
 	@echo "setting up .venv-bench ..."
 	@test -x .venv-bench/bin/python || $(PYTHON) -m venv .venv-bench
 	@.venv-bench/bin/pip install -q -r benchmarks/requirements.txt -e .
+	@# It needs another version of the official SDK.
+	@$(PYTHON) -m venv .venv-bench/mcp-proxy && .venv-bench/mcp-proxy/bin/pip install -q mcp-proxy
 	@touch $@
 
 # Foreign peers in both roles: Python packages with their examples, Node.js with packages of its own.

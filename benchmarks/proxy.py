@@ -1,0 +1,147 @@
+"""A call through a proxy against the same call without one, in one run, beside other proxies.
+
+One server, written with accord: over HTTP for direct calls, and as a command behind each proxy,
+which serves it over HTTP. One client, accord's, drives them all. What counts is the CPU time of all
+processes together: client, proxy and server. The proxies take turns in short rounds, each right
+after the direct calls that it is compared with, and the ratio is the median of such pairs. Exits 1
+if a call through accord's proxy costs more than it may.
+"""
+
+import asyncio
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from accord import Client, connect
+
+HERE = Path(__file__).parent
+SERVER = str(HERE / "peers" / "behind_proxy.py")
+OTHER = HERE.parent / ".venv-bench" / "mcp-proxy" / "bin" / "mcp-proxy"
+MOST = 1.6
+ROUNDS, CALLS, WIDTH = 9, 600, 16
+REVISION = "2025-06-18"
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def commands() -> dict[str, Callable[[str], list[str]]]:
+    """Return how each one is launched, by its name and for a port."""
+    python = sys.executable
+    found: dict[str, Callable[[str], list[str]]] = {
+        "direct": lambda port: [python, "-m", "accord", "run", SERVER, "--http", "--port", port],
+        "accord": lambda port: [
+            *[python, "-m", "accord", "proxy", "--http", "--port", port],
+            *["--", python, SERVER],
+        ],
+        "FastMCP": lambda port: [python, str(HERE / "peers" / "fast_proxy.py"), port, SERVER],
+    }
+    if OTHER.exists():
+        found["mcp-proxy"] = lambda port: [
+            *[str(OTHER), "--port", port, "--log-level", "ERROR", "--pass-environment"],
+            *["--", python, SERVER],
+        ]
+    return found
+
+
+@contextmanager
+def launch(command: Callable[[str], list[str]]) -> Iterator[tuple[str, int]]:
+    """Run a server on a free port; yields its URL and its process."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(command(str(port)), stdout=quiet, stderr=quiet) as process:
+        try:
+            yield f"http://127.0.0.1:{port}/mcp", process.pid
+        finally:
+            process.terminate()
+
+
+async def reach(url: str) -> Client:
+    for _ in range(200):
+        try:
+            return await connect(url, revision=REVISION)
+        except Exception:  # noqa: BLE001  # it is not listening yet
+            await asyncio.sleep(0.1)
+    raise SystemExit(f"{url} does not answer")
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time of a process and its children."""
+    used = 0.0
+    for each in tree(pid):
+        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
+        used += (int(fields[11]) + int(fields[12])) / TICK
+    return used
+
+
+def tree(pid: int) -> list[int]:
+    found = [pid]
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            found += tree(int(child))
+    return found
+
+
+async def measure(client: Client, pid: int) -> float:
+    """Return the CPU microseconds of one call, in the client and behind it."""
+
+    async def call_some() -> None:
+        for _ in range(CALLS // WIDTH):
+            await client.call_tool("add", {"a": 1, "b": 2})
+
+    used, own = cpu_seconds(pid), time.process_time()
+    await asyncio.gather(*(call_some() for _ in range(WIDTH)))
+    spent = cpu_seconds(pid) - used + time.process_time() - own
+    return spent / (CALLS // WIDTH * WIDTH) * 1e6
+
+
+async def compare() -> dict[str, tuple[float, float]]:
+    """Return for each proxy what a call costs, and how many times a direct one."""
+    async with AsyncExitStack() as stack:
+        running: dict[str, tuple[Client, int]] = {}
+        for name, command in commands().items():
+            url, pid = stack.enter_context(launch(command))
+            client = await reach(url)
+            stack.push_async_callback(client.close)
+            running[name] = client, pid
+            await measure(client, pid)
+        pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in running}
+        for _ in range(ROUNDS):
+            for name in running:
+                # The clock of processes counts hundredths of a second, so that both are summed up.
+                direct = await measure(*running["direct"])
+                pairs[name].append((await measure(*running[name]), direct))
+    return {
+        name: (
+            statistics.median(cost for cost, _ in found),
+            statistics.median(cost / direct for cost, direct in found),
+        )
+        for name, found in pairs.items()
+    }
+
+
+def report(found: dict[str, tuple[float, float]]) -> bool:
+    print(f"{'a call':12} {'CPU µs':>8} {'of direct':>10}")
+    for name, (cost, ratio) in found.items():
+        print(f"{name:12} {cost:8.0f} {ratio:9.2f}x")
+    if "mcp-proxy" not in found:
+        print("mcp-proxy is not installed; make bench installs it")
+    ratio = found["accord"][1]
+    is_reached = ratio <= MOST
+    print(f"{'reached' if is_reached else 'MISSED'}: {ratio:.2f} times a direct call (aim {MOST})")
+    return is_reached
+
+
+def main(*_: Any) -> int:
+    return 0 if report(asyncio.run(compare())) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
