@@ -16,6 +16,7 @@ import msgspec
 
 from accord.client.arguments import OwnMeta
 from accord.client.task_calls import link_has_tasks
+from accord.compose.proxies.connection import CallInFlight
 from accord.compose.proxies.parking import Answer, ParkedCall, Question
 from accord.compose.proxies.passing import OWN_MEMBERS, PROGRESS, Passing, introduce
 from accord.compose.proxies.questions import ask_client
@@ -90,12 +91,34 @@ class PassedRequest:
             AccordError: the other server failed, or cannot be reached.
         """
         exchange, upstream = self.exchange, self._upstream
+        connection = upstream.find_open(self.session, exchange)
+        is_usable = connection is not None and (
+            connection.has_rounds or not exchange.revision.rounds
+        )
+        if connection is not None and is_usable and exchange.channel is None:
+            # Nearly all calls; those that go on with a question have a channel.
+            return await self._serve_on(connection)
         if exchange.revision.rounds and self._may_ask:
             is_open = exchange.channel is not None
             if is_open or await upstream.must_park(self.session, exchange):
                 return await self._serve_in_rounds()
-        async with upstream.borrow(self.session, exchange) as connection:
+        async with upstream.borrow(self.session, exchange) as borrowed:
+            result, sent = await self._send(borrowed, self._params)
+        return await self._finish(result, sent)
+
+    async def _serve_on(self, connection: "Connection") -> Any:
+        call = CallInFlight(self.session, self.exchange)
+        connection.calls[call] = None
+        try:
             result, sent = await self._send(connection, self._params)
+        finally:
+            del connection.calls[call]
+        if result.__class__ is InputRequiredResult or result.__class__ is TaskHandle:
+            return await self._finish(result, sent)
+        return self._shape(result, sent)
+
+    async def _finish(self, result: Any, sent: Exchange | None) -> Any:
+        """Return the result, or go on with the questions or the task that come in place of it."""
         if isinstance(result, TaskHandle):
             parked = self._park_task(self._params, result)
             await self._channel.once(_PARKED, lambda: parked.id, str)
@@ -126,7 +149,7 @@ class PassedRequest:
         if self._may_ask:
             meta[PROGRESS] = next(link._tokens)
         if link.revision.handshake:
-            if not connection.is_shared:
+            if connection.lacks_level(level):
                 await connection.set_level(level)
         else:
             assert peer is not None

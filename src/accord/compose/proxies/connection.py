@@ -104,9 +104,11 @@ class Connection:
 
     Attributes:
         calls: what is under way on it.
+        has_rounds: whether the other server asks by answering with questions.
     """
 
     client: Client
+    _dispatcher: Dispatcher
 
     def __init__(
         self, upstream: "UpstreamServer", declared: frozenset[str], session: "Session | None" = None
@@ -116,6 +118,7 @@ class Connection:
         self.session = session
         self.calls: dict[CallInFlight, None] = {}
         self.lease_key: tuple[object, ...] | None = None
+        self.has_rounds = False
         self._level: LoggingLevel | None = None
         self._level_lock = asyncio.Lock()
 
@@ -140,11 +143,14 @@ class Connection:
                 on_renewed=lambda: upstream.session_renewed(self),
             ),
         )
+        link = self.client._link
+        self._dispatcher = link.dispatcher
+        self.has_rounds = link.revision.rounds
 
     @property
     def is_open(self) -> bool:
         """Whether it can be used."""
-        return not self.client.is_closed
+        return self._dispatcher.closed is None
 
     @property
     def is_leased(self) -> bool:
@@ -155,11 +161,6 @@ class Connection:
     def is_shared(self) -> bool:
         """Whether clients use it that know nothing of each other."""
         return self.session is None and self.lease_key is None
-
-    @property
-    def has_rounds(self) -> bool:
-        """Whether the other server asks by answering with questions."""
-        return self.client._link.revision.rounds
 
     async def close(self) -> None:
         await self.client.close()
@@ -221,12 +222,18 @@ class Connection:
             if session is not None and session.is_lasting:
                 session.notify(event.name, event.params)
 
-    async def set_level(self, level: LoggingLevel | None) -> None:
-        """Let the other server send the log messages that a client wants.
+    def lacks_level(self, level: LoggingLevel | None) -> bool:
+        """Whether the other server has to learn which log messages a client wants.
 
         Without a wish of the client it decides by itself.
         """
-        if level is None or level == self._level or self.client.capabilities.logging is None:
+        if level is None or level == self._level or self.is_shared:
+            return False
+        return self.client.capabilities.logging is not None
+
+    async def set_level(self, level: LoggingLevel | None) -> None:
+        """Let the other server send the log messages that a client wants."""
+        if level is None:
             return
         async with self._level_lock:
             if level == self._level:

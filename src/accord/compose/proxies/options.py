@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, get_args
 
 from accord.client.options import ClientSettings, check_seconds
@@ -146,6 +147,7 @@ def build_capabilities(declared: frozenset[str]) -> ClientCapabilities:
     )
 
 
+@lru_cache(maxsize=256)
 def question_paths(declared: frozenset[str]) -> frozenset[str]:
     """Return the capabilities of a client that let a server ask it."""
     return frozenset(

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Unpack
 from urllib.parse import urlsplit
@@ -169,14 +169,13 @@ class ProxySource(Source):
         """Call a tool of the other server; where it cannot be reached, the result says so."""
         try:
             return await self._pass(session, exchange, params, is_task=is_task)
-        except UrlElicitationRequired as error:
-            return require_pages(error, context or session.context(exchange))
-        except MissingCapability as error:
-            if not exchange.revision.handshake:
-                raise
-            return failure(error.message)
-        except RequestError:
-            raise
+        except RequestError as error:
+            explained = _explain(error, exchange)
+            if isinstance(explained, UrlElicitationRequired):
+                return require_pages(explained, context or session.context(exchange))
+            if isinstance(explained, MissingCapability) and exchange.revision.handshake:
+                return failure(explained.message)
+            raise explained from None
         except AccordError as error:
             (context or session.context(exchange))._fail(error)
             return failure(self._describe(error))
@@ -194,12 +193,13 @@ class ProxySource(Source):
         """
         try:
             return await self._pass(session, exchange, params)
-        except UrlElicitationRequired as error:
-            from accord.server.calls import require_pages as require
+        except RequestError as error:
+            explained = _explain(error, exchange)
+            if isinstance(explained, UrlElicitationRequired):
+                from accord.server.calls import require_pages as require
 
-            return require(error, session.context(exchange))
-        except RequestError:
-            raise
+                return require(explained, session.context(exchange))
+            raise explained from None
         except AccordError as error:
             raise InternalError(self._describe(error)) from error
         except BaseException as error:
@@ -208,18 +208,13 @@ class ProxySource(Source):
                 raise
             return questions
 
-    async def _pass(
+    def _pass(
         self, session: "Session", exchange: Exchange, params: Any, *, is_task: bool = False
-    ) -> Any:
+    ) -> Coroutine[Any, Any, Any]:
         passing = read_passing(exchange, type(params))
         self._extend_via(passing.meta)
-        try:
-            request = PassedRequest(
-                self.upstream, session, exchange, params, passing, is_task=is_task
-            )
-            return await request.serve()
-        except RequestError as error:
-            raise _explain(error, exchange) from None
+        request = PassedRequest(self.upstream, session, exchange, params, passing, is_task=is_task)
+        return request.serve()
 
     def _describe(self, error: AccordError) -> str:
         """Return what a client learns of a failure: not the addresses and texts of the server."""

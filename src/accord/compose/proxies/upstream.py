@@ -158,7 +158,20 @@ class UpstreamServer:
         """
         return _Borrowing(self, CallInFlight(session, exchange, parked))
 
+    def find_open(self, session: Session, exchange: Exchange) -> Connection | None:
+        """Return a connection that can be used at once, by several calls; None without one."""
+        shared = self._shared
+        if shared is not None and shared.is_open and (shared.has_rounds or self._is_shared):
+            return shared
+        own = self._sessions.get(outermost(session))
+        peer = exchange.peer
+        if own is None or peer is None:
+            return None
+        found = own.get(question_paths(peer.capabilities))
+        return found if found is not None and found.is_open else None
+
     async def find(self, session: Session, exchange: Exchange) -> Connection:
+        """Return a connection for a request, which is made if necessary."""
         shared = self._shared
         if shared is not None and shared.is_open and (shared.has_rounds or self._is_shared):
             return shared
