@@ -149,7 +149,9 @@ async def read_resource(
 
 
 def subscribe(session: "Session", exchange: Exchange, params: SubscribeParams) -> EmptyResult:
-    _find_resource(session, exchange, params.uri)
+    entry, _ = _find_resource(session, exchange, params.uri)
+    if not entry.is_visible(session, exchange):
+        raise not_found(params.uri)
     session.subscribe(params.uri)
     return EmptyResult()
 

@@ -237,7 +237,7 @@ def build_tool(function: Callable[..., object], **details: Unpack[ToolDetails]) 
         timeout=details.get("timeout"),
         task=details.get("task"),
         ask_first=details.get("ask_first", False),
-        mirrored=_find_mirrored(name, tool.input_schema),
+        mirrored=find_mirrored(name, tool.input_schema),
     )
 
 
@@ -251,7 +251,7 @@ def _mode_of(
     return "inline" if is_inline else "thread"
 
 
-def _find_mirrored(name: str, schema: JsonObject) -> "tuple[MirroredArgument, ...]":
+def find_mirrored(name: str, schema: JsonObject) -> "tuple[MirroredArgument, ...]":
     """Return the arguments of a tool that headers repeat over HTTP.
 
     Raises:

@@ -63,7 +63,11 @@ class SharedLifespan:
     @property
     def state(self) -> Any:
         """What it yielded on this loop; None where it was not entered."""
-        run = self._runs.get(asyncio.get_running_loop())
+        return self.state_on(asyncio.get_running_loop())
+
+    def state_on(self, loop: asyncio.AbstractEventLoop) -> Any:
+        """Return what it yielded on a loop; from any thread."""
+        run = self._runs.get(loop)
         return None if run is None else run.state
 
     async def wait(self) -> None:

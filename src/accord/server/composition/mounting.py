@@ -177,8 +177,10 @@ class _LoopHolds:
             raise
 
     async def release_all(self) -> None:
-        for task in self._tasks:
+        tasks = [*self._tasks]
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         held, self._held = self._held, {}
         outcomes = await asyncio.gather(
             *(lifespan.release() for lifespan in held.values()), return_exceptions=True
@@ -204,8 +206,9 @@ class _LoopHolds:
 
     def _done(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("the lifespan of a mounted source failed", exc_info=task.exception())
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("the lifespan of a mounted source failed: %s", error, exc_info=error)
 
 
 async def _release_later(lifespan: SharedLifespan) -> None:

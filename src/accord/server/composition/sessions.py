@@ -6,6 +6,7 @@ from accord.protocol.exchange import Exchange
 from accord.server.composition.lifespans import lifespan_of
 from accord.server.context import Context, current
 from accord.server.hub import ListKind
+from accord.server.params import read_params
 from accord.server.session import Session
 from accord.server.visibility import NO_RULES
 from accord.types import CallToolParams, GetPromptParams, ReadResourceParams
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from accord.principal import Principal
+    from accord.runtime.origin import ClientFlow
     from accord.server.channels import Channel
     from accord.server.server import Server
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 class MountedContext(Context[Any]):
     """A request as the handler of a mounted server sees it: by the names of that server."""
 
-    __slots__ = ("_key", "_outer")
+    __slots__ = ("_key", "_outer", "_received")
 
     def __init__(
         self, session: Session, exchange: Exchange, key: str | None, outer: Context[Any] | None
@@ -29,18 +31,29 @@ class MountedContext(Context[Any]):
         super().__init__(session, exchange)
         self._key = key
         self._outer = outer
+        self._received: Any = None
         if outer is not None:
+            if outer._values is None:
+                outer._values = {}
             self._values = outer._values
 
     @property
     def params(self) -> Any:
-        if self._params is None:
-            found = super().params
-            if isinstance(found, CallToolParams | GetPromptParams) and self._key is not None:
-                found.name = self._key
-            elif isinstance(found, ReadResourceParams) and self._key is not None:
-                found.uri = self._key
-        return self._params
+        if self._params is not None:
+            return self._params
+        if self._received is not None:
+            self._params = read_params(self._exchange, self._received)
+            return self._params
+        found = super().params
+        if isinstance(found, CallToolParams | GetPromptParams) and self._key is not None:
+            found.name = self._key
+        elif isinstance(found, ReadResourceParams) and self._key is not None:
+            found.uri = self._key
+        return found
+
+    def receive(self, params: Any) -> None:
+        """Take the params of the request as the mounted server sees them."""
+        self._params, self._received = None, params
 
     def _fail(self, error: BaseException | None) -> None:
         """Note what a tool raised, for the middleware of both servers."""
@@ -60,15 +73,33 @@ class MountedSession(Session):
         server: the server that is mounted, its lifespan running.
     """
 
+    _has_kept_values = False
+
     def __init__(self, outer: Session, server: "Server[Any]") -> None:
         self.outer = outer
         self.server = server
-        self.lifespan_state = lifespan_of(server).state
+        self._lifespan = lifespan_of(server)
         self.loop = outer.loop
         self.thread = outer.thread
         self.endpoint = outer.endpoint
         self.dispatcher = outer.dispatcher
-        self.flow = outer.flow
+
+    @property
+    def lifespan_state(self) -> Any:
+        return self._lifespan.state_on(self.loop)
+
+    @property
+    def flow(self) -> "ClientFlow | None":  # type: ignore[override]  # read from the outer one
+        return self.outer.flow
+
+    @property
+    def has_kept_values(self) -> bool:
+        return self._has_kept_values
+
+    @has_kept_values.setter
+    def has_kept_values(self, value: bool) -> None:
+        # The outer session must not serve another caller either.
+        self._has_kept_values = self.outer.has_kept_values = value
 
     @property
     def principal(self) -> "Principal | None":  # type: ignore[override]  # read from the outer one
@@ -112,6 +143,9 @@ class MountedSession(Session):
 
     def channel(self, exchange: Exchange) -> "Channel":
         return self.outer.channel(exchange)
+
+    def close(self) -> None:
+        self.outer.close()
 
     def _set_visible(
         self, names: tuple[str, ...], tags: "Iterable[str]", kind: ListKind | None, *, shows: bool
