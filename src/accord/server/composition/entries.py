@@ -112,7 +112,7 @@ async def _use(
     return await LayeredRequest(session, exchange, params, handler, layers, context).serve()
 
 
-def _requested(exchange: Exchange, member: str, key: str) -> str:
+def _asked_name(exchange: Exchange, member: str, key: str) -> str:
     """Return the name or URI that the client asked for, for messages that it gets."""
     found = getattr(exchange.params, member, None)
     return found if isinstance(found, str) else key
@@ -153,7 +153,7 @@ class DerivedTool(_Derived, ToolEntry, frozen=True, kw_only=True):
         if entered is None:
             return self._call_when_ready(session, exchange, arguments, context)
         if not owner.access.admits(entered, exchange, inner):
-            raise _unknown_tool(_requested(exchange, "name", self.key))
+            raise _unknown_tool(_asked_name(exchange, "name", self.key))
         if context is not None:
             _move(context, entered, exchange, inner.key, arguments)
         layers = owner.layers.around(exchange.name) if owner.layers.are_used else ()
@@ -249,7 +249,7 @@ class DerivedPrompt(_Derived, PromptEntry, frozen=True, kw_only=True):
         inner = self.inner
         entered = await _enter(self.owner, session, exchange, inner)
         if entered is None:
-            raise unknown_prompt(_requested(exchange, "name", self.key))
+            raise unknown_prompt(_asked_name(exchange, "name", self.key))
 
         def handler(session: "Session", exchange: Exchange, params: GetPromptParams) -> Any:
             entry: PromptEntry | None = inner
@@ -314,7 +314,7 @@ async def _read(
     own_uri = uri if uris is None else uris.inward(uri)
     entered = await _enter(entry.owner, session, exchange, inner)
     if entered is None:
-        raise not_found(_requested(exchange, "uri", uri))
+        raise not_found(_asked_name(exchange, "uri", uri))
 
     def handler(session: "Session", exchange: Exchange, params: ReadResourceParams) -> Any:
         if params.uri == own_uri:

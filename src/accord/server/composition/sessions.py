@@ -1,9 +1,10 @@
 """A client's session as a mounted server sees it."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from accord.protocol.exchange import Exchange
-from accord.server.composition.lifespans import lifespan_of
+from accord.server.composition.lifespans import LifespanRun, lifespan_of
 from accord.server.context import Context, current
 from accord.server.hub import ListKind
 from accord.server.params import read_params
@@ -70,15 +71,16 @@ class MountedSession(Session):
 
     Args:
         outer: the session of the server that mounts.
-        server: the server that is mounted, its lifespan running.
+        server: the server that is mounted.
+        run: its lifespan.
     """
 
     _has_kept_values = False
 
-    def __init__(self, outer: Session, server: "Server[Any]") -> None:
+    def __init__(self, outer: Session, server: "Server[Any]", run: LifespanRun) -> None:
         self.outer = outer
         self.server = server
-        self._lifespan = lifespan_of(server)
+        self.run = run
         self.loop = outer.loop
         self.thread = outer.thread
         self.endpoint = outer.endpoint
@@ -86,7 +88,7 @@ class MountedSession(Session):
 
     @property
     def lifespan_state(self) -> Any:
-        return self._lifespan.state_on(self.loop)
+        return self.run.state
 
     @property
     def flow(self) -> "ClientFlow | None":  # type: ignore[override]  # read from the outer one
@@ -165,19 +167,27 @@ def enter(session: Session, server: "Server[Any]") -> MountedSession | None:
     """Return a session as a mounted server sees it; None while its lifespan is being entered."""
     mounted = session.mounted_sessions
     found = None if mounted is None else mounted.get(server)
-    if found is not None:
+    if found is not None and not found.run.is_over:
         return found
-    if not lifespan_of(server).is_ready:
+    run = lifespan_of(server).run
+    if run is None:
         return None
+    if found is not None:  # it was unmounted, and mounted again
+        found.run = run
+        return found
     if mounted is None:
         mounted = session.mounted_sessions = {}
-    entered = mounted[server] = MountedSession(session, server)
+    entered = mounted[server] = MountedSession(session, server, run)
     return entered
 
 
 async def enter_when_ready(session: Session, server: "Server[Any]") -> MountedSession:
     """Return a session as a mounted server sees it, once its lifespan has been entered."""
-    await lifespan_of(server).wait()
+    lifespan = lifespan_of(server)
+    if not lifespan.is_running:  # it was mounted just now
+        with suppress(Exception):  # of another one, or logged where it was started
+            await session.server.mounts.wait()
+    await lifespan.wait()
     entered = enter(session, server)
     assert entered is not None
     return entered
