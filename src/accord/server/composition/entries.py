@@ -10,7 +10,7 @@ from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import UnsetType
+from msgspec import Struct, UnsetType
 
 from accord.errors import InvalidParams
 from accord.protocol.exchange import Exchange
@@ -186,12 +186,14 @@ class DerivedTool(_Derived, ToolEntry, frozen=True, kw_only=True):
     ) -> ToolResult:
         assert self.owner is not None
         await enter_when_ready(session, self.owner)
-        return await _settle(self._call(session, exchange, arguments, context))
+        outcome = self._call(session, exchange, arguments, context)
+        return outcome if isinstance(outcome, Struct) else await outcome
 
     async def _call_and_map(
         self, session: "Session", exchange: Exchange, arguments: Any, context: Any, uris: Uris
     ) -> ToolResult:
-        result = await _settle(self._call(session, exchange, arguments, context))
+        outcome = self._call(session, exchange, arguments, context)
+        result = outcome if isinstance(outcome, Struct) else await outcome
         mapped: ToolResult = map_tool_result(result, uris)
         return mapped
 
@@ -212,7 +214,8 @@ class DerivedTool(_Derived, ToolEntry, frozen=True, kw_only=True):
         finally:
             current.reset(token)
         _move(context, session, exchange, self.inner.key, changed)
-        result = await _settle(self._call(session, exchange, changed, context))
+        outcome = self._call(session, exchange, changed, context)
+        result = outcome if isinstance(outcome, Struct) else await outcome
         return result if self.uris is None else map_tool_result(result, self.uris)
 
 
@@ -230,10 +233,6 @@ def _move(
 
 def _unknown_tool(name: str) -> InvalidParams:
     return InvalidParams(f"unknown tool {name!r}", data={"name": name})
-
-
-async def _settle(outcome: ToolResult | Awaitable[ToolResult]) -> ToolResult:
-    return await outcome if isinstance(outcome, Awaitable) else outcome
 
 
 class DerivedPrompt(_Derived, PromptEntry, frozen=True, kw_only=True):
