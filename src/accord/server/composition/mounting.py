@@ -222,9 +222,9 @@ class _LoopHolds:
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._forget)
+        task.add_done_callback(self._log_failure)
 
-    def _forget(self, task: "asyncio.Task[None]") -> None:
+    def _log_failure(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:
