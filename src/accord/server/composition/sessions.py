@@ -177,6 +177,8 @@ def enter(session: Session, server: "Server[Any]") -> MountedSession | None:
         return found
     if mounted is None:
         mounted = session.mounted_sessions = {}
+    for gone in [each for each, entered in mounted.items() if entered.run.is_over]:
+        mounted.pop(gone).release_values()
     entered = mounted[server] = MountedSession(session, server, run)
     return entered
 
