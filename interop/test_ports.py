@@ -261,6 +261,38 @@ def test_the_lifespan_is_open_during_calls(hosts: Hosts) -> None:
         assert "KeyError" not in missing.text
 
 
+# -- mounting
+
+
+def test_the_lights_that_are_mounted_in_the_hub_give_the_same(hosts: Hosts) -> None:
+    warm = {"on": True, "ct": 400, "alert": "select"}
+    theirs, ours = hosts.play(
+        "smart_home",
+        calling(
+            ("hub_status", {}),
+            ("hue_read_all_lights", {}),
+            ("hue_toggle_light", {"light_name": "Desk", "state": True}),
+            ("hue_toggle_light", {"light_name": "Sun", "state": False}),
+            ("hue_set_brightness", {"light_name": "Bed", "brightness": 100}),
+            ("hue_set_brightness", {"light_name": "Bed", "brightness": 300}),
+            ("hue_list_groups", {}),
+            ("hue_list_scenes", {}),
+            ("hue_list_lights_by_group", {}),
+            ("hue_activate_scene", {"group_name": "Office", "scene_name": "Work"}),
+            ("hue_activate_scene", {"group_name": "Office", "scene_name": "Read"}),
+            ("hue_activate_scene", {"group_name": "Office", "scene_name": "Focus"}),
+            ("hue_activate_scene", {"group_name": "Attic", "scene_name": "Work"}),
+            ("hue_activate_scene", {"group_name": "Office", "scene_name": "Party"}),
+            ("hue_set_light_attributes", {"light_name": "Bed", "attributes": warm}),
+            ("hue_set_light_attributes", {"light_name": "Bed", "attributes": {}}),
+            ("hue_set_group_attributes", {"group_name": "Bedroom", "attributes": warm}),
+            ("hue_set_group_attributes", {"group_name": "Attic", "attributes": warm}),
+        ),
+    )
+    assert [each.data for each in ours] == [each.data for each in theirs]
+    assert not any(each.is_error for each in ours)
+
+
 # -- middleware
 
 
