@@ -49,7 +49,9 @@ def foreign_apps(folder: Path) -> dict[str, Any]:
     asgi_from = import_module("stories._hosting").asgi_from
     fastmcp = folder / "fastmcp/examples"
     sys.path.insert(0, str(fastmcp / "smart_home/src"))
-    os.environ.update(HUE_BRIDGE_IP="127.0.0.1", HUE_BRIDGE_USERNAME="stub")
+    os.environ.update(
+        HUE_BRIDGE_IP="127.0.0.1", HUE_BRIDGE_USERNAME="stub", FIRE_TV_HOST="127.0.0.1"
+    )
     of_fastmcp = {
         "testing_demo": load(fastmcp / "testing_demo/server.py").mcp,
         "session_state": load(fastmcp / "persistent_state/server.py").server,
@@ -87,7 +89,7 @@ def together(apps: Mapping[str, Any]) -> Any:
 
 
 def main() -> None:
-    # Lights that exist in memory alone stand in for those of the package `phue2`.
+    # Lights and a television that exist in memory alone stand in for packages with hardware.
     sys.path[:0] = [str(HERE / "stubs"), str(HERE.parent / "peers")]
     if sys.argv[1] == "accord":
         sys.path.insert(0, str(HERE))
