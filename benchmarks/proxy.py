@@ -67,7 +67,7 @@ async def reach(url: str) -> Client:
     for _ in range(200):
         try:
             return await connect(url, revision=REVISION)
-        except Exception:  # noqa: BLE001  # it is not listening yet
+        except Exception:  # it is not listening yet
             await asyncio.sleep(0.1)
     raise SystemExit(f"{url} does not answer")
 

@@ -88,7 +88,7 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
 
 
 def plain(schema: Any, definitions: Any = None) -> Any:
-    """Return what a schema says, without titles, descriptions, marks and references."""
+    """Return what a schema says, in one form, without titles, descriptions and references."""
     if isinstance(schema, list):
         return [plain(each, definitions) for each in schema]
     if not isinstance(schema, dict):
@@ -100,8 +100,12 @@ def plain(schema: Any, definitions: Any = None) -> Any:
     for key in ("title", "description", "$defs", "x-fastmcp-wrap-result"):
         if isinstance(kept.get(key), str | bool) or key == "$defs":
             kept.pop(key, None)
-    if kept.get("additionalProperties") is False:
+    if kept.get("additionalProperties") in (False, True):
         del kept["additionalProperties"]
+    if kept.get("items") is False:  # which maxItems says as well
+        del kept["items"]
+    if "const" in kept:
+        kept["enum"] = [kept.pop("const")]
     if isinstance(kept.get("required"), list):
         kept["required"] = sorted(kept["required"])
     return {key: plain(value, definitions) for key, value in kept.items()}
@@ -259,6 +263,55 @@ def test_the_lifespan_is_open_during_calls(hosts: Hosts) -> None:
         assert missing.is_error
         assert "lookup" in missing.text
         assert "KeyError" not in missing.text
+
+
+# -- mounting
+
+
+def test_the_servers_that_are_mounted_in_the_hub_give_the_same(hosts: Hosts) -> None:
+    dim = {"on": True, "brightness": 20, "xy": [0.1, 0.2]}
+    video = {"source": "youtube", "source_id": "abcdefghijk", "url": "u", "title": "t"}
+    theirs, ours = hosts.play(
+        "smart_home",
+        calling(
+            ("hue_read_lights", {}),
+            ("hue_read_lights", {"room": "Bedroom", "details": True}),
+            ("hue_read_lights", {"room": "Cellar"}),
+            ("hue_read_rooms", {}),
+            ("hue_read_scenes", {"room": "r1"}),
+            ("hue_set_light", {"target": "Bed", "state": dim}),
+            ("hue_set_light", {"target": "Sun", "state": dim}),
+            ("hue_read_lights", {"room": "r2"}),
+            ("hue_set_room", {"target": "Office", "state": dim}),
+            ("hue_set_room", {"target": "Attic", "state": dim}),
+            ("hue_activate_scene", {"room": "Office", "scene": "Work", "action": "static"}),
+            ("hue_activate_scene", {"room": "Bedroom", "scene": "Read"}),
+            ("fire_tv_read_status", {}),  # it is asleep
+            ("fire_tv_read_status", {}),
+            ("fire_tv_launch_app", {"package_id": "com.example.films"}),
+            ("fire_tv_read_status", {}),
+            ("fire_tv_launch_app", {"package_id": "com.example.none"}),
+            ("fire_tv_press_home", {}),
+            ("fire_tv_play_youtube_video", {"video_id": "short"}),
+            ("fire_tv_play_media", video),
+            ("fire_tv_read_status", {}),
+        ),
+    )
+    assert [each.is_error for each in ours] == [each.is_error for each in theirs]
+    assert [each.data for each in ours] == [each.data for each in theirs]
+    assert [each.text for each in ours if each.is_error] == [
+        each.text for each in theirs if each.is_error
+    ]
+    assert sum(each.is_error for each in ours) == 7
+    for results in hosts.play(
+        "smart_home",
+        calling(
+            ("hue_set_light", {"target": "Bed", "state": {"brightness": 101}}),
+            ("hue_set_room", {"target": "Office", "state": {"effect": "candle"}}),
+            ("hue_set_room", {"target": "Office", "state": {}}),
+        ),
+    ):
+        assert all(each.is_error for each in results)
 
 
 # -- middleware

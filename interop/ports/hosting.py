@@ -5,6 +5,7 @@ python hosting.py foreign FOLDER     the examples that originals.py has unpacked
 """
 
 import logging
+import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -23,6 +24,7 @@ PORTS: Final = (
     "refund_desk",
     "weather",
     "lifespan",
+    "smart_home",
 )
 
 
@@ -46,10 +48,15 @@ def foreign_apps(folder: Path) -> dict[str, Any]:
     sys.path.insert(0, str(folder / "mcp/examples"))
     asgi_from = import_module("stories._hosting").asgi_from
     fastmcp = folder / "fastmcp/examples"
+    sys.path.insert(0, str(fastmcp / "smart_home/src"))
+    os.environ.update(
+        HUE_BRIDGE_IP="127.0.0.1", HUE_BRIDGE_USERNAME="stub", FIRE_TV_HOST="127.0.0.1"
+    )
     of_fastmcp = {
         "testing_demo": load(fastmcp / "testing_demo/server.py").mcp,
         "session_state": load(fastmcp / "persistent_state/server.py").server,
         "namespaces": load(fastmcp / "namespace_activation/server.py").server,
+        "smart_home": import_module("smart_home.hub").hub_mcp,
         "parcels": load(HERE / "foreign/parcels.py").mcp,
         "ledger": load(HERE / "foreign/ledger.py").mcp,
     }
@@ -82,7 +89,10 @@ def together(apps: Mapping[str, Any]) -> Any:
 
 
 def main() -> None:
-    sys.path[:0] = [str(HERE), str(HERE.parent / "peers")]
+    # Lights and a television that exist in memory alone stand in for packages with hardware.
+    sys.path[:0] = [str(HERE / "stubs"), str(HERE.parent / "peers")]
+    if sys.argv[1] == "accord":
+        sys.path.insert(0, str(HERE))
     from serving import serve
 
     logging.basicConfig(format="%(name)s %(levelname)s %(message)s", stream=sys.stderr)

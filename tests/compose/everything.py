@@ -55,7 +55,9 @@ def add_tools(server: Server[Any]) -> None:
             types.EmbeddedResource(
                 types.ResourceContents("note://today", mime_type="text/plain", text="buy milk")
             ),
-            types.EmbeddedResource(types.ResourceContents("blob://pixel", blob=b64encode(PIXEL).decode())),
+            types.EmbeddedResource(
+                types.ResourceContents("blob://pixel", blob=b64encode(PIXEL).decode())
+            ),
         ]
         if ctx.revision >= "2025-03-26":
             found.append(Audio(SOUND).content())

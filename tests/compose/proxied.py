@@ -65,9 +65,7 @@ def watch_http(server: Server[Any]) -> Watched:
     form: Any = "sse" if is_sse else "http"
     settings = ClientSettings(transport=form)
     return Watched(
-        lambda recording: TappedHttpWire(
-            server.asgi(grace=0, sse=is_sse), recording, settings
-        )
+        lambda recording: TappedHttpWire(server.asgi(grace=0, sse=is_sse), recording, settings)
     )
 
 

@@ -1,10 +1,13 @@
-"""A plugin that reports progress: a context parameter works here as anywhere."""
+"""A plugin with a server of its own, which could also be run alone: `accord run dice.py`."""
 
 import random
 
-from accord import Context
+from accord import Context, Server
+
+server = Server("dice")
 
 
+@server.tool
 async def roll(ctx: Context, times: int = 2, sides: int = 6) -> list[int]:
     """Roll dice."""
     rolled = []

@@ -1,4 +1,12 @@
-"""A plugin: plain functions, no import of accord needed."""
+"""A plugin that adds its tools to a server that it is given."""
+
+from accord import Server
+
+
+def register(server: Server) -> None:
+    """Add the tools; the server is named after this file."""
+    server.add_tool(shout)
+    server.add_tool(count_words)
 
 
 def shout(text: str) -> str:

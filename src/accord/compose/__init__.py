@@ -8,15 +8,18 @@ from accord.server.composition.source import Source
 
 if TYPE_CHECKING:
     from accord.compose.openapi.source import OpenApiSource
+    from accord.compose.plugins import PluginFolder, folder
     from accord.compose.proxies import ProxyOptions, ProxySource, proxy
     from accord.compose.servers import configuration_server, proxy_server
 
 __all__ = [
     "OpenApiSource",
+    "PluginFolder",
     "ProxyOptions",
     "ProxySource",
     "Source",
     "configuration_server",
+    "folder",
     "openapi",
     "proxy",
     "proxy_server",
@@ -24,9 +27,11 @@ __all__ = [
 
 _PLACES = {
     "OpenApiSource": "accord.compose.openapi.source",
+    "PluginFolder": "accord.compose.plugins",
     "ProxyOptions": "accord.compose.proxies",
     "ProxySource": "accord.compose.proxies",
     "configuration_server": "accord.compose.servers",
+    "folder": "accord.compose.plugins",
     "proxy": "accord.compose.proxies",
     "proxy_server": "accord.compose.servers",
 }

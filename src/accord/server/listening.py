@@ -83,7 +83,9 @@ def _is_readable(session: "Session", exchange: Exchange, uri: str) -> bool:
     found = session.server.find_resource(uri)
     if found is None:
         return False
-    return session.server.access.allows(session.principal_of(exchange), found[0])
+    entry, _ = found
+    principal = session.principal_of(exchange)
+    return session.server.access.allows(principal, entry) and entry.is_visible(session, exchange)
 
 
 def _topics(granted: SubscriptionFilter) -> frozenset[Topic]:

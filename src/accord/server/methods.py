@@ -159,6 +159,8 @@ async def read_resource(
 
 def subscribe(session: "Session", exchange: Exchange, params: SubscribeParams) -> EmptyResult:
     entry, _ = _find_resource(session, exchange, params.uri)
+    if not entry.is_visible(session, exchange):
+        raise not_found(params.uri)
     session.subscribe(params.uri)
     entry.subscribe(session, params.uri)
     return EmptyResult()

@@ -12,13 +12,18 @@ from accord.types import CallToolParams
 _encode: Final = msgspec.json.Encoder().encode
 
 
-def read_params(exchange: Exchange) -> Any:
+def read_params(exchange: Exchange, params: Any = None) -> Any:
     """Return the params of a request with all their parts decoded, as a copy.
+
+    Args:
+        exchange: the request.
+        params: those that a mounted server gets; by default those that were received.
 
     Raises:
         InvalidParams: a value in them cannot be read.
     """
-    params = exchange.params
+    if params is None:
+        params = exchange.params
     if params is None:
         return None
     params = params.__copy__()

@@ -4,6 +4,7 @@ A registry may change at any time, and calls `changed` after each change; the se
 clients there. Numbers of entries are never reused, so that a place in a list stays one.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from accord.protocol.unknown import UnknownMembers
     from accord.server.session import Session
 
+
+log = logging.getLogger("accord.server")
 
 # More numbers than a source can use up.
 _ENTRIES_MOST: Final = 2**40
@@ -114,8 +117,10 @@ class Registry(Generic[Entry]):
         # costs no more than one.
         self._owners: dict[object, Callable[[], Iterable[Entry]]] = {}
         self._owner_numbers: dict[object, Iterator[int]] = {}
-        self._stale: dict[object, None] = {}
+        self._stale: dict[object, object] = {}
         self._in_conflict: set[object] = set()
+        # Held while a source is read: an older reading must not replace a newer one.
+        self._reading = threading.RLock()
 
     # -- reading
 
@@ -188,6 +193,8 @@ class Registry(Generic[Entry]):
                 self._last_number += 1
                 self._registered[key] = place = _Place(self._last_number, entry)
             elif replace:
+                if place.owner is not None:  # whose entry is left out from now on
+                    self._mark_stale(place.owner)
                 place.entry, place.owner = entry, None
             else:
                 raise RegistrationError(self._conflict(key, entry, place.entry))
@@ -214,7 +221,7 @@ class Registry(Generic[Entry]):
                     f"entry, as mount(source.without({key!r}))"
                 )
             del self._registered[key]
-            self._stale.update(dict.fromkeys(self._in_conflict))
+            self._mark_stale(*self._in_conflict)
             if not place.enabled:
                 return place.entry
             del self._enabled[key]
@@ -263,41 +270,59 @@ class Registry(Generic[Entry]):
             owner: has `refuse(entry, why)`, which is called with entries whose key is taken.
             read: returns the entries.
         """
-        if owner not in self._owner_numbers:
-            # Sources come in the order in which they were mounted, whichever is ready first.
-            first = (len(self._owner_numbers) + 1) * _ENTRIES_MOST
-            self._owner_numbers[owner] = count(first)
-        self._owners[owner] = read
-        self._stale[owner] = None
-        self._advance()
+        with self._lock:
+            if owner not in self._owner_numbers:
+                # Sources come in the order in which they were mounted, whichever is ready first.
+                first = (len(self._owner_numbers) + 1) * _ENTRIES_MOST
+                self._owner_numbers[owner] = count(first)
+            self._owners[owner] = read
+            self._mark_stale(owner)
+            self._advance()
         self._announce()
+
+    def _mark_stale(self, *owners: object) -> None:
+        for owner in owners:
+            self._stale[owner] = object()  # so that a change during a reading is seen
 
     def withdraw(self, owner: object) -> None:
         """Remove all entries of a source."""
         self.offer(owner, tuple)
         self._read_owners()
-        self._owners.pop(owner, None)
-        self._in_conflict.discard(owner)
+        with self._lock:
+            self._owners.pop(owner, None)
+            self._in_conflict.discard(owner)
 
     def conflicts(self, entries: Iterable[Entry]) -> list[str]:
-        """Return a message for each entry whose key is taken."""
+        """Return a message for each entry whose key is taken, by an entry here or before it."""
         self._read_owners()
+        found: list[str] = []
+        offered: dict[str, Entry] = {}
         with self._lock:
-            return [
-                self._conflict(entry.key, entry, self._registered[entry.key].entry)
-                for entry in entries
-                if entry.key in self._registered
-            ]
+            for entry in entries:
+                place = self._registered.get(entry.key)
+                other = offered.setdefault(entry.key, entry) if place is None else place.entry
+                if other is not entry:
+                    found.append(self._conflict(entry.key, entry, other))
+        return found
 
     def _read_owners(self) -> None:
-        while self._stale:
-            try:
-                owner, _ = self._stale.popitem()
-            except KeyError:  # another thread was faster
-                return
-            read = self._owners.get(owner, tuple)
-            for entry, why in self._replace_owned(owner, read()):
-                owner.refuse(entry, why)  # type: ignore[attr-defined]  # see `offer`
+        with self._reading:
+            while self._stale:
+                owner, mark = next(iter(self._stale.items()))
+                try:
+                    entries = [*self._owners.get(owner, tuple)()]
+                except Exception:  # the entries of others have to be found all the same
+                    log.exception(
+                        "the %ss of %r cannot be read; they stay as they were", self.kind, owner
+                    )
+                    refused = []
+                else:
+                    refused = self._replace_owned(owner, entries)
+                with self._lock:
+                    if self._stale.get(owner) is mark:
+                        del self._stale[owner]
+                for entry, why in refused:
+                    owner.refuse(entry, why)  # type: ignore[attr-defined]  # see `offer`
 
     def _replace_owned(self, owner: object, entries: Iterable[Entry]) -> list[tuple[Entry, str]]:
         """Replace the entries of a source; return those whose key is taken, each with the reason.
@@ -323,11 +348,17 @@ class Registry(Generic[Entry]):
                     place.entry = entry
                     if place.enabled:
                         self._enabled[key] = entry
-            for key, place in [*self._registered.items()]:
-                if place.owner is owner and key not in offered:
-                    del self._registered[key]
-                    self._enabled.pop(key, None)
+            gone = [
+                key
+                for key, place in self._registered.items()
+                if place.owner is owner and key not in offered
+            ]
+            for key in gone:
+                del self._registered[key]
+                self._enabled.pop(key, None)
             self._in_conflict.discard(owner)
+            if gone:
+                self._mark_stale(*self._in_conflict)
             if refused:
                 self._in_conflict.add(owner)
             self._advance()

@@ -221,6 +221,8 @@ class Session:
         elif event.name == "notifications/roots/list_changed":
             for callback in self.server.roots_callbacks:
                 dispatcher.spawn(callback(self))
+            for mounted in [*(self.mounted_sessions or {}).values()]:
+                mounted.notification(event, dispatcher)
 
     def request_cancelled(self, exchange: Exchange) -> None:
         """Note that the answer to a request is no longer wanted."""

@@ -56,7 +56,7 @@ class ArgumentChanges:
         arguments: Mapping[str, ArgumentChange | str],
     ) -> None:
         self._tool = tool
-        self._hide = dict(hide)
+        self._hide = {name: _supplier(value) for name, value in hide.items()}
         self._inward: dict[str, str] = {}
         self._defaults: dict[str, object] = {}
         forms = {name: _read_form(tool, name, each) for name, each in arguments.items()}
@@ -68,10 +68,18 @@ class ArgumentChanges:
         known: JsonObject = schema.get("properties", {})
         for name in (*self._hide, *forms):
             if name not in known:
+                from difflib import get_close_matches
+
+                close = get_close_matches(name, known, n=1)
                 names = ", ".join(map(repr, known)) or "none"
+                hint = f"did you mean {close[0]!r}?" if close else f"it has {names}"
                 raise RegistrationError(
-                    f"tool {self._tool!r} has no argument {name!r} to change; it has {names}"
+                    f"tool {self._tool!r} has no argument {name!r} to change; {hint}"
                 )
+        for name in forms.keys() & self._hide.keys():
+            raise RegistrationError(
+                f"tool {self._tool!r}: argument {name!r} is both hidden and changed"
+            )
         required = schema.get("required", [])
         properties: JsonObject = {}
         needed: list[str] = []
@@ -115,8 +123,9 @@ class ArgumentChanges:
             if own_name in self._hide or (name in renamed and name not in self._inward):
                 raise ToolError(f"unknown argument {name!r:.100}")
             inner[own_name] = value
-        for name, value in self._hide.items():
-            inner[name] = await _supply(value, context)
+        for name, supply in self._hide.items():
+            value = supply(context)
+            inner[name] = await value if inspect.isawaitable(value) else value
         return msgspec.Raw(encode(inner))
 
 
@@ -124,7 +133,7 @@ _AS_IT_IS: Final[ArgumentChange] = {}
 
 
 def _read_form(tool: str, name: str, form: ArgumentChange | str) -> ArgumentChange:
-    if isinstance(form, str):
+    if isinstance(form, str) and form:
         return {"name": form}
     if not isinstance(form, Mapping):
         raise RegistrationError(
@@ -134,6 +143,10 @@ def _read_form(tool: str, name: str, form: ArgumentChange | str) -> ArgumentChan
         refuse_unknown(f"change({tool!r}), argument {name!r}", form, ArgumentChange.__annotations__)
     except TypeError as error:
         raise RegistrationError(str(error)) from None
+    if not isinstance(form.get("name", name), str) or not form.get("name", name):
+        raise RegistrationError(
+            f"change({tool!r}): argument {name!r} is named {form['name']!r:.80}, expected text"
+        )
     return form
 
 
@@ -148,9 +161,19 @@ def _change_property(described: Any, form: ArgumentChange) -> Any:
     return changed
 
 
-async def _supply(value: Hidden, context: "Context[Any]") -> object:
+def _supplier(value: Hidden) -> "Callable[[Context[Any]], object]":
+    """Return how a hidden value is found for a call."""
     if not callable(value):
-        return value
-    takes_context = bool(inspect.signature(value).parameters)
-    found = value(context) if takes_context else value()
-    return await found if inspect.isawaitable(found) else found
+        return lambda context: value
+    try:
+        parameters = inspect.signature(value).parameters.values()
+    except (TypeError, ValueError):  # a built-in function
+        parameters = ()  # type: ignore[assignment]
+    function: Callable[..., object] = value
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    for each in parameters:
+        # Others have defaults of their own, as `tz` of `datetime.now` has.
+        if each.kind in positional and each.default is each.empty:
+            return function
+        break
+    return lambda context: function()

@@ -10,18 +10,19 @@ from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import Struct, UnsetType
 
-from accord.errors import InvalidParams, ToolError
+from accord.errors import InvalidParams
 from accord.protocol.exchange import Exchange
-from accord.server.composition.sessions import MountedSession, enter, enter_when_ready
+from accord.server.composition.sessions import MountedContext, enter, enter_when_ready
 from accord.server.composition.uris import Uris, map_contents, map_messages, map_tool_result
 from accord.server.contents import not_found
-from accord.server.context import Context
+from accord.server.context import Context, current
 from accord.server.middleware import LayeredRequest
+from accord.server.params import read_params
 from accord.server.prompts import PromptEntry, unknown_prompt
 from accord.server.resources import ResourceEntry, TemplateEntry
-from accord.server.tools import ToolEntry, ToolResult, failure
+from accord.server.tools import ToolEntry, ToolResult, find_mirrored
 from accord.types import (
     CallToolParams,
     CompleteParams,
@@ -70,7 +71,8 @@ class _Derived:
             return self.inner.is_visible(session, exchange)
         entered = enter(session, self.owner)
         if entered is None:  # its lifespan begins; nothing is shown or hidden by a session
-            return self.owner.access.allows(session.principal_of(exchange), self.inner)
+            principal = session.principal_of(exchange)
+            return self.owner.access.allows(principal, self.inner) and not self.inner.is_guarded
         return self.owner.access.shows(entered, exchange, self.inner) and self.inner.is_visible(
             entered, exchange
         )
@@ -103,23 +105,20 @@ async def _use(
     handler: Callable[["Session", Exchange, Any], Any],
 ) -> Any:
     """Call a handler, through the middleware of the server that it belongs to."""
-    outcome = _through_layers(owner, session, exchange, params, handler)
-    return await outcome if iscoroutine(outcome) else outcome
-
-
-def _through_layers(
-    owner: "Server[Any] | None",
-    session: "Session",
-    exchange: Exchange,
-    params: Any,
-    handler: Callable[["Session", Exchange, Any], Any],
-) -> Any:
     layers = () if owner is None else owner.layers.around(exchange.name)
     if not layers:
-        return handler(session, exchange, params)
-    key = getattr(params, "name", None) or getattr(params, "uri", None)
-    context = session.context(exchange, key)
-    return LayeredRequest(session, exchange, params, handler, layers, context).serve()
+        outcome = handler(session, exchange, params)
+        return await outcome if iscoroutine(outcome) else outcome
+    context = session.context(exchange)
+    assert isinstance(context, MountedContext)
+    context.receive(params)
+    return await LayeredRequest(session, exchange, params, handler, layers, context).serve()
+
+
+def _asked_name(exchange: Exchange, member: str, key: str) -> str:
+    """Return the name or URI that the client asked for, for messages that it gets."""
+    found = getattr(exchange.params, member, None)
+    return found if isinstance(found, str) else key
 
 
 class DerivedTool(_Derived, ToolEntry, frozen=True, kw_only=True):
@@ -157,32 +156,47 @@ class DerivedTool(_Derived, ToolEntry, frozen=True, kw_only=True):
         if entered is None:
             return self._call_when_ready(session, exchange, arguments, context)
         if not owner.access.admits(entered, exchange, inner):
-            raise InvalidParams(f"unknown tool {self.key!r}", data={"name": self.key})
-        if owner.layers.are_used:
-            layered: Awaitable[ToolResult] = self._call_layered(entered, exchange, arguments)
-            return layered
-        if context is not None:  # that of a task
-            context._session = entered
-        return inner.call(entered, exchange, arguments, context)
+            raise _unknown_tool(_asked_name(exchange, "name", self.key))
+        if context is not None:
+            _move(context, entered, exchange, inner.key, arguments)
+        layers = owner.layers.around(exchange.name) if owner.layers.are_used else ()
+        if not layers:
+            return inner.call(entered, exchange, arguments, context)
+        params = CallToolParams(inner.key, arguments)  # type: ignore[arg-type]  # as received
+        if context is None:
+            made = entered.context(exchange, inner.key)
+            assert isinstance(made, MountedContext)
+            made.receive(params)
+            context = made
+        return LayeredRequest(entered, exchange, params, self._handle, layers, context).serve()
+
+    def _handle(self, session: "Session", exchange: Exchange, params: CallToolParams) -> Any:
+        """Call the tool that the middleware of its server leaves in the params."""
+        entry: ToolEntry | None = self.inner
+        if params.name != self.inner.key:
+            server = session.server
+            entry = server.tool_entries.get(params.name)
+            if entry is None or not server.access.admits(session, exchange, entry):
+                raise _unknown_tool(params.name)
+        assert entry is not None
+        context = current.get(None)
+        if isinstance(context, MountedContext):  # not that of a task
+            context = None
+        return entry.call(session, exchange, params.arguments, context)
 
     async def _call_when_ready(
         self, session: "Session", exchange: Exchange, arguments: Any, context: Any
     ) -> ToolResult:
         assert self.owner is not None
         await enter_when_ready(session, self.owner)
-        return await _settle(self._call(session, exchange, arguments, context))
-
-    def _call_layered(self, session: MountedSession, exchange: Exchange, arguments: Any) -> Any:
-        def handler(session: "Session", exchange: Exchange, params: CallToolParams) -> Any:
-            return self.inner.call(session, exchange, params.arguments)
-
-        params = CallToolParams(self.inner.key, UNSET if arguments is UNSET else arguments)
-        return _through_layers(self.owner, session, exchange, params, handler)
+        outcome = self._call(session, exchange, arguments, context)
+        return outcome if isinstance(outcome, Struct) else await outcome
 
     async def _call_and_map(
         self, session: "Session", exchange: Exchange, arguments: Any, context: Any, uris: Uris
     ) -> ToolResult:
-        result = await _settle(self._call(session, exchange, arguments, context))
+        outcome = self._call(session, exchange, arguments, context)
+        result = outcome if isinstance(outcome, Struct) else await outcome
         mapped: ToolResult = map_tool_result(result, uris)
         return mapped
 
@@ -191,17 +205,37 @@ class DerivedTool(_Derived, ToolEntry, frozen=True, kw_only=True):
     ) -> ToolResult:
         assert self.changes is not None
         if context is None:
-            context = session.context(exchange, self.key)
+            # One of its own: the handler sees the changed arguments, and middleware those as sent.
+            context = MountedContext(
+                session, exchange, self.key, session.context(exchange, self.key)
+            )
+        token = current.set(context)
         try:
             changed = await self.changes.apply(arguments, context)
-        except ToolError as error:
-            return failure(str(error))
-        result = await _settle(self._call(session, exchange, changed, None))
+        except BaseException as error:
+            return self._failure_of(error, context)
+        finally:
+            current.reset(token)
+        _move(context, session, exchange, self.inner.key, changed)
+        outcome = self._call(session, exchange, changed, context)
+        result = outcome if isinstance(outcome, Struct) else await outcome
         return result if self.uris is None else map_tool_result(result, self.uris)
 
 
-async def _settle(outcome: ToolResult | Awaitable[ToolResult]) -> ToolResult:
-    return await outcome if isinstance(outcome, Awaitable) else outcome
+def _move(
+    context: Context[Any], session: "Session", exchange: Exchange, key: str, arguments: Any
+) -> None:
+    """Let a context that exists already show the request as an inner server sees it."""
+    context._session = session
+    params = CallToolParams(key, arguments)
+    if isinstance(context, MountedContext):
+        context.receive(params)
+    else:  # that of a task
+        context._params = read_params(exchange, params)
+
+
+def _unknown_tool(name: str) -> InvalidParams:
+    return InvalidParams(f"unknown tool {name!r}", data={"name": name})
 
 
 class DerivedPrompt(_Derived, PromptEntry, frozen=True, kw_only=True):
@@ -217,10 +251,16 @@ class DerivedPrompt(_Derived, PromptEntry, frozen=True, kw_only=True):
         inner = self.inner
         entered = await _enter(self.owner, session, exchange, inner)
         if entered is None:
-            raise unknown_prompt(self.key)
+            raise unknown_prompt(_asked_name(exchange, "name", self.key))
 
         def handler(session: "Session", exchange: Exchange, params: GetPromptParams) -> Any:
-            return inner.get(session, exchange, params.arguments or {})
+            entry: PromptEntry | None = inner
+            if params.name != inner.key:  # as the middleware of its server wants it
+                entry = session.server.prompt_entries.get(params.name)
+                if entry is None or not session.server.access.admits(session, exchange, entry):
+                    raise unknown_prompt(params.name)
+            assert entry is not None
+            return entry.get(session, exchange, params.arguments or {})
 
         params = GetPromptParams(inner.key, dict(given))
         result: GetPromptResult = await _use(self.owner, entered, exchange, params, handler)
@@ -276,10 +316,15 @@ async def _read(
     own_uri = uri if uris is None else uris.inward(uri)
     entered = await _enter(entry.owner, session, exchange, inner)
     if entered is None:
-        raise not_found(uri)
+        raise not_found(_asked_name(exchange, "uri", uri))
 
     def handler(session: "Session", exchange: Exchange, params: ReadResourceParams) -> Any:
-        return inner.read(session, exchange, params.uri, variables)
+        if params.uri == own_uri:
+            return inner.read(session, exchange, own_uri, variables)
+        found = session.server.find_resource(params.uri)  # as the middleware of its server wants it
+        if found is None or not session.server.access.admits(session, exchange, found[0]):
+            raise not_found(params.uri)
+        return found[0].read(session, exchange, params.uri, found[1])
 
     params = ReadResourceParams(own_uri)
     result: ReadResourceResult = await _use(entry.owner, entered, exchange, params, handler)
@@ -373,4 +418,5 @@ def _derive(entry: Any, **changes: Any) -> Any:
 def change_arguments(entry: Any, changes: "ArgumentChanges") -> Any:
     """Return a tool with other arguments."""
     item = msgspec.structs.replace(entry.item, input_schema=changes.schema)
-    return _derive(entry, item=item, changes=changes, mirrored=())
+    mirrored = find_mirrored(entry.key, changes.schema)
+    return _derive(entry, item=item, changes=changes, mirrored=mirrored)

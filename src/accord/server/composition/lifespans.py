@@ -20,7 +20,7 @@ class SharedLifespan:
 
     def __init__(self, source: HasLifespan) -> None:
         self._source = source
-        self._runs: dict[asyncio.AbstractEventLoop, _Run] = {}
+        self._runs: dict[asyncio.AbstractEventLoop, LifespanRun] = {}
 
     async def acquire(self) -> None:
         """Enter the lifespan, or wait until another user has entered it.
@@ -31,7 +31,7 @@ class SharedLifespan:
         loop = asyncio.get_running_loop()
         run = self._runs.get(loop)
         if run is None:
-            run = self._runs[loop] = _Run(self._source)
+            run = self._runs[loop] = LifespanRun(self._source)
         run.users += 1
         try:
             await asyncio.shield(run.ready)
@@ -46,7 +46,7 @@ class SharedLifespan:
         if run is not None:
             await self._leave(loop, run)
 
-    async def _leave(self, loop: asyncio.AbstractEventLoop, run: "_Run") -> None:
+    async def _leave(self, loop: asyncio.AbstractEventLoop, run: "LifespanRun") -> None:
         run.users -= 1
         if run.users:
             return
@@ -55,10 +55,15 @@ class SharedLifespan:
         await run.end()
 
     @property
-    def is_ready(self) -> bool:
-        """Whether it has been entered on this loop."""
+    def is_running(self) -> bool:
+        """Whether it has been entered on this loop, or is being entered."""
+        return asyncio.get_running_loop() in self._runs
+
+    @property
+    def run(self) -> "LifespanRun | None":
+        """What was entered on this loop; None before, and afterwards."""
         run = self._runs.get(asyncio.get_running_loop())
-        return run is not None and run.is_ready
+        return run if run is not None and run.is_ready else None
 
     @property
     def state(self) -> Any:
@@ -78,11 +83,19 @@ class SharedLifespan:
         await asyncio.shield(run.ready)
 
 
-class _Run:
+class LifespanRun:
+    """A lifespan on one loop.
+
+    Attributes:
+        state: what it yielded.
+        is_over: whether it was left; another run may have begun since.
+    """
+
     def __init__(self, source: HasLifespan) -> None:
         loop = asyncio.get_running_loop()
         self.users = 0
         self.state: Any = None
+        self.is_over = False
         self.ready: asyncio.Future[None] = loop.create_future()
         self._ending = asyncio.Event()
         self._task = loop.create_task(self._live(source), name=f"lifespan of {source!r}")
@@ -108,6 +121,7 @@ class _Run:
 
     async def end(self) -> None:
         """Leave the lifespan, and raise what it raises at its end."""
+        self.is_over = True
         if not self.ready.done():
             self._task.cancel()
         self._ending.set()

@@ -126,6 +126,16 @@ class Mounts:
         for loop, holds in running:
             loop.call_soon_threadsafe(holds.drop, mount)
 
+    async def wait(self) -> None:
+        """Wait until the lifespans of all sources run on this loop; of those mounted late, too.
+
+        Raises:
+            Exception: one of them failed.
+        """
+        holds = self._running.get(asyncio.get_running_loop())
+        if holds is not None:
+            await holds.acquire(self._mounts)
+
     @asynccontextmanager
     async def run_lifespans(self) -> AsyncIterator[None]:
         """Run the lifespans of all sources on this loop.
@@ -156,19 +166,26 @@ class _LoopHolds:
 
     def __init__(self) -> None:
         self.users = 0
-        self._held: dict[Mount, SharedLifespan] = {}
+        self._held: dict[Mount, tuple[SharedLifespan, asyncio.Task[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def acquire(self, mounts: Sequence[Mount]) -> None:
-        outcomes = await asyncio.gather(*map(self._acquire, mounts), return_exceptions=True)
+        """Enter the lifespans of mounts, or wait until they are entered."""
+        begun = [asyncio.shield(self._begin(mount)) for mount in mounts]
+        outcomes = await asyncio.gather(*begun, return_exceptions=True)
         failed = [each for each in outcomes if isinstance(each, BaseException)]
         if failed:
             raise failed[0]
 
-    async def _acquire(self, mount: Mount) -> None:
-        if mount in self._held:
-            return
-        lifespan = self._held[mount] = lifespan_of(mount.source)  # type: ignore[arg-type]
+    def _begin(self, mount: Mount) -> "asyncio.Task[None]":
+        held = self._held.get(mount)
+        if held is None:
+            lifespan = lifespan_of(mount.source)  # type: ignore[arg-type]  # every source has one
+            task = asyncio.ensure_future(self._enter(mount, lifespan))
+            self._held[mount] = held = (lifespan, task)
+        return held[1]
+
+    async def _enter(self, mount: Mount, lifespan: SharedLifespan) -> None:
         try:
             await lifespan.acquire()
         except BaseException as error:
@@ -177,11 +194,13 @@ class _LoopHolds:
             raise
 
     async def release_all(self) -> None:
-        for task in self._tasks:
+        tasks = [*self._tasks]
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         held, self._held = self._held, {}
         outcomes = await asyncio.gather(
-            *(lifespan.release() for lifespan in held.values()), return_exceptions=True
+            *(_leave(lifespan, task) for lifespan, task in held.values()), return_exceptions=True
         )
         for each in outcomes:
             if isinstance(each, BaseException):
@@ -190,12 +209,15 @@ class _LoopHolds:
     # -- mounted and unmounted while the server runs
 
     def add(self, mount: Mount) -> None:
-        self._spawn(self._acquire(mount))
+        self._spawn(self._start(mount))
+
+    async def _start(self, mount: Mount) -> None:
+        await asyncio.shield(self._begin(mount))
 
     def drop(self, mount: Mount) -> None:
-        lifespan = self._held.pop(mount, None)
-        if lifespan is not None:
-            self._spawn(_release_later(lifespan))
+        held = self._held.pop(mount, None)
+        if held is not None:
+            self._spawn(_leave_later(*held))
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
@@ -204,15 +226,25 @@ class _LoopHolds:
 
     def _log_failure(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("the lifespan of a mounted source failed", exc_info=task.exception())
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            log.error("the lifespan of a mounted source failed: %s", error, exc_info=error)
 
 
-async def _release_later(lifespan: SharedLifespan) -> None:
+async def _leave(lifespan: SharedLifespan, task: "asyncio.Task[None]") -> None:
+    """Leave a lifespan, entered or not."""
+    if not task.done():
+        task.cancel()
+    await asyncio.wait([task])
+    if not task.cancelled() and task.exception() is None:
+        await lifespan.release()
+
+
+async def _leave_later(lifespan: SharedLifespan, task: "asyncio.Task[None]") -> None:
     try:
         await asyncio.sleep(_UNMOUNT_GRACE)
     finally:
-        await lifespan.release()
+        await _leave(lifespan, task)
 
 
 # How long calls under way may use what was unmounted.

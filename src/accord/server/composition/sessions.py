@@ -1,11 +1,13 @@
 """A client's session as a mounted server sees it."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from accord.protocol.exchange import Exchange
-from accord.server.composition.lifespans import lifespan_of
+from accord.server.composition.lifespans import LifespanRun, lifespan_of
 from accord.server.context import Context, current
 from accord.server.hub import ListKind
+from accord.server.params import read_params
 from accord.server.session import Session
 from accord.server.visibility import NO_RULES
 from accord.types import CallToolParams, GetPromptParams, ReadResourceParams
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from accord.principal import Principal
+    from accord.runtime.origin import ClientFlow
     from accord.server.channels import Channel
     from accord.server.server import Server
 
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 class MountedContext(Context[Any]):
     """A request as the handler of a mounted server sees it: by the names of that server."""
 
-    __slots__ = ("_key", "_outer")
+    __slots__ = ("_key", "_outer", "_received")
 
     def __init__(
         self, session: Session, exchange: Exchange, key: str | None, outer: Context[Any] | None
@@ -29,18 +32,29 @@ class MountedContext(Context[Any]):
         super().__init__(session, exchange)
         self._key = key
         self._outer = outer
+        self._received: Any = None
         if outer is not None:
+            if outer._values is None:
+                outer._values = {}
             self._values = outer._values
 
     @property
     def params(self) -> Any:
-        if self._params is None:
-            found = super().params
-            if isinstance(found, CallToolParams | GetPromptParams) and self._key is not None:
-                found.name = self._key
-            elif isinstance(found, ReadResourceParams) and self._key is not None:
-                found.uri = self._key
-        return self._params
+        if self._params is not None:
+            return self._params
+        if self._received is not None:
+            self._params = read_params(self._exchange, self._received)
+            return self._params
+        found = super().params
+        if isinstance(found, CallToolParams | GetPromptParams) and self._key is not None:
+            found.name = self._key
+        elif isinstance(found, ReadResourceParams) and self._key is not None:
+            found.uri = self._key
+        return found
+
+    def receive(self, params: Any) -> None:
+        """Take the params of the request as the mounted server sees them."""
+        self._params, self._received = None, params
 
     def _fail(self, error: BaseException | None) -> None:
         """Note what a tool raised, for the middleware of both servers."""
@@ -57,18 +71,37 @@ class MountedSession(Session):
 
     Args:
         outer: the session of the server that mounts.
-        server: the server that is mounted, its lifespan running.
+        server: the server that is mounted.
+        run: its lifespan.
     """
 
-    def __init__(self, outer: Session, server: "Server[Any]") -> None:
+    _has_kept_values = False
+
+    def __init__(self, outer: Session, server: "Server[Any]", run: LifespanRun) -> None:
         self.outer = outer
         self.server = server
-        self.lifespan_state = lifespan_of(server).state
+        self.run = run
         self.loop = outer.loop
         self.thread = outer.thread
         self.endpoint = outer.endpoint
         self.dispatcher = outer.dispatcher
-        self.flow = outer.flow
+
+    @property
+    def lifespan_state(self) -> Any:
+        return self.run.state
+
+    @property
+    def flow(self) -> "ClientFlow | None":  # type: ignore[override]  # read from the outer one
+        return self.outer.flow
+
+    @property
+    def has_kept_values(self) -> bool:
+        return self._has_kept_values
+
+    @has_kept_values.setter
+    def has_kept_values(self, value: bool) -> None:
+        # The outer session must not serve another caller either.
+        self._has_kept_values = self.outer.has_kept_values = value
 
     @property
     def principal(self) -> "Principal | None":  # type: ignore[override]  # read from the outer one
@@ -113,6 +146,9 @@ class MountedSession(Session):
     def channel(self, exchange: Exchange) -> "Channel":
         return self.outer.channel(exchange)
 
+    def close(self) -> None:
+        self.outer.close()
+
     def _set_visible(
         self, names: tuple[str, ...], tags: "Iterable[str]", kind: ListKind | None, *, shows: bool
     ) -> None:
@@ -136,19 +172,29 @@ def enter(session: Session, server: "Server[Any]") -> MountedSession | None:
     """Return a session as a mounted server sees it; None while its lifespan is being entered."""
     mounted = session.mounted_sessions
     found = None if mounted is None else mounted.get(server)
-    if found is not None:
+    if found is not None and not found.run.is_over:
         return found
-    if not lifespan_of(server).is_ready:
+    run = lifespan_of(server).run
+    if run is None:
         return None
+    if found is not None:  # it was unmounted, and mounted again
+        found.run = run
+        return found
     if mounted is None:
         mounted = session.mounted_sessions = {}
-    entered = mounted[server] = MountedSession(session, server)
+    for gone in [each for each, entered in mounted.items() if entered.run.is_over]:
+        mounted.pop(gone).release_values()
+    entered = mounted[server] = MountedSession(session, server, run)
     return entered
 
 
 async def enter_when_ready(session: Session, server: "Server[Any]") -> MountedSession:
     """Return a session as a mounted server sees it, once its lifespan has been entered."""
-    await lifespan_of(server).wait()
+    lifespan = lifespan_of(server)
+    if not lifespan.is_running:  # it was mounted just now
+        with suppress(Exception):  # of another one, or logged where it was started
+            await session.server.mounts.wait()
+    await lifespan.wait()
     entered = enter(session, server)
     assert entered is not None
     return entered

@@ -81,9 +81,9 @@ def map_tool_result(result: Any, uris: Uris) -> Any:
     result = _decode(result, CallToolResult)
     if not isinstance(result, CallToolResult):
         return result
-    content = [_map_block(each, uris) for each in result.content]
-    if all(new is old for new, old in zip(content, result.content, strict=True)):
+    if not any(isinstance(each, ResourceLink | EmbeddedResource) for each in result.content):
         return result
+    content = [_map_block(each, uris) for each in result.content]
     return msgspec.structs.replace(result, content=content)
 
 

@@ -133,6 +133,7 @@ class View(Views):
         self.base = base
         self.name = base.name
         self.hub = Hub()
+        self._left_out: set[str] = set()
         base.hub.listen(self, _CHANGES)
 
     def __repr__(self) -> str:
@@ -153,8 +154,22 @@ class View(Views):
         self.hub.publish(change)
 
     def entries(self, kind: EntryKind) -> "Sequence[RegistryEntry]":
-        shown = (self.show(kind, entry) for entry in self.base.entries(kind))
-        return [entry for entry in shown if entry is not None]
+        shown = []
+        for each in self.base.entries(kind):
+            try:
+                entry = self.show(kind, each)
+            except RegistrationError as error:  # which arose since the view was made
+                self._leave_out(str(error))
+            else:
+                if entry is not None:
+                    shown.append(entry)
+        return shown
+
+    def _leave_out(self, why: str) -> None:
+        """Log why an entry is left out, once; the others are offered all the same."""
+        if why not in self._left_out:
+            self._left_out.add(why)
+            log.warning("an entry of %r is left out: %s", self, why)
 
     def show(self, kind: EntryKind, entry: Any) -> Any:
         """Return an entry as the view shows it; None where it does not."""
@@ -292,6 +307,10 @@ class _Prefixing(View):
                 f"the prefix is {prefix!r}, expected letters, digits, '_', '-' and '.', as tools "
                 "have in their names"
             )
+        if not _PREFIX_CHARACTERS.issuperset(separator):
+            raise ValueError(
+                f"the separator is {separator!r}, expected letters, digits, '_', '-' and '.'"
+            )
         super().__init__(base)
         self._prefix = prefix
         self._separator = separator
@@ -378,6 +397,9 @@ class _Change(View):
 
     def expected_names(self) -> Iterable[str]:
         return [self._tool]
+
+    def entries(self, kind: EntryKind) -> "Sequence[RegistryEntry]":
+        return super().entries(kind) if kind == "tools" else self.base.entries(kind)
 
     def show(self, kind: EntryKind, entry: Any) -> Any:
         if kind != "tools" or entry.key != self._tool:

@@ -102,6 +102,11 @@ class AskFirst(Rounds):
         self._exchange = exchange
         self._entry = entry
         self._context = session.context(exchange)
+        if entry.is_mounted:
+            # One of its own: a mounted tool changes it to that of its server.
+            values = self._context._values
+            self._context = Context(session, exchange)
+            self._context._values = values
         self._work: asyncio.Task[ToolResult] | None = None
         self.handle: asyncio.Future[Any] = session.loop.create_future()
 

@@ -1,0 +1,1 @@
+"""A television that exists in memory alone; see `setup_async`."""
