@@ -114,10 +114,9 @@ async def compare() -> dict[str, tuple[float, float]]:
             await measure(client, pid)
         pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in running}
         for _ in range(ROUNDS):
-            for name in running:
-                # The clock of processes counts hundredths of a second, so that both are summed up.
+            for name, each in running.items():
                 direct = await measure(*running["direct"])
-                pairs[name].append((await measure(*running[name]), direct))
+                pairs[name].append((await measure(*each), direct))
     return {
         name: (
             statistics.median(cost for cost, _ in found),
