@@ -4,7 +4,6 @@ import base64
 import random
 import string
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from accord.errors import InvalidParams
 from accord.server import listings as module
 from accord.server.listings import PAGE_BYTES, PAGE_SIZE, Listing
-from accord.server.registry import Registry
+from accord.server.registry import Registry, RegistryEntry
 from accord.types import (
     REVISION_IDS,
     ListPromptsResult,
@@ -35,19 +34,21 @@ NEWEST = REVISION_IDS[-1]
 OLDEST = REVISION_IDS[0]
 
 
-@dataclass
-class Entry:
+class Entry(RegistryEntry, frozen=True):
     key: str
-    item: Any = field(default=None)
+    function: Any = None
+    signature: Any = None
+    item: Any = None
 
-    def __post_init__(self) -> None:
-        self.item = self.item or Tool(self.key, {"type": "object"})
+
+def entry_of(key: str, item: Any = None) -> Entry:
+    return Entry(key=key, item=item or Tool(key, {"type": "object"}))
 
 
 def filled(count: int, **settings: Any) -> tuple[Registry[Entry], Listing[Entry]]:
     registry: Registry[Entry] = Registry("tool")
     for at in range(count):
-        registry.add(Entry(f"tool{at}"))
+        registry.add(entry_of(f"tool{at}"))
     return registry, Listing(registry, ListToolsResult, **settings)
 
 
@@ -108,7 +109,7 @@ def test_every_kind_of_list_has_pages(
 ) -> None:
     registry: Registry[Entry] = Registry("thing")
     for at in range(3):
-        registry.add(Entry(f"{at}", make(at)))
+        registry.add(entry_of(f"{at}", make(at)))
     listing = Listing(registry, result_type, page_size=2)
     first = msgspec.json.decode(listing.page(OLDEST, None))
     second = msgspec.json.decode(listing.page(OLDEST, first["nextCursor"]))
@@ -126,7 +127,7 @@ def test_a_page_stays_well_below_the_message_limit_of_peers() -> None:
     registry: Registry[Entry] = Registry("tool")
     for at in range(6):
         schema = {"type": "object", "description": "x" * (PAGE_BYTES // 2 - 1000)}
-        registry.add(Entry(f"tool{at}", Tool(f"tool{at}", schema)))
+        registry.add(entry_of(f"tool{at}", Tool(f"tool{at}", schema)))
     listing = Listing(registry, ListToolsResult)
     assert len(read(listing)[0]) == 2
     assert len(walk(listing)) == 6
@@ -136,7 +137,7 @@ def test_an_entry_too_large_for_a_page_is_a_page() -> None:
     registry: Registry[Entry] = Registry("tool")
     for at in range(2):
         schema = {"type": "object", "description": "x" * (PAGE_BYTES + 1)}
-        registry.add(Entry(f"tool{at}", Tool(f"tool{at}", schema)))
+        registry.add(entry_of(f"tool{at}", Tool(f"tool{at}", schema)))
     assert walk(Listing(registry, ListToolsResult)) == ["tool0", "tool1"]
 
 
@@ -178,9 +179,9 @@ def test_changes_between_pages_neither_skip_nor_repeat_the_rest(
 def apply(registry: Registry[Entry], change: str, names: list[str], chance: random.Random) -> None:
     name = chance.choice(names)
     if change == "add" or name not in registry:
-        registry.add(Entry(f"new{registry.generation}"))
+        registry.add(entry_of(f"new{registry.generation}"))
     elif change == "replace":
-        registry.add(Entry(name), replace=True)
+        registry.add(entry_of(name), replace=True)
     else:
         getattr(registry, change)(name)
 
@@ -197,7 +198,7 @@ def test_a_cursor_survives_the_removal_of_the_entry_it_stands_at() -> None:
 def test_a_cursor_is_the_same_whenever_its_page_is_read() -> None:
     registry, listing = filled(4, page_size=2)
     before = read(listing)[1]
-    registry.add(Entry("more"))
+    registry.add(entry_of("more"))
     assert read(listing)[1] == before
 
 
@@ -290,7 +291,7 @@ def test_the_same_bytes_are_given_until_something_changes() -> None:
 def test_cached_pages_are_dropped_at_the_first_visible_change() -> None:
     registry, listing = filled(2)
     assert walk(listing) == ["tool0", "tool1"]
-    registry.add(Entry("more"))
+    registry.add(entry_of("more"))
     assert walk(listing) == ["tool0", "tool1", "more"]
     registry.remove("tool0")
     assert walk(listing) == ["tool1", "more"]
@@ -313,7 +314,7 @@ def test_each_revision_gets_its_own_shape() -> None:
         annotations=ToolAnnotations(read_only_hint=True),
         meta={"a/b": 1},
     )
-    registry.add(Entry("add", tool))
+    registry.add(entry_of("add", tool))
     listing = Listing(registry, ListToolsResult)
     pages = {id: msgspec.json.decode(listing.page(id, None)) for id in REVISION_IDS}
     shapes = {id: sorted(page["tools"][0]) for id, page in pages.items()}
@@ -349,8 +350,8 @@ def test_every_page_has_the_cache_hints(ttl: float, scope: Any, hints: tuple[int
 
 def test_an_entry_that_a_revision_cannot_express_is_left_out_there() -> None:
     registry, listing = filled(1)
-    registry.add(Entry("odd", Tool("odd", {"$ref": "#/$defs/x"})))
-    registry.add(Entry("last"))
+    registry.add(entry_of("odd", Tool("odd", {"$ref": "#/$defs/x"})))
+    registry.add(entry_of("last"))
     assert read(listing, revision=OLDEST)[0] == ["tool0", "last"]
     assert read(listing, revision=NEWEST)[0] == ["tool0", "odd", "last"]
 
