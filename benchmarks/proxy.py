@@ -3,12 +3,12 @@
 One server, written with accord: over HTTP for direct calls, and as a command behind each proxy,
 which serves it over HTTP. One client, accord's, drives them all. What counts is the CPU time of all
 processes together: client, proxy and server. The proxies take turns in short rounds, each right
-after the direct calls that it is compared with, and the ratio is the median of such pairs. Exits 1
-if a call through accord's proxy costs more than it may.
+after the direct calls that it is compared with, and the ratio is the median of such pairs. Calls
+are made sixteen at a time, which the aim is for, and one at a time, where waking up further
+processes is most of the cost. Exits 1 if a call through accord's proxy costs more than it may.
 """
 
 import asyncio
-import os
 import socket
 import statistics
 import subprocess
@@ -17,7 +17,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+
+from measure import cpu_of
 
 from accord import Client, connect
 
@@ -25,9 +26,8 @@ HERE = Path(__file__).parent
 SERVER = str(HERE / "peers" / "behind_proxy.py")
 OTHER = HERE.parent / ".venv-bench" / "mcp-proxy" / "bin" / "mcp-proxy"
 MOST = 1.6
-ROUNDS, CALLS, WIDTH = 9, 600, 16
+ROUNDS, CALLS, WIDTHS = 9, 480, (16, 1)
 REVISION = "2025-06-18"
-TICK = os.sysconf("SC_CLK_TCK")
 
 
 def commands() -> dict[str, Callable[[str], list[str]]]:
@@ -74,11 +74,7 @@ async def reach(url: str) -> Client:
 
 def cpu_seconds(pid: int) -> float:
     """Return the CPU time of a process and its children."""
-    used = 0.0
-    for each in tree(pid):
-        fields = Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()
-        used += (int(fields[11]) + int(fields[12])) / TICK
-    return used
+    return sum(map(cpu_of, tree(pid)))
 
 
 def tree(pid: int) -> list[int]:
@@ -89,21 +85,25 @@ def tree(pid: int) -> list[int]:
     return found
 
 
-async def measure(client: Client, pid: int) -> float:
+async def measure(client: Client, pid: int, width: int) -> float:
     """Return the CPU microseconds of one call, in the client and behind it."""
 
     async def call_some() -> None:
-        for _ in range(CALLS // WIDTH):
+        for _ in range(CALLS // width):
             await client.call_tool("add", {"a": 1, "b": 2})
 
     used, own = cpu_seconds(pid), time.process_time()
-    await asyncio.gather(*(call_some() for _ in range(WIDTH)))
+    await asyncio.gather(*(call_some() for _ in range(width)))
     spent = cpu_seconds(pid) - used + time.process_time() - own
-    return spent / (CALLS // WIDTH * WIDTH) * 1e6
+    return spent / (CALLS) * 1e6
 
 
-async def compare() -> dict[str, tuple[float, float]]:
-    """Return for each proxy what a call costs, and how many times a direct one."""
+async def compare(width: int) -> dict[str, tuple[float, float]]:
+    """Return for each proxy what a call costs, and how many times a direct one.
+
+    Args:
+        width: how many calls are under way at a time.
+    """
     async with AsyncExitStack() as stack:
         running: dict[str, tuple[Client, int]] = {}
         for name, command in commands().items():
@@ -111,12 +111,12 @@ async def compare() -> dict[str, tuple[float, float]]:
             client = await reach(url)
             stack.push_async_callback(client.close)
             running[name] = client, pid
-            await measure(client, pid)
+            await measure(client, pid, width)
         pairs: dict[str, list[tuple[float, float]]] = {name: [] for name in running}
         for _ in range(ROUNDS):
             for name, each in running.items():
-                direct = await measure(*running["direct"])
-                pairs[name].append((await measure(*each), direct))
+                direct = await measure(*running["direct"], width)
+                pairs[name].append((await measure(*each, width), direct))
     return {
         name: (
             statistics.median(cost for cost, _ in found),
@@ -126,20 +126,25 @@ async def compare() -> dict[str, tuple[float, float]]:
     }
 
 
-def report(found: dict[str, tuple[float, float]]) -> bool:
-    print(f"{'a call':12} {'CPU µs':>8} {'of direct':>10}")
+def report(width: int, found: dict[str, tuple[float, float]]) -> None:
+    shown = "one at a time" if width == 1 else f"{width} at a time"
+    print(f"{shown:16} {'CPU µs':>8} {'of direct':>10}")
     for name, (cost, ratio) in found.items():
-        print(f"{name:12} {cost:8.0f} {ratio:9.2f}x")
-    if "mcp-proxy" not in found:
+        print(f"{name:16} {cost:8.0f} {ratio:9.2f}x")
+
+
+def main() -> int:
+    ratios = {}
+    for width in WIDTHS:
+        found = asyncio.run(compare(width))
+        report(width, found)
+        ratios[width] = found["accord"][1]
+    if not OTHER.exists():
         print("mcp-proxy is not installed; make bench installs it")
-    ratio = found["accord"][1]
+    ratio = ratios[WIDTHS[0]]
     is_reached = ratio <= MOST
     print(f"{'reached' if is_reached else 'MISSED'}: {ratio:.2f} times a direct call (aim {MOST})")
-    return is_reached
-
-
-def main(*_: Any) -> int:
-    return 0 if report(asyncio.run(compare())) else 1
+    return 0 if is_reached else 1
 
 
 if __name__ == "__main__":
