@@ -143,7 +143,7 @@ def test_an_entry_too_large_for_a_page_is_a_page() -> None:
 
 def test_only_results_of_list_methods_are_taken() -> None:
     with pytest.raises(TypeError, match="Result is not the result of a list method"):
-        Listing(Registry("tool"), Result)  # type: ignore[type-var,arg-type]
+        Listing(Registry("tool"), Result)  # type: ignore[type-var,arg-type]  # type: ignore[arg-type]
 
 
 # -- cursors
