@@ -84,16 +84,13 @@ class ProxySource(Source):
         self._upstreams: dict[asyncio.AbstractEventLoop, UpstreamServer] = {}
         self._id = secrets.token_hex(8)
         self.instructions: str | None = None
+        # Whether its entries were read; before, a view of it may name some that are to come.
+        self.is_complete = False
 
     def __repr__(self) -> str:
         return f"proxy({self.name!r})"
 
     # -- as a source
-
-    @property
-    def is_complete(self) -> bool:  # type: ignore[override]
-        """Whether its entries were read; before, a view of it may name some that are to come."""
-        return any(self._entries.values())
 
     def entries(self, kind: EntryKind) -> "Sequence[RegistryEntry]":
         return self._entries[kind]
