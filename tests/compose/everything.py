@@ -8,8 +8,15 @@ from typing import Any
 import msgspec
 
 from accord import Context, Server, ToolError, types
-from accord.errors import ElicitationRefused, MissingCapability, RequestError, ResourceNotFound
+from accord.errors import (
+    ElicitationRefused,
+    MissingCapability,
+    RequestError,
+    ResourceNotFound,
+    UrlElicitationRequired,
+)
 from accord.server import Audio, Image
+from accord.server.tasks import TaskSettings
 
 PIXEL = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 SOUND = b"RIFF\0\0\0\0WAVE"
@@ -25,9 +32,8 @@ class Journey(msgspec.Struct):
 
 
 def make(revision: Any, **settings: Any) -> Server[Any]:
-    server: Server[Any] = Server(
-        "everything", revisions=[revision], instructions="Ask for a journey.", **settings
-    )
+    settings.setdefault("tasks", TaskSettings(poll_interval=0.05))
+    server: Server[Any] = Server("everything", revisions=[revision], **settings)
     add_tools(server)
     add_questions(server)
     add_waiting(server)
@@ -104,6 +110,18 @@ def add_questions(server: Server[Any]) -> None:
         """Ask the user to visit a page."""
         await ctx.elicit_url("Link your account", PAGE)
         return "visited"
+
+    linked: list[Any] = []
+
+    @server.tool
+    async def balance(ctx: Context) -> str:
+        """Need a page that the user has visited."""
+        if not linked:
+            linked.append(ctx.prepare_url("Link your account", PAGE))
+            loop = asyncio.get_running_loop()
+            loop.call_later(0.05, server.elicitation_completed, linked[0].id)
+            raise UrlElicitationRequired("no account is linked", elicitations=linked)
+        return "12 EUR"
 
     @server.tool
     async def think(ctx: Context) -> str:

@@ -1,5 +1,6 @@
 """A proxy between a server of one revision and a client of another, with both wires watched."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,14 @@ from accord.transports.process import Process
 from accord.transports.wire import MemoryWire, Wire
 
 EVERYTHING = Path(__file__).with_name("everything.py")
+_COVERAGE = ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG")
 PRACTICE = ("practice.*",)
+
+
+def child_environment() -> dict[str, str]:
+    """Return the variables with which a child process finds the same modules."""
+    passed = {name: os.environ[name] for name in _COVERAGE if name in os.environ}
+    return {**passed, "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, sys.path)))}
 
 
 class Watched:
@@ -56,6 +64,7 @@ def watch_memory(server: Server[Any]) -> Watched:
 
 def watch_process(*command: str, **options: Any) -> Watched:
     words = [sys.executable, *command]
+    options.setdefault("env", child_environment())
     return Watched(lambda recording: TappedWire(Process(words, **options), recording))
 
 

@@ -204,15 +204,21 @@ class PassedRequest:
         kept = await self._channel.once(_PARKED, self._park, str)
         if not kept:
             return await self._ask_in_rounds(None)
-        return await self._follow(self._find_parked(kept))
+        parked = self._find_parked(kept)
+        if parked.needs_pages:
+            self._begin(parked)
+        return await self._follow(parked)
 
     async def _park(self) -> str:
         """Begin a call whose questions are answered in later rounds, if there can be any."""
         if not await self._upstream.must_park(self.session, self.exchange):
             return ""
         parked = ParkedCall(self._upstream, self)
-        parked.begin(lambda connection: self._send(connection, self._params, parked))
+        self._begin(parked)
         return parked.id
+
+    def _begin(self, parked: ParkedCall) -> None:
+        parked.begin(lambda connection: self._send(connection, self._params, parked))
 
     def _park_task(self, params: Any, handle: TaskHandle) -> ParkedCall:
         """Wait for a task that a server without handshakes has begun; it may ask."""

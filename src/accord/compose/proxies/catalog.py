@@ -163,7 +163,10 @@ class Catalog:
                 try:
                     entries = await self._read_list(connection, kind, method, member)
                 except RemoteProtocolError as error:
+                    # What was known before stays; to ask again would not help.
                     log.warning("%r: %s", self._upstream, error)
+                    self._unread.discard(list_kind)
+                    continue
                 except AccordError as error:
                     # Servers may have resources and no method for templates.
                     if kind != "resource_templates":
@@ -180,6 +183,7 @@ class Catalog:
             raise failure
         if not self._unread:
             self._retry_after = _FIRST_RETRY
+            self._upstream.source.is_complete = True
 
     async def _read_list(
         self, connection: "Connection", kind: EntryKind, method: str, member: str
@@ -273,20 +277,25 @@ class Catalog:
         if connection is None or uri in self._subscribed or uri not in self._wanted:
             return
         self._subscribed.add(uri)
-        await self._try(uri, lambda: connection.client.subscribe(uri))
+        await self._try(connection, uri, lambda: connection.client.subscribe(uri))
 
     async def _unsubscribe(self, uri: str) -> None:
         connection = self.connection
         if connection is None or uri not in self._subscribed or uri in self._wanted:
             return
         self._subscribed.discard(uri)
-        await self._try(uri, lambda: connection.client.unsubscribe(uri))
+        await self._try(connection, uri, lambda: connection.client.unsubscribe(uri))
 
-    async def _try(self, uri: str, ask: Callable[[], Any]) -> None:
+    async def _try(self, connection: "Connection", uri: str, ask: Callable[[], Any]) -> None:
         try:
             await ask()
         except AccordError as error:
             log.info("%r: no reports of changes of %r: %s", self._upstream, uri[:200], error)
+        if not connection.client._link.revision.handshake:
+            # Another stream of notices took over. What the first one held back, to join notices of
+            # the same kind, was lost.
+            for kind in LIST_KINDS:
+                self.read_again(kind)
 
 
 def _parts_of(unknown: UnknownMembers | None, member: str) -> "dict[Any, UnknownMembers]":

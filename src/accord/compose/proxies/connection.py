@@ -180,7 +180,7 @@ class Connection:
             with contextlib.suppress(CallOver):
                 return await call.parked.ask(name, params)
         if call is None:
-            session = self.session
+            session = self._spoken_session
             if session is None or not session.is_ready:
                 raise InternalError(f"{name}: no request of a client is under way")
             return await session.dispatcher.request(
@@ -200,6 +200,13 @@ class Connection:
         followed = (call for call in reversed(self.calls) if call.is_followed)
         return next(followed, None) or next(reversed(self.calls), None)
 
+    @property
+    def _spoken_session(self) -> "Session | None":
+        """The session in which the client may be asked and notified outside of its requests."""
+        session = self.session
+        revision = None if session is None else session.endpoint.conversation.revision
+        return session if revision is not None and revision.handshake else None
+
     # -- what it reports
 
     def pass_log(self, params: Any) -> None:
@@ -209,7 +216,7 @@ class Connection:
             log.debug("a log message of %s is dropped: it may concern others", self.upstream)
             return
         call = next(reversed(self.calls), None)
-        session = self.session if call is None else call.session
+        session = self._spoken_session if call is None else call.session
         if session is None:
             return
         peer = session.peer if call is None else call.exchange.peer
@@ -218,7 +225,8 @@ class Connection:
 
     def pass_notice(self, event: NotificationReceived) -> None:
         """Pass on that a page was completed."""
-        for session in {call.session for call in self.calls} | {self.session}:
+        sessions = {call.session for call in self.calls if call.exchange.revision.handshake}
+        for session in sessions | {self._spoken_session}:
             if session is not None and session.is_lasting:
                 session.notify(event.name, event.params)
 

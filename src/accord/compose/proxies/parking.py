@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from accord.errors import InvalidParams
+from accord.errors import InvalidParams, RequestError, UrlElicitationRequired
 from accord.protocol.exchange import Exchange
 from accord.types import ProgressParams
 
@@ -158,10 +158,20 @@ class ParkedCall:
     def result(self) -> Answer:
         """Return the result, or raise what failed."""
         assert self._task is not None
-        self._upstream.parked.pop(self.id, None)
         if self._task.cancelled():
+            self._upstream.parked.pop(self.id, None)
             raise InvalidParams("the call was given up: its questions were not answered in time")
+        if not self.needs_pages:
+            self._upstream.parked.pop(self.id, None)
         return self._task.result()
+
+    @property
+    def needs_pages(self) -> bool:
+        """Whether it is to be made again after the user has visited pages."""
+        if self._task is None or not self._task.done() or self._task.cancelled():
+            return False
+        error = self._task.exception()
+        return isinstance(error, RequestError) and error.code == UrlElicitationRequired.default_code
 
     def cancel(self) -> None:
         """Give the call up."""

@@ -96,16 +96,13 @@ class ProxySource(Source):
         self.instructions: str | None = None
         self.info: Implementation | None = None
         self.revision: RevisionId | None = None
+        # Whether its entries were read; before, a view of it may name some that are to come.
+        self.is_complete = False
 
     def __repr__(self) -> str:
         return f"proxy({self.name!r})"
 
     # -- as a source
-
-    @property
-    def is_complete(self) -> bool:  # type: ignore[override]
-        """Whether its entries were read; before, a view of it may name some that are to come."""
-        return any(self._entries.values())
 
     def entries(self, kind: EntryKind) -> "Sequence[RegistryEntry]":
         return self._entries[kind]
