@@ -39,10 +39,6 @@ class Source(Views):
         """Return what it offers now, each under a key of its own. From any thread."""
         raise NotImplementedError
 
-    def find(self, kind: EntryKind, key: str) -> "RegistryEntry | None":
-        """Return the entry with this name or URI; of templates, the one with this text."""
-        return next((entry for entry in self.entries(kind) if entry.key == key), None)
-
     def list_changed(self, kind: ListKind) -> None:
         """Report that entries were added, removed or changed. From any thread."""
         self.hub.publish(list_change(kind))

@@ -69,6 +69,10 @@ class Views:
         """Return what it offers now."""
         raise NotImplementedError
 
+    def find(self, kind: EntryKind, key: str) -> "RegistryEntry | None":
+        """Return the entry with this name or URI; of templates, the one with this text."""
+        return next((entry for entry in self.entries(kind) if entry.key == key), None)
+
     def offers_uri(self, uri: str) -> bool:
         """Whether it has a resource with this URI."""
         if any(entry.key == uri for entry in self.entries("resources")):
