@@ -59,7 +59,7 @@ def test_members_of_listed_items_are_kept() -> None:
     assert passed({"tools": [tool], "y": 1}, ListToolsResult) == {"tools": [tool], "y": 1}
 
 
-def test_what_another_revision_defines_is_not_unknown_and_is_dropped() -> None:
+def test_members_of_another_revision_are_known_and_dropped() -> None:
     tool = {
         "name": "t",
         "title": "Newer",
