@@ -16,8 +16,8 @@ run: .venv/ready
 # several for what waits for processes and sockets.
 CORE := $(addprefix tests/,protocol types bindings json_schema)
 PURE := $(wildcard tests/test_*.py) $(addprefix tests/,server middleware schema properties runtime stores)
-ENDS := $(addprefix tests/,interaction auth compose)
-WIRE := $(addprefix tests/,transports http)
+ENDS := $(addprefix tests/,interaction auth)
+WIRE := $(addprefix tests/,transports http compose)
 TOOLS := $(addprefix tests/,cli client testing examples)
 CHECK := tests/check
 REST := $(PURE) $(ENDS) $(WIRE) $(TOOLS) $(CHECK)
