@@ -7,7 +7,18 @@ from accord.check.probing.tool_calls import DEFAULT_CALLS
 from accord.cli.main import _parse, _split, main
 
 COMMANDS = (
-    *("", "run", "list", "call", "check", "check server", "check client", "check trace", "watch"),
+    *(
+        "",
+        "run",
+        "proxy",
+        "list",
+        "call",
+        "check",
+        "check server",
+        "check client",
+        "check trace",
+        "watch",
+    ),
     *("test", "lock", "verify", "doctor", "auth", "requirements"),
 )
 
@@ -53,7 +64,7 @@ def test_help_fits_a_narrow_terminal_except_for_examples(command, capsys, monkey
     [
         ("", "accord needs a COMMAND: run, proxy, list, call, "),
         ("lst x.py", "there is no COMMAND lst; did you mean list? (see accord --help)"),
-        ("zzz", "there is no COMMAND zzz; there are run, proxy, list, call, "),
+        ("zzz", "there is no COMMAND zzz; there are run, proxy, list, call, check, "),
         ("check servr x.py", "there is no WHAT servr; did you mean server? (see accord check"),
         ("list --fromat=json x.py", "no option --fromat; did you mean --format? (see accord list"),
         ("check server --zzz x.py", "there is no option --zzz (see accord check server --help)"),

@@ -121,8 +121,11 @@ def oauth_of(
         raise UsageError(f"--oauth: {advise_in_options(str(error))}") from None
 
 
-class _Stderr:
-    """The last lines that the server printed to stderr, kept until they are shown."""
+class KeptLines:
+    """The last lines that the server printed to stderr, kept until they are shown.
+
+    Once `is_live` is set, further lines are shown at once.
+    """
 
     def __init__(self) -> None:
         self.kept: deque[str] = deque(maxlen=_STDERR_SHOWN)
@@ -165,7 +168,7 @@ def run_with_client(
             raise UsageError(str(error)) from None
         async with connecting as client:
             stderr = settings["stderr"]
-            if shows_stderr and isinstance(stderr, _Stderr):
+            if shows_stderr and isinstance(stderr, KeptLines):
                 stderr.show()
                 stderr.is_live = True
             return await work(client)
@@ -183,14 +186,14 @@ def run_with_target(
 
     The other arguments are those of `run_with_client`.
     """
-    stderr = _Stderr()
+    stderr = KeptLines()
     found = command_of(options)
     settings = connect_settings(options, stderr, **callbacks)
     try:
         return run(found, settings)
     except ConnectFailed as error:
         stderr.is_live = False
-        return _report_unreachable(error, stderr)
+        return report_unreachable(error, stderr)
     except (Unauthorized, FlowFailed) as error:
         complain(advise_in_options(str(error)))
         return 2
@@ -228,7 +231,8 @@ def connect_settings(
     return settings
 
 
-def _report_unreachable(error: ConnectFailed, stderr: _Stderr) -> int:
+def report_unreachable(error: ConnectFailed, stderr: KeptLines) -> int:
+    """Print why a server could not be reached, and what it printed; return the exit code."""
     said = error.stderr.splitlines()
     if error.exit_code == 2 and said and said[-1].startswith("accord: "):
         # `accord run` has named the cause already.

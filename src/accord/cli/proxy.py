@@ -1,15 +1,26 @@
 """`accord proxy`: serve another server, over another transport and in any revision."""
 
 import argparse
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.connection import CONNECTION, connect_settings
+from accord.cli.connection import (
+    CONNECTION,
+    KeptLines,
+    advise_in_options,
+    connect_settings,
+    report_unreachable,
+)
 from accord.cli.options import TARGET, Commands, UsageError, add_command
 from accord.cli.run import serve
 from accord.cli.run_settings import GRACE, read_settings
 from accord.cli.target import command_of, demand_target
+from accord.cli.terminal import complain
+from accord.errors import AccordError, ConnectFailed
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from accord.server import Server
 
 _HELP = """\
@@ -51,7 +62,9 @@ _OPTIONS: Final = f"""\
 --access-log [F]  with --http: log each request; F is text (default) or json
 --grace S       seconds for running calls to finish after the input has ended (default: {GRACE})
 --log-level L   debug, info, warning, error or critical: what is logged to stderr
-{CONNECTION}"""
+{CONNECTION.replace("30 and 60", "30 and 600")}"""
+# Connecting has a limit of its own, whose message says more; ending a server takes some seconds.
+_START_SLACK: Final = 10.0
 
 
 def register(commands: Commands) -> None:
@@ -66,18 +79,45 @@ def run(options: argparse.Namespace) -> int:
     demand_target(options, "proxy")
     settings = read_settings(options)
     found = command_of(options)
-    given: dict[str, Any] = {**connect_settings(options, "forward")}
+    stderr = KeptLines()
+    given: dict[str, Any] = {**connect_settings(options, stderr)}
     if options.shared:
         given["connections"] = "shared"
     if options.timeout is not None:
-        given["start_timeout"] = options.timeout
+        given["start_timeout"] = 2 * options.timeout + _START_SLACK
 
     def build() -> "Server[Any]":
         from accord.compose import proxy_server
 
         try:
-            return proxy_server(found, **given)
+            server = proxy_server(found, **given)
         except ValueError as error:
             raise UsageError(str(error)) from None
+        _show_once_started(server, stderr)
+        return server
 
-    return serve(build, settings)
+    try:
+        return serve(build, settings)
+    except UsageError:
+        raise
+    except AccordError as error:
+        cause = error.__cause__ if isinstance(error.__cause__, AccordError) else error
+        if isinstance(cause, ConnectFailed):
+            return report_unreachable(cause, stderr)
+        complain(advise_in_options(str(cause)))
+        return 2
+
+
+def _show_once_started(server: "Server[None]", stderr: KeptLines) -> None:
+    """Show what the other server prints to stderr once it is connected; before, errors quote it."""
+    introduce = server.lifespan
+    assert introduce is not None  # see proxy_server
+
+    @asynccontextmanager
+    async def lifespan(server: "Server[None]") -> "AsyncIterator[None]":
+        stderr.show()
+        stderr.is_live = True
+        async with introduce(server):
+            yield
+
+    server.lifespan = lifespan

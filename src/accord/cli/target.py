@@ -126,6 +126,9 @@ def _explain_missing(where: str, path: Path, following: Sequence[str]) -> str:
         return f"{where} is an address; a URL begins with http:// or https://: {url}"
     if _is_command_line(where):
         return f"{where!r} is a command line; write it after --: -- {where}"
+    if path.is_file() and path.suffix in (".json", ".jsonc"):
+        line = f"accord run {where}"
+        return f"{where} is not a server; the servers of a configuration are served by: -- {line}"
     if path.is_file():
         known = path.suffix in (".js", ".mjs", ".cjs", ".ts")
         runner = "node " if known else "" if os.access(path, os.X_OK) else "COMMAND "

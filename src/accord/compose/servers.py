@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("accord.compose")
 
+# Connecting has a limit of its own, whose message says more. A first start may download packages.
+_START_TIMEOUT: Final = 60.0
 _NOT_IN_PREFIXES: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
@@ -28,9 +30,10 @@ def proxy_server(
     """Return a server that offers what another one does, under the same names.
 
     It introduces itself as the other server does, and does not start without it. The arguments are
-    those of `proxy`.
+    those of `proxy`; `required` is True and `start_timeout` 60 unless they are given.
     """
     options.setdefault("required", True)
+    options.setdefault("start_timeout", _START_TIMEOUT)
     source = proxy(target, name=name, **options)
 
     @asynccontextmanager

@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
-from accord.errors import MissingExtra
+from accord.errors import AccordError, MissingExtra
 from accord.server.serving_logs import log_in_background
 
 if TYPE_CHECKING:
@@ -161,6 +161,9 @@ def run_stdio(server: "Server[Any]", *, grace: float) -> None:
     """Serve until the input ends, a signal arrives or the parent exits.
 
     A tool that does not end delays the exit by no more than the grace period.
+
+    Raises:
+        AccordError: the server did not start, because of something that it mounts or connects to.
     """
     from accord.runtime.tasks import run_to_end
     from accord.transports.shutdown import Stop, exit_at_once
@@ -172,7 +175,9 @@ def run_stdio(server: "Server[Any]", *, grace: float) -> None:
     try:
         with stop.signals():
             run_to_end(_serve_stdio(server, stop))
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, AccordError) and not stop.has_begun:
+            raise
         _stdio_log.critical("the server stopped", exc_info=True)
         exit_at_once(1)
     _leave(server, _stdio_log, grace=grace, seconds=grace)
@@ -185,6 +190,7 @@ async def _serve_stdio(server: "Server[Any]", stop: "Stop") -> None:
 
     generation = tasks.fork_generation
     async with server.run_lifespan() as state:
+        stop.has_begun = True
         session: Session
         if tasks.fork_generation != generation:
             tasks.end_child()
@@ -236,17 +242,33 @@ def run_http(
     Raises:
         MissingExtra: what serves HTTP is not installed.
         TransportError: the address cannot be listened on.
+        AccordError: the server did not start, because of something that it mounts or connects to.
     """
     serving = _http_server()
     server.was_run = True
     sockets = sockets or _listen(host, port)
     address = sockets[0].getsockname()
-    print(f"{_describe_place(server, app, address)}; Ctrl-C ends", file=sys.stderr, flush=True)
-    _warn_of_refusals(app, address, advice)
+
+    has_started = False
+
+    async def start() -> None:
+        nonlocal has_started
+        await app.start()  # a lifespan that fails raises its own exception here
+        has_started = True
+        place = _describe_place(server, app, address)
+        print(f"{place}; Ctrl-C ends", file=sys.stderr, flush=True)
+        _warn_of_refusals(app, address, advice)
+
     try:
-        serving.serve(app, sockets)
-    except SystemExit:  # uvicorn exits with 3 if the lifespan fails
+        serving.serve(app, sockets, start)
+    except Exception as error:
+        if has_started or isinstance(error, AccordError):
+            raise
+        _http_log.exception("the server did not start")
         raise SystemExit(1) from None
+    finally:
+        for each in sockets:
+            each.close()
     _leave(server, _http_log, grace=app.options.grace, seconds=serving.END_SLACK / 2)
 
 

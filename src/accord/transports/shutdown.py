@@ -37,11 +37,15 @@ class Stop:
         grace: seconds that running calls get to finish.
         is_guest: whether the process is another program's. Then only the end of the input and
             `request` count, and the process is never ended.
+
+    Attributes:
+        has_begun: whether the server has started.
     """
 
     def __init__(self, *, grace: float, is_guest: bool = False) -> None:
         self._grace = grace
         self._is_guest = is_guest
+        self.has_begun = False
         self._parent = os.getppid()
         self._signalled = False
         self._stopped: asyncio.Event | None = None

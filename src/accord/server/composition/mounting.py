@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
+import os
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -254,14 +255,17 @@ _UNMOUNT_GRACE = 30.0
 def _check_source(source: object) -> None:
     if isinstance(source, Views):
         return
-    hint = ""
+    advice = "is mounted as proxy(...), from accord.compose"
+    shown = f"a {type(source).__name__}"  # an entry of a configuration may hold secrets
     if isinstance(source, str) or (isinstance(source, Sequence) and source):
-        hint = ": a URL, a command or a file is mounted as proxy(...), from accord.compose"
-    raise TypeError(
-        f"mount() takes a Server or another source, not {source!r:.80}{hint}"
-        if hint
-        else f"mount() takes a Server or another source, not a {type(source).__name__}"
-    )
+        shown = f"{source!r:.80}: a URL, a command or a file {advice}"
+    elif isinstance(source, os.PathLike):
+        shown = f"{source!r:.80}: a file {advice}, a folder as folder(...)"
+    elif isinstance(source, Mapping):
+        shown += f": an entry of a configuration {advice}"
+    elif callable(source):
+        shown += ": a function is added by add_tool(...)"
+    raise TypeError(f"mount() takes a Server or another source, not {shown}")
 
 
 def _reaches(source: Views, server: Views) -> bool:

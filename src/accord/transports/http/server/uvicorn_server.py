@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import httptools
 import uvicorn
@@ -19,6 +19,8 @@ from accord.transports.http.server.sockets import listen
 from accord.transports.shutdown import exit_at_once, exit_later, take_signals
 
 __all__ = ["END_SLACK", "BoundedProtocol", "BoundedServer", "listen", "serve", "serve_in_loop"]
+
+Start: TypeAlias = Callable[[], Awaitable[None]]
 
 # How many open files are left to the server's own files and connections.
 _FILES_SPARED: Final = 64
@@ -406,13 +408,21 @@ class BoundedServer(uvicorn.Server):
 
     # -- signals
 
-    def run(self, sockets: list[socket.socket] | None = None) -> None:
-        """Serve until a signal arrives, or `should_exit` is set.
+    def run(self, sockets: list[socket.socket] | None = None, start: Start | None = None) -> None:
+        """Serve until a signal arrives, or `should_exit` is set; `start` is awaited first.
 
         Signals are handled for longer than the loop lives: code that hangs may keep it from ending.
         """
+        work = self._start_and_serve(sockets, start)
         with take_signals(self.handle_exit):
-            run_to_end(self.serve(sockets), loop_factory=_loop_factory(self.config))
+            run_to_end(work, loop_factory=_loop_factory(self.config))
+
+    async def _start_and_serve(
+        self, sockets: list[socket.socket] | None, start: Start | None
+    ) -> None:
+        if start is not None:
+            await start()
+        await self.serve(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -462,10 +472,10 @@ def _make_server(app: HttpApp, **config: Any) -> BoundedServer:
     return BoundedServer(settings, app)
 
 
-def serve(app: HttpApp, sockets: list[socket.socket]) -> None:
-    """Serve an app on open sockets until a signal arrives."""
+def serve(app: HttpApp, sockets: list[socket.socket], start: Start) -> None:
+    """Serve an app on open sockets until a signal arrives; `start` is awaited first."""
     with suppress(KeyboardInterrupt):
-        _make_server(app, log_level="warning").run(sockets)
+        _make_server(app, log_level="warning").run(sockets, start)
 
 
 async def serve_in_loop(app: HttpApp, sockets: list[socket.socket]) -> None:
