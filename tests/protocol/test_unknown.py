@@ -84,7 +84,7 @@ def test_parts_that_are_gone_are_left_alone() -> None:
     assert json.loads(unknown.encode(TextContent("a")))["text"] == "a"
 
 
-def test_what_another_revision_defines_is_known_and_dropped() -> None:
+def test_members_of_another_revision_are_known_and_dropped() -> None:
     message = {"tools": [{"name": "a", "title": "A", "inputSchema": SCHEMA, "weight": 2}]}
     raw = json.dumps(message).encode()
     typed = msgspec.json.decode(raw, type=ListToolsResult)
