@@ -28,8 +28,6 @@ TEMPLATE = {"uriTemplate": "note://{name}", "name": "n", "owner": "bob"}
 PROMPT = {"name": "greet", "arguments": [{"name": "who", "hint": "a name"}], "mood": "x"}
 
 
-
-
 def raw_server(**more: Any) -> RawServer:
     answers = {
         "tools/list": {"tools": [TOOL]},
