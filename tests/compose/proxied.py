@@ -78,9 +78,11 @@ def watch_http(server: Server[Any]) -> Watched:
     )
 
 
-def hub_of(target: Any, *, prefix: str | None = None, **options: Any) -> Server[Any]:
-    """Return a server that mounts a proxy to the target."""
-    hub: Server[Any] = Server("hub")
+def hub_of(
+    target: Any, *, prefix: str | None = None, settings: Any = None, **options: Any
+) -> Server[Any]:
+    """Return a server with these settings that mounts a proxy to the target."""
+    hub: Server[Any] = Server("hub", **(settings or {}))
     options.setdefault("name", "upstream")
     hub.mount(proxy(target, **options), prefix=prefix)
     return hub

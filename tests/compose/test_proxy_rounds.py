@@ -1,151 +1,208 @@
-"""Clients of 2026-07-28 before a server that asks while it works: calls wait between the rounds."""
+"""Questions of a server with a handshake, for clients that are asked through rounds."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
-from accord import Context, Server, connect
-from accord.compose import proxy
-from accord.errors import RequestError
-from accord.principal import Principal
-from accord.types import (
-    CallToolResult,
-    ClientCapabilities,
-    ElicitationCapability,
-    ElicitResult,
-    InputRequiredResult,
-)
-from support.waiting import in_loop, until
-
-ABLE = ClientCapabilities(elicitation=ElicitationCapability(form={}))
-KEYS = [b"k" * 32]
+from accord import Context, Principal, Server
+from compose.proxied import hub_of, source_of
+from support.modern import ModernClient, accept, meta
+from support.running import in_virtual_time
 
 
-class Asking:
-    """A server of 2025-06-18 that asks in its one tool, and notes how its calls end."""
+def make(revision: Any = "2025-11-25") -> tuple[Server[Any], list[str]]:
+    server: Server[Any] = Server("desk", revisions=[revision])
+    ended: list[str] = []
 
-    def __init__(self) -> None:
-        self.server: Server[Any] = Server("asking", revisions=["2025-06-18"])
-        self.begun: list[str] = []
-        self.cancelled: list[str] = []
-
-        @self.server.tool
-        async def order(ctx: Context[Any], what: str) -> str:
-            """Order something, after a question."""
-            self.begun.append(what)
-            try:
-                size = await ctx.elicit(f"size of {what}?", str)
-            except asyncio.CancelledError:
-                self.cancelled.append(what)
-                raise
-            return f"{what} {size}"
-
-
-def hub_before(asking: Asking, **options: Any) -> Server[Any]:
-    hub: Server[Any] = Server("hub", state_keys=KEYS)
-    hub.mount(proxy(asking.server, name="asking", **options))
-    return hub
-
-
-async def begin(client: Any, what: str) -> InputRequiredResult:
-    asked = await client.rounds.call_tool("order", {"what": what}, capabilities=ABLE)
-    assert isinstance(asked, InputRequiredResult)
-    return asked
-
-
-async def answer(client: Any, what: str, asked: InputRequiredResult, size: str) -> Any:
-    (key,) = asked.input_requests or {}
-    reply = ElicitResult("accept", {"value": size})
-    how = {"answers": {key: reply}, "state": asked.request_state, "capabilities": ABLE}
-    return await client.rounds.call_tool("order", {"what": what}, **how)
-
-
-def question_of(asked: InputRequiredResult) -> str:
-    (request,) = (asked.input_requests or {}).values()
-    return str(request.params.message)  # type: ignore[union-attr]
-
-
-@in_loop
-async def test_two_calls_that_wait_get_their_own_answers_and_run_once() -> None:
-    asking = Asking()
-    async with connect(hub_before(asking), revision="2026-07-28") as client:
-        first = await begin(client, "shoes")
-        second = await begin(client, "hats")
-        assert [question_of(first), question_of(second)] == ["size of shoes?", "size of hats?"]
-        hats = await answer(client, "hats", second, "M")
-        shoes = await answer(client, "shoes", first, "42")
-        assert [shoes.text, hats.text] == ["shoes 42", "hats M"]
-    assert asking.begun == ["shoes", "hats"]
-
-
-@in_loop
-async def test_a_call_whose_client_does_not_come_back_is_given_up() -> None:
-    asking = Asking()
-    hub = hub_before(asking, round_timeout=0.05)
-    async with connect(hub, revision="2026-07-28") as client:
-        asked = await begin(client, "shoes")
-        await until(lambda: asking.cancelled == ["shoes"])
-        with pytest.raises(RequestError, match="not under way any more; begin again"):
-            await answer(client, "shoes", asked, "42")
-        assert isinstance(await begin(client, "hats"), InputRequiredResult)
-
-
-@in_loop
-async def test_an_answer_after_a_restart_of_the_proxy_is_refused_with_the_reason() -> None:
-    asking = Asking()
-    async with connect(hub_before(asking), revision="2026-07-28") as client:
-        asked = await begin(client, "shoes")
-    async with connect(hub_before(asking), revision="2026-07-28") as client:
-        with pytest.raises(RequestError, match="not under way any more; begin again"):
-            await answer(client, "shoes", asked, "42")
-
-
-@in_loop
-async def test_an_answer_is_used_once() -> None:
-    asking = Asking()
-    async with connect(hub_before(asking), revision="2026-07-28") as client:
-        asked = await begin(client, "shoes")
-        done = await answer(client, "shoes", asked, "42")
-        assert isinstance(done, CallToolResult)
-        with pytest.raises(RequestError):
-            await answer(client, "shoes", asked, "43")
-    assert asking.begun == ["shoes"]
-
-
-@in_loop
-async def test_another_caller_cannot_answer() -> None:
-    asking = Asking()
-    hub = hub_before(asking)
-    ann, bob = (hub.acting_as(Principal(name)) for name in ("ann", "bob"))
-    async with (
-        connect(ann, revision="2026-07-28") as first,
-        connect(bob, revision="2026-07-28") as second,
-    ):
-        asked = await begin(first, "shoes")
-        with pytest.raises(RequestError):
-            await answer(second, "shoes", asked, "42")
-        assert (await answer(first, "shoes", asked, "42")).text == "shoes 42"
-
-
-@in_loop
-async def test_a_cancelled_round_cancels_the_call() -> None:
-    asking = Asking()
-    release = asyncio.Event()
-
-    @asking.server.tool
-    async def wait(ctx: Context[Any]) -> str:
-        """Wait."""
-        asking.begun.append("wait")
+    @server.tool
+    async def book(ctx: Context, name: str) -> str:
+        """Ask twice."""
         try:
-            await release.wait()
+            city = await ctx.elicit(f"{name}: where?", str)
+            await ctx.progress(1, message="asked once")
+            await ctx.info("asked once")
+            day = await ctx.elicit(f"{name}: when?", str)
         except asyncio.CancelledError:
-            asking.cancelled.append("wait")
+            ended.append(name)
             raise
-        return "done"
+        return f"{name} goes to {city} on {day}"
 
-    async with connect(hub_before(asking), revision="2026-07-28") as client:
-        call = asyncio.create_task(client.rounds.call_tool("wait", capabilities=ABLE))
-        await until(lambda: asking.begun)
-        call.cancel()
-        await until(lambda: asking.cancelled == ["wait"])
+    @server.tool
+    async def ponder(ctx: Context, seconds: float) -> str:
+        """Ask, then take long."""
+        await ctx.elicit("Sure?", bool)
+        await asyncio.sleep(seconds)
+        return "pondered"
+
+    @server.tool(task="required")
+    async def confirm(ctx: Context) -> str:
+        """Ask within a task."""
+        return f"sure: {await ctx.elicit('Sure?', bool)}"
+
+    return server, ended
+
+
+def asked(result: Any) -> list[str]:
+    return [each["params"]["message"] for each in result["inputRequests"].values()]
+
+
+@in_virtual_time
+async def test_a_call_waits_from_round_to_round() -> None:
+    server, _ = make()
+    async with ModernClient(hub_of(server)) as client:
+        first = await client.call("book", arguments={"name": "a"})
+        assert asked(first) == ["a: where?"]
+        second = await client.again("book", first, "Oslo", arguments={"name": "a"})
+        assert asked(second) == ["a: when?"]
+        done = await client.again("book", second, "Monday", arguments={"name": "a"})
+        assert done["content"][0]["text"] == "a goes to Oslo on Monday"
+
+
+@in_virtual_time
+async def test_two_calls_at_once_get_all_their_answers() -> None:
+    server, _ = make()
+    async with ModernClient(hub_of(server)) as client:
+
+        async def book(name: str, city: str) -> str:
+            result = await client.call("book", arguments={"name": name})
+            while "inputRequests" in result:
+                # A question of the other call may come with this one: they are of one client.
+                answers = [
+                    {"a": "Oslo", "b": "Rome"}[text[0]] if "where" in text else f"day {text[0]}"
+                    for text in asked(result)
+                ]
+                result = await client.again("book", result, *answers, arguments={"name": name})
+            return str(result["content"][0]["text"])
+
+        found = await asyncio.gather(book("a", "Oslo"), book("b", "Rome"))
+    assert found == ["a goes to Oslo on day a", "b goes to Rome on day b"]
+
+
+@in_virtual_time
+async def test_a_question_does_not_wait_for_a_client_that_left_another_call() -> None:
+    server, _ = make()
+    async with ModernClient(hub_of(server)) as client:
+        await client.call("book", arguments={"name": "left"})
+        first = await client.call("book", arguments={"name": "a"})
+        assert asked(first) == ["a: where?"]
+        second = await client.again("book", first, "Oslo", arguments={"name": "a"})
+        assert asked(second) == ["a: when?"]
+
+
+@in_virtual_time
+async def test_a_state_is_taken_once() -> None:
+    server, _ = make()
+    async with ModernClient(hub_of(server)) as client:
+        first = await client.call("book", arguments={"name": "a"})
+        await client.again("book", first, "Oslo", arguments={"name": "a"})
+        replayed = await client.again("book", first, "Rome", arguments={"name": "a"})
+        assert replayed["code"] == -32602
+        assert "used before" in replayed["message"]
+        other = await client.call("book", arguments={"name": "b"})
+        moved = await client.again("book", other, "Oslo", arguments={"name": "c"})
+        assert "another request" in moved["message"]
+
+
+@in_virtual_time
+async def test_an_answer_after_a_restart_of_the_proxy_is_refused_clearly() -> None:
+    server, ended = make()
+    keys = ["k" * 32]
+    async with ModernClient(hub_of(server, settings={"state_keys": keys})) as client:
+        first = await client.call("book", arguments={"name": "a"})
+    assert ended == ["a"]
+    async with ModernClient(hub_of(server, settings={"state_keys": keys})) as client:
+        late = await client.again("book", first, "Oslo", arguments={"name": "a"})
+    assert late["code"] == -32602
+    assert "not under way any more; begin again" in late["message"]
+
+
+@in_virtual_time
+async def test_a_call_whose_client_never_comes_back_is_given_up() -> None:
+    server, ended = make()
+    hub = hub_of(server, round_timeout=30)
+    async with ModernClient(hub) as client:
+        first = await client.call("book", arguments={"name": "a"})
+        await asyncio.sleep(29)
+        assert not ended
+        await asyncio.sleep(2)
+        assert ended == ["a"]
+        assert not source_of(hub).upstream.parked
+        late = await client.again("book", first, "Oslo", arguments={"name": "a"})
+        assert "not under way any more; begin again" in late["message"]
+
+
+@in_virtual_time
+async def test_a_call_whose_questions_are_answered_may_take_longer() -> None:
+    server, _ = make()
+    async with ModernClient(hub_of(server, round_timeout=30)) as client:
+        first = await client.call("ponder", arguments={"seconds": 100})
+        done = await client.again("ponder", first, True, arguments={"seconds": 100})
+    assert done["content"][0]["text"] == "pondered"
+
+
+@in_virtual_time
+async def test_progress_and_logs_reach_the_round_that_waits() -> None:
+    server, _ = make()
+    async with ModernClient(hub_of(server)) as client:
+        call = {"name": "book", "arguments": {"name": "a"}}
+        first = await client.ask(1, "tools/call", {**call, "_meta": meta(logLevel="info")})
+        first = first["result"]
+        again = {
+            **call,
+            "requestState": first["requestState"],
+            "inputResponses": accept(first, "Oslo"),
+            "_meta": {**meta(logLevel="info"), "progressToken": "p"},
+        }
+        await client.ask(2, "tools/call", again)
+        notices = {each["method"]: each["params"] for each in client.received if "method" in each}
+    assert notices["notifications/progress"]["progressToken"] == "p"
+    assert notices["notifications/message"]["data"] == "asked once"
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+def test_a_task_may_ask(revision: str) -> None:
+    @in_virtual_time
+    async def scenario() -> None:
+        server, _ = make(revision)
+        async with ModernClient(hub_of(server)) as client:
+            first = await client.call("confirm")
+            assert asked(first) == ["Sure?"]
+            done = await client.again("confirm", first, True)
+            assert done["content"][0]["text"] == "sure: True"
+            assert "taskId" not in done
+
+    scenario()
+
+
+@in_virtual_time
+async def test_the_state_of_another_caller_is_refused() -> None:
+    server, _ = make()
+    hub = hub_of(server)
+    ann, ben = (hub.acting_as(Principal(name)) for name in ("ann", "ben"))
+    async with ModernClient(ann) as hers, ModernClient(ben) as his:
+        first = await hers.call("book", arguments={"name": "a"})
+        stolen = await his.again("book", first, "Rome", arguments={"name": "a"})
+        assert stolen["code"] == -32602
+        assert "another user" in stolen["message"]
+        second = await hers.again("book", first, "Oslo", arguments={"name": "a"})
+        assert asked(second) == ["a: when?"]
+
+
+@in_virtual_time
+async def test_middleware_of_the_hub_may_keep_values_from_round_to_round() -> None:
+    server, _ = make()
+    kept: list[int] = []
+
+    async def count(ctx: Context, proceed: Any) -> Any:
+        if ctx.method == "tools/call":
+            kept.append(await ctx.once("number", lambda: len(kept)))
+        return await proceed()
+
+    hub = hub_of(server, settings={"middleware": [count]})
+    async with ModernClient(hub) as client:
+        result = await client.call("book", arguments={"name": "a"})
+        for value in ("Oslo", "Monday"):
+            result = await client.again("book", result, value, arguments={"name": "a"})
+    assert result["content"][0]["text"] == "a goes to Oslo on Monday"
+    assert kept == [0, 0, 0]

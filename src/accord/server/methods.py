@@ -137,7 +137,8 @@ def _begin_rounds(
     params: CallToolParams | GetPromptParams | ReadResourceParams,
 ) -> None:
     """Take the answers that come with a repeated request; raises where they cannot be used."""
-    if params.request_state is not None or params.input_responses is not None:
+    has_answers = params.request_state is not None or params.input_responses is not None
+    if has_answers and exchange.channel is None:  # middleware may have opened it
         exchange.channel = session.channel(exchange)
 
 
