@@ -70,7 +70,7 @@ def _collect(raw: _Raw, typed: Any) -> UnknownMembers | None:
     if kind is list:
         for position, (item, value) in enumerate(zip(_items(raw), typed, strict=True)):
             _add_part(parts, position, item, value)
-    else:
+    elif isinstance(typed, msgspec.Struct):
         names = known_members(kind)
         for name, member in _members(raw).items():
             if name not in names:
