@@ -11,9 +11,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
+from proxy_clients import ALL_CHAINS
 from sessions import (
     DEFAULT,
     HERE,
@@ -25,7 +26,6 @@ from sessions import (
     STDIO,
     TEE,
     judge,
-    run,
     surroundings,
 )
 
@@ -36,7 +36,7 @@ PROXY: Final = [sys.executable, "-m", "accord", "proxy"]
 CODE_INVALID: Final = -32602
 CODE_INTERNAL: Final = -32603
 CODE_NOT_FOUND: Final = -32002
-_URL: Final = re.compile(r"http://127\.0\.0\.1:\d+(/mcp)?")
+_URL: Final = re.compile(r"http://127\.0\.0\.1:\d+/mcp")
 
 
 class Chain(NamedTuple):
@@ -89,30 +89,19 @@ Outcomes = dict[str, dict[str, Any]]
 
 @contextmanager
 def serving(command: list[str]) -> Iterator[str]:
-    """Run a process that prints the URL it serves at; yield the URL."""
-    process = subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env={**surroundings(), **QUIET},
-        text=True,
-    )
+    """Run a process that logs the URL it serves at; yield the URL."""
+    env = {**surroundings(), **QUIET}
+    silent = subprocess.DEVNULL
+    process = subprocess.Popen(command, stdin=silent, stderr=subprocess.PIPE, env=env, text=True)
     with process:
         try:
-            assert process.stdout is not None
-            yield _url(process.stdout)
+            assert process.stderr is not None
+            line = process.stderr.readline()
+            found = _URL.search(line)
+            assert found, f"the process names no URL: {line}"
+            yield found[0]
         finally:
             process.terminate()
-
-
-def _url(output: IO[str]) -> str:
-    lines: list[str] = []
-    for line in output:
-        if found := _URL.search(line):
-            return found[0] if found[1] else f"{found[0]}/mcp"
-        lines.append(line)
-    raise AssertionError(f"the process printed no URL: {lines}")
 
 
 @pytest.fixture(scope="module")
@@ -124,15 +113,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def outcomes(folder: Path) -> Outcomes:
     """Play all chains: outcomes by chain, then by step."""
     ours = next(chain for chain in CHAINS if chain.front == HTTP)
-    with (
-        serving([*SERVERS["fastmcp"], "http", "stateful"]) as fastmcp,
-        serving([*PROXY, "--http", "--port", "0", *_rest(ours, folder)]) as proxy,
-    ):
+    with serving([*PROXY, "--http", "--port", "0", *_rest(ours, folder)]) as proxy:
         jobs = []
         for chain in CHAINS:
             target: Any = SERVERS[chain.server]
             if chain.back == HTTP:
-                target = fastmcp
+                target = None  # the process of the clients serves it
             elif chain.front == HTTP:
                 target = proxy
             elif chain.client != "accord":
@@ -141,9 +127,12 @@ def outcomes(folder: Path) -> Outcomes:
             fields = {"client": chain.client, "revision": chain.revision, "behind": chain.behind}
             jobs.append({"name": str(chain), "target": target, **fields})
         command = [sys.executable, str(HERE / "proxy_clients.py"), json.dumps(jobs)]
-        status, printed, said = run(command)
-    assert status == 0, said
-    return dict(json.loads(line) for line in printed.splitlines())
+        env = {**surroundings(), **QUIET}
+        played = subprocess.run(
+            command, env=env, capture_output=True, text=True, timeout=ALL_CHAINS, check=False
+        )
+    assert played.returncode == 0, played.stderr[-4000:]
+    return dict(json.loads(line) for line in played.stdout.splitlines())
 
 
 def _rest(chain: Chain, folder: Path) -> list[str]:
