@@ -10,6 +10,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "design.md").read_text()
 WALKS = re.findall(r"### (.+?)\n\n```mermaid\n(.*?)```", PAGE, re.DOTALL)
+DIAGRAMS = re.findall(r"```mermaid\nsequenceDiagram\n(.*?)```", PAGE, re.DOTALL)
 
 
 def diagrams():
@@ -36,7 +37,7 @@ def test_there_are_five_walks():
     assert len(WALKS) == 5
 
 
-@pytest.mark.parametrize("walk", [walk for _, walk in WALKS], ids=[name for name, _ in WALKS])
+@pytest.mark.parametrize("walk", DIAGRAMS)
 def test_a_walk_names_functions_that_exist(walk):
     files = dict(re.findall(r"participant (\w+) as (\S+)", walk))
     steps = re.findall(r"\w+-+>>(\w+): (\w+)", walk)
