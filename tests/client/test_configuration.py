@@ -255,7 +255,8 @@ def test_home_is_written_as_a_tilde():
     ("entry", "expected"),
     [
         ({}, "server 'crm' has neither command nor url"),
-        ({"comand": "a"}, "has neither command nor url"),
+        ({"comand": "a"}, "has neither command nor url; did you mean command by comand?"),
+        ({"mcpServers": {}}, "is not an entry but has mcpServers, a whole configuration"),
         ({"command": "a", "url": "http://b"}, "has both command and url: keep one"),
         ({"command": 5}, "command is a number, expected a text"),
         ({"command": ""}, "command: expected the name or the path of a program"),

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from accord import Client, Server, connect
-from accord.compose import ProxySource, configuration_server, proxy, proxy_server
-from accord.errors import ConfigurationError, ConnectFailed
+from accord.compose import ProxySource, configuration_server, openapi, proxy, proxy_server
+from accord.errors import ConfigurationError, ConnectFailed, RegistrationError
 from support.waiting import in_loop, until
 
 HERE = Path(__file__).parent
@@ -164,3 +164,39 @@ def test_a_target_that_is_mounted_without_proxy_is_refused_with_advice() -> None
     for given in ("http://x/mcp", ["some-server"], {"command": "some-server"}):
         with pytest.raises(TypeError, match=r"is mounted as proxy\(\.\.\.\), from accord.compose"):
             server.mount(given)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (Server, "not the class Server: mount an object of it"),
+        (make, r"not a function: a function is added by add_tool\(\.\.\.\)"),
+        (HERE, r"a folder as folder\(\.\.\.\)"),
+        (None, "not a NoneType"),
+    ],
+)
+def test_an_object_that_is_not_a_source_is_refused_with_advice(given: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        Server("hub").mount(given)
+
+
+@in_loop
+async def test_a_view_with_a_misspelt_name_keeps_the_server_from_starting() -> None:
+    hub: Server[None] = Server("hub")
+    hub.mount(make().only("fnd"))
+    with pytest.raises(ConnectFailed, match=r"did not start: .* did you mean 'find'"):
+        async with connect(hub):
+            pass
+
+
+@pytest.mark.parametrize(
+    ("document", "options", "said"),
+    [
+        ({}, {"baseurl": "https://x"}, "no keyword 'baseurl'; did you mean 'base_url'"),
+        ([{}], {}, "or the document as a dictionary, not a list"),
+        ('{"openapi": "3.1.0"}', {}, "or the document as a dictionary, not its text"),
+    ],
+)
+def test_openapi_says_how_it_is_called(document: Any, options: Any, said: str) -> None:
+    with pytest.raises((TypeError, RegistrationError), match=said):
+        openapi(document, **options)

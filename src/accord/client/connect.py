@@ -25,6 +25,7 @@ from accord.errors import (
     ConnectFailed,
     ConnectionClosed,
     MethodNotFound,
+    RegistrationError,
     RequestError,
     RequestTimeout,
 )
@@ -304,6 +305,8 @@ def _explain(error: AccordError, link: Link, awaited: str) -> AccordError:
             return _failure(f"refused server/discover, {why}", link)
         more = f"; it supports {str(supported)[:80]}, we offered {offered}" if supported else ""
         return _failure(f"refused {awaited}: {error}{more}", link)
+    if isinstance(error, RegistrationError):  # of a server in this process
+        return _failure(f"did not start: {error}", link)
     return _failure(f"answered {awaited} wrongly: {error}", link)
 
 

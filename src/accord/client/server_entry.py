@@ -79,6 +79,20 @@ class ServerEntry:
         return text
 
 
+def _suggest_member(members: Mapping[str, Any]) -> str:
+    """Return what may have been meant by an entry without a target."""
+    several = next((name for name in ("mcpServers", "servers") if name in members), None)
+    if several is not None:
+        return f": it is not an entry but has {several}, a whole configuration"
+    from difflib import get_close_matches
+
+    for name in members:
+        close = get_close_matches(name, ("command", *URL_MEMBERS), n=1, cutoff=0.75)
+        if close:
+            return f"; did you mean {close[0]} by {name}?"
+    return ""
+
+
 class EntryReader:
     """Reads the members of one entry."""
 
@@ -116,7 +130,9 @@ class EntryReader:
         if has_command and url_member is not None:
             raise ConfigurationError(f"{self._where} has both command and {url_member}: keep one")
         if not has_command and url_member is None:
-            raise ConfigurationError(f"{self._where} has neither command nor url")
+            raise ConfigurationError(
+                f"{self._where} has neither command nor url{_suggest_member(members)}"
+            )
         kind = _kind_member(members)
         if kind is None:
             return url_member is not None

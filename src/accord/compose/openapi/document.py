@@ -70,9 +70,14 @@ def read_document(document: DocumentSource) -> JsonObject:
     """
     if isinstance(document, Mapping):
         where, found = "the document", dict(document)
-    else:
+    elif isinstance(document, str | PathLike):
         where = fspath(document)
         found = _read_file(where)
+    else:
+        raise TypeError(
+            "openapi() takes the path of a document, or the document as a dictionary, not a "
+            f"{type(document).__name__}"
+        )
     version = found.get("openapi")
     if "swagger" in found:
         raise RegistrationError(
@@ -91,6 +96,11 @@ def _read_file(path: str) -> JsonObject:
         raise RegistrationError(
             f"{path.partition('?')[0]} is a URL; download the document and give its path, so that "
             "the server starts without the network"
+        )
+    if path.lstrip()[:1] == "{" or "\n" in path:
+        raise RegistrationError(
+            "openapi() takes the path of a document, or the document as a dictionary, not its "
+            "text; json.loads(...) makes a dictionary of JSON"
         )
     try:
         data = Path(path).read_bytes()

@@ -99,7 +99,8 @@ class OpenApiSource(Source):
         options: OpenApiOptions | None = None,
     ) -> None:
         options = options or {}
-        refuse_unknown("openapi()", options, OpenApiOptions.__annotations__)
+        known = ("base_url", "auth", "headers", *OpenApiOptions.__annotations__)
+        refuse_unknown("openapi()", options, known)
         found = ApiDocument(read_document(document))
         super().__init__(options.get("name") or found.title)
         self.skipped: list[SkippedOperation] = []

@@ -263,6 +263,8 @@ def _check_source(source: object) -> None:
         shown = f"{source!r:.80}: a file {advice}, a folder as folder(...)"
     elif isinstance(source, Mapping):
         shown += f": an entry of a configuration {advice}"
+    elif isinstance(source, type):
+        shown = f"the class {source.__name__}: mount an object of it"
     elif callable(source):
         shown += ": a function is added by add_tool(...)"
     raise TypeError(f"mount() takes a Server or another source, not {shown}")
