@@ -82,8 +82,6 @@ CHAINS: Final = [
     Chain("fastmcp", DEFAULT, "mcp"),
 ]
 BOTH_FOREIGN: Final = [chain for chain in CHAINS if chain.is_watched]
-# One worker plays all chains.
-pytestmark = pytest.mark.xdist_group("test_proxy_peers")
 in_each_chain = pytest.mark.parametrize("chain", CHAINS, ids=str)
 
 Outcomes = dict[str, dict[str, Any]]
