@@ -16,7 +16,7 @@ run: .venv/ready
 # several for what waits for processes and sockets.
 CORE := $(addprefix tests/,protocol types bindings json_schema)
 PURE := $(wildcard tests/test_*.py) $(addprefix tests/,server middleware schema properties runtime stores)
-ENDS := $(addprefix tests/,interaction auth)
+ENDS := $(addprefix tests/,interaction auth compose)
 WIRE := $(addprefix tests/,transports http)
 TOOLS := $(addprefix tests/,cli client testing examples)
 CHECK := tests/check

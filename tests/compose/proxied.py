@@ -25,6 +25,12 @@ def child_environment() -> dict[str, str]:
     return {**passed, "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, sys.path)))}
 
 
+def children() -> set[int]:
+    """Return the ids of the processes that this one has started."""
+    found = Path("/proc/self/task").glob("*/children")
+    return {int(id) for each in found for id in each.read_text().split()}
+
+
 class Watched:
     """A target of `proxy`: each connection to it gets a recording of its own.
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from accord.compose import proxy
 from accord.errors import ConnectFailed
 from accord.testing import connected
 from accord.types import CreateMessageResult, TextContent
-from compose.proxied import EVERYTHING, child_environment, hub_of
+from compose.proxied import EVERYTHING, child_environment, children, hub_of
 from support.links import text
 from support.raw import RawServer
 from support.running import in_virtual_time, on_a_loop
@@ -76,12 +75,6 @@ async def names_of(client: Any) -> list[str]:
 
 async def is_well(client: Any) -> bool:
     return text(await client.call_tool("near")) == "near"
-
-
-def children() -> set[int]:
-    """Return the ids of the processes that this one has started."""
-    found = Path("/proc/self/task").glob("*/children")
-    return {int(id) for each in found for id in each.read_text().split()}
 
 
 # -- starting
