@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,11 @@ def child_environment() -> dict[str, str]:
 def children() -> set[int]:
     """Return the ids of the processes that this one has started."""
     found = Path("/proc/self/task").glob("*/children")
-    return {int(id) for each in found for id in each.read_text().split()}
+    ids: set[int] = set()
+    for each in found:
+        with suppress(OSError):  # the thread has ended
+            ids.update(map(int, each.read_text().split()))
+    return ids
 
 
 class Watched:
