@@ -1,6 +1,7 @@
 """A server of one revision with everything that servers have, to be offered through a proxy."""
 
 import asyncio
+import os
 import sys
 from base64 import b64encode
 from typing import Any
@@ -196,6 +197,11 @@ def add_waiting(server: Server[Any]) -> None:
             cancelled.append(name)
             raise
         return "never"
+
+    @server.tool
+    async def die() -> str:
+        """End the process."""
+        os._exit(3)
 
     @server.tool
     async def list_cancelled() -> list[str]:

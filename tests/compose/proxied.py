@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,16 @@ def child_environment() -> dict[str, str]:
     """Return the variables with which a child process finds the same modules."""
     passed = {name: os.environ[name] for name in _COVERAGE if name in os.environ}
     return {**passed, "PYTHONPATH": os.pathsep.join(dict.fromkeys(filter(None, sys.path)))}
+
+
+def children() -> set[int]:
+    """Return the ids of the processes that this one has started."""
+    found = Path("/proc/self/task").glob("*/children")
+    ids: set[int] = set()
+    for each in found:
+        with suppress(OSError):  # the thread has ended
+            ids.update(map(int, each.read_text().split()))
+    return ids
 
 
 class Watched:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,7 @@ log = logging.getLogger("accord.compose")
 # A server that changes its lists all the time is asked less and less often.
 _FIRST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 5.0
+_CALM: Final = 0.2
 # A list that could not be read is read again after so many seconds, and less and less often.
 _FIRST_RETRY: Final = 0.5
 _LONGEST_RETRY: Final = 60.0
@@ -56,6 +58,8 @@ class Catalog:
         self._stale: set[ListKind] = set()
         self._unread: set[ListKind] = set()
         self._retry_after = _FIRST_RETRY
+        self._last_read = -math.inf
+        self._pause = 0.0
         self._reading: asyncio.Task[None] | None = None
         self._wanted: dict[str, set[int]] = {}
         self._subscribed: set[str] = set()
@@ -139,15 +143,19 @@ class Catalog:
             self._reading = self._upstream.spawn(self._read_stale())
 
     async def _read_stale(self) -> None:
-        pause = _FIRST_PAUSE
+        loop = asyncio.get_running_loop()
         while self._stale:
+            since = loop.time() - self._last_read
+            if since > 2 * self._pause + _CALM:
+                self._pause = 0.0
+            await asyncio.sleep(max(0.0, self._pause - since))
             kinds, self._stale = self._stale, set()
             try:
                 await self._read(kinds)
             except AccordError as error:
                 log.warning("%r: its lists could not be read: %s", self._upstream, error)
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_PAUSE)
+            self._last_read = loop.time()
+            self._pause = min(max(2 * self._pause, _FIRST_PAUSE), _LONGEST_PAUSE)
 
     async def _read(self, kinds: Iterable[ListKind]) -> None:
         connection = self.connection

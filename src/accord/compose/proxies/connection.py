@@ -26,6 +26,8 @@ log = logging.getLogger("accord.compose")
 
 _LOG: Final = "notifications/message"
 _COMPLETE: Final = "notifications/elicitation/complete"
+# Calls wait for it, whatever the other server does about levels.
+_LEVEL_TIMEOUT: Final = 5.0
 _QUESTIONS: Final = ("sampling/createMessage", "elicitation/create", "roots/list")
 
 
@@ -248,7 +250,7 @@ class Connection:
                 return
             self._level = level
             try:
-                await self.client.set_log_level(level)
+                await self.client.set_log_level(level, timeout=_LEVEL_TIMEOUT)
             except AccordError as error:
                 log.info("%s: the log level was not set: %s", self.upstream, error)
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from accord.errors import RegistrationError
-from accord.protocol import uri_template
+from accord.protocol import shape, uri_template
 from accord.protocol.exchange import Exchange
+from accord.protocol.revisions import REVISIONS
 from accord.protocol.syntax import is_uri
 from accord.protocol.unknown import UnknownMembers
 from accord.server.composition.views import EntryKind
@@ -167,10 +167,13 @@ def build_entry(
 ) -> "RegistryEntry | None":
     """Return the entry for an item of a list; None where clients could not use it, with a log."""
     try:
-        return _build(source, kind, item, unknown)
-    except (ValueError, RegistrationError) as error:
-        log.warning("%r: an entry of %s is left out: %s", source, kind, error)
+        entry = _build(source, kind, item, unknown)
+        for revision in REVISIONS.values():
+            shape.narrow(entry.item, revision.id)
+    except Exception as error:  # whatever it is, the entries of others have to be listed
+        log.warning("%r: an entry of %s is left out: %s", source, kind, str(error)[:500])
         return None
+    return entry
 
 
 def _build(
@@ -203,6 +206,9 @@ def _build(
 
 
 def _build_tool(name: str, item: Any, members: dict[str, Any]) -> ProxiedTool:
+    if "type" not in item.input_schema:
+        # Some servers write {} for a tool without arguments.
+        item = msgspec.structs.replace(item, input_schema={"type": "object", **item.input_schema})
     support = item.execution.task_support if item.execution is not None else None
     return ProxiedTool(
         key=name,
