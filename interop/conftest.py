@@ -52,6 +52,7 @@ def stage(
     stage.close()
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups that are set here
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what cannot be done without sessions, or without streams."""
     dropped = [item for item in items if _needs_more_than_it_has(item)]

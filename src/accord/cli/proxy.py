@@ -32,7 +32,7 @@ HTTP. Clients and the server may speak different revisions of the protocol: each
 own revision defines. Questions, progress, logs, cancellation and subscriptions are passed on.
 
 Each client that has a session gets a connection of its own to the server; with --shared they all
-use one, and the server can ask them nothing.
+use one, on which a server of 2025-11-25 or older can ask them nothing.
 
 Over HTTP, only requests to localhost are served unless --public-url or --allowed-host names the
 host that clients use. Anyone who can reach the proxy uses the server with the token given here.

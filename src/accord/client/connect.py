@@ -247,7 +247,7 @@ def _command(target: Target) -> Sequence[str]:
         if path.suffix != ".py":
             raise ConnectFailed(
                 f"{str(target)[:200]!r} is neither a URL nor a Python file; "
-                f"{_suggest_target(str(target))}",
+                f"{suggest_target(str(target))}",
                 phase="starting",
             )
         if not path.is_file():
@@ -273,7 +273,7 @@ def _command(target: Target) -> Sequence[str]:
     )
 
 
-def _suggest_target(target: str) -> str:
+def suggest_target(target: str) -> str:
     """Return what the user may have meant by a text that is not a target."""
     if "://" in target:
         return "URLs begin with http:// or https://"

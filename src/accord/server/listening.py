@@ -85,7 +85,8 @@ def _is_readable(session: "Session", exchange: Exchange, uri: str) -> bool:
         return False
     entry, _ = found
     principal = session.principal_of(exchange)
-    return session.server.access.allows(principal, entry) and entry.is_visible(session, exchange)
+    is_admitted = session.server.access.allows(principal, entry)
+    return is_admitted and entry.is_visible(session, exchange) and entry.reports_changes
 
 
 def _topics(granted: SubscriptionFilter) -> frozenset[Topic]:

@@ -162,6 +162,8 @@ def subscribe(session: "Session", exchange: Exchange, params: SubscribeParams) -
     entry, _ = _find_resource(session, exchange, params.uri)
     if not entry.is_visible(session, exchange):
         raise not_found(params.uri)
+    if not entry.reports_changes:
+        raise InvalidParams(f"the server of {params.uri[:200]!r} reports no changes of resources")
     session.subscribe(params.uri)
     entry.subscribe(session, params.uri)
     return EmptyResult()

@@ -69,6 +69,11 @@ class RegistryEntry(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the server that it is mounted from lets a request see it."""
         return True
 
+    @property
+    def reports_changes(self) -> bool:
+        """Whether clients can hear of changes of its contents."""
+        return True
+
     def subscribe(self, session: "Session", uri: str) -> None:
         """Note that a client wants to hear of changes of a URI; sources may have to ask for them.
 

@@ -256,6 +256,13 @@ class Catalog:
     # -- subscriptions
 
     @property
+    def can_subscribe(self) -> bool:
+        """Whether the other server reports changes of resources, as far as that is known."""
+        connection = self.connection
+        declared = None if connection is None else connection.client.capabilities.resources
+        return connection is None or (declared is not None and declared.subscribe)
+
+    @property
     def has_subscriptions(self) -> bool:
         """Whether a client wants to hear of changes of a resource."""
         return bool(self._wanted)

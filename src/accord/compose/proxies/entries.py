@@ -69,6 +69,10 @@ class _Proxied:
     def unknown_members(self) -> UnknownMembers | None:
         return self.unknown
 
+    @property
+    def reports_changes(self) -> bool:
+        return self.source.upstream.catalog.can_subscribe
+
     def subscribe(self, session: "Session", uri: str) -> None:
         self.source.upstream.catalog.subscribe(session, uri)
 

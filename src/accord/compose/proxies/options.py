@@ -37,8 +37,8 @@ class ProxyOptions(TypedDict, total=False):
 
     Attributes:
         connections: "session" (the default): each client that has a session here has one of its own
-            there, with what it can answer declared. "shared": all clients use one connection, and
-            the other server can ask them nothing.
+            there, with what it can answer declared. "shared": all clients use one connection; a
+            server of 2025-11-25 or older can ask them nothing.
         required: whether the server that mounts the proxy fails to start without the other one.
             By default its entries appear once the other server can be reached.
         start_timeout: seconds that the start of the mounting server waits for the other one.

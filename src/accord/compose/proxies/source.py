@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from accord.client.connect import Target
+from accord.client.connect import Target, suggest_target
 from accord.compose.proxies.calls import PassedRequest
 from accord.compose.proxies.catalog import LOOP, VIA
 from accord.compose.proxies.options import ProxyOptions, read_options
@@ -67,6 +67,10 @@ def proxy(
             host's configuration, such as `{"command": "uvx", "args": ["some-server"]}`.
         name: names it in messages; by default made from the target.
         options: see `ProxyOptions`.
+
+    Raises:
+        TypeError: the target is of another type, or an option does not exist.
+        ValueError: the target is a text that cannot be one, or an option has a wrong value.
     """
     if isinstance(target, Mapping):
         from accord.client.configuration import read_entry
@@ -74,7 +78,34 @@ def proxy(
         entry = read_entry(name or "proxy", target)
         given: Any = {**entry.options, **options}
         target, options = entry.target, given
+    check_target(target)
     return ProxySource(name or _name_of(target), target, options)
+
+
+def check_target(target: object) -> None:
+    """Refuse what cannot be a target; whether a server is there shows at the start.
+
+    Raises:
+        TypeError: it is of another type.
+        ValueError: it is a text that is neither a URL nor a Python file.
+    """
+    if hasattr(target, "connect_memory"):
+        return
+    if isinstance(target, str | os.PathLike):
+        text = os.fspath(target)
+        if text.endswith((".json", ".jsonc")):
+            raise ValueError(
+                f"{text!r} is a configuration: configuration_server() serves all its servers"
+            )
+        if not text.lower().startswith(("http://", "https://")) and not text.endswith(".py"):
+            raise ValueError(
+                f"{text[:200]!r} is neither a URL nor a Python file; {suggest_target(text)}"
+            )
+    elif not isinstance(target, Sequence) or not target:
+        raise TypeError(
+            "a target is a command as a list, a Python file, a URL, an entry of a configuration "
+            f"or a Server, not {target!r:.80}"
+        )
 
 
 class ProxySource(Source):
@@ -89,7 +120,7 @@ class ProxySource(Source):
     def __init__(self, name: str, target: Target, options: Mapping[str, Any]) -> None:
         super().__init__(name)
         self.policy, self._settings = read_options(options)
-        self._target = target
+        self.target = target
         self._entries: dict[EntryKind, tuple[RegistryEntry, ...]] = dict.fromkeys(ENTRY_KINDS, ())
         self._upstreams: dict[asyncio.AbstractEventLoop, UpstreamServer] = {}
         self._id = secrets.token_hex(8)
@@ -131,7 +162,7 @@ class ProxySource(Source):
         from accord.compose.proxies.upstream import UpstreamServer
 
         loop = asyncio.get_running_loop()
-        upstream = UpstreamServer(self, self._target, self.policy, self._settings)
+        upstream = UpstreamServer(self, self.target, self.policy, self._settings)
         self._upstreams[loop] = upstream
         try:
             await upstream.start()
@@ -275,10 +306,10 @@ class ProxySource(Source):
         Raises:
             ConnectFailed: this one is among them.
         """
-        if not _is_launched(self._target):
+        if not _is_launched(self.target):
             return settings
         chain = [each for each in os.environ.get(CHAIN, "").split(os.pathsep) if each]
-        own = _chain_name(self._target, self._settings.get("cwd"))
+        own = _chain_name(self.target, self._settings.get("cwd"))
         if own in chain or len(chain) >= _LONGEST_CHAIN:
             raise ConnectFailed(
                 f"{self!r} launches itself: the server that it launches would launch it again",

@@ -80,6 +80,10 @@ class _Derived:
     def unknown_members(self) -> Any:
         return self.inner.unknown_members()
 
+    @property
+    def reports_changes(self) -> bool:
+        return self.inner.reports_changes
+
     def subscribe(self, session: "Session", uri: str) -> None:
         self.inner.subscribe(session, uri if self.uris is None else self.uris.inward(uri))
 

@@ -271,7 +271,10 @@ def _check_source(source: object) -> None:
 
 
 def _reaches(source: Views, server: Views) -> bool:
-    return source is server or any(_reaches(part, server) for part in source.parts())
+    # A proxy may have a server of this process as its target.
+    if source is server or getattr(source, "target", None) is server:
+        return True
+    return any(_reaches(part, server) for part in source.parts())
 
 
 def _check_protection(server: "Server[Any]", source: Views) -> None:
