@@ -25,7 +25,7 @@ from support.http_server import bounded
 from support.links import text
 from support.modern import accept, meta
 from support.running import in_virtual_time
-from support.waiting import run, until, until_sync
+from support.waiting import in_loop, run, until, until_sync
 
 
 def stateful(revision: str = "2025-11-25") -> Server[Any]:
@@ -373,3 +373,15 @@ def test_a_source_that_is_mounted_while_the_server_runs_is_started() -> None:
             await until_named(client, ["one"])
 
     run(main())
+
+
+@in_loop
+async def test_a_proxy_that_has_ended_hears_of_no_roots_any_more() -> None:
+    other: Server[Any] = Server("other", revisions=["2025-06-18"])
+    other.add_tool(lambda: "well", name="own", description="Answer.")
+    hub = hub_of(other)
+    for _ in range(2):
+        async with connect(hub, revision="2025-06-18", roots=["/"]) as client:
+            assert text(await client.call_tool("own")) == "well"
+            assert len(hub.roots_callbacks) == 1
+    assert hub.roots_callbacks == []

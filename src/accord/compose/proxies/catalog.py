@@ -131,7 +131,7 @@ class Catalog:
             try:
                 await self.connect()
             except AccordError as error:
-                log.warning("%r: %s", self._upstream, error)
+                log.warning("%r: %s", self._upstream, error.__cause__ or error)
                 await asyncio.sleep(max(self._upstream.pause, _FIRST_PAUSE))
 
     # -- lists

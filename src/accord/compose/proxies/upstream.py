@@ -19,6 +19,7 @@ from accord.types import EmptyParams
 if TYPE_CHECKING:
     from accord.compose.proxies.parking import ParkedCall
     from accord.compose.proxies.source import ProxySource
+    from accord.server.server import Server
 
 log = logging.getLogger("accord.compose")
 
@@ -35,6 +36,11 @@ _LEASE_IDLE: Final = 60.0
 
 class Unavailable(ConnectionClosed):
     """The other server cannot be reached now."""
+
+
+def explain(error: BaseException) -> BaseException:
+    """Return why the other server cannot be reached, where the message names the proxy already."""
+    return error.__cause__ if isinstance(error, Unavailable) and error.__cause__ else error
 
 
 class UpstreamServer:
@@ -68,7 +74,7 @@ class UpstreamServer:
         self._last_error: AccordError | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_ending = False
-        self._heard_servers: set[int] = set()
+        self._heard_servers: set[Server[Any]] = set()
 
     def __repr__(self) -> str:
         return repr(self.source)
@@ -93,7 +99,7 @@ class UpstreamServer:
                 )
             raise error
         if error is not None:
-            log.warning("%r is not available yet: %s", self.source, error)
+            log.warning("%r is not available yet: %s", self.source, explain(error))
         elif not done:
             log.warning("%r is not available yet: no answer so far", self.source)
         self.spawn(self.catalog.watch())
@@ -104,6 +110,9 @@ class UpstreamServer:
     async def end(self) -> None:
         """End all connections."""
         self._is_ending = True
+        for server in self._heard_servers:
+            server.roots_callbacks.remove(self._pass_roots_change)
+        self._heard_servers.clear()
         for task in [*self._tasks]:
             task.cancel()
         open_now = {each for found in self._sessions.values() for each in found.values()}
@@ -289,8 +298,8 @@ class UpstreamServer:
                 self.catalog.lose(_REPLACE_AFTER)
 
     def _hear_roots(self, root: Session) -> None:
-        if id(root.server) not in self._heard_servers:
-            self._heard_servers.add(id(root.server))
+        if root.server not in self._heard_servers:
+            self._heard_servers.add(root.server)
             root.server.on_roots_changed(self._pass_roots_change)
 
     def _pass_roots_change(self, session: Session) -> None:
