@@ -35,6 +35,7 @@ _COMMANDS: Final = {
     "check": "check servers, clients and recordings",
     "watch": "judge the traffic of a real client and server, live",
     "test": "test a server against its own schemas, and your cases",
+    "fleet": "check many servers of one file, with history and a page",
     "lock": "write what a server shows into a file",
     "verify": "compare what a server shows with a locked file",
     "doctor": "find out why a client cannot use a server",
@@ -51,6 +52,7 @@ _LAUNCHING: Final = (
     "check",
     "watch",
     "test",
+    "fleet",
     "lock",
     "verify",
     "doctor",
@@ -65,6 +67,7 @@ examples:
   accord check trace session.jsonl
   accord watch --record session.jsonl -- python server.py
   accord test server.py
+  accord fleet --output fleet.html
   accord doctor https://example.com/mcp
   accord auth forget https://example.com/mcp
   accord requirements --revision {REVISION_IDS[2]} --level must
@@ -208,6 +211,10 @@ def _interrupt(*_: object) -> None:
 
 
 def _parse(words: Sequence[str]) -> argparse.Namespace:
+    if words and words[0] == "fleet":
+        from accord.cli.fleet import complete
+
+        words = complete(words)
     parser = _make_parser(words)
     options, rest = parser.parse_known_args(words)
     if options.named is None:

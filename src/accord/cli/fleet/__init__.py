@@ -1,0 +1,44 @@
+"""`accord fleet`: check many servers of one file, compare them with earlier runs, show them."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Final
+
+from accord.cli.options import Commands
+
+_HELP: Final = """\
+Check all servers of one file side by side: every requirement, contract tests, your cases, what
+they offer against a lock, and how fast they are. Runs are kept, so that each is compared with the
+one before.
+
+accord fleet [FILE] is short for accord fleet run [FILE]; FILE is accord-fleet.toml by default, or
+any file with mcpServers.
+"""
+_EXAMPLES: Final = """\
+examples:
+  accord fleet init
+  accord fleet
+  accord fleet servers.toml --output fleet.html --fail-on regression
+  accord fleet history tickets
+"""
+# Each kind of work, the module of its code, and what it does.
+_KINDS: Final = {
+    "run": ("run", "check all servers of a file (the default)"),
+}
+DEFAULT_KIND: Final = "run"
+
+
+def register(commands: Commands) -> None:
+    """Add the command, with all its kinds of work, to the command line."""
+    parser = commands.add_parser("fleet", description=_HELP, epilog=_EXAMPLES)
+    kinds = parser.add_subparsers(metavar="WHAT", required=True)
+    for name, (module, help) in _KINDS.items():
+        import_module(f"accord.cli.fleet.{module}").register(kinds, name, help)
+
+
+def complete(words: Sequence[str]) -> list[str]:
+    """Return the words of the command line with `run` where no kind of work is named."""
+    command, *rest = words
+    if rest and (rest[0] in _KINDS or rest[0] in ("-h", "--help")):
+        return list(words)
+    return [command, DEFAULT_KIND, *rest]

@@ -1,0 +1,93 @@
+"""Sets of rules: scores are comparable only if the same rules made them.
+
+A set is a list of requirement ids with a version. Requirements that a newer accord adds are
+reported, but neither move the score nor fail a server of a fleet that names an older set.
+"""
+
+from collections.abc import Mapping
+from functools import cache
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from accord.check.verdicts import chosen_requirements
+from accord.fleet.definition import FleetError
+from accord.fleet.results import RuleSetStamp
+from accord.protocol.catalogue import catalogue
+from accord.types import REVISION_IDS
+
+LATEST: Final = "latest"
+
+
+class RuleSet(msgspec.Struct, frozen=True):
+    """The requirements that count, and the name of the set."""
+
+    version: str
+    ids: frozenset[str]
+
+    @property
+    def stamp(self) -> RuleSetStamp:
+        """Version and digest, to store with a run."""
+        text = "\n".join(sorted(self.ids))
+        return RuleSetStamp(version=self.version, digest=sha256(text.encode()).hexdigest()[:16])
+
+
+def find_rule_set(named: str, folder: Path | None = None) -> RuleSet:
+    """Return the set of a version, of a file of ids, or the latest one: all that servers obey.
+
+    Args:
+        named: "latest", a version such as "2026-11", or the path of a file with one id per line.
+        folder: what the path is relative to.
+
+    Raises:
+        FleetError: there is no such version or file, or the file has an unknown id.
+    """
+    if named == LATEST:
+        return _latest()
+    known = _versions()
+    if named in known:
+        return RuleSet(named, known[named])
+    path = (folder or Path()) / named
+    if not path.is_file():
+        raise FleetError(
+            f"rules = {named!r} is not a set of rules; known: {', '.join([LATEST, *known])}, "
+            "or a file with one requirement id per line"
+        )
+    return RuleSet(path.name, _read_ids(path))
+
+
+@cache
+def _latest() -> RuleSet:
+    """Return every requirement of servers, named after the newest version that equals it."""
+    ids = frozenset(
+        row.id
+        for revision in REVISION_IDS
+        for row in chosen_requirements("server", revision, only=())
+    )
+    same = [version for version, listed in _versions().items() if listed == ids]
+    return RuleSet(same[-1] if same else LATEST, ids)
+
+
+@cache
+def _versions() -> Mapping[str, frozenset[str]]:
+    folder = files("accord.fleet").joinpath("rules")
+    found = {
+        each.name.removesuffix(".txt"): frozenset(each.read_text("utf-8").split())
+        for each in folder.iterdir()
+        if each.name.endswith(".txt")
+    }
+    return dict(sorted(found.items()))
+
+
+def _read_ids(path: Path) -> frozenset[str]:
+    known = catalogue()
+    ids = set()
+    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+        id = line.partition("#")[0].strip()
+        if id and id not in known:
+            raise FleetError(f"{path}:{number}: there is no requirement {id!r}")
+        ids |= {id} if id else set()
+    return frozenset(ids)
