@@ -293,6 +293,7 @@ class FleetRun(msgspec.Struct, frozen=True, kw_only=True):
         exit: the exit code.
         origin: where it was made.
         notes: remarks on the run.
+        left_out: servers of the file that the run was not asked for, such as another shard's.
     """
 
     fleet: str
@@ -309,6 +310,7 @@ class FleetRun(msgspec.Struct, frozen=True, kw_only=True):
     exit: int = 0
     origin: RunOrigin = RunOrigin()
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 DifferenceKind: TypeAlias = Literal[
@@ -321,6 +323,7 @@ DifferenceKind: TypeAlias = Literal[
     "test-fixed",
     "unreachable",
     "reachable",
+    "skipped",
     "surface-breaking",
     "surface-changed",
     "slower",
