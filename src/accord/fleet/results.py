@@ -201,6 +201,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
         flaky: requirements whose verdicts change without cause.
         load_lag: the largest delay of the event loop that the worker noticed, in seconds.
         repeated: requirements that were checked again alone, with the verdict before.
+        line: of its entry in the fleet file.
     """
 
     name: str
@@ -239,6 +240,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
     flaky: tuple[str, ...] = ()
     load_lag: float = 0.0
     repeated: Mapping[str, VerdictName] = {}
+    line: int | None = None
 
     @property
     def is_as_expected(self) -> bool:
@@ -407,9 +409,11 @@ class FleetView(msgspec.Struct, frozen=True, kw_only=True):
         comparison: with an earlier run, if there is one.
         trends: earlier results of each server, the oldest first, this run the last.
         documents: reports and surfaces by server, where they are known.
+        rules: the ids of the set of rules; empty if only its stamp is known.
     """
 
     run: FleetRun
     comparison: RunComparison | None = None
     trends: Mapping[str, tuple[TrendPoint, ...]] = {}
     documents: Mapping[str, ServerDocuments] = {}
+    rules: tuple[str, ...] = ()
