@@ -295,6 +295,7 @@ class FleetRun(msgspec.Struct, frozen=True, kw_only=True):
         exit: the exit code.
         origin: where it was made.
         notes: remarks on the run.
+        left_out: servers of the file that the run was not asked for, such as another shard's.
     """
 
     fleet: str
@@ -311,6 +312,7 @@ class FleetRun(msgspec.Struct, frozen=True, kw_only=True):
     exit: int = 0
     origin: RunOrigin = RunOrigin()
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 DifferenceKind: TypeAlias = Literal[
@@ -323,6 +325,7 @@ DifferenceKind: TypeAlias = Literal[
     "test-fixed",
     "unreachable",
     "reachable",
+    "skipped",
     "surface-breaking",
     "surface-changed",
     "slower",

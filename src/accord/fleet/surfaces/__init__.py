@@ -1,0 +1,1 @@
+"""What servers offer: digests, changes, findings of the lint, and rules of directories."""
