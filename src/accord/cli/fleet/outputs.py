@@ -76,5 +76,5 @@ def deliver_view(view: "FleetView", options: argparse.Namespace) -> bool:
     if options.format not in (None, "text") and not options.output:
         say(render_fleet(view, options.format))
     else:
-        say(as_text(view, quiet=options.quiet, width=width(), paint=painter()))
+        say(as_text(view, is_quiet=options.quiet, width=width(), paint=painter()))
     return True

@@ -85,7 +85,7 @@ def run(options: argparse.Namespace) -> int:
     settings = _settings(options)
     fleet = _read(options)
     servers = _choose(fleet, options)
-    _demand_consent(fleet, servers, options)
+    _demand_consent(fleet, options)
     rules = find_rule_set(fleet.rules, fleet.folder)
     path = None if options.no_history else _history_path(fleet, options)
     with open_history(path) as history:
@@ -190,26 +190,27 @@ def _history_path(fleet: "Fleet", options: argparse.Namespace) -> Path:
 # -- consent
 
 
-def _demand_consent(
-    fleet: "Fleet", servers: "Sequence[FleetServer]", options: argparse.Namespace
-) -> None:
+def _demand_consent(fleet: "Fleet", options: argparse.Namespace) -> None:
     """Refuse to launch programs of a file that the user did not confirm.
 
     Raises:
         UsageError: they are not confirmed.
     """
-    from accord.cli.fleet.consent import ask_for_consent
+    from accord.cli.fleet.trust import confirm, launch_list
     from accord.fleet.file.trust import TrustStore
 
     store = TrustStore()
     if options.yes or store.is_trusted(fleet):
         return
+    has_changed = ", which changed since you trusted it," if store.is_known(fleet) else ""
     if not sys.stdin.isatty() or not sys.stderr.isatty():
         raise UsageError(
-            f"{fleet.path} names {len(servers)} programs and addresses that you have not confirmed: "
-            f"look at them with accord fleet trust {fleet.path}, or say --yes"
+            f"{fleet.path}{has_changed} launches and contacts what you have not confirmed:"
+            f" look at it with accord fleet trust {fleet.path}, or say --yes"
         )
-    if not ask_for_consent(fleet, servers):
+    note(f"{fleet.path}{has_changed} launches and contacts:")
+    note(launch_list(fleet))
+    if not confirm("run them, now and later? [y/N] "):
         raise UsageError("nothing was launched")
     store.add(fleet)
 
