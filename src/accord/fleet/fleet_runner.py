@@ -1,10 +1,9 @@
 """Runs a fleet: prepares servers, lets workers check them, judges, compares, and keeps the run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from time import monotonic
 from typing import Final
 
 import msgspec
@@ -12,7 +11,9 @@ from msgspec.structs import replace
 
 from accord.check.report import Report
 from accord.fleet.definition import Directory, Fleet, FleetServer
-from accord.fleet.history.history import History, ReusableResult
+from accord.fleet.history.exports import read_export
+from accord.fleet.history.history import History
+from accord.fleet.history.summaries import ReusableResult
 from accord.fleet.judging import judge_server
 from accord.fleet.origin import find_origin
 from accord.fleet.outcome import FailOn, exit_code
@@ -34,7 +35,6 @@ from accord.fleet.running.pool import run_all
 from accord.fleet.running.worker_process import WorkerOutcome
 from accord.fleet.surfaces.changes import find_surface_changes
 from accord.fleet.surfaces.lint import lint_fleet, lint_remote, lint_surface
-from accord.fleet.surfaces.readiness import check_readiness
 from accord.fleet.surfaces.summary import summarize_surface
 from accord.fleet.worker.job import WorkerProgress, WorkerReport
 from accord.types import JsonObject
@@ -228,11 +228,6 @@ class FleetRunner:
         found: list[SurfaceFinding] = []
         if report.surface is not None:
             found += lint_surface(report.surface, server=server.name)
-            directories = tuple(dict.fromkeys((*server.readiness, *self._settings.readiness)))
-            verdicts = {} if checked is None else {e.id: e.verdict for e in checked.results}
-            found += check_readiness(
-                directories, surface=report.surface, url=url, verdicts=verdicts
-            )
             if url:
                 has_token = bool(prepared.resolved.headers or prepared.resolved.auth)
                 found += lint_remote(url, has_token=has_token, lists_tools=True)

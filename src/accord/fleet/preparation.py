@@ -14,7 +14,8 @@ from accord.fleet.definition import (
     ResolvedServer,
 )
 from accord.fleet.file.entries import resolve_server
-from accord.fleet.history.history import History, ReusableResult
+from accord.fleet.history.history import History
+from accord.fleet.history.summaries import ReusableResult
 from accord.fleet.results import RuleSetStamp, ServerResult, StageName, StageResult
 from accord.fleet.worker.job import WorkerJob
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from accord.cli.fleet.live import live_display
-from accord.cli.fleet.outputs import OUTPUTS, demand_outputs, deliver_view
+from accord.cli.fleet.outputs import OUTPUTS, deliver_view, demand_outputs
 from accord.cli.options import Commands, UsageError, add_command, known_revision, one_of
 from accord.cli.reporting import write_files
 from accord.cli.terminal import note
@@ -88,16 +88,16 @@ def run(options: argparse.Namespace) -> int:
     _demand_consent(fleet, options)
     rules = find_rule_set(fleet.rules, fleet.folder)
     path = None if options.no_history else _history_path(fleet, options)
-    with open_history(path) as history:
-        with live_display(len(servers), is_quiet=options.quiet) as display:
-            events = RunEvents(
-                on_progress=lambda name, step: display.advance(
-                    name, step.stage, step.share, step.now
-                ),
-                on_result=display.finish,
-            )
-            runner = FleetRunner(fleet, rules, settings, history=history, events=events)
-            view = asyncio.run(runner.run(servers))
+    with (
+        open_history(path) as history,
+        live_display(len(servers), is_quiet=options.quiet) as display,
+    ):
+        events = RunEvents(
+            on_progress=lambda name, step: display.advance(name, step.stage, step.share, step.now),
+            on_result=display.finish,
+        )
+        runner = FleetRunner(fleet, rules, settings, history=history, events=events)
+        view = asyncio.run(runner.run(servers))
     is_written = deliver_view(view, options)
     if options.update_locks:
         is_written &= _write_locks(servers, view)
@@ -223,7 +223,7 @@ def _write_locks(servers: "Sequence[FleetServer]", view: "FleetView") -> bool:
     from accord.check.contract.lock_file import format_lock
 
     surfaces = {name: each.surface for name, each in view.documents.items()}
-    revisions = {each.name: each.surface_revision for each in view.run.results}
+    revisions = {each.name: each.surface_revision or "" for each in view.run.results}
     texts = {
         server.lock: format_lock(surface, revisions[server.name])
         for server in servers
