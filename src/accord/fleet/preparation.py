@@ -109,6 +109,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
             lock=self._find_lock(server),
             measure="measure" not in self.skipped,
             reuse_if=_reuse_digest(earlier),
+            reuse_version="" if earlier is None else earlier.result.server_version,
         )
         return PreparedServer(
             server=server, resolved=resolved, job=job, key=key, earlier=earlier, version=version
