@@ -310,6 +310,23 @@ def merge_revisions(
     )
 
 
+def replace_results(report: Report, newer: Mapping[str, RequirementResult]) -> Report:
+    """Return the report of one party with other results for some requirements."""
+    results = [newer.get(each.id, each) for each in report.results]
+    party = report.setting.party
+    rows = catalogue()
+    return build_report(
+        results,
+        target=report.target,
+        revision=report.revision,
+        judged_by=report.judged_by,
+        decidable={each.id for each in results if rows[each.id].check != "human"},
+        violations=_violations(results, "server" if party == "both" else party),
+        setting=report.setting,
+        by_revision={each.id: each.by_revision for each in results},
+    )
+
+
 def rank(verdict: Verdict) -> int:
     """Return the place of a verdict among others: the worst is 0."""
     return VERDICTS.index(verdict.verdict)

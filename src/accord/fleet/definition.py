@@ -112,6 +112,7 @@ class FleetServer(msgspec.Struct, frozen=True, kw_only=True):
         version: where its version is found, beside what it says itself.
         max_age: hours for which its result may be reused; None is the default.
         one_at_a_time: whether it cannot run twice at once.
+        folder: what relative paths of its entry are relative to; None is that of the fleet.
     """
 
     name: str
@@ -136,6 +137,7 @@ class FleetServer(msgspec.Struct, frozen=True, kw_only=True):
     version: VersionSource | None = None
     max_age: float | None = None
     one_at_a_time: bool = False
+    folder: Path | None = None
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):

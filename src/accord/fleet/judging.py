@@ -14,7 +14,6 @@ from accord.fleet.results import (
     RequirementBreach,
     ServerResult,
     SurfaceChange,
-    SurfaceFinding,
 )
 from accord.fleet.rule_set import RuleSet
 from accord.protocol.catalogue import catalogue
@@ -232,8 +231,3 @@ def _name_breaches(breaches: Iterable[RequirementBreach], verdict: str) -> str:
 def _some(names: Sequence[str], shown: int = 3) -> str:
     more = len(names) - shown
     return ", ".join(names[:shown]) + (f" and {more} more" if more > 0 else "")
-
-
-def counts_as_warning(finding: SurfaceFinding) -> bool:
-    """Return whether a finding of the lint is a warning that is not accepted."""
-    return finding.severity == "warn" and not finding.accepted

@@ -201,6 +201,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
         flaky: requirements whose verdicts change without cause.
         load_lag: the largest delay of the event loop that the worker noticed, in seconds.
         repeated: requirements that were checked again alone, with the verdict before.
+        line: of its entry in the fleet file.
     """
 
     name: str
@@ -239,6 +240,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
     flaky: tuple[str, ...] = ()
     load_lag: float = 0.0
     repeated: Mapping[str, VerdictName] = {}
+    line: int | None = None
 
     @property
     def is_as_expected(self) -> bool:
@@ -293,6 +295,7 @@ class FleetRun(msgspec.Struct, frozen=True, kw_only=True):
         exit: the exit code.
         origin: where it was made.
         notes: remarks on the run.
+        left_out: servers of the file that the run was not asked for, such as another shard's.
     """
 
     fleet: str
@@ -309,6 +312,7 @@ class FleetRun(msgspec.Struct, frozen=True, kw_only=True):
     exit: int = 0
     origin: RunOrigin = RunOrigin()
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 DifferenceKind: TypeAlias = Literal[
@@ -321,6 +325,7 @@ DifferenceKind: TypeAlias = Literal[
     "test-fixed",
     "unreachable",
     "reachable",
+    "skipped",
     "surface-breaking",
     "surface-changed",
     "slower",
@@ -404,9 +409,11 @@ class FleetView(msgspec.Struct, frozen=True, kw_only=True):
         comparison: with an earlier run, if there is one.
         trends: earlier results of each server, the oldest first, this run the last.
         documents: reports and surfaces by server, where they are known.
+        rules: the ids of the set of rules; empty if only its stamp is known.
     """
 
     run: FleetRun
     comparison: RunComparison | None = None
     trends: Mapping[str, tuple[TrendPoint, ...]] = {}
     documents: Mapping[str, ServerDocuments] = {}
+    rules: tuple[str, ...] = ()

@@ -127,8 +127,25 @@ def find_secret_forms(text: str) -> Iterator[tuple[int, int]]:
     if _may_hide(text.encode(errors="replace")):
         yield from (found.span() for found in _FORMS.finditer(text))
         for found in _USER_INFO.finditer(text):
-            if not _PLACEHOLDER.fullmatch(found[2]):
+            if not is_stand_in(found[2]):
                 yield found.span(2)
+
+
+def has_secret_form(text: str) -> bool:
+    """Return whether a text has a part with the form of a secret, such as a token.
+
+    >>> has_secret_form("ghp_" + "0aZ" * 12), has_secret_form("https://example.com/mcp")
+    (True, False)
+    """
+    if _FORMS.search(text):
+        return True
+    found = (pattern.search(text) for pattern in (_HEADER, _BEARER, _USER_INFO, _LONG_USER))
+    return any(each is not None and not is_stand_in(each[2]) for each in found)
+
+
+def is_stand_in(text: str) -> bool:
+    """Return whether a text stands for a value: a placeholder, `null`, `xxx`, `<key>`."""
+    return not text or _PLACEHOLDER.fullmatch(text) is not None
 
 
 class Masks:

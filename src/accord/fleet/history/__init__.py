@@ -1,0 +1,14 @@
+"""Runs of a fleet through time: kept, found again, compared, put together, pruned."""
+
+from accord.fleet.history.comparison import compare_runs
+from accord.fleet.history.history import History, open_history
+from accord.fleet.history.summaries import PruneReport, ReusableResult, RunSummary
+
+__all__ = [
+    "History",
+    "PruneReport",
+    "ReusableResult",
+    "RunSummary",
+    "compare_runs",
+    "open_history",
+]
