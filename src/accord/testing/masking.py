@@ -118,19 +118,6 @@ def _counts(name: str) -> bool:
     return _TOKENS.search(plain) is not None and _SECRET_NAME.search(plain) is None
 
 
-def find_secret_forms(text: str) -> Iterator[tuple[int, int]]:
-    """Yield where a text has tokens and keys that are known by their form, and passwords of URLs.
-
-    >>> list(find_secret_forms("the key AKIAABCDEFGHIJKLMNOP is ours"))
-    [(8, 28)]
-    """
-    if _may_hide(text.encode(errors="replace")):
-        yield from (found.span() for found in _FORMS.finditer(text))
-        for found in _USER_INFO.finditer(text):
-            if not is_stand_in(found[2]):
-                yield found.span(2)
-
-
 def has_secret_form(text: str) -> bool:
     """Return whether a text has a part with the form of a secret, such as a token.
 
@@ -146,6 +133,19 @@ def has_secret_form(text: str) -> bool:
 def is_stand_in(text: str) -> bool:
     """Return whether a text stands for a value: a placeholder, `null`, `xxx`, `<key>`."""
     return not text or _PLACEHOLDER.fullmatch(text) is not None
+
+
+def find_secret_forms(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where a text has tokens and keys that are known by their form, and passwords of URLs.
+
+    >>> list(find_secret_forms("the key AKIAABCDEFGHIJKLMNOP is ours"))
+    [(8, 28)]
+    """
+    if _may_hide(text.encode(errors="replace")):
+        yield from (found.span() for found in _FORMS.finditer(text))
+        for found in _USER_INFO.finditer(text):
+            if not _PLACEHOLDER.fullmatch(found[2]):
+                yield found.span(2)
 
 
 class Masks:

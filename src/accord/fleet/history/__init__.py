@@ -1,14 +1,19 @@
 """Runs of a fleet through time: kept, found again, compared, put together, pruned."""
 
 from accord.fleet.history.comparison import compare_runs
+from accord.fleet.history.exports import ExportedRun, merge_runs, read_export, run_from_json
 from accord.fleet.history.history import History, open_history
 from accord.fleet.history.summaries import PruneReport, ReusableResult, RunSummary
 
 __all__ = [
+    "ExportedRun",
     "History",
     "PruneReport",
     "ReusableResult",
     "RunSummary",
     "compare_runs",
+    "merge_runs",
     "open_history",
+    "read_export",
+    "run_from_json",
 ]
