@@ -38,6 +38,7 @@ DIFFERENCE_WORDS: Final = {
     "test-fixed": "test mended",
     "unreachable": "unreachable",
     "reachable": "reachable again",
+    "skipped": "skipped",
     "surface-breaking": "breaking change",
     "surface-changed": "changed",
     "slower": "slower",
