@@ -473,28 +473,15 @@ def test_deep_schemas_are_compared():
     assert summarize_surface(deep({})).digest
 
 
+KEYWORDS = """
+type properties required enum anyOf allOf $ref $defs items minimum const not additionalProperties
+prefixItems a title
+"""
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-2, 2) | st.text("ab", max_size=2),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(
-                [
-                    "type",
-                    "properties",
-                    "required",
-                    "enum",
-                    "anyOf",
-                    "allOf",
-                    "$ref",
-                    "$defs",
-                    "items",
-                ]
-                + ["minimum", "const", "not", "additionalProperties", "prefixItems", "a", "title"]
-            ),
-            inner,
-            max_size=4,
-        )
+        | st.dictionaries(st.sampled_from(KEYWORDS.split()), inner, max_size=4)
     ),
     max_leaves=12,
 )

@@ -1,10 +1,9 @@
 """Runs a fleet: prepares servers, lets workers check them, judges, compares, and keeps the run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from time import monotonic
 from typing import Final
 
 import msgspec
@@ -12,8 +11,9 @@ from msgspec.structs import replace
 
 from accord.check.report import Report
 from accord.fleet.definition import Directory, Fleet, FleetServer
-from accord.fleet.history.comparison import compare_runs
-from accord.fleet.history.store import History
+from accord.fleet.history.exports import read_export
+from accord.fleet.history.history import History
+from accord.fleet.history.summaries import ReusableResult
 from accord.fleet.judging import judge_server
 from accord.fleet.origin import find_origin
 from accord.fleet.outcome import FailOn, exit_code
@@ -24,16 +24,17 @@ from accord.fleet.results import (
     RunComparison,
     ServerDocuments,
     ServerResult,
+    ServerState,
     StageName,
     StageResult,
     SurfaceChange,
     SurfaceFinding,
 )
 from accord.fleet.rule_set import RuleSet
-from accord.fleet.running.pool import WorkerEnd, run_all
+from accord.fleet.running.pool import run_all
+from accord.fleet.running.worker_process import WorkerOutcome
 from accord.fleet.surfaces.changes import find_surface_changes
 from accord.fleet.surfaces.lint import lint_fleet, lint_remote, lint_surface
-from accord.fleet.surfaces.readiness import check_readiness
 from accord.fleet.surfaces.summary import summarize_surface
 from accord.fleet.worker.job import WorkerProgress, WorkerReport
 from accord.types import JsonObject
@@ -74,12 +75,10 @@ class RunEvents(msgspec.Struct, frozen=True, kw_only=True):
     """Functions that are called while a fleet is checked.
 
     Attributes:
-        on_start: with the name of a server, when its worker starts.
         on_progress: with the name and what its worker does.
         on_result: with each result, as soon as it is known.
     """
 
-    on_start: Callable[[str], object] = lambda _name: None
     on_progress: Callable[[str, WorkerProgress], object] = lambda _name, _progress: None
     on_result: Callable[[ServerResult], object] = lambda _result: None
 
@@ -91,7 +90,7 @@ class FleetRunner:
         fleet: the file.
         rules: the requirements that count.
         settings: what the run does.
-        history: earlier runs; None keeps nothing.
+        history: earlier runs, and where this one is kept.
         events: called on the way.
     """
 
@@ -101,7 +100,7 @@ class FleetRunner:
         rules: RuleSet,
         settings: RunSettings,
         *,
-        history: History | None = None,
+        history: History,
         events: RunEvents | None = None,
     ) -> None:
         self._fleet = fleet
@@ -114,16 +113,23 @@ class FleetRunner:
         self._results: dict[str, ServerResult] = {}
         self._documents: dict[str, ServerDocuments] = {}
         self._origin = find_origin(fleet.folder)
-        self._before = (
-            None if history is None else history.last_run(fleet.name, self._origin.git_branch)
-        )
+        self._before: FleetRun | None = None
 
-    async def run(self, servers: Sequence[FleetServer]) -> None:
-        """Check servers side by side; a cancelled run keeps the results it has.
+    async def run(self, servers: Sequence[FleetServer]) -> FleetView:
+        """Check servers side by side; an interrupted run keeps the results it has.
 
         Args:
             servers: those of the fleet that the run is about.
+
+        Raises:
+            FleetError: an entry of the file is wrong, or the history cannot be read or written.
         """
+        self._before = self._history.last_run(
+            self._fleet.name,
+            self._fleet.path.name,
+            self._origin.git_branch,
+            [each.name for each in servers],
+        )
         preparation = Preparation(
             fleet=self._fleet,
             rules=self._rules.stamp,
@@ -139,35 +145,34 @@ class FleetRunner:
             self._prepared[server.name] = prepared
             if prepared.result is not None:
                 self._keep(server, prepared.result, None)
-        jobs = [each.job for each in self._prepared.values() if each.job is not None]
-        expected = {} if self._history is None else self._history.expected_seconds()
-        await run_all(
-            jobs,
+        done = await run_all(
+            [each.job for each in self._prepared.values() if each.job is not None],
             jobs=self._settings.jobs,
-            expected_seconds=expected,
-            fail_fast=self._settings.fail_fast,
-            on_start=self._events.on_start,
+            expected_seconds=self._history.expected_seconds(),
             on_progress=self._events.on_progress,
             on_result=self._finish,
+            is_enough=self._is_enough if self._settings.fail_fast else None,
         )
+        return self._complete(is_interrupted=done.is_interrupted)
+
+    def _is_enough(self, outcome: WorkerOutcome) -> bool:
+        return not self._results[outcome.name].is_as_expected
 
     # -- one server
 
-    def _finish(self, end: WorkerEnd) -> bool:
-        """Judge what a worker found; returns whether the server is as expected."""
-        prepared = self._prepared[end.name]
-        report = end.report
+    def _finish(self, outcome: WorkerOutcome) -> None:
+        """Judge what a worker found."""
+        if outcome.ended == "interrupted":
+            return  # a part of a result would look like a regression
+        prepared = self._prepared[outcome.name]
+        report = outcome.report
         earlier = prepared.earlier
-        is_reused = (
-            report.is_reusable
-            and earlier is not None
-            and earlier.result.server_version == report.server_version
-        )
         surface = None if report.surface is None else summarize_surface(report.surface)
+        state, reasons = _describe_end(outcome)
         result = ServerResult(
-            name=end.name,
-            state=end.state,
-            reasons=(end.reason,) if end.reason else (),
+            name=outcome.name,
+            state=state,
+            reasons=reasons,
             target=prepared.resolved.shown,
             transport=report.transport,
             stages=(StageResult(name="resolve", state="passed"), *report.stages),
@@ -175,7 +180,7 @@ class FleetRunner:
             tests=report.tests,
             surface=surface,
             timing=report.timing,
-            seconds=end.seconds,
+            seconds=round(outcome.seconds, 3),
             server_name=report.server_name,
             server_version=report.server_version or prepared.version,
             stderr=report.stderr,
@@ -183,11 +188,10 @@ class FleetRunner:
             cache_key=prepared.key.key,
             not_cached=prepared.key.why_not,
             load_lag=report.load_lag,
-            repeated=end.repeated,
+            repeated=outcome.repeated,
         )
         checked = report.report
-        if is_reused:
-            assert earlier is not None
+        if report.is_reusable and earlier is not None:
             result, checked = _reuse(result, earlier)
         result = replace(result, findings=self._lint(prepared, report, checked))
         result = self._with_changes(prepared, result, report)
@@ -195,7 +199,7 @@ class FleetRunner:
             report=b"" if checked is None else msgspec.json.encode(checked),
             surface=report.surface,
         )
-        return self._keep(prepared.server, result, checked, documents)
+        self._keep(prepared.server, result, checked, documents)
 
     def _keep(
         self,
@@ -203,7 +207,7 @@ class FleetRunner:
         result: ServerResult,
         report: Report | None,
         documents: ServerDocuments | None = None,
-    ) -> bool:
+    ) -> None:
         changes = result.changes if result.changed_since == "lock" else ()
         result = judge_server(
             server,
@@ -213,12 +217,9 @@ class FleetRunner:
             today=self._started.date(),
             lock_changes=changes,
         )
-        if self._history is not None:
-            result = replace(result, flaky=self._history.flaky(server.name))
         self._results[server.name] = result
         self._documents[server.name] = documents or ServerDocuments()
         self._events.on_result(result)
-        return result.is_as_expected
 
     def _lint(
         self, prepared: PreparedServer, report: WorkerReport, checked: Report | None
@@ -227,11 +228,6 @@ class FleetRunner:
         found: list[SurfaceFinding] = []
         if report.surface is not None:
             found += lint_surface(report.surface, server=server.name)
-            directories = tuple(dict.fromkeys((*server.readiness, *self._settings.readiness)))
-            verdicts = {} if checked is None else {e.id: e.verdict for e in checked.results}
-            found += check_readiness(
-                directories, surface=report.surface, url=url, verdicts=verdicts
-            )
             if url:
                 has_token = bool(prepared.resolved.headers or prepared.resolved.auth)
                 found += lint_remote(url, has_token=has_token, lists_tools=True)
@@ -282,7 +278,7 @@ class FleetRunner:
     def _changes_since_last(
         self, result: ServerResult, surface: JsonObject
     ) -> tuple[SurfaceChange, ...]:
-        if self._before is None or self._history is None or result.surface is None:
+        if self._before is None or result.surface is None:
             return ()
         for each in self._before.results:
             if each.name == result.name and each.surface is not None:
@@ -294,18 +290,27 @@ class FleetRunner:
 
     # -- the whole
 
-    def finish(self, *, is_finished: bool = True) -> FleetView:
+    def _complete(self, *, is_interrupted: bool) -> FleetView:
         """Return the run with its comparison, and keep it in the history."""
-        names = list(self._prepared)
-        surfaces = {
-            name: each.surface
-            for name, each in self._documents.items()
-            if each.surface is not None
-        }
-        results = tuple(self._results[name] for name in names if name in self._results)
-        notes = list(self._fleet.notes)
-        if not is_finished:
-            notes.append("the run was interrupted: servers that were not finished are missing")
+        run = self._make_run(is_interrupted=is_interrupted)
+        view = FleetView(run=run, documents=self._documents)
+        comparison = self._compare(view)
+        code = exit_code(
+            run, comparison, self._settings.fail_on, require_all=self._settings.require_all
+        )
+        run = replace(run, exit=2 if is_interrupted else code)
+        view = replace(view, run=run, comparison=comparison)
+        id = self._history.save_run(view, self._rules, is_finished=not is_interrupted)
+        trends = self._history.trends(self._results)
+        return replace(view, run=replace(run, id=id), trends=trends)
+
+    def _make_run(self, *, is_interrupted: bool) -> FleetRun:
+        results = [self._results[name] for name in self._prepared if name in self._results]
+        notes = [*self._fleet.notes, *self._history.notes]
+        missing = len(self._prepared) - len(results)
+        if is_interrupted or missing:
+            why = "interrupted" if is_interrupted else "ended by --fail-fast"
+            notes.append(f"the run was {why}: {missing} servers are missing")
         run = FleetRun(
             fleet=self._fleet.name,
             file=self._fleet.path.name,
@@ -314,8 +319,14 @@ class FleetRunner:
             seconds=round((datetime.now(UTC) - self._started).total_seconds(), 3),
             accord=__version__,
             rules=self._rules.stamp,
-            results=results,
-            findings=lint_fleet(surfaces),
+            results=tuple(results),
+            findings=lint_fleet(
+                {
+                    name: each.surface
+                    for name, each in self._documents.items()
+                    if each.surface is not None
+                }
+            ),
             jobs=self._settings.jobs,
             origin=self._origin,
             notes=tuple(notes),
@@ -323,63 +334,45 @@ class FleetRunner:
                 each.name for each in self._fleet.servers if each.name not in self._results
             ),
         )
-        comparison = self._compare(run)
-        code = exit_code(
-            run, comparison, self._settings.fail_on, require_all=self._settings.require_all
-        )
-        run = replace(run, exit=code if is_finished else 2)
-        view = FleetView(run=run, comparison=comparison, documents=self._documents)
-        if self._history is not None:
-            id = self._history.save_run(view, self._rules, is_finished=is_finished)
-            view = replace(
-                view, run=replace(run, id=id), trends=self._history.trends(names)
-            )
-        return view
-
-    def _compare(self, run: FleetRun) -> RunComparison | None:
-        """Compare a run with the one that the settings name."""
-        before, rules = self._find_compared()
-        if before is None:
-            return None
-        history = self._history
-        flaky = {each.name: each.flaky for each in run.results}
-        known = {
-            each.surface.digest: self._documents[each.name].surface
-            for each in run.results
-            if each.surface is not None
-        }
-
-        def find_surface(digest: str) -> JsonObject | None:
-            if digest in known:
-                return known[digest]
-            return None if history is None else history.surface(digest)
-
-        return compare_runs(
-            before,
-            run,
-            before_rules=rules,
-            after_rules=self._rules.ids,
-            surfaces=find_surface,
-            find_changes=find_surface_changes,
-            flaky=flaky,
-            earlier={} if history is None else history.timings_before(before.id),
-            required=tuple(self._results) if self._settings.require_all else (),
+        flaky = {name: self._history.flaky(name, now=run) for name in self._results}
+        return replace(
+            run, results=tuple(replace(each, flaky=flaky[each.name]) for each in results)
         )
 
-    def _find_compared(self) -> tuple[FleetRun | None, frozenset[str] | None]:
-        """Return the run to compare with, and the ids of its rules.
+    def _compare(self, view: FleetView) -> RunComparison | None:
+        """Compare a run with the one that the settings name.
 
         Raises:
             FleetError: there is no such run or file.
         """
-        named = self._settings.against
-        path = Path(named)
-        if named != "last" and path.suffix == ".json":
-            return read_exported_run(path)
-        if self._history is None:
-            return None, None
-        before = self._before if named == "last" else self._history.find_run(named)
-        return before, None if before is None else self._history.rule_ids(before.id)
+        named, rules = self._settings.against, None
+        before = self._before
+        if named.endswith(".json"):
+            exported = read_export(Path(named))
+            before, rules = exported.run, exported.rules
+        elif named != "last":
+            before = self._history.find_run(named, self._fleet.name, self._fleet.path.name)
+        if before is None:
+            return None
+        return self._history.compare(
+            before,
+            view,
+            self._rules,
+            before_rules=rules,
+            find_changes=find_surface_changes,
+            required=tuple(self._results) if self._settings.require_all else (),
+        )
+
+
+def _describe_end(outcome: WorkerOutcome) -> tuple[ServerState, tuple[str, ...]]:
+    """Return the state of a server as far as its worker knows it, and why it is not better."""
+    if outcome.report.unreachable:
+        return "unreachable", (outcome.report.unreachable,)
+    if outcome.ended == "timed-out":
+        return "timed-out", (outcome.text,)
+    if outcome.ended == "crashed":
+        return "failed", (outcome.text,)
+    return "ok", ()
 
 
 def _reuse(result: ServerResult, earlier: ReusableResult) -> tuple[ServerResult, Report]:

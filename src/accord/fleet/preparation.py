@@ -14,7 +14,8 @@ from accord.fleet.definition import (
     ResolvedServer,
 )
 from accord.fleet.file.entries import resolve_server
-from accord.fleet.history.store import History, ReusableResult
+from accord.fleet.history.history import History
+from accord.fleet.history.summaries import ReusableResult
 from accord.fleet.results import RuleSetStamp, ServerResult, StageName, StageResult
 from accord.fleet.worker.job import WorkerJob
 
@@ -47,7 +48,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         fleet: the file.
         rules: the set of rules.
-        history: earlier runs; None if none are kept.
+        history: earlier runs.
         is_reusing: whether earlier results may be reused.
         refresh: names of servers whose results are made anew.
         skipped: stages that are left out.
@@ -57,7 +58,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
 
     fleet: Fleet
     rules: RuleSetStamp
-    history: History | None = None
+    history: History
     is_reusing: bool = True
     refresh: frozenset[str] = frozenset()
     skipped: frozenset[StageName] = frozenset()
@@ -69,7 +70,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
         resolved = resolve_server(server, self.fleet)
         if not resolved.missing and not resolved.not_found:
             return self._plan(server, resolved)
-        text = "; ".join([*resolved.missing, *resolved.not_found])
+        text = f"needs {', '.join([*resolved.missing, *resolved.not_found])}"
         result = ServerResult(
             name=server.name,
             # A missing variable is the business of this machine, a missing program a fault.
@@ -121,9 +122,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
     def _find_earlier(
         self, server: FleetServer, resolved: ResolvedServer, key: CacheKey
     ) -> ReusableResult | None:
-        if self.history is None or not self.is_reusing or not key.key:
-            return None
-        if server.name in self.refresh:
+        if not self.is_reusing or not key.key or server.name in self.refresh:
             return None
         # A remote server changes without notice.
         default = 0.0 if resolved.url else DEFAULT_MAX_AGE

@@ -175,6 +175,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
         transport: stdio, http or sse.
         stages: how each ended.
         revision: the newest that was checked.
+        surface_revision: the one in which the surface was listed.
         revisions: all that were checked.
         score: None if nothing was put to the test.
         exercised: how many requirements were put to the test.
@@ -214,6 +215,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
     transport: str = ""
     stages: tuple[StageResult, ...] = ()
     revision: RevisionId | None = None
+    surface_revision: RevisionId | None = None
     revisions: tuple[RevisionId, ...] = ()
     score: float | None = None
     exercised: int = 0

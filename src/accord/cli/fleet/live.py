@@ -25,9 +25,6 @@ _SIGNS: Final = {
 class LiveDisplay(Protocol):
     """Shows how far the run is."""
 
-    def start(self, name: str) -> None:
-        """Show that the work on a server begins."""
-
     def advance(self, name: str, stage: str, share: float, now: str) -> None:
         """Show what is done at the moment."""
 
@@ -59,9 +56,6 @@ class _Lines:
         self._total = total
         self._done = 0
 
-    def start(self, name: str) -> None:
-        pass
-
     def advance(self, name: str, stage: str, share: float, now: str) -> None:
         pass
 
@@ -85,9 +79,6 @@ class _Table:
         self._wrong = 0
         self._working: dict[str, tuple[str, float, str]] = {}
         self._began = monotonic()
-
-    def start(self, name: str) -> None:
-        self._working[name] = ("start", 0.0, "")
 
     def advance(self, name: str, stage: str, share: float, now: str) -> None:
         self._working[name] = (stage, share, now)

@@ -80,7 +80,9 @@ def server_story(result: ServerResult, page: PageContext) -> Iterator[str]:
     yield from _tests(result, page)
     yield from _doubts(result)
     if result.stderr:
-        last = "\n".join(shorten(line, 300) for line in result.stderr[-_MOST_STDERR:])
+        last = "\n".join(
+            shorten(line, 300) for line in result.stderr[-min(_MOST_STDERR, page.limit) :]
+        )
         yield f"<h3>Last lines of stderr</h3><pre>{last}</pre>"
 
 

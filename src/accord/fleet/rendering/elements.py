@@ -32,11 +32,11 @@ _STATE_SIGNS: Final[dict[ServerState, str]] = {
 # Characters of a text on the page; the whole is in the JSON form.
 _MOST_LETTERS: Final = 400
 _MOST_IN_DIFF: Final = 4000
-_MOST_LINES: Final = 24
-# The page stays below 2 MB: lists are shortened until their entries fit into this.
+_MOST_LINES: Final = 16
+# Lists are shortened until their entries fit into this, as long as texts are of usual length.
 _BYTES_FOR_LISTS: Final = 800_000
 _BYTES_PER_ENTRY: Final = 700
-_LIMITS: Final = (200, 100, 50, 25, 12, 6, 3)
+_LIMITS: Final = (200, 100, 50, 25, 12, 6, 3, 1)
 
 
 class PageContext(msgspec.Struct, frozen=True):
@@ -66,12 +66,15 @@ class PageContext(msgspec.Struct, frozen=True):
         return "" if place is None else f' data-server="{place}"'
 
 
-def page_context(view: FleetView, links: Mapping[str, str] | None = None) -> PageContext:
-    """Return what the parts of a page need."""
+def page_contexts(view: FleetView, links: Mapping[str, str] | None = None) -> Iterator[PageContext]:
+    """Yield what the parts of a page need; each has shorter lists than the one before."""
     places: dict[str, int] = {}
     for place, result in enumerate(view.run.results):
         places.setdefault(result.name, place)
-    return PageContext(view, places, _list_limit(view), links or {})
+    first = _list_limit(view)
+    for limit in _LIMITS:
+        if limit <= first:
+            yield PageContext(view, places, limit, links or {})
 
 
 def _list_limit(view: FleetView) -> int:
@@ -103,7 +106,8 @@ def mark(verdict: str, word: str, sign: str | None = None) -> str:
 def state_mark(result: ServerResult) -> str:
     """Return the state of a server as a mark."""
     state = result.state
-    return mark(STATE_VERDICTS[state], STATE_WORDS[state], _STATE_SIGNS[state])
+    word = STATE_WORDS[state].capitalize()
+    return mark(STATE_VERDICTS[state], word, _STATE_SIGNS[state])
 
 
 def first_entries(items: Sequence[Item], limit: int) -> tuple[Sequence[Item], str]:
@@ -121,19 +125,20 @@ def difference_mark(each: RunDifference, word: str) -> str:
     return mark("not-exercised", word, "~") if each.is_flaky else mark("pass", word)
 
 
-def show_diff(before: str | None, after: str | None) -> Iterator[str]:
-    """Yield two JSON values as lines that were removed and added."""
+def show_diff(before: str | None, after: str | None) -> str:
+    """Return two JSON values as lines that were removed and added."""
     lines = list(
         unified_diff(_json_lines(before), _json_lines(after), n=1, lineterm=""),
     )[2:]
     lines = [line for line in lines if not line.startswith("@@")]
-    yield '<pre class="diff">'
-    for line in lines[:_MOST_LINES]:
-        tag = {"-": "del", "+": "ins"}.get(line[0], "span")
-        yield f"<{tag}>{line[0]} {shorten(line[1:])}</{tag}>"
-    if len(lines) > _MOST_LINES:
-        yield f"<span>{plural(len(lines) - _MOST_LINES, 'more line')}</span>"
-    yield "</pre>"
+    tags = {"-": "del", "+": "ins", " ": "span"}
+    shown = "".join(
+        f"<{tags[line[0]]}>{line[0]} {shorten(line[1:], 200)}</{tags[line[0]]}>"
+        for line in lines[:_MOST_LINES]
+    )
+    more = len(lines) - _MOST_LINES
+    rest = f"<span>{plural(more, 'more line')}</span>" if more > 0 else ""
+    return f'<pre class="diff">{shown}{rest}</pre>'
 
 
 def _json_lines(text: str | None) -> list[str]:

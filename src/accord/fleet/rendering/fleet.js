@@ -39,7 +39,7 @@ const valueOf = (row, column) => {
   return isWord ? cell.textContent.trim().toLowerCase() : null;
 };
 
-// What is not known comes last in both directions; equal rows keep the order of the file.
+// What is not known comes last in both directions; equal rows keep their first order.
 const compare = (first, second, sign) => {
   if (first === null || second === null) return (first === null) - (second === null);
   if (typeof first !== typeof second) return (typeof first === 'string') - (typeof second === 'string');

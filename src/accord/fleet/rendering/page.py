@@ -16,6 +16,7 @@ from accord.check.rendering.markup import (
     page_policy,
     read_asset,
 )
+from accord.check.rendering.wording import plural
 from accord.check.report import SCORE_RULE
 from accord.fleet.rendering import sections
 from accord.fleet.rendering.details import server_details
@@ -23,8 +24,7 @@ from accord.fleet.rendering.elements import (
     STATE_VERDICTS,
     PageContext,
     facts,
-    mark,
-    page_context,
+    page_contexts,
     shorten,
     state_mark,
 )
@@ -49,6 +49,8 @@ from accord.fleet.rendering.wording import (
 from accord.fleet.results import STATES, FleetView, RunDifference, RunOrigin, ServerResult
 
 _PACKAGE: Final = "accord.fleet.rendering"
+# A page that is larger has shorter lists.
+_MOST_BYTES: Final = 1_900_000
 
 
 class _Column(NamedTuple):
@@ -71,7 +73,7 @@ _COLUMNS: Final = {
     "tools": _Column("Tools", largest_first=True),
     "tokens": _Column("Tokens", largest_first=True),
     "version": _Column("Version", is_number=False),
-    "change": _Column("Change", is_number=False),
+    "change": _Column("Change", is_number=False, largest_first=True),
     "trend": _Column("Trend"),
 }
 
@@ -83,7 +85,16 @@ def as_html(view: FleetView, *, links: Mapping[str, str] | None = None) -> str:
         view: the run and all that is known beside it.
         links: the address of each server's own page, if it has one.
     """
-    page = page_context(view, links)
+    text = ""
+    for page in page_contexts(view, links):
+        text = _render(page)
+        if len(text.encode("utf-8")) <= _MOST_BYTES:
+            break
+    return text
+
+
+def _render(page: PageContext) -> str:
+    view = page.view
     style, script = page_style(), read_asset("fleet.js", _PACKAGE)
     contents = list(_sections(page))
     parts = {
@@ -134,7 +145,7 @@ def _facts(view: FleetView) -> Iterator[str]:
             ("Date", escape_html(date_text(run.started))),
             ("Duration", f"{seconds_text(run.seconds)}, {workers}" if run.seconds else ""),
             ("accord", escape_html(run.accord)),
-            ("Rule set", f"{shorten(run.rules.version, 60)} ({shorten(run.rules.digest, 8)})"),
+            ("Rule set", f"{shorten(run.rules.version, 60)} ({escape_html(run.rules.digest[:8])})"),
             ("Commit", _commit(origin)),
             ("Run", _run_number(view)),
             ("Compared with", shorten(view.comparison.against, 120) if view.comparison else ""),
@@ -192,15 +203,20 @@ def _bar(view: FleetView) -> Iterator[str]:
     yield '</svg><ul class="counts">'
     for result in _one_of_each_state(view):
         yield f"<li>{state_mark(result)} <b>{states[result.state]}</b></li>"
+    yield f'<li class="quiet">{_counts(view)}</li></ul>'
+
+
+def _counts(view: FleetView) -> str:
     summary = summarize(view)
-    for count, verdict, word in (
-        (summary.failures, "fail", "Failures"),
-        (summary.warnings, "warn", "Warnings"),
-        (summary.drift, "warn", "Changed surfaces"),
-    ):
-        if count:
-            yield f"<li>{mark(verdict, word)} <b>{count:,}</b></li>"
-    yield "</ul>"
+    counts = {
+        "failure": summary.failures,
+        "warning": summary.warnings,
+        "exception": summary.accepted,
+        "changed server": summary.drift,
+        "finding": summary.findings,
+        "reused result": summary.reused,
+    }
+    return ", ".join(plural(count, noun) for noun, count in counts.items() if count)
 
 
 def _one_of_each_state(view: FleetView) -> list[ServerResult]:
@@ -222,9 +238,9 @@ def _remarks(view: FleetView) -> Iterator[str]:
 def _navigation(contents: Iterable[str]) -> Iterator[str]:
     """Yield links to the sections that the page has."""
     names = {
-        "areas": "Areas",
-        "breaks": "What breaks most",
         "changes": "Regressions and fixes",
+        "breaks": "What breaks most",
+        "areas": "Areas",
         "drift": "Drift",
         "findings": "Findings",
         "trends": "Trends",
@@ -274,7 +290,7 @@ def _columns(page: PageContext) -> dict[str, _Column]:
 
 def _orders(page: PageContext) -> Iterator[str]:
     """Yield the choices of an order, for screens on which the table has no head."""
-    yield '<option value="">as in the file</option>'
+    yield '<option value="">worst first</option>'
     for place, (name, column) in enumerate(_columns(page).items()):
         if name != "trend":
             yield f'<option value="{place}">{column.title}</option>'
@@ -292,7 +308,7 @@ def _table(page: PageContext) -> Iterator[str]:
     results = page.view.run.results
     tags = sorted({tag for result in results for tag in result.tags})
     owners = sorted({result.owner for result in results if result.owner})
-    for place, result in enumerate(results):
+    for place, result in sorted(enumerate(results), key=lambda e: STATES.index(e[1].state)):
         numbers = " ".join(str(tags.index(tag)) for tag in dict.fromkeys(result.tags))
         owner = owners.index(result.owner) if result.owner else ""
         yield (
@@ -317,25 +333,18 @@ def _cells(
 ) -> dict[str, str]:
     surface = result.surface
     about = [part for part in (result.owner, ", ".join(result.tags)) if part]
-    made = reused_text(result, page.view.run)
-    none = '<span class="quiet">\u2013</span>'
+    made, under = reused_text(result, page.view.run), _under("; ".join(about))
     cells = {
-        "server": f'<th scope="row">{page.link(result.name)}{_under("; ".join(about))}</th>',
+        "server": f'<th scope="row">{page.link(result.name)}{under}{_why(result)}</th>',
         "state": _cell(
             "state", state_mark(result) + _under(made), STATES.index(result.state), "words"
         ),
-        "failures": _cell("failures", none),
-        "warnings": _cell("warnings", none),
-        "coverage": _cell("coverage", none),
-        "score": _cell("score", none),
-        "tests": _cell("tests", none),
-        "start": _cell("start", none),
-        "tools": _cell("tools", none),
-        "tokens": _cell("tokens", none),
-        "version": _cell("version", shorten(result.server_version, 24) or none, "", "words"),
+        **{name: _unknown(name) for name in _COLUMNS if name not in ("server", "state")},
         "change": _change_cell(differences),
         "trend": _trend_cell(page, place, result),
     }
+    if result.server_version:
+        cells["version"] = _cell("version", shorten(result.server_version, 24), "", "words")
     if result.applicable:
         percent = coverage_percent(result) or 0
         shown = f'{coverage_text(result)}<span class="under">{percent} %</span>'
@@ -357,8 +366,21 @@ def _cells(
     return cells
 
 
+def _unknown(name: str) -> str:
+    style = "unknown" if _COLUMNS[name].is_number else "words unknown"
+    return _cell(name, '<span class="quiet">\u2013</span>', "", style)
+
+
 def _under(text: str) -> str:
     return f'<span class="under">{shorten(text, 120)}</span>' if text else ""
+
+
+def _why(result: ServerResult) -> str:
+    """Return the first reason for a state, in the colour of the state."""
+    if not result.reasons:
+        return ""
+    style = "quiet" if result.is_as_expected else "f"
+    return f'<span class="why {style}">{shorten(result.reasons[0], 120)}</span>'
 
 
 def _count_cell(name: str, count: int, style: str) -> str:
@@ -370,13 +392,14 @@ def _count_cell(name: str, count: int, style: str) -> str:
 def _change_cell(differences: list[RunDifference]) -> str:
     worse = sum(each.is_regression for each in differences)
     style = "words is-fail" if worse else "words"
-    return _cell("change", change_text(differences), f"{worse}" if differences else "", style)
+    value = 1000 * worse + len(differences)
+    return _cell("change", change_text(differences), value, style)
 
 
 def _trend_cell(page: PageContext, place: int, result: ServerResult) -> str:
     points = page.view.trends.get(result.name, ())
     if len(points) < 2:
-        return _cell("trend", "", "", "spark")
+        return _unknown("trend")
     drawing = (
         f'<svg class="trend" viewBox="{trend_box(points)}" preserveAspectRatio="none"'
         f' aria-hidden="true"><use href="#t{place}"/></svg>'

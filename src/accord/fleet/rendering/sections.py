@@ -18,6 +18,8 @@ from accord.fleet.rendering.trends import trend_svg
 from accord.fleet.rendering.wording import (
     DIFFERENCE_WORDS,
     FIXES,
+    STATE_WORDS,
+    BrokenRequirement,
     count_by_area,
     most_broken,
     used_areas,
@@ -39,13 +41,14 @@ _CELLS: Final = (
     ("not-exercised", "u", SIGNS["not-exercised"]),
     ("not-recorded", "u", SIGNS["not-exercised"]),
 )
-_MOST_BROKEN: Final = 30
+# So many are shown at once, so many more are folded.
+_MOST_OPEN: Final = 12
+_MOST_FOLDED: Final = 150
 _MOST_NAMES: Final = 20
-_MOST_DIFFERENCES: Final = 200
 _CHANGES: Final[dict[ChangeKind, tuple[str, str]]] = {
-    "breaking": ("fail", "breaking"),
-    "compatible": ("pass", "compatible"),
-    "text": ("warn", "text"),
+    "breaking": ("fail", "Breaking"),
+    "text": ("warn", "Text"),
+    "compatible": ("pass", "Compatible"),
 }
 
 
@@ -103,24 +106,36 @@ def broken_requirements(page: PageContext) -> Iterator[str]:
     rows = most_broken(page.view.run)
     if not rows:
         return
-    shown, more = first_entries(rows, _MOST_BROKEN)
+    yield from _fold_rest([_broken_row(row, page) for row in rows])
+
+
+def _fold_rest(entries: Sequence[str]) -> Iterator[str]:
+    """Yield the first entries of a long list, and others folded."""
     yield '<div class="results">'
-    for row in shown:
-        verdict = "fail" if row.failing else "warn"
-        names = (*row.failing, *row.warning)
-        links = ", ".join(page.link(name) for name in names[:_MOST_NAMES])
-        others = len(names) - _MOST_NAMES
-        links += f" and {others} more" if others > 0 else ""
-        id = escape_html(row.id)
-        if row.page is not None:
-            id = f'<a href="{escape_html(row.page)}" rel="noreferrer">{id}</a>'
-        yield (
-            f'<div class="entry">{mark(verdict, plural(len(names), "server"))}'
-            f'<div><p><span class="id">{id}</span> <span class="tag">{escape_html(row.level)}'
-            f"</span> {shorten(row.clause)}</p>"
-            f'<p class="quiet">{shorten(row.mend)}</p><p>{links}</p></div></div>'
-        )
-    yield f"</div>{more}"
+    yield from entries[:_MOST_OPEN]
+    yield "</div>"
+    folded, more = first_entries(entries[_MOST_OPEN:], _MOST_FOLDED)
+    if folded:
+        yield f'<details class="fold card"><summary>{len(folded)} more</summary>'
+        yield from folded
+        yield f"{more}</details>"
+
+
+def _broken_row(row: BrokenRequirement, page: PageContext) -> str:
+    verdict = "fail" if row.failing else "warn"
+    names = (*row.failing, *row.warning)
+    links = ", ".join(page.link(name) for name in names[:_MOST_NAMES])
+    others = len(names) - _MOST_NAMES
+    links += f" and {others} more" if others > 0 else ""
+    id = escape_html(row.id)
+    if row.page is not None:
+        id = f'<a href="{escape_html(row.page)}" rel="noreferrer">{id}</a>'
+    return (
+        f'<div class="entry">{mark(verdict, plural(len(names), "server"))}'
+        f'<div><p><span class="id">{id}</span> <span class="tag">{escape_html(row.level)}'
+        f"</span> {shorten(row.clause)}</p>"
+        f'<p class="quiet">{shorten(row.mend)}</p><p>{links}</p></div></div>'
+    )
 
 
 # -- the comparison
@@ -156,18 +171,20 @@ def comparison_parts(page: PageContext) -> Iterator[str]:
 def _differences(title: str, found: Sequence[RunDifference], page: PageContext) -> Iterator[str]:
     if not found:
         return
-    shown, more = first_entries(found, _MOST_DIFFERENCES)
-    yield f'<h3>{title} <span class="quiet">{len(found):,}</span></h3><div class="results">'
-    for each in shown:
-        is_named = not each.subject or each.subject in each.text
-        subject = "" if is_named else f" <code>{shorten(each.subject, 120)}</code>"
-        flaky = ' <span class="tag">flaky</span>' if each.is_flaky else ""
-        yield (
-            f'<div class="entry"{page.data(each.server)}>'
-            f"{difference_mark(each, DIFFERENCE_WORDS[each.kind])}"
-            f"<p><b>{page.link(each.server)}</b>{subject} {shorten(each.text)}{flaky}</p></div>"
-        )
-    yield f"</div>{more}"
+    yield f'<div class="group"><h3>{title} <span class="quiet">{len(found):,}</span></h3>'
+    yield from _fold_rest([_difference(each, page) for each in found])
+    yield "</div>"
+
+
+def _difference(each: RunDifference, page: PageContext) -> str:
+    is_named = not each.subject or each.subject in each.text
+    subject = "" if is_named else f" <code>{shorten(each.subject, 120)}</code>"
+    flaky = ' <span class="tag">flaky</span>' if each.is_flaky else ""
+    return (
+        f'<div class="entry"{page.data(each.server)}>'
+        f"{difference_mark(each, DIFFERENCE_WORDS[each.kind].capitalize())}"
+        f"<p><b>{page.link(each.server)}</b>{subject} {shorten(each.text)}{flaky}</p></div>"
+    )
 
 
 def drift_list(page: PageContext) -> Iterator[str]:
@@ -180,7 +197,7 @@ def drift_list(page: PageContext) -> Iterator[str]:
         kinds = Counter(change.kind for change in result.changes)
         worst = next(kind for kind in _CHANGES if kinds[kind])
         counts = ", ".join(
-            f"{kinds[kind]} {word}" for kind, (_, word) in _CHANGES.items() if kinds[kind]
+            f"{kinds[kind]} {word.lower()}" for kind, (_, word) in _CHANGES.items() if kinds[kind]
         )
         since = f" since the {shorten(result.changed_since, 60)}" if result.changed_since else ""
         is_open = " open" if len(results) + len(result.changes) <= 6 else ""
@@ -211,7 +228,7 @@ def _change(change: SurfaceChange) -> Iterator[str]:
         f" {shorten(change.what, 200)}"
     )
     if change.before is not None or change.after is not None:
-        yield from show_diff(change.before, change.after)
+        yield show_diff(change.before, change.after)
     yield "</li>"
 
 
@@ -276,15 +293,18 @@ def trend_list(page: PageContext) -> Iterator[str]:
     yield (
         '<div class="card"><p class="legend"><span class="f">Steps</span>: failures.'
         " Dashed line: coverage, from 0 to 100 %. Vertical line: the set of rules changed, so the"
-        " two sides cannot be compared. Cross: not checked.</p>"
+        " two sides cannot be compared. Shaded: not checked.</p>"
         '<div class="trends">'
     )
     for place, result, points in drawn:
-        last = points[-1]
+        last, most = points[-1], max(point.failures for point in points)
+        said = f"{plural(last.failures, 'failure')} (most {most})"
+        said += f", {last.exercised} of {last.applicable}"
+        if last.state not in ("ok", "failed"):
+            said = STATE_WORDS[last.state]
         yield (
             f'<figure data-server="{place}"><figcaption>{page.link(result.name)}'
-            f' <span class="quiet">{plural(last.failures, "failure")},'
-            f" {last.exercised} of {last.applicable}</span></figcaption>"
+            f' <span class="quiet">{said}</span></figcaption>'
             f"{trend_svg(points, f't{place}')}</figure>"
         )
     yield "</div></div>"

@@ -15,7 +15,7 @@ from accord.check.rendering.markup import escape_html, page_policy, read_asset
 from accord.fleet.definition import FleetError
 from accord.fleet.rendering.badges import badge_endpoint, badge_svg, fleet_badge, server_badge
 from accord.fleet.rendering.details import server_story
-from accord.fleet.rendering.elements import page_context, shorten, state_mark
+from accord.fleet.rendering.elements import page_contexts, shorten, state_mark
 from accord.fleet.rendering.machine_readable import as_json
 from accord.fleet.rendering.page import as_html, page_style
 from accord.fleet.rendering.sarif import read_report
@@ -110,7 +110,7 @@ def _server_page(result: ServerResult, view: FleetView) -> str:
     report = read_report(view, result.name)
     if report is not None:
         return report_as_html(report, back="../index.html")
-    style, page = page_style(), page_context(view)
+    style, page = page_style(), next(page_contexts(view))
     return Template(read_asset("server.html", "accord.fleet.rendering")).substitute(
         policy=escape_html(page_policy(style, "")),
         style=style,

@@ -64,8 +64,8 @@ def as_text(
     *,
     width: int | None = None,
     paint: Painter = no_style,
-    quiet: bool = False,
-    verbose: bool = False,
+    is_quiet: bool = False,
+    is_verbose: bool = False,
 ) -> str:
     """Return the report as text: the table, reasons and breaches, what changed, the headline.
 
@@ -73,17 +73,18 @@ def as_text(
         view: the run and all that is known beside it.
         width: the columns to fit the text to; None does not wrap.
         paint: styles a text, as (style, text).
-        quiet: only the headline.
-        verbose: whole lists instead of their beginnings.
+        is_quiet: only the servers that are not as expected, and the headline.
+        is_verbose: whole lists instead of their beginnings.
     """
-    style, run = _Style(width, paint, verbose), view.run
+    style, run = _Style(width, paint, is_verbose), view.run
     outcome = paint(_OUTCOMES.get(outcome_state(run), "bold"), headline(view))
     title = f"{escape_unprintable(fleet_title(run))}: "
-    if quiet:
-        return f"{title}{outcome}\n"
-    lines = [*_table(view, style), ""]
+    lines = [] if is_quiet else [*_table(view, style), ""]
     for result in sorted(run.results, key=lambda each: STATES.index(each.state)):
-        lines += _server(result, style)
+        if not is_quiet or not result.is_as_expected:
+            lines += _server(result, style)
+    if is_quiet:
+        return "\n".join([*lines, f"{title}{outcome}"]) + "\n"
     lines += _comparison(view, style)
     lines += _common_breaches(view, style)
     lines += _findings(view, style)

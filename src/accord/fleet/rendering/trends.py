@@ -22,19 +22,19 @@ def draw_trend(points: Sequence[TrendPoint], id: str) -> str:
     """Return a drawing as the content of an SVG element.
 
     Failures are steps, coverage a thin line. A change of rules is a vertical line: numbers on its
-    two sides cannot be compared. Where a server could not be checked, there is a cross and a gap.
+    two sides cannot be compared. Where a server could not be checked, the drawing is shaded.
     """
     shown = points[-MOST_POINTS:]
     most = max((point.failures for point in shown), default=0)
     scale = (_HEIGHT - 2 * _TOP) / max(most, _LEAST_SCALE)
-    steps, cover, crosses, lines = "", "", "", ""
+    steps, cover, gaps, lines = "", "", "", ""
     joined = False
     for place, point in enumerate(shown):
         x = place * _STEP
         if place and point.rules != shown[place - 1].rules:
             lines += f"M{x} 0V{_HEIGHT}"
         if point.state not in _CHECKED:
-            crosses += f"M{x + 0.5:g} {_HEIGHT - 5}l3 3m0-3l-3 3"
+            gaps += f"M{x} 0h{_STEP}v{_HEIGHT}h-{_STEP}z"
             joined = False
             continue
         y = f"{_HEIGHT - _TOP - point.failures * scale:g}"
@@ -43,7 +43,7 @@ def draw_trend(points: Sequence[TrendPoint], id: str) -> str:
             height = _HEIGHT - _TOP - (_HEIGHT - 2 * _TOP) * point.exercised / point.applicable
             cover += f"{'L' if joined and cover else 'M'}{x + _STEP / 2:g} {height:.1f}"
         joined = True
-    paths = {"rules": lines, "cover": cover, "steps": steps, "cross": crosses}
+    paths = {"gap": gaps, "rules": lines, "cover": cover, "steps": steps}
     drawn = "".join(f'<path class="{name}" d="{path}"/>' for name, path in paths.items() if path)
     return f'<g id="{id}">{drawn}</g>'
 

@@ -11,6 +11,7 @@ from accord.check.rendering.wording import area_of, page_of, plural
 from accord.check.report import anchor
 from accord.fleet.results import (
     STATES,
+    DifferenceKind,
     FleetRun,
     FleetView,
     RequirementBreach,
@@ -28,7 +29,7 @@ STATE_WORDS: Final[dict[ServerState, str]] = {
     "timed-out": "timed out",
     "skipped": "skipped",
 }
-DIFFERENCE_WORDS: Final = {
+DIFFERENCE_WORDS: Final[dict[DifferenceKind, str]] = {
     "new-failure": "new failure",
     "fixed": "fixed",
     "new-warning": "new warning",
@@ -225,7 +226,7 @@ def change_text(differences: Iterable[RunDifference]) -> str:
     """Return the differences of one server in a few words."""
     counts: Counter[str] = Counter()
     for each in differences:
-        if each.kind in ("appeared", "unreachable", "reachable"):
+        if each.kind in ("appeared", "unreachable", "reachable", "skipped"):
             counts[DIFFERENCE_WORDS[each.kind]] = 1
         elif each.is_regression:
             counts["regression"] += 1

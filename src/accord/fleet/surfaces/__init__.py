@@ -1,1 +1,17 @@
 """What servers offer: digests, changes, findings of the lint, and rules of directories."""
+
+from accord.fleet.surfaces.changes import MOST_CHANGES, find_surface_changes
+from accord.fleet.surfaces.lint import lint_fleet, lint_remote, lint_surface
+from accord.fleet.surfaces.lint_rules import LINT_RULES, LintRule
+from accord.fleet.surfaces.summary import summarize_surface
+
+__all__ = [
+    "LINT_RULES",
+    "MOST_CHANGES",
+    "LintRule",
+    "find_surface_changes",
+    "lint_fleet",
+    "lint_remote",
+    "lint_surface",
+    "summarize_surface",
+]

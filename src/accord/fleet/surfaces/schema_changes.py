@@ -66,7 +66,7 @@ def compare_schemas(
     return _Comparison(before, after).compare(before, after, place, side)
 
 
-def _meaning(side: Side, *, is_wider: bool) -> ChangeKind:
+def _kind_of(side: Side, *, is_wider: bool) -> ChangeKind:
     """Return what it means that a schema allows more values, or fewer."""
     if side == "either":
         return "breaking"
@@ -115,7 +115,7 @@ class _Comparison:
         else:
             kind: ChangeKind = "breaking"
             if before is False or after is False:
-                kind = _meaning(side, is_wider=before is False)
+                kind = _kind_of(side, is_wider=before is False)
             yield _difference(kind, place, before, after)
 
     # -- objects
@@ -141,7 +141,7 @@ class _Comparison:
             is_wider = name in needed
             what = "no longer required" if is_wider else "required now"
             member = f"{place}.properties.{name}"
-            yield MemberDifference(_meaning(side, is_wider=is_wider), f"{member} is {what}")
+            yield MemberDifference(_kind_of(side, is_wider=is_wider), f"{member} is {what}")
 
     # -- keywords
 
@@ -200,7 +200,7 @@ class _Comparison:
             # A definition has a meaning only where it is referred to.
             kind: ChangeKind = "compatible"
             if key == "patternProperties":
-                kind = _meaning(side, is_wider=name in before)
+                kind = _kind_of(side, is_wider=name in before)
             yield _difference(kind, inner, before.get(name, ABSENT), after.get(name, ABSENT))
 
     def _compare_alternatives(
@@ -222,7 +222,7 @@ class _Comparison:
         is_wider = bool(come) and bool(before) if key != "allOf" else bool(gone)
         if not after and key != "allOf":
             is_wider = True
-        yield _difference(_meaning(side, is_wider=is_wider), place, old, new)
+        yield _difference(_kind_of(side, is_wider=is_wider), place, old, new)
 
     def _compare_positions(
         self, old: object, new: object, place: str, side: Side, depth: int
@@ -265,7 +265,7 @@ def _compare_plain(key: str, old: object, new: object, side: Side) -> ChangeKind
         is_wider = compare(old, new)
         if is_wider is _SAME:
             return None
-        return "breaking" if is_wider is None else _meaning(side, is_wider=bool(is_wider))
+        return "breaking" if is_wider is None else _kind_of(side, is_wider=bool(is_wider))
     if key in _HINTS:
         return "compatible"
     # Validators ignore a keyword that they do not know.
