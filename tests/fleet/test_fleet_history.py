@@ -169,13 +169,13 @@ def test_a_damaged_part_is_reported():
 
 def test_the_last_run_is_of_the_same_branch_first(path):
     with open_history(path) as history:
-        assert history.last_run("desk", "main") is None
+        assert history.last_run("desk", branch="main") is None
         first = save(history, result(), origin=RunOrigin(git_branch="main"))
         second = save(history, result(), origin=RunOrigin(git_branch="work"))
         save(history, result(), fleet="other", origin=RunOrigin(git_branch="main"))
-        assert history.last_run("desk", "main").id == first
-        assert history.last_run("desk", "work").id == second
-        assert history.last_run("desk", "new").id == second
+        assert history.last_run("desk", branch="main").id == first
+        assert history.last_run("desk", branch="work").id == second
+        assert history.last_run("desk", branch="new").id == second
         assert history.last_run("unknown") is None
 
 

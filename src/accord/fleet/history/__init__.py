@@ -4,10 +4,10 @@ from accord.fleet.history.comparison import compare_runs
 from accord.fleet.history.exports import (
     ExportedRun,
     merge_runs,
-    read_exported_run,
+    read_export,
     run_from_json,
 )
-from accord.fleet.history.store import History, default_history, open_history
+from accord.fleet.history.history import History, default_history, open_history
 from accord.fleet.history.summaries import PruneReport, ReusableResult, RunSummary
 
 __all__ = [
@@ -20,6 +20,6 @@ __all__ = [
     "default_history",
     "merge_runs",
     "open_history",
-    "read_exported_run",
+    "read_export",
     "run_from_json",
 ]

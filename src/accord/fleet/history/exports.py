@@ -20,7 +20,7 @@ class ExportedRun(NamedTuple):
     rules: frozenset[str] | None = None
 
 
-def read_exported_run(path: Path) -> ExportedRun:
+def read_export(path: Path) -> ExportedRun:
     """Read a run from the JSON that a run wrote.
 
     Raises:

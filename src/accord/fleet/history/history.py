@@ -181,14 +181,14 @@ class History:
         return frozenset() if found is None else unpack_rules(found).ids
 
     def last_run(
-        self, fleet: str = "", branch: str = "", *, file: str = "", names: Collection[str] = ()
+        self, fleet: str = "", file: str = "", branch: str = "", names: Collection[str] = ()
     ) -> FleetRun | None:
         """Return the newest finished run to compare with: of the same branch, else of any.
 
         Args:
             fleet: the name of the fleet; without one, `file` tells fleets apart.
-            branch: of the repository.
             file: the fleet file; only its name counts.
+            branch: of the repository.
             names: servers that the run must not have left out.
         """
         asked = frozenset(names)
