@@ -89,7 +89,9 @@ FAST, SLOW = ServerTiming(start=0.3), ServerTiming(start=0.9)
 DOWN = result(state="unreachable", verdicts={}, reasons=("it ended with code 3",))
 LATE = result(state="timed-out", verdicts={rule(0): "not-exercised"})
 SKIPPED = result(state="skipped", verdicts={}, reasons=("needs TOKEN",))
-FAILED_STAGE = StageResult(name="test", state="failed", text="no hypothesis")
+STARTED = StageResult(name="start", state="passed")
+NO_SURFACE = StageResult(name="surface", state="failed", text="tools/list fails")
+NO_TESTS = StageResult(name="test", state="skipped", text="no hypothesis")
 
 CASES = {
     "nothing changed": (OK, OK, []),
@@ -109,6 +111,12 @@ CASES = {
         [("coverage-lost", rule(1))],
     ),
     "no check any more": (OK, result(state="failed", verdicts={}), [("coverage-lost", "")]),
+    "check switched off": (OK, result(verdicts={}, stages=(STARTED,)), []),
+    "check prevented": (
+        OK,
+        result(state="failed", verdicts={}, stages=(STARTED, NO_SURFACE)),
+        [("coverage-lost", "")],
+    ),
     "score much lower": (result(score=99.0), result(score=97.9), [("score-down", "")]),
     "score a little lower": (result(score=99.0), result(score=98.0), []),
     "score higher": (result(score=90.0), result(score=99.0), []),
@@ -151,10 +159,10 @@ CASES = {
     "first tests": (OK, result(tests=outcomes(a="fail")), []),
     "tests could not run": (
         result(tests=outcomes(a="pass")),
-        result(stages=(FAILED_STAGE,)),
+        result(stages=(STARTED, NO_TESTS)),
         [("coverage-lost", "")],
     ),
-    "tests switched off": (result(tests=outcomes(a="pass")), OK, []),
+    "tests switched off": (result(tests=outcomes(a="pass")), result(stages=(STARTED,)), []),
     "tool removed": (
         result(surface=summary("add", "sub")),
         result(surface=summary("add")),
@@ -500,6 +508,11 @@ def test_shards_are_put_together():
     assert found.notes[0] == "x"
     assert found.origin == RunOrigin(git_commit="abc", is_dirty=True)
     assert merge_runs([first]) == first
+
+
+def test_results_of_shards_are_in_the_order_of_the_file():
+    shards = [run(result("a", line=3), result("d", line=20)), run(result("c", line=9))]
+    assert [each.name for each in merge_runs(shards).results] == ["a", "c", "d"]
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_a_run_comes_back_as_it_was(path):
         id = history.save_run(saved, find_rule_set("latest"))
     with open_history(path) as history:
         assert history.load_run(id) == msgspec.structs.replace(saved.run, id=id)
-        assert history.rule_ids(saved.run.rules.digest) == find_rule_set("latest").ids
+        assert history.rule_ids(id) == find_rule_set("latest").ids
 
 
 def test_every_member_of_a_result_comes_back(path):
@@ -169,21 +169,21 @@ def test_a_damaged_part_is_reported():
 
 def test_the_last_run_is_of_the_same_branch_first(path):
     with open_history(path) as history:
-        assert history.last_run("desk", "f.toml", "main") is None
+        assert history.last_run("desk", branch="main") is None
         first = save(history, result(), origin=RunOrigin(git_branch="main"))
         second = save(history, result(), origin=RunOrigin(git_branch="work"))
         save(history, result(), fleet="other", origin=RunOrigin(git_branch="main"))
-        assert history.last_run("desk", "f.toml", "main").id == first
-        assert history.last_run("desk", "f.toml", "work").id == second
-        assert history.last_run("desk", "f.toml", "new").id == second
-        assert history.last_run("unknown", "f.toml") is None
+        assert history.last_run("desk", branch="main").id == first
+        assert history.last_run("desk", branch="work").id == second
+        assert history.last_run("desk", branch="new").id == second
+        assert history.last_run("unknown") is None
 
 
 def test_fleets_without_a_name_are_known_by_their_file(tmp_path):
     with open_history(tmp_path / "h.sqlite") as history:
         id = save(history, result(), fleet="", file="here/a.toml")
-        assert history.last_run("", "./a.toml").id == id
-        assert history.last_run("", "b.toml") is None
+        assert history.last_run(file="./a.toml").id == id
+        assert history.last_run(file="b.toml") is None
 
 
 def test_an_interrupted_run_is_listed_but_never_the_last(path):
@@ -299,8 +299,9 @@ def test_a_result_with_the_same_key_is_reused_with_its_documents(tmp_path):
 )
 def test_only_a_result_that_was_made_in_time_is_reused(changes, since, is_reused):
     with open_history(None) as history:
-        save(history, result(**{"cache_key": "k", **changes}))
-        found = history.find_reusable("tickets", changes.get("cache_key", "k") and "k", since)
+        documents = {changes.get("name", "tickets"): ServerDocuments(report=report("a"))}
+        save(history, result(**{"cache_key": "k", **changes}), documents=documents)
+        found = history.find_reusable("tickets", "k", since)
         assert (found is not None) == is_reused
         assert history.find_reusable("tickets", "", LONG_AGO) is None
 
@@ -698,3 +699,13 @@ def test_json_lines_without_a_folder_are_reported(tmp_path):
         with pytest.raises(FleetError, match="cannot be written: No such file"):
             save(history, result())
         assert history.runs() == ()
+
+
+def test_json_lines_without_reports_are_not_reused(tmp_path):
+    path = tmp_path / "h.jsonl"
+    with open_history(path) as history:
+        documents = {"tickets": ServerDocuments(report=report("a"))}
+        save(history, result(cache_key="k"), documents=documents)
+        assert history.find_reusable("tickets", "k", LONG_AGO) is not None
+    with open_history(path) as history:
+        assert history.find_reusable("tickets", "k", LONG_AGO) is None

@@ -18,6 +18,7 @@ from accord.fleet.results import (
     RunDifference,
     ServerResult,
     ServerTiming,
+    StageName,
 )
 
 # A score may move this much without being called worse.
@@ -185,7 +186,7 @@ def _compare_verdicts(
     flaky = {*context.flaky.get(after.name, ()), *after.flaky}
     messages = {each.requirement: each.message for each in after.breaches}
     exercised = sum(each in _EXERCISED for each in old.values())
-    if not new and exercised and after.state in _CHECKED:
+    if not new and exercised and after.state in _CHECKED and not _is_left_out(after, "check"):
         text = f"not one of the {exercised} requirements that were exercised was put to the test"
         yield RunDifference(kind="coverage-lost", server=after.name, text=text)
         return
@@ -204,6 +205,12 @@ def _compare_verdicts(
             text=f"{text}{said}",
             is_flaky=id in flaky,
         )
+
+
+def _is_left_out(result: ServerResult, stage: StageName) -> bool:
+    """Return whether a stage was not asked for, rather than prevented by one that failed."""
+    states = {each.name: each.state for each in result.stages}
+    return bool(states) and stage not in states and "failed" not in states.values()
 
 
 def _find_verdicts(result: ServerResult) -> dict[str, str]:
@@ -268,7 +275,7 @@ def _compare_tests(
     if not old:
         return
     stage = next((each for each in after.stages if each.name == "test"), None)
-    if not new and stage is not None and stage.state == "failed":
+    if not new and stage is not None and stage.state in ("failed", "skipped"):
         text = f"the {len(old)} tests could not be run: {stage.text}"
         yield RunDifference(kind="coverage-lost", server=after.name, text=text)
         return

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -9,10 +10,10 @@ from accord.fleet.definition import FleetError
 from accord.fleet.history.summaries import read_moment
 from accord.fleet.results import FleetRun, RunOrigin, ServerResult, SurfaceFinding
 
-_ADVICE = "expected a file that accord fleet run --output FILE.json wrote"
+_ADVICE: Final = "expected a file that accord fleet run --output FILE.json wrote"
 
 
-class ExportedRun(msgspec.Struct, frozen=True, kw_only=True):
+class ExportedRun(NamedTuple):
     """A run of a file, and the ids of its rules if the file has them."""
 
     run: FleetRun
@@ -77,7 +78,7 @@ def merge_runs(runs: Sequence[FleetRun]) -> FleetRun:
     first = runs[0]
     for each in runs[1:]:
         _demand_same(first, each)
-    results = tuple(_join_results(runs))
+    results = tuple(sorted(_join_results(runs), key=lambda each: each.line or 0))
     names = {each.name for each in results}
     left_out = dict.fromkeys(name for each in runs for name in each.left_out)
     versions = sorted({each.accord for each in runs})

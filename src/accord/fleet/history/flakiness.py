@@ -1,12 +1,13 @@
 """Flaky requirements: their verdicts change although nothing else did."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
 import msgspec
 
+from accord.fleet.results import FleetRun
 from accord.protocol.verdict import VerdictName
 from accord.types import RevisionId
 
@@ -42,6 +43,20 @@ class ServerObservation(msgspec.Struct, frozen=True, kw_only=True):
             and self.accord == other.accord
             and self.revisions == other.revisions
         )
+
+
+def observe(run: FleetRun, server: str) -> Iterator[ServerObservation]:
+    """Yield what a run that is not saved yet says about a server, if it checked it."""
+    for each in run.results:
+        if each.name == server and each.verdicts and not each.reused_from:
+            yield ServerObservation(
+                server_version=each.server_version,
+                surface="" if each.surface is None else each.surface.digest,
+                rules=run.rules.digest,
+                accord=run.accord,
+                revisions=each.revisions,
+                verdicts=each.verdicts,
+            )
 
 
 def find_flaky(observations: Sequence[ServerObservation]) -> tuple[str, ...]:

@@ -8,10 +8,10 @@ from typing import Any, Final, Self
 
 import msgspec
 
-from accord.fleet.definition import FleetError
+from accord.fleet.definition import DEFAULT_HISTORY, FleetError
 from accord.fleet.history.comparison import compare_runs, name_run
 from accord.fleet.history.database import HistoryDatabase
-from accord.fleet.history.flakiness import ServerObservation, find_flaky
+from accord.fleet.history.flakiness import ServerObservation, find_flaky, observe
 from accord.fleet.history.json_lines import ENDING, HistoryHeader, HistoryLine, HistoryLines
 from accord.fleet.history.packing import Packer
 from accord.fleet.history.parts import (
@@ -30,6 +30,7 @@ from accord.fleet.history.summaries import (
     PruneReport,
     ReusableResult,
     RunSummary,
+    as_summary,
     escape_surrogates,
     fleet_key,
     read_moment,
@@ -57,6 +58,11 @@ from accord.types import JsonObject
 
 MEMORY: Final = ":memory:"
 _ADVICE: Final = "accord fleet history lists the runs"
+
+
+def default_history(file: Path) -> Path:
+    """Return where the history of a fleet file is, unless another place is named."""
+    return file.parent / DEFAULT_HISTORY
 
 
 def open_history(path: Path | str | None, *, must_exist: bool = False) -> "History":
@@ -161,8 +167,16 @@ class History:
             raise FleetError(f"there is no run {id} in the history; {_ADVICE}")
         return unpack_run(packed, self._storage.part)
 
-    def rule_ids(self, digest: str) -> frozenset[str]:
-        """Return the ids of a set of rules; empty if it is not known."""
+    def rule_ids(self, run: int) -> frozenset[str]:
+        """Return the ids of the rules that a run was judged by; empty if it is not known."""
+        digest = self._db.value(
+            """SELECT rule_set.digest FROM run JOIN rule_set ON rule_set.id = run.rules
+            WHERE run.id = ?""",
+            run,
+        )
+        return self._find_rules(digest or "")
+
+    def _find_rules(self, digest: str) -> frozenset[str]:
         found = self._storage.part(digest, RuleSetPart)
         return frozenset() if found is None else unpack_rules(found).ids
 
@@ -241,19 +255,7 @@ class History:
         found = [
             row for row in rows if not wanted or wanted == fleet_key(row["fleet"], row["file"])
         ]
-        return tuple(
-            RunSummary(
-                **{
-                    name: row[name]
-                    for name in RunSummary.__struct_fields__
-                    if name not in ("rules", "is_dirty", "is_finished")
-                },
-                rules=row["rules_version"],
-                is_dirty=bool(row["is_dirty"]),
-                is_finished=bool(row["is_finished"]),
-            )
-            for row in found[:limit]
-        )
+        return tuple(map(as_summary, found[:limit]))
 
     def compare(
         self,
@@ -288,7 +290,7 @@ class History:
             found = own.get(digest)
             return self.surface(digest) if found is None else found
 
-        known = self.rule_ids(before.rules.digest) if before_rules is None else before_rules
+        known = self._find_rules(before.rules.digest) if before_rules is None else before_rules
         names = [each.name for each in after.results]
         return compare_runs(
             before,
@@ -329,7 +331,8 @@ class History:
     ) -> ReusableResult | None:
         """Return the newest result that was made with a key, and not before a moment.
 
-        Results that were reused themselves, or did not come to an end, are left out.
+        Results that were reused themselves, did not come to an end, or whose report is not kept,
+        as in a file of JSON lines, are left out.
         """
         if not cache_key:
             return None
@@ -338,8 +341,10 @@ class History:
             started = self._start_time(run)
             if read_moment(started) < not_before:
                 return None
-            result = unpack_result(packed, self._storage.part)
-            return ReusableResult(result, self._documents(packed), started)
+            documents = self._documents(packed)
+            if documents.report:
+                result = unpack_result(packed, self._storage.part)
+                return ReusableResult(result, documents, started)
         return None
 
     def _start_time(self, run: int) -> str:
@@ -370,7 +375,7 @@ class History:
             limit: how many runs to look at.
             now: the newest of them, if it is not saved yet.
         """
-        found = list(_observe(now, server)) if now is not None else []
+        found = list(observe(now, server)) if now is not None else []
         made = "reused_from = '' AND verdicts IS NOT NULL"
         for run, packed in self._storage.results(server, made):
             if len(found) >= limit:
@@ -402,8 +407,12 @@ class History:
         )
         return {row["name"]: row["seconds"] for row in rows}
 
-    def timings_before(self, run: int, names: Iterable[str]) -> Mapping[str, ServerTiming]:
-        """Return how fast servers were in the newest results before a run."""
+    def timings_before(
+        self, run: int, names: Iterable[str] | None = None
+    ) -> Mapping[str, ServerTiming]:
+        """Return how fast servers, all or some, were in the newest results before a run."""
+        if names is None:
+            names = [row["name"] for row in self._db.rows("SELECT name FROM server")]
         made = "run.id < ? AND reused_from = '' AND state IN ('ok', 'failed') AND run.is_finished"
         found = {}
         for name in names:
@@ -472,17 +481,3 @@ class History:
 def _without_reports(run: PackedRun, id: int) -> PackedRun:
     results = tuple(msgspec.structs.replace(each, report="") for each in run.results)
     return msgspec.structs.replace(run, id=id, results=results)
-
-
-def _observe(run: FleetRun, server: str) -> Iterator[ServerObservation]:
-    """Yield what a run that is not saved yet says about a server, if it checked it."""
-    for each in run.results:
-        if each.name == server and each.verdicts and not each.reused_from:
-            yield ServerObservation(
-                server_version=each.server_version,
-                surface="" if each.surface is None else each.surface.digest,
-                rules=run.rules.digest,
-                accord=run.accord,
-                revisions=each.revisions,
-                verdicts=each.verdicts,
-            )

@@ -52,6 +52,21 @@ class PruneReport(msgspec.Struct, frozen=True, kw_only=True):
     size_after: int
 
 
+def as_summary(row: Any) -> RunSummary:
+    """Return a row of a run, with its numbers of servers, as a summary."""
+    columns = {
+        name: row[name]
+        for name in RunSummary.__struct_fields__
+        if name not in ("rules", "is_dirty", "is_finished")
+    }
+    return RunSummary(
+        **columns,
+        rules=row["rules_version"],
+        is_dirty=bool(row["is_dirty"]),
+        is_finished=bool(row["is_finished"]),
+    )
+
+
 def fleet_key(fleet: str, file: str) -> str:
     """Return what tells the fleets of one history apart: the name, or the name of the file."""
     return fleet or PurePath(file.replace("\\", "/")).name
