@@ -74,7 +74,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
         result = ServerResult(
             name=server.name,
             # A missing variable is the business of this machine, a missing program a fault.
-            state="unreachable" if resolved.not_found else "skipped",
+            state="skipped" if resolved.missing else "unreachable",
             reasons=(text,),
             target=resolved.shown,
             stages=(StageResult(name="resolve", state="failed", text=text),),
