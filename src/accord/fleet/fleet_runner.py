@@ -93,6 +93,9 @@ class FleetRunner:
         settings: what the run does.
         history: earlier runs, and where this one is kept.
         events: called on the way.
+
+    Raises:
+        FleetError: there is no run to compare with as the settings name it.
     """
 
     def __init__(
@@ -115,6 +118,7 @@ class FleetRunner:
         self._documents: dict[str, ServerDocuments] = {}
         self._origin = find_origin(fleet.folder)
         self._before: FleetRun | None = None
+        self._against = self._find_against()
 
     async def run(self, servers: Sequence[FleetServer]) -> FleetView:
         """Check servers side by side; an interrupted run keeps the results it has.
@@ -358,19 +362,22 @@ class FleetRunner:
             run, results=tuple(replace(each, flaky=flaky[each.name]) for each in results)
         )
 
-    def _compare(self, view: FleetView) -> RunComparison | None:
-        """Compare a run with the one that the settings name.
+    def _find_against(self) -> tuple[FleetRun, frozenset[str] | None] | None:
+        """Return the run that the settings name, and the ids of its rules; None for the last.
 
         Raises:
             FleetError: there is no such run or file.
         """
-        named, rules = self._settings.against, None
-        before = self._before
+        named = self._settings.against
+        if named == "last":
+            return None
         if named.endswith(".json"):
             exported = read_export(Path(named))
-            before, rules = exported.run, exported.rules
-        elif named != "last":
-            before = self._history.find_run(named, self._fleet.name, self._fleet.path.name)
+            return exported.run, exported.rules
+        return self._history.find_run(named, self._fleet.name, self._fleet.path.name), None
+
+    def _compare(self, view: FleetView) -> RunComparison | None:
+        before, rules = self._against or (self._before, None)
         if before is None:
             return None
         return self._history.compare(
