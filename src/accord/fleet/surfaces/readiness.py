@@ -196,7 +196,7 @@ def _is_decided(rule: ReadinessRule, verdicts: Mapping[str, VerdictName]) -> boo
 
 
 def _check_https(facts: _Facts) -> Iterator[str]:
-    if facts.url and urlsplit(facts.url).scheme.lower() != "https":
+    if urlsplit(facts.url).scheme.lower() in ("http", "ws"):
         yield "it is not: serve it with TLS"
 
 
