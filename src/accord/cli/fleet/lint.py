@@ -203,8 +203,8 @@ def _finding_lines(found: "Iterable[SurfaceFinding]") -> Iterator[str]:
         named = _join(subjects)
         yield f"  {paint(_STYLES[state], _SIGNS[state])}  {id}{f': {named}' if named else ''}"
         yield from _indent(text)
-        for each in filter(None, (source, accepted)):
-            yield from (paint("dim", line) for line in _indent(each))
+        for detail in filter(None, (source, accepted)):
+            yield from (paint("dim", line) for line in _indent(detail))
 
 
 def _indent(text: str) -> list[str]:
