@@ -20,7 +20,7 @@ COMMANDS = (
         "watch",
     ),
     *("test", "lock", "verify", "doctor", "auth", "requirements"),
-    *("fleet trust",),
+    *("fleet history", "fleet merge", "fleet prune", "fleet trust"),
 )
 
 

@@ -24,6 +24,9 @@ examples:
 # Each kind of work, the module of its code, and what it does.
 _KINDS: Final = {
     "run": ("run", "check all servers of a file (the default)"),
+    "history": ("history", "show earlier runs, or one server over time"),
+    "merge": ("merge", "put the runs of several machines together"),
+    "prune": ("prune", "remove old runs from the history"),
     "trust": ("trust", "let a file launch its servers"),
 }
 DEFAULT_KIND: Final = "run"
