@@ -35,6 +35,7 @@ from accord.fleet.running.pool import run_all
 from accord.fleet.running.worker_process import WorkerOutcome
 from accord.fleet.surfaces.changes import find_surface_changes
 from accord.fleet.surfaces.lint import lint_fleet, lint_remote, lint_surface
+from accord.fleet.surfaces.readiness import check_readiness
 from accord.fleet.surfaces.summary import summarize_surface
 from accord.fleet.worker.job import WorkerProgress, WorkerReport
 from accord.types import JsonObject
@@ -193,8 +194,9 @@ class FleetRunner:
         checked = report.report
         if report.is_reusable and earlier is not None:
             result, checked = _reuse(result, earlier)
-        result = replace(result, findings=self._lint(prepared, report, checked))
         result = self._with_changes(prepared, result, report)
+        findings = (*self._lint(prepared, result, report, checked), *result.findings)
+        result = replace(result, findings=findings)
         documents = ServerDocuments(
             report=b"" if checked is None else msgspec.json.encode(checked),
             surface=report.surface,
@@ -222,26 +224,43 @@ class FleetRunner:
         self._events.on_result(result)
 
     def _lint(
-        self, prepared: PreparedServer, report: WorkerReport, checked: Report | None
-    ) -> tuple[SurfaceFinding, ...]:
-        server, url = prepared.server, prepared.resolved.url
-        found: list[SurfaceFinding] = []
-        if report.surface is not None:
-            found += lint_surface(report.surface, server=server.name)
-            if url:
-                has_token = bool(prepared.resolved.headers or prepared.resolved.auth)
-                found += lint_remote(url, has_token=has_token, lists_tools=True)
-        for each in report.left_processes:
-            found.append(
-                SurfaceFinding(
-                    id="process.left-behind",
-                    severity="warn",
-                    text=f"{each} still ran after the server was stopped, and was ended: end what"
-                    " you start when standard input closes",
-                    subject="process",
-                )
+        self,
+        prepared: PreparedServer,
+        result: ServerResult,
+        report: WorkerReport,
+        checked: Report | None,
+    ) -> list[SurfaceFinding]:
+        server, resolved = prepared.server, prepared.resolved
+        found = [
+            SurfaceFinding(
+                id="process.left-behind",
+                severity="warn",
+                text=f"{each} still ran after the server was stopped, and was ended: a server ends"
+                " what it starts when its standard input closes",
+                subject="process",
+                server=server.name,
             )
-        return tuple(replace(each, server=server.name) for each in found)
+            for each in report.left_processes
+        ]
+        if report.surface is None:
+            return found
+        found += lint_surface(report.surface, server=server.name)
+        if resolved.url:
+            found += lint_remote(
+                resolved.url,
+                has_token=bool(resolved.headers or resolved.auth),
+                lists_tools=bool(report.surface.get("tools")),
+                server=server.name,
+            )
+        found += check_readiness(
+            tuple(dict.fromkeys((*server.readiness, *self._settings.readiness))),
+            surface=report.surface,
+            url=resolved.url,
+            verdicts=None if checked is None else {e.id: e.verdict for e in checked.results},
+            changes=result.changes,
+            server=server.name,
+        )
+        return found
 
     def _with_changes(
         self, prepared: PreparedServer, result: ServerResult, report: WorkerReport

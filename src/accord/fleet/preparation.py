@@ -74,7 +74,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
         result = ServerResult(
             name=server.name,
             # A missing variable is the business of this machine, a missing program a fault.
-            state="unreachable" if resolved.not_found else "skipped",
+            state="skipped" if resolved.missing else "unreachable",
             reasons=(text,),
             target=resolved.shown,
             stages=(StageResult(name="resolve", state="failed", text=text),),
@@ -109,6 +109,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
             lock=self._find_lock(server),
             measure="measure" not in self.skipped,
             reuse_if=_reuse_digest(earlier),
+            reuse_version="" if earlier is None else earlier.result.server_version,
         )
         return PreparedServer(
             server=server, resolved=resolved, job=job, key=key, earlier=earlier, version=version

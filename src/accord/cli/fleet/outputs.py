@@ -19,6 +19,7 @@ OUTPUTS: Final = """\
 --format F         of the printed report: text (default), json, junit, sarif, markdown, html, csv,
                    ndjson, openmetrics, badge; or of the one file of --output
 --quiet            no progress; only servers that are not as expected
+--verbose          every finding and remark
 """
 
 
@@ -76,5 +77,13 @@ def deliver_view(view: "FleetView", options: argparse.Namespace) -> bool:
     if options.format not in (None, "text") and not options.output:
         say(render_fleet(view, options.format))
     else:
-        say(as_text(view, is_quiet=options.quiet, width=width(), paint=painter()))
+        say(
+            as_text(
+                view,
+                is_quiet=options.quiet,
+                is_verbose=options.verbose,
+                width=width(),
+                paint=painter(),
+            )
+        )
     return True
