@@ -20,7 +20,8 @@ COMMANDS = (
         "watch",
     ),
     *("test", "lock", "verify", "doctor", "auth", "requirements"),
-    *("fleet lint", "fleet trust"),
+    *("fleet", "fleet run", "fleet lint", "fleet history", "fleet merge", "fleet prune"),
+    "fleet trust",
 )
 
 

@@ -25,6 +25,9 @@ examples:
 _KINDS: Final = {
     "run": ("run", "check all servers of a file (the default)"),
     "lint": ("lint", "look for faults in what locked servers offer; launches nothing"),
+    "history": ("history", "show earlier runs, or one server over time"),
+    "merge": ("merge", "put the runs of several machines together"),
+    "prune": ("prune", "remove old runs from the history"),
     "trust": ("trust", "let a file launch its servers"),
 }
 DEFAULT_KIND: Final = "run"
