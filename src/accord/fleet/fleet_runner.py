@@ -14,7 +14,7 @@ from accord.fleet.definition import Directory, Fleet, FleetServer
 from accord.fleet.history.exports import read_export
 from accord.fleet.history.history import History
 from accord.fleet.history.summaries import ReusableResult
-from accord.fleet.judging import judge_server
+from accord.fleet.judging import accept_findings, judge_server
 from accord.fleet.origin import find_origin
 from accord.fleet.outcome import FailOn, exit_code
 from accord.fleet.preparation import Preparation, PreparedServer
@@ -44,7 +44,7 @@ from accord.version import __version__
 _REPORT: Final = msgspec.json.Decoder(Report)
 
 
-class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
+class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a run does beyond what the fleet file says.
 
     Attributes:
@@ -102,7 +102,7 @@ class FleetRunner:
         self,
         fleet: Fleet,
         rules: RuleSet,
-        settings: RunSettings,
+        settings: FleetSettings,
         *,
         history: History,
         events: RunEvents | None = None,
@@ -176,6 +176,7 @@ class FleetRunner:
         state, reasons = _describe_end(outcome)
         result = ServerResult(
             name=outcome.name,
+            line=prepared.server.line,
             state=state,
             reasons=reasons,
             target=prepared.resolved.shown,
@@ -316,7 +317,7 @@ class FleetRunner:
     def _complete(self, *, is_interrupted: bool) -> FleetView:
         """Return the run with its comparison, and keep it in the history."""
         run = self._make_run(is_interrupted=is_interrupted)
-        view = FleetView(run=run, documents=self._documents)
+        view = FleetView(run=run, documents=self._documents, rules=tuple(sorted(self._rules.ids)))
         comparison = self._compare(view)
         code = exit_code(
             run, comparison, self._settings.fail_on, require_all=self._settings.require_all
@@ -343,13 +344,7 @@ class FleetRunner:
             accord=__version__,
             rules=self._rules.stamp,
             results=tuple(results),
-            findings=lint_fleet(
-                {
-                    name: each.surface
-                    for name, each in self._documents.items()
-                    if each.surface is not None
-                }
-            ),
+            findings=self._lint_together(),
             jobs=self._settings.jobs,
             origin=self._origin,
             notes=tuple(notes),
@@ -361,6 +356,13 @@ class FleetRunner:
         return replace(
             run, results=tuple(replace(each, flaky=flaky[each.name]) for each in results)
         )
+
+    def _lint_together(self) -> tuple[SurfaceFinding, ...]:
+        surfaces = {
+            name: each.surface for name, each in self._documents.items() if each.surface is not None
+        }
+        servers = [each.server for each in self._prepared.values()]
+        return accept_findings(lint_fleet(surfaces), servers, today=self._started.date())
 
     def _find_against(self) -> tuple[FleetRun, frozenset[str] | None] | None:
         """Return the run that the settings name, and the ids of its rules; None for the last.

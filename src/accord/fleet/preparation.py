@@ -73,6 +73,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
         text = f"needs {', '.join([*resolved.missing, *resolved.not_found])}"
         result = ServerResult(
             name=server.name,
+            line=server.line,
             # A missing variable is the business of this machine, a missing program a fault.
             state="skipped" if resolved.missing else "unreachable",
             reasons=(text,),

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from accord.fleet.definition import Fleet, FleetServer
-    from accord.fleet.fleet_runner import RunSettings
+    from accord.fleet.fleet_runner import FleetSettings
     from accord.fleet.results import FleetView
 
 
@@ -107,8 +107,8 @@ def run(options: argparse.Namespace) -> int:
 # -- what to run
 
 
-def _settings(options: argparse.Namespace) -> "RunSettings":
-    from accord.fleet.fleet_runner import RunSettings
+def _settings(options: argparse.Namespace) -> "FleetSettings":
+    from accord.fleet.fleet_runner import FleetSettings
     from accord.fleet.running.pool import default_jobs
 
     fail_on = [one_of(each, _FAIL_ON, "value of --fail-on") for each in options.fail_on]
@@ -120,7 +120,7 @@ def _settings(options: argparse.Namespace) -> "RunSettings":
         for word in each.split(",")
     ]
     skipped: list[Any] = [one_of(each, _SKIPPABLE, "stage to skip") for each in options.skip]
-    return RunSettings(
+    return FleetSettings(
         jobs=default_jobs() if options.jobs is None else options.jobs,
         fail_fast=options.fail_fast,
         is_reusing=not options.no_cache,
@@ -139,12 +139,17 @@ def _read(options: argparse.Namespace) -> "Fleet":
 
     from accord.fleet.definition import DEFAULT_FILE
     from accord.fleet.file.reader import read_fleet
+    from accord.fleet.surfaces.readiness import known_findings
 
     if not options.file and not Path(DEFAULT_FILE).is_file():
         raise UsageError(
             f"there is no {DEFAULT_FILE} here; accord fleet init writes one, or name a file"
         )
-    fleet = read_fleet(Path(options.file or DEFAULT_FILE), allow_literals=options.allow_literals)
+    fleet = read_fleet(
+        Path(options.file or DEFAULT_FILE),
+        allow_literals=options.allow_literals,
+        lint_ids={*known_findings(), "process.left-behind"},
+    )
     changes: dict[str, Any] = {}
     if options.revision:
         changes["revisions"] = tuple(map(known_revision, options.revision))
