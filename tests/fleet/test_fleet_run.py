@@ -134,10 +134,12 @@ def mixed(
 
 def test_a_bad_server_is_a_row_and_not_the_end(mixed):
     _, found = mixed
-    assert states(found["report"]) == {
+    seen = states(found["report"])
+    # Whichever comes first: the end of its start, or that of its time.
+    assert seen.pop("silent") in ("unreachable", "timed-out")
+    assert seen == {
         "good": "ok",
         "failing": "failed",
-        "silent": "timed-out",
         "crash": "unreachable",
         "daemon": "ok",
         "hostile": "ok",
@@ -153,7 +155,7 @@ def test_a_bad_server_is_a_row_and_not_the_end(mixed):
     assert found["report"]["summary"]["as_expected"] == 4
 
 
-def test_what_a_server_leaves_running_is_named_and_ended(mixed):
+def test_a_process_that_a_server_leaves_running_is_named_and_ended(mixed):
     fleet, found = mixed
     result = by_name(found["report"])["daemon"]
     assert any("sleep" in each for each in result["left_processes"])

@@ -13,6 +13,8 @@ one before.
 
 accord fleet [FILE] is short for accord fleet run [FILE]; FILE is accord-fleet.toml by default, or
 any file with mcpServers.
+
+Exit code: 0 all is as expected, 1 something is not, 2 the command could not run.
 """
 _EXAMPLES: Final = """\
 examples:

@@ -24,7 +24,8 @@ _SKIPPABLE: Final = ("check", "test", "measure")
 _FAIL_ON: Final = ("failure", "regression", "warning", "drift", "never")
 _DIRECTORIES: Final = ("claude", "openai")
 _HELP: Final = """\
-usage: accord fleet [run] [options] [FILE]
+usage: accord fleet run [options] [FILE]
+       accord fleet [options] [FILE]
 
 Check all servers of a fleet file side by side, each in a process of its own: start it, list what it
 offers, compare that with its lock, look for risky texts, check every requirement, run contract
