@@ -20,7 +20,7 @@ COMMANDS = (
         "watch",
     ),
     *("test", "lock", "verify", "doctor", "auth", "requirements"),
-    *("fleet trust",),
+    *("fleet init", "fleet add", "fleet import", "fleet export", "fleet trust"),
 )
 
 
