@@ -45,8 +45,7 @@ def test_a_new_file_is_made(path):
         '[mcpServers.a]\r\ncommand = "x" # c\r\n',
         '\ufeff[mcpServers]\na = { command = "x" }\n[server]\na.time = 3',
         '[servers.a]\ncommand = "x"\n',
-        '[mcpServers.a]\ncommand = """\n[not]\n"""\n[[server.a.accept]]\nid = "tools.*"\n'
-        'reason = "x"\nuntil = 2027-01-01\n',
+        '[mcpServers.a]\ncommand = """\n[not]\n"""\n[server.a]\nowner = "[x]"\n',
     ],
 )
 def test_the_text_of_a_toml_file_stays(before, path):
@@ -117,7 +116,10 @@ ENTRY = json.dumps(NEW.entry)
         ('{"mcpServers": {"a": {"command": "x"}}}', ['{"mcpServers": {"a": {"command": "x"}']),
         (
             '{\n\t"mcpServers": {\n\t\t"a": {"command": "x"} // about a\n\t}\n}\n',
-            ['{\n\t"mcpServers": {\n\t\t"a": {"command": "x"}', ' // about a\n\t\t"new one": {\n\t\t'],
+            [
+                '{\n\t"mcpServers": {\n\t\t"a": {"command": "x"}',
+                ' // about a\n\t\t"new one": {\n\t\t',
+            ],
         ),
         (
             '{\n  "servers": {\n    "a": {"command": "x"}, /* one\n two */ // three\n  },\n}\n',
@@ -127,7 +129,10 @@ ENTRY = json.dumps(NEW.entry)
             '{\r\n  "mcpServers": {\r\n    "a": {"command": "x"}\r\n  }\r\n}\r\n',
             ['"a": {"command": "x"},\r\n    "new one": {\r\n', "\r\n  }"],
         ),
-        ('// top\n{"theme": "dark, }", "mcpServers": { // none yet\n}}', ["// top\n", "// none yet"]),
+        (
+            '// top\n{"theme": "dark, }", "mcpServers": { // none yet\n}}',
+            ["// top\n", "// none yet"],
+        ),
     ],
 )
 def test_the_text_of_a_json_file_stays(before, kept, tmp_path):
@@ -159,30 +164,36 @@ def test_a_new_json_file_is_made(tmp_path):
 
 # -- any value
 
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("json")
+
+
 CHARACTERS = st.characters(exclude_categories=["Cs"])
-TEXTS = st.text(CHARACTERS, max_size=10)
+TEXTS = st.text(CHARACTERS, max_size=5)
 VALUES = st.recursive(
     st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXTS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
-    max_leaves=10,
+    max_leaves=6,
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(TEXTS, st.dictionaries(TEXTS, VALUES, max_size=4), TEXTS)
 def test_any_table_is_read_back_as_it_was_written(name, members, comment):
     text = f"{format_comment(comment)}\n{format_table(['a', name], members)}\n"
     assert tomllib.loads(text) == {"a": {name: members}}
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     st.dictionaries(TEXTS, st.dictionaries(TEXTS, VALUES, max_size=2), max_size=3),
     st.sampled_from([None, 1, 2, "\t"]),
     st.sampled_from([",", "", " // x\n", ", /* y\n */"]),
 )
-def test_a_server_is_inserted_into_any_json(tmp_path_factory, servers, indent, end):
-    path = tmp_path_factory.mktemp("json") / "fleet.json"
+def test_a_server_is_inserted_into_any_json(folder, servers, indent, end):
+    path = folder / "fleet.json"
     text = json.dumps({"mcpServers": servers, "server": {}}, indent=indent)
     text = f"{text[:-1]}{end}}}"
     path.write_text(text)

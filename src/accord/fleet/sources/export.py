@@ -110,10 +110,11 @@ def _place_entry(
     if form.has_cwd:
         entry["cwd"] = str(cwd)
         return entry
-    entry["args"] = [
-        str(cwd / each) if isinstance(each, str) and each and (cwd / each).is_file() else each
-        for each in entry.get("args", ())
-    ]
+    if "args" in entry:
+        entry["args"] = [
+            str(cwd / each) if isinstance(each, str) and each and (cwd / each).is_file() else each
+            for each in entry["args"]
+        ]
     return entry
 
 
