@@ -27,6 +27,9 @@ _MOST_FILES: Final = 50_000
 _LARGEST: Final = 1_000_000
 # Names that say nothing about the server.
 _USUAL_STEMS: Final = ("server", "main", "app", "__main__", "__init__", "mcp_server", "index")
+# Modules whose function `run` serves nothing by itself.
+_OTHER_RUNS: Final = frozenset({"asyncio", "anyio", "trio", "subprocess", "uvicorn"})
+_HTTP: Final = frozenset({"http", "streamable-http", "sse"})
 _SDK: Final = ("@modelcontextprotocol/sdk", "@modelcontextprotocol/server", "fastmcp")
 
 
@@ -163,10 +166,10 @@ def _from_python(path: Path, folder: Path) -> list[FoundServer]:
     imports = _imported_names(tree)
     own = [name for name, origin in imports.items() if origin in ("accord.Server", "accord")]
     servers = _assigned_servers(tree, own, imports)
-    runs = _calls_run(tree)
+    run = _find_run(tree, imports)
     source = relative_path(path, folder)
     if servers:
-        if runs and len(servers) == 1:
+        if run == "stdio" and len(servers) == 1:
             name = servers[0][1] or _file_name(path)
             return [FoundServer(name=name, entry=_python_entry(path, folder, tree), source=source)]
         return [
@@ -180,9 +183,11 @@ def _from_python(path: Path, folder: Path) -> list[FoundServer]:
             )
             for variable, name in servers
         ]
-    if runs and any(_is_other_library(origin) for origin in imports.values()):
+    if run and any(_is_other_library(origin) for origin in imports.values()):
         name = _other_name(tree, imports) or _file_name(path)
-        return [FoundServer(name=name, entry=_python_entry(path, folder, tree), source=source)]
+        entry = _python_entry(path, folder, tree)
+        remarks = ("it serves HTTP: launch it, and write its url instead",) if run == "http" else ()
+        return [FoundServer(name=name, entry=entry, source=source, remarks=remarks)]
     return []
 
 
@@ -253,16 +258,25 @@ def _other_name(tree: ast.Module, imports: dict[str, str]) -> str:
     return ""
 
 
-def _calls_run(tree: ast.Module) -> bool:
-    """Return whether a module serves when it is run as a program."""
-    return any(
-        isinstance(node, ast.Call)
-        and (
-            (isinstance(node.func, ast.Attribute) and node.func.attr in ("run", "run_async"))
-            or (isinstance(node.func, ast.Name) and node.func.id == "stdio_server")
-        )
-        for node in ast.walk(tree)
-    )
+def _find_run(tree: ast.Module, imports: dict[str, str]) -> str:
+    """Return how a module serves when it is run as a program: "stdio", "http", or not at all."""
+    found = ""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        if isinstance(function, ast.Name) and function.id == "stdio_server":
+            return "stdio"
+        if not isinstance(function, ast.Attribute) or function.attr not in ("run", "run_async"):
+            continue
+        owner = function.value
+        if isinstance(owner, ast.Name) and imports.get(owner.id) in _OTHER_RUNS:
+            continue
+        given = [*node.args[:1], *(each.value for each in node.keywords if each.arg == "transport")]
+        if not any(isinstance(each, ast.Constant) and each.value in _HTTP for each in given):
+            return "stdio"
+        found = "http"
+    return found
 
 
 def _file_name(path: Path) -> str:
