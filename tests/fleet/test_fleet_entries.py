@@ -54,7 +54,7 @@ def test_everything_that_is_missing_is_named_at_once(resolve):
         {"TWO": ""},
         needs=("TWO", "THREE", "PATH"),
     )
-    said = "\n".join(found.missing)
+    said = "\n".join([*found.missing, *found.not_found])
     for each in (
         *("ONE", "TWO", "THREE", "the file gone.txt", "${input:key}", "gone.env, which envFile"),
         *("gone, in which it should run", "the program no-such-program, which is not on the PATH"),
@@ -87,7 +87,7 @@ def test_a_program_is_found_relative_to_the_folder_of_the_file(name, mode, said,
     (tmp_path / "tool").chmod(mode)
     found = resolve({"command": name})
     assert found.command == (str(tmp_path / name[2:]),)
-    assert [said in each for each in found.missing] == ([True] if said else [])
+    assert [said in each for each in found.not_found] == ([True] if said else [])
 
 
 def test_a_program_is_looked_for_on_the_path_of_the_server(resolve, tmp_path):
@@ -95,9 +95,9 @@ def test_a_program_is_looked_for_on_the_path_of_the_server(resolve, tmp_path):
     tool = tmp_path / "bin" / "desk-tool"
     tool.write_text("#!/bin/sh\n")
     tool.chmod(0o755)
-    assert resolve({"command": "desk-tool"}).missing
+    assert resolve({"command": "desk-tool"}).not_found
     found = resolve({"command": "desk-tool", "env": {"PATH": str(tmp_path / "bin")}})
-    assert (found.command, found.missing) == ((str(tool),), ())
+    assert (found.command, found.not_found) == ((str(tool),), ())
 
 
 def test_an_entry_of_another_file_runs_in_that_files_folder(resolve, tmp_path):

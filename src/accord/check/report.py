@@ -255,7 +255,7 @@ def build_report(
         target=target,
         revision=revision,
         judged_by=judged_by,
-        score=_score(exercised),
+        score=score_of(exercised),
         coverage=Coverage(len(exercised) + len(untried), len(exercised)),
         results=tuple(
             _describe(
@@ -307,6 +307,23 @@ def merge_revisions(
             id: {revision: known[revision].verdict for revision in in_order(known)}
             for id, known in by_id.items()
         },
+    )
+
+
+def replace_results(report: Report, newer: Mapping[str, RequirementResult]) -> Report:
+    """Return the report of one party with other results for some requirements."""
+    results = [newer.get(each.id, each) for each in report.results]
+    party = report.setting.party
+    rows = catalogue()
+    return build_report(
+        results,
+        target=report.target,
+        revision=report.revision,
+        judged_by=report.judged_by,
+        decidable={each.id for each in results if rows[each.id].check != "human"},
+        violations=_violations(results, "server" if party == "both" else party),
+        setting=report.setting,
+        by_revision={each.id: each.by_revision for each in results},
     )
 
 
@@ -370,7 +387,8 @@ def _describe(
     )
 
 
-def _score(exercised: Sequence[Verdict]) -> float | None:
+def score_of(exercised: Sequence[Verdict]) -> float | None:
+    """Return the score of requirements that were put to the test; None without any."""
     total = sum(_weight(result) for result in exercised)
     if not total:
         return None

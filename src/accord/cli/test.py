@@ -98,6 +98,7 @@ def run(options: argparse.Namespace) -> int:
     demand_target(options, "test")
 
     def work(found: Any, settings: Any) -> int:
+        from accord.check.contract.hypothesis_home import temporary_hypothesis_home
         from accord.check.contract.tested_server import TestedServer
 
         patience = file.timeout if options.timeout is None else options.timeout
@@ -105,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
         contacting = TestedServer(
             target, settings, patience=patience, command=_call_options(options)
         )
-        with _temporary_hypothesis_home(), _naming_form(options, found), contacting as contact:
+        with temporary_hypothesis_home(), _naming_form(options, found), contacting as contact:
             tests, plan = _plan_tests(contact, options, file)
             if options.plan:
                 show_plan(plan, plan_form(form), _target(options))
@@ -133,24 +134,6 @@ def _naming_form(options: argparse.Namespace, found: Any) -> "Iterator[None]":
             name=found, url=found, form=options.transport, headers=headers_of(options)
         )
         raise asyncio.run(name_form(target, error)) from None
-
-
-@contextmanager
-def _temporary_hypothesis_home() -> "Iterator[None]":
-    """Give hypothesis a temporary folder; otherwise it would leave one behind."""
-    from tempfile import TemporaryDirectory
-
-    try:
-        from hypothesis.configuration import set_hypothesis_home_dir
-    except ImportError:  # the generator reports it when it is needed
-        yield
-        return
-    with TemporaryDirectory(prefix="accord-test-") as folder:
-        set_hypothesis_home_dir(folder)
-        try:
-            yield
-        finally:
-            set_hypothesis_home_dir(None)
 
 
 def _fill_in_options(options: argparse.Namespace, file: "CaseFile") -> None:

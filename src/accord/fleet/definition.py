@@ -174,7 +174,8 @@ class ResolvedServer(msgspec.Struct, frozen=True, kw_only=True):
         auth: "oauth", or None.
         secrets: texts that must not appear in any output, the longest first.
         shown: the command or URL for people, without secrets.
-        missing: variables that are not set, or why the program was not found.
+        missing: variables that are not set, and files that should have their values.
+        not_found: the program or the folder, if it does not exist, with what is wrong.
     """
 
     name: str
@@ -188,6 +189,7 @@ class ResolvedServer(msgspec.Struct, frozen=True, kw_only=True):
     secrets: tuple[str, ...] = ()
     shown: str = ""
     missing: tuple[str, ...] = ()
+    not_found: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         # Logs and tracebacks quote it.

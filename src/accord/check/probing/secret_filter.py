@@ -3,9 +3,9 @@
 import json
 import re
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote, quote_plus
 
 HIDDEN: Final = "(secret)"
@@ -18,6 +18,8 @@ _CUTS: Final = ("...", "…")
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 _USER: Final = re.compile(r"//[^/?#\s]*@")
 _VALUE: Final = re.compile(r"([?&][^=&#\s]*=)[^&#\s]*")
+# Any run of a secret contains one of the blocks of this length that the secret divides into.
+_BLOCK: Final = (_RUN + 1) // 2
 
 
 class SecretFilter:
@@ -34,12 +36,34 @@ class SecretFilter:
             length = min(len(form), _RUN)
             places = range(len(form) - length + 1)
             self._runs.setdefault(length, set()).update(form[at : at + length] for at in places)
+        # Most texts contain no secret, which these tell much faster than a search for runs.
+        self._search = re.compile(_any_of(block for each in self._forms for block in _blocks(each)))
+        self._heads = {form[:_STUMP] for form in self._forms}
+        self._tails = {form[-_STUMP:] for form in self._forms}
 
-    def hide(self, text: str) -> str:
-        """Return a text without secrets."""
+    def hide(self, text: str, *, may_be_cut: bool = True) -> str:
+        """Return a text without secrets.
+
+        Args:
+            text: of a server.
+            may_be_cut: whether the text may begin or end within a secret.
+        """
         if not self._forms or not text:
             return text
-        return self._hide_stumps(self._hide_runs(text))
+        if self._search.search(text) is not None:
+            text = self._hide_runs(text)
+        may_be_cut = may_be_cut and self._has_stump(text)
+        if may_be_cut or any(cut in text for cut in _CUTS):
+            text = self._hide_stumps(text, at_ends=may_be_cut)
+        return text
+
+    def _has_stump(self, text: str) -> bool:
+        """Return whether a secret may begin at the end of a text, or end at its beginning."""
+        places = range(_RUN)
+        return any(text[at : at + _STUMP] in self._tails for at in places) or any(
+            text[at : at + _STUMP] in self._heads
+            for at in range(max(len(text) - _RUN, 0), len(text))
+        )
 
     def _hide_runs(self, text: str) -> str:
         spans: list[tuple[int, int]] = []
@@ -57,13 +81,13 @@ class SecretFilter:
             end = max(end, stop)
         return "".join(shown) + text[end:]
 
-    def _hide_stumps(self, text: str) -> str:
+    def _hide_stumps(self, text: str, *, at_ends: bool) -> str:
         for form in self._forms:
             for length in range(min(len(form), _RUN) - 1, _STUMP - 1, -1):
                 head, tail = form[:length], form[-length:]
-                if text.endswith(head):
+                if at_ends and text.endswith(head):
                     text = text[:-length] + HIDDEN
-                if text.startswith(tail):
+                if at_ends and text.startswith(tail):
                     text = HIDDEN + text[length:]
                 for cut in _CUTS:
                     text = text.replace(head + cut, HIDDEN + cut).replace(cut + tail, cut + HIDDEN)
@@ -79,6 +103,32 @@ def display_target(target: str) -> str:
     if not _URL.match(target):
         return target
     return _VALUE.sub(r"\1...", _USER.sub("//...@", target, count=1))
+
+
+def _blocks(form: str) -> Iterator[str]:
+    if len(form) < _RUN:
+        yield form
+        return
+    for at in range(0, len(form) - _BLOCK + 1, _BLOCK):
+        yield form[at : at + _BLOCK]
+
+
+def _any_of(words: Iterable[str]) -> str:
+    """Return a regular expression for any of some words, which tries each character once."""
+    tree: dict[str, Any] = {}
+    for word in words:
+        node = tree
+        for letter in word:
+            node = node.setdefault(letter, {})
+        node[""] = {}
+    return _branch(tree)
+
+
+def _branch(tree: Mapping[str, Any]) -> str:
+    if "" in tree:  # a word ends here, so that the rest of longer ones does not matter
+        return ""
+    found = [re.escape(letter) + _branch(rest) for letter, rest in tree.items()]
+    return found[0] if len(found) == 1 else f"(?:{'|'.join(found)})"
 
 
 @cache

@@ -28,6 +28,10 @@ _KINDS: Final = {
     "add": ("add", "write one more server into a fleet file"),
     "import": ("import_", "take servers over from other files"),
     "export": ("export", "print the servers as a host writes them"),
+    "lint": ("lint", "look for faults in what locked servers offer; launches nothing"),
+    "history": ("history", "show earlier runs, or one server over time"),
+    "merge": ("merge", "put the runs of several machines together"),
+    "prune": ("prune", "remove old runs from the history"),
     "trust": ("trust", "let a file launch its servers"),
 }
 DEFAULT_KIND: Final = "run"

@@ -142,9 +142,9 @@ def resolve_server(
     missing += [each for each in server.needs if not is_set.get(each) and each not in missing]
     cwd = str(options["cwd"]) if "cwd" in options else None
     command: tuple[str, ...] = ()
+    not_found: list[str] = []
     if isinstance(target, list):
-        program, why = _find_launched(target[0], is_set.get("PATH"), cwd or str(folder))
-        missing += why
+        program, not_found = _find_launched(target[0], is_set.get("PATH"), cwd or str(folder))
         command = (program, *target[1:])
     headers, auth = _split_auth(options)
     url = target if isinstance(target, str) else ""
@@ -169,6 +169,7 @@ def resolve_server(
         secrets=secrets,
         shown=_show(entry, SecretFilter(secrets)),
         missing=tuple(missing),
+        not_found=tuple(not_found),
     )
 
 

@@ -1,0 +1,21 @@
+"""A temporary home for hypothesis, which generates the arguments of contract tests."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from tempfile import TemporaryDirectory
+
+
+@contextmanager
+def temporary_hypothesis_home() -> Iterator[None]:
+    """Give hypothesis a temporary folder; otherwise it would leave one behind."""
+    try:
+        from hypothesis.configuration import set_hypothesis_home_dir
+    except ImportError:  # the generator reports it when it is needed
+        yield
+        return
+    with TemporaryDirectory(prefix="accord-test-") as folder:
+        set_hypothesis_home_dir(folder)
+        try:
+            yield
+        finally:
+            set_hypothesis_home_dir(None)

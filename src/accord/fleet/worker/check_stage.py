@@ -1,0 +1,34 @@
+"""The stage that checks a server against every requirement."""
+
+from accord.check.probing.server_facts import CheckRules
+from accord.check.probing.tool_calls import DEFAULT_CALLS
+from accord.check.report import Setting
+from accord.check.server_check import CheckProgress, ServerPlan, check_server
+from accord.fleet.worker.job import WorkerReport
+from accord.fleet.worker.stages import LagMeter, ServerWork, StageOutcome
+
+
+async def check(work: ServerWork) -> StageOutcome:
+    """Check the server under each revision."""
+    job = work.job
+    plan = ServerPlan(
+        revisions=job.revisions,
+        only=job.requirements or job.only,
+        rules=CheckRules(
+            allow_writes=job.allow_writes,
+            tools=frozenset(job.tools),
+            calls=DEFAULT_CALLS if job.calls is None else job.calls,
+        ),
+    )
+
+    def step(progress: CheckProgress) -> None:
+        now = f"{progress.revision} {progress.scenario}".rstrip()
+        work.channel.report_progress("check", progress.share, now)
+
+    async with LagMeter() as lag:
+        report = await check_server(work.access.check_target(), plan, step=step, setting=Setting())
+    work.end_leftovers()
+    found = WorkerReport(
+        report=report, load_lag=round(lag.worst, 3), transport=report.setting.transport or ""
+    )
+    return StageOutcome(found)

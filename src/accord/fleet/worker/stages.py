@@ -1,0 +1,255 @@
+"""The work on one server, stage by stage; what each finds is sent as soon as it ends."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from time import monotonic
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
+
+from accord.errors import AccordError
+from accord.fleet.results import ServerTiming, StageName, StageResult, SurfaceChange
+from accord.fleet.running.processes import end_processes, find_descendants
+from accord.fleet.worker.channel import ParentChannel
+from accord.fleet.worker.job import WorkerJob, WorkerReport
+from accord.fleet.worker.server_access import ServerAccess
+from accord.protocol.revisions import newest
+
+if TYPE_CHECKING:
+    from accord.client import Client
+    from accord.types import JsonObject, RevisionId
+
+log = logging.getLogger("accord.fleet")
+
+# What a server left is asked to end, and killed after so many seconds.
+_LEFT_GRACE: Final = 0.5
+_LEFT_SHOWN: Final = 8
+_LAG_PAUSE: Final = 0.05
+_NOT_FOUND: Final = -32601
+
+
+class StageOutcome(NamedTuple):
+    """What a stage found, and how it ended."""
+
+    found: WorkerReport = WorkerReport()
+    state: Literal["passed", "failed", "skipped", "reused"] = "passed"
+    text: str = ""
+
+
+class ServerWork:
+    """The work on the server of one job.
+
+    Args:
+        job: what to do.
+        channel: where results go.
+
+    Attributes:
+        access: how the server is reached.
+        surface: what it lists; empty before that is known.
+        revision: the one that it was connected to with.
+        began: when the work began, for the limit of the whole.
+    """
+
+    def __init__(self, job: WorkerJob, channel: ParentChannel) -> None:
+        self.job = job
+        self.channel = channel
+        self.access = ServerAccess(job)
+        self.surface: JsonObject = {}
+        self.revision: RevisionId | None = None
+        self.version = ""
+        self.began = monotonic()
+        self._left: dict[tuple[int, str], str] = {}
+
+    async def run(self) -> WorkerReport:
+        """Do all stages, and return the last part of the report."""
+        from accord.fleet.worker.check_stage import check
+        from accord.fleet.worker.contract_stage import run_contract_tests
+        from accord.fleet.worker.timing_stages import TimedServer
+
+        if self.job.requirements:
+            if await self._connect(lists=False):
+                await self._do("check", lambda: check(self))
+            return self._last_part()
+        if not await self._connect():
+            return self._last_part()
+        if self._is_reusable():
+            for name in ("check", "test", "measure", "stop"):
+                self._send_stage(StageResult(name=name, state="reused"))
+            return WorkerReport(is_reusable=True)
+        if self.job.checks and not await self._do("check", lambda: check(self)):
+            return self._last_part()
+        if self.job.contract or self.job.cases:
+            await self._do("test", lambda: run_contract_tests(self))
+        if self.job.measure:
+            async with TimedServer(self) as timed:
+                if await self._do("measure", timed.measure):
+                    await self._do("stop", timed.stop)
+        return self._last_part()
+
+    def _last_part(self) -> WorkerReport:
+        # Every copy of the server was stopped, so whatever runs now was left behind.
+        self.end_leftovers()
+        left = [*self._left.values()]
+        more = len(left) - _LEFT_SHOWN
+        shown = [*left[:_LEFT_SHOWN], f"and {more} more"] if more > 0 else left
+        return WorkerReport(left_processes=tuple(shown), stderr=self.access.stderr.lines)
+
+    # -- one stage
+
+    async def _do(self, name: StageName, work: Callable[[], Awaitable[StageOutcome]]) -> bool:
+        """Do a stage and send what it found; return whether the next one makes sense."""
+        self.channel.report_progress(name)
+        began = monotonic()
+        try:
+            outcome = await work()
+        except Exception as error:
+            # One server is never the end of a fleet, whatever it does to us.
+            if not isinstance(error, AccordError):
+                log.exception("the stage %s failed", name)
+            outcome = StageOutcome(state="failed", text=self.access.explain(error))
+        seconds = round(monotonic() - began, 3)
+        result = StageResult(name=name, state=outcome.state, seconds=seconds, text=outcome.text)
+        self._send_stage(result, outcome.found)
+        return outcome.state != "failed"
+
+    def _send_stage(self, result: StageResult, found: WorkerReport = WorkerReport()) -> None:  # noqa: B008  # frozen
+        from msgspec.structs import replace
+
+        self.channel.send(replace(found, stages=(result,)))
+
+    # -- start and surface
+
+    async def _connect(self, *, lists: bool = True) -> bool:
+        """Start the server and list what it offers; return whether it was reached."""
+        async with contextlib.AsyncExitStack() as stack:
+            clients: list[Client] = []
+
+            async def start() -> StageOutcome:
+                client, outcome = await self._start()
+                if client is not None:
+                    clients.append(client)
+                    stack.push_async_callback(client.close)
+                return outcome
+
+            if not await self._do("start", start):
+                return False
+            if lists:
+                # The check may say more about a list that fails.
+                await self._do("surface", lambda: self._list(clients[0]))
+        self.end_leftovers()
+        return True
+
+    async def _start(self) -> "tuple[Client | None, StageOutcome]":
+        from accord.client import connect
+
+        access = self.access
+        began = monotonic()
+        client: Client | None = None
+        last: BaseException | None = None
+        for revision in self._start_revisions():
+            began = monotonic()
+            try:
+                client = await connect(access.target, **access.connect_options(revision))
+                break
+            except (AccordError, OSError, ValueError, ImportError) as error:
+                last = error
+        if client is None:
+            text = access.explain(last) if last is not None else "not tried"
+            found = WorkerReport(unreachable=text, stderr=access.stderr.lines)
+            return None, StageOutcome(found, "failed", text)
+        seconds = monotonic() - began
+        await access.keep_token()
+        if access.token:
+            self.channel.add_secrets((access.token,))
+        self.revision = client.revision
+        self.version = client.server_info.version
+        server = self.job.server
+        found = WorkerReport(
+            timing=ServerTiming(start=round(seconds, 4)),
+            server_name=client.server_info.name,
+            server_version=client.server_info.version,
+            transport=(server.transport or "http") if server.url else "stdio",
+            revision=client.revision,
+        )
+        return client, StageOutcome(found)
+
+    def _start_revisions(self) -> "list[RevisionId | None]":
+        """Return the revisions to connect with: the one of the lock, else the newest wanted."""
+        from accord.fleet.worker.surface_lock import locked_revision
+
+        wanted = newest(self.job.revisions) if self.job.revisions else None
+        locked = locked_revision(self.job.lock)
+        return [wanted] if locked in (None, wanted) else [locked, wanted]
+
+    async def _list(self, client: "Client") -> StageOutcome:
+        from accord.check.contract.lock_file import LockError
+        from accord.fleet.worker.surface_lock import compare_with_lock
+        from accord.testing.surface import surface_of
+
+        self.surface = surface = await surface_of(client)
+        failed: dict[str, int] = surface.get("failed", {})
+        said = [
+            f"{method} failed with error {code}"
+            for method, code in failed.items()
+            if code != _NOT_FOUND
+        ]
+        changes: tuple[SurfaceChange, ...] = ()
+        problem = ""
+        if self.job.lock is not None:
+            try:
+                changes = compare_with_lock(self.job.lock, surface, self.channel.hide)
+            except LockError as error:
+                problem = str(error)
+        found = WorkerReport(surface=surface, changes=changes, lock_problem=problem)
+        return StageOutcome(found, text="; ".join(said))
+
+    def _is_reusable(self) -> bool:
+        from accord.fleet.surfaces.summary import summarize_surface
+        from accord.fleet.worker.surface_lock import mask_surface
+
+        if not self.job.reuse_if or not self.surface:
+            return False
+        if self.version != self.job.reuse_version:
+            return False
+        # The parent knows only the masked one.
+        masked = mask_surface(self.surface, self.channel.hide)
+        return summarize_surface(masked).digest == self.job.reuse_if
+
+    # -- processes
+
+    def note_leftovers(self) -> None:
+        """Note what runs now as left behind; to be called while no server should run."""
+        for each in find_descendants():
+            self._left.setdefault((each.pid, each.started), each.describe())
+
+    def end_leftovers(self) -> None:
+        """Note what servers left behind, and end it."""
+        self.note_leftovers()
+        end_processes(find_descendants, grace=_LEFT_GRACE)
+
+
+class LagMeter:
+    """Measures how late the event loop is, which tells how busy the machine is.
+
+    Attributes:
+        worst: the largest delay, in seconds.
+    """
+
+    def __init__(self) -> None:
+        self.worst = 0.0
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._measure())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _measure(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + _LAG_PAUSE
+            await asyncio.sleep(_LAG_PAUSE)
+            self.worst = max(self.worst, loop.time() - due)

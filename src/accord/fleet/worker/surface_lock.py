@@ -1,0 +1,42 @@
+"""Compares what a server offers with its lock."""
+
+from pathlib import Path
+
+from accord.check.contract.lock_file import LockError, read_lock
+from accord.fleet.results import SurfaceChange
+from accord.fleet.surfaces.changes import find_surface_changes
+from accord.fleet.worker.job import WorkerReport
+from accord.fleet.worker.report_mask import HideText, mask_message
+from accord.protocol.revisions import REVISIONS
+from accord.types import JsonObject, RevisionId
+
+
+def locked_revision(lock: Path | None) -> RevisionId | None:
+    """Return the revision under which a lock was written; None if that is not known.
+
+    Under another revision the same server may offer something else.
+    """
+    if lock is None:
+        return None
+    try:
+        named = read_lock(lock).get("revision")
+    except LockError:
+        return None
+    return named if named in REVISIONS else None
+
+
+def mask_surface(surface: JsonObject, hide: HideText) -> JsonObject:
+    """Return a surface as the parent gets it, without secrets."""
+    masked = mask_message(WorkerReport(surface=surface), hide).surface
+    assert masked is not None
+    return masked
+
+
+def compare_with_lock(lock: Path, surface: JsonObject, hide: HideText) -> tuple[SurfaceChange, ...]:
+    """Return how a surface differs from the locked one, both without secrets.
+
+    Raises:
+        LockError: the lock cannot be read.
+    """
+    # A run that writes locks knows only what is masked.
+    return find_surface_changes(mask_surface(read_lock(lock), hide), mask_surface(surface, hide))
