@@ -48,7 +48,7 @@ def test_init_writes_the_servers_of_a_repository(accord, path, tmp_path):
     assert "wrote accord-fleet.toml with 2 servers" in out
     assert "set these variables before a run: GIT_TOKEN" in out
     assert "add accord-fleet.sqlite* to .gitignore" in out
-    assert "next: look at the file, then run: accord fleet\n" in out
+    assert "next: look at the file, then: accord fleet trust, accord fleet\n" in out
     assert SECRET not in out + path.read_text()
     fleet = read_fleet(path)
     assert [each.name for each in fleet.servers] == ["git", "desk"]
@@ -81,7 +81,7 @@ def test_init_takes_the_servers_of_hosts_only_if_asked(accord, path, tmp_path):
     code, out, err = accord("init", "--hosts", "--output", "fleet.toml")
     assert code == 0
     assert "wrote fleet.toml with 1 server\n" in out
-    assert "next: look at the file, then run: accord fleet fleet.toml" in out
+    assert "then: accord fleet trust fleet.toml, accord fleet fleet.toml\n" in out
     assert "left out: " in err
     assert SECRET not in out + err + (tmp_path / "fleet.toml").read_text()
     assert "# from Claude Code: " in (tmp_path / "fleet.toml").read_text()

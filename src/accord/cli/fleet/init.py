@@ -153,4 +153,4 @@ def _advise(path: Path) -> None:
     if DEFAULT_HISTORY not in text:
         say(f"add {DEFAULT_HISTORY}* to .gitignore: it is the history of runs on this machine\n")
     named = "" if path == Path(DEFAULT_FILE) else f" {escape_controls(str(path))}"
-    say(f"next: look at the file, then run: accord fleet{named}\n")
+    say(f"next: look at the file, then: accord fleet trust{named}, accord fleet{named}\n")
