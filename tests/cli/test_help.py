@@ -21,7 +21,7 @@ COMMANDS = (
     ),
     *("test", "lock", "verify", "doctor", "auth", "requirements"),
     *("fleet", "fleet run", "fleet lint", "fleet history", "fleet merge", "fleet prune"),
-    "fleet trust",
+    *("fleet init", "fleet add", "fleet import", "fleet export", "fleet trust"),
 )
 
 

@@ -26,6 +26,10 @@ examples:
 # Each kind of work, the module of its code, and what it does.
 _KINDS: Final = {
     "run": ("run", "check all servers of a file (the default)"),
+    "init": ("init", "write a fleet file with the servers of a repository"),
+    "add": ("add", "write one more server into a fleet file"),
+    "import": ("import_", "take servers over from other files"),
+    "export": ("export", "print the servers as a host writes them"),
     "lint": ("lint", "look for faults in what locked servers offer; launches nothing"),
     "history": ("history", "show earlier runs, or one server over time"),
     "merge": ("merge", "put the runs of several machines together"),
