@@ -290,6 +290,17 @@ def test_a_regression_fails_the_run_only_if_asked_for(fleet):
     assert fleet.run("--against", "1", "--fail-on", "regression").returncode == 1
 
 
+def test_the_example_is_a_fleet_that_is_as_expected(fleet):
+    file = Path(__file__).parents[2] / "examples" / "accord-fleet.toml"
+    shutil.copy(file, fleet.file)
+    for name in ("ten_lines.py", "everything.py", "tickets.py", "everything.accord.toml"):
+        shutil.copy(file.parent / name, fleet.folder)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = fleet.run("--server", "ten-lines", "--revision", REVISION, "--skip", "test", PATH=path)
+    assert done.returncode == 0, done.stdout
+    assert "1 of 1 as expected" in done.stdout
+
+
 # -- consent
 
 
