@@ -473,12 +473,13 @@ def test_a_configuration_of_mcp_jest_becomes_an_entry_and_cases(write, tmp_path)
         "cases": ["cases/calc.accord.toml"],
         "lock": "locks/calc.lock.json",
     }
-    assert found.remarks[0] == "7 cases translated, 5 not: see cases/calc.accord.toml"
+    assert found.remarks[0] == "8 cases translated, 4 not: see cases/calc.accord.toml"
     path = write("cases/calc.accord.toml", found.files["cases/calc.accord.toml"])
     file = read_cases(path)
     assert file.timeout == 2.5
     cases = {each.name: each for each in file.case}
-    assert len(cases) == 7
+    assert len(cases) == 8
+    assert cases["prompt hello is offered"].offers == "prompt hello"
     assert cases["call add"].arguments == {"a": 1}
     assert cases["call add"].expect.text == "4"
     assert cases["call greet"].expect.contains == ["Hello", "B"]
@@ -486,16 +487,16 @@ def test_a_configuration_of_mcp_jest_becomes_an_entry_and_cases(write, tmp_path)
     assert cases["read note://a"].expect.contains == "x"
     assert cases["call plain"].expect == cases["call ping"].expect == cases["call snap"].expect
     text = path.read_text()
-    for each in ("length > 3", "count >= 2", "note://*", "prompt hello", "skip: slow"):
+    for each in ("length > 3", "count >= 2", "note://*", "skip: slow"):
         assert next(line for line in text.splitlines() if each in line).startswith("# ")
 
 
-def test_lists_of_names_of_mcp_jest_are_kept_as_comments(write, tmp_path):
+def test_lists_of_names_of_mcp_jest_become_cases_that_look_for_them(write, tmp_path):
     tests = {"tools": ["add"], "resources": ["note://a", "note://*"]}
     write("mcp-jest.json", {"server": {"command": "x", "args": ["calc.js"]}, "tests": tests})
     (found,), _ = read_source(tmp_path / "mcp-jest.json", tmp_path)
     assert found.name == "calc"
-    assert found.remarks == ("1 cases translated, 2 not: see cases/calc.accord.toml",)
+    assert found.remarks == ("2 cases translated, 1 not: see cases/calc.accord.toml",)
 
 
 # -- files and folders

@@ -102,16 +102,16 @@ def _translate(tests: Mapping[str, Any]) -> Iterator[_Translation]:
     for key in ("filter", "skip"):
         if tests.get(key):
             yield _Translation(
-                f"{key}: {tests[key]}; accord fleet run --only chooses servers", False
+                f"{key}: {tests[key]}; accord fleet run --server chooses servers", False
             )
 
 
 def _translate_name(verb: str, name: str) -> _Translation:
     """Translate a test that only wants something to be offered."""
-    if verb == "read" and not re.search(r"[*?]", name):
-        return _case(f"{name} is offered", verb, name, {}, {})
+    if verb == "read" and re.search(r"[*?]", name):
+        return _Translation(f"{verb} {name}: a pattern of resources", False)
     what = {"call": "tool", "read": "resource", "prompt": "prompt"}[verb]
-    return _Translation(f"the {what} {name} is offered: a lock file keeps that", False)
+    return _case(f"{what} {name} is offered", "offers", f"{what} {name}", {}, {})
 
 
 def _translate_test(verb: str, name: str, test: Mapping[str, Any]) -> _Translation:
