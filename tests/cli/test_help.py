@@ -20,6 +20,7 @@ COMMANDS = (
         "watch",
     ),
     *("test", "lock", "verify", "doctor", "auth", "requirements"),
+    *("fleet trust",),
 )
 
 

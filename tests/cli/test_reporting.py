@@ -7,6 +7,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from accord.check.probing.secret_filter import display_target
 from accord.cli import reporting
 from accord.cli.main import main
 from accord.cli.options import add_options
@@ -115,7 +116,7 @@ def test_the_file_to_show_breaches_in_is_one_of_the_project(
     ],
 )
 def test_urls_are_shown_without_secrets(target, shown):
-    assert reporting.display_target(target) == shown
+    assert display_target(target) == shown
 
 
 def test_a_target_without_a_file_has_no_file_to_show(monkeypatch, tmp_path):

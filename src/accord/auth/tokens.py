@@ -23,6 +23,7 @@ import msgspec
 
 from accord.auth.client_identity import ClientIdentity
 from accord.errors import FlowFailed
+from accord.stores.user_folder import user_folder
 
 log = logging.getLogger("accord.auth")
 
@@ -297,13 +298,7 @@ class _CorruptFile(Exception):
 
 def default_path() -> Path:
     """Return the default path of the token file."""
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = str(Path.home() / "Library" / "Application Support")
-    else:
-        base = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
-    return Path(base) / "accord" / "tokens.json"
+    return user_folder() / "tokens.json"
 
 
 async def _acquire(handle: int, path: Path) -> None:

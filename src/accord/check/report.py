@@ -255,7 +255,7 @@ def build_report(
         target=target,
         revision=revision,
         judged_by=judged_by,
-        score=_score(exercised),
+        score=score_of(exercised),
         coverage=Coverage(len(exercised) + len(untried), len(exercised)),
         results=tuple(
             _describe(
@@ -387,7 +387,8 @@ def _describe(
     )
 
 
-def _score(exercised: Sequence[Verdict]) -> float | None:
+def score_of(exercised: Sequence[Verdict]) -> float | None:
+    """Return the score of requirements that were put to the test; None without any."""
     total = sum(_weight(result) for result in exercised)
     if not total:
         return None

@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, TypeVar
 
 from msgspec.structs import replace
 
+from accord.check.probing.secret_filter import display_target
 from accord.cli import reporting
 from accord.cli.connection import advise_in_options, auth_of, auth_options, oauth_of
 from accord.cli.options import (
@@ -268,7 +269,7 @@ async def _check(options: argparse.Namespace, plan: "ServerPlan") -> "Report":
 
 
 def _display_name(options: argparse.Namespace) -> str:
-    return reporting.display_target(options.target) or " ".join(options.command)
+    return display_target(options.target) or " ".join(options.command)
 
 
 async def _run_with_target(

@@ -4,9 +4,10 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from accord.check.probing.secret_filter import display_target
 from accord.cli.connection import CONNECTION, run_with_client
 from accord.cli.options import TARGET, TEXT_OR_JSON, Commands, add_command, is_json
-from accord.cli.reporting import display_target, write_files
+from accord.cli.reporting import write_files
 from accord.cli.target import demand_target
 from accord.cli.terminal import complain, escape_controls, note, painter, say, say_json
 from accord.errors import MethodNotFound

@@ -176,20 +176,27 @@ READERS: Final[dict[str, Callable[[str], object]]] = {
     "--examples": _number_of("examples", 1),
     "--grace": _seconds,
     "--header": _header,
+    "--history": Path,
+    "--jobs": _number_of("jobs", 1),
     "--listen": _port,
     "--lock": Path,
     "--log": Path,
     "--log-level": _log_level,
     "--output": _output_file,
+    "--output PATH": str,
     "--path": _url_path,
     "--port": _port,
     "--public-url": _public_url,
     "--record": Path,
     "--reload-dir": _folder,
     "--seed": int,
+    "--time": _seconds,
     "--timeout": _seconds,
 }
-"""How the values of options are read, in all commands; others are texts."""
+"""How the values of options are read, in all commands; others are texts.
+
+A name with its value has a reader of its own.
+"""
 
 
 def add_options(parser: argparse.ArgumentParser, options: str) -> None:
@@ -224,7 +231,7 @@ def add_options(parser: argparse.ArgumentParser, options: str) -> None:
                 metavar=metavar,
                 action="append" if is_repeated else "store",
                 default=[] if is_repeated else None,
-                type=READERS.get(name, str),
+                type=READERS.get(spec) or READERS.get(name, str),
                 help=shown,
             )
 

@@ -2,7 +2,6 @@
 
 import argparse
 import os
-import re
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -34,9 +33,6 @@ _FORMS: Final[dict[str, _Form]] = {
     "html": _Form("html.as_html", (".html", ".htm")),
     "badge": _Form("html.as_badge", (".svg",)),
 }
-_URL: Final = re.compile(r"https?://", re.IGNORECASE)
-_USER: Final = re.compile(r"//[^/?#\s]*@")
-_VALUE: Final = re.compile(r"([?&][^=&#\s]*=)[^&#\s]*")
 # Files to show breaches in if the target is not a file.
 _PROJECT_FILES: Final = ("pyproject.toml", "package.json", "README.md")
 
@@ -78,17 +74,6 @@ def demand_requirements(only: "Iterable[str]") -> None:
             areas = {row.area for row in known.values()}
             hint = did_you_mean(each, [*known, *areas]) or "; accord requirements lists them"
             raise UsageError(f"there is no requirement {each!r}{hint}")
-
-
-def display_target(target: str) -> str:
-    """Return a target as reports show it: a URL without user, password and query values.
-
-    >>> display_target("https://me:word@example.com/mcp?key=1#x")
-    'https://...@example.com/mcp?key=...#x'
-    """
-    if not _URL.match(target):
-        return target
-    return _VALUE.sub(r"\1...", _USER.sub("//...@", target, count=1))
 
 
 def artifact_file(target: str) -> str | None:

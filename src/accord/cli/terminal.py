@@ -100,7 +100,8 @@ def escape_unencodable() -> None:
             reconfigure(errors="backslashreplace")
 
 
-def _is_rich(stream: TextIO | None) -> bool:
+def is_rich(stream: TextIO | None) -> bool:
+    """Return whether a stream is a terminal that may show colours."""
     return (
         stream is not None
         and stream.isatty()
@@ -119,7 +120,7 @@ def width() -> int | None:
 
 def painter() -> Callable[[str, str], str]:
     """Return a function that adds a style to a text; without colours it adds nothing."""
-    if not _is_rich(sys.stdout):
+    if not is_rich(sys.stdout):
         return lambda _style, text: text
     from rich.console import Console
     from rich.style import Style
@@ -163,7 +164,7 @@ class Advance(Protocol):
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator[Advance]:
     """Show a progress bar on stderr, if stderr is a terminal."""
-    if not _is_rich(sys.stderr):
+    if not is_rich(sys.stderr):
         yield lambda _done, _now="": None
         return
     from rich.console import Console

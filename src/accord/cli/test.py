@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from shlex import join, quote
 from typing import TYPE_CHECKING, Any, Final
 
+from accord.check.probing.secret_filter import display_target
 from accord.cli.connection import CONNECTION, run_with_target
 from accord.cli.options import (
     CALLS,
@@ -17,7 +18,7 @@ from accord.cli.options import (
     one_of,
     without_secrets,
 )
-from accord.cli.reporting import announce_plan, display_target, plan_form, show_plan, write_files
+from accord.cli.reporting import announce_plan, plan_form, show_plan, write_files
 from accord.cli.target import demand_target
 from accord.cli.terminal import interruptible, painter, progress, say
 from accord.errors import ConnectFailed

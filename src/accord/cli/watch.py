@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, Self
 
+from accord.check.probing.secret_filter import display_target
 from accord.cli import reporting
 from accord.cli.options import CREDENTIALS, ENV, Commands, UsageError, add_command, headers_of
 from accord.cli.terminal import complain, escape_controls, note
@@ -129,7 +130,7 @@ _PLAIN_SIGNALS: Final = tuple(
 def _watch(options: argparse.Namespace, form: str, log: _Log) -> int:
     from accord.check.watching.watcher import Watcher
 
-    target = reporting.display_target(options.url) or " ".join(options.command)
+    target = display_target(options.url) or " ".join(options.command)
     watcher = Watcher(target, found=log.add, recording=options.record)
     try:
         if options.command:
@@ -181,7 +182,7 @@ def _serve(options: argparse.Namespace, watcher: "Watcher", log: _Log) -> None:
         timeout_graceful_shutdown=1,
     )
     port = sockets[0].getsockname()[1]
-    shown = reporting.display_target(options.url)
+    shown = display_target(options.url)
     log.write(f"{shown} is watched at http://127.0.0.1:{port}{parts.path}; Ctrl-C ends")
     with contextlib.suppress(KeyboardInterrupt):
         uvicorn.Server(config).run(sockets)

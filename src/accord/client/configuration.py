@@ -17,7 +17,9 @@ Configuration: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 # The members under which hosts keep their servers; a file that several of them read may have two.
 _SHARED: Final = ("mcpServers", "servers")
 # Those of one host each; elsewhere they may have settings of another kind.
-_MEMBERS: Final = (*_SHARED, "context_servers", "amp.mcpServers", "mcp")
+MEMBERS: Final = (*_SHARED, "context_servers", "mcp_servers", "amp.mcpServers", "mcp")
+"""The members under which hosts keep their servers, the usual ones first."""
+
 # Hosts keep the file of a project in a folder of their own, and launch servers from the project.
 _HOST_FOLDERS: Final = frozenset(
     ".amazonq .amp .cursor .factory .gemini .github .qwen .roo .trae .vs .vscode .zed".split()  # noqa: SIM905
@@ -101,10 +103,10 @@ def read_servers(
     if not isinstance(source, Mapping):
         file = _check_file(source)
         where, document = str(file), _read_json(file)
-        folder = _folder_of(file) if folder is None else folder
+        folder = folder_of(file) if folder is None else folder
     entries: dict[str, ServerEntry] = {}
     faults: dict[str, ConfigurationError] = {}
-    for name, value in _find_servers(where, document, is_file=is_file).items():
+    for name, value in find_entries(where, document, is_file=is_file).items():
         try:
             if not isinstance(name, str) or not name:
                 raise ConfigurationError(f"the name {name!r} is not a text")
@@ -112,7 +114,7 @@ def read_servers(
                 raise ConfigurationError(
                     f"server {name!r} is {kind_of(value)}, expected an object with command or url"
                 )
-            if isinstance(value, Mapping) and _is_disabled(value):
+            if isinstance(value, Mapping) and is_disabled(value):
                 continue
             entries[name] = read_entry(name, value, folder=folder, variables=variables)
         except ConfigurationError as error:
@@ -146,15 +148,29 @@ def _read_json(file: Path) -> object:
     except UnicodeDecodeError:
         raise ConfigurationError(f"{file} is not UTF-8 text") from None
     try:
-        return json.loads(text, object_pairs_hook=_Object)
-    except ValueError:
-        # Spaces in their place, so that a further error names the right line.
-        text = _COMMENT.sub(_blank, text)
-        text = _COMMA.sub(_blank, text)
-    try:
-        return json.loads(text, object_pairs_hook=_Object)
+        return parse_json(text)
     except ValueError as error:
         raise ConfigurationError(f"{file} is not JSON: {error}") from None
+
+
+def parse_json(text: str) -> object:
+    """Return what a text of JSON contains, which may have comments and trailing commas.
+
+    Raises:
+        ValueError: it is not JSON.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_Object)
+    except ValueError:
+        return json.loads(without_comments(text), object_pairs_hook=_Object)
+
+
+def without_comments(text: str) -> str:
+    """Return a text of JSON with spaces in place of comments and trailing commas.
+
+    Everything else stays at its place, so that errors name the right line.
+    """
+    return _COMMA.sub(_blank, _COMMENT.sub(_blank, text))
 
 
 def _blank(found: re.Match[str]) -> str:
@@ -172,17 +188,28 @@ class _Object(dict[str, Any]):
             self.repeated = next(name for name in names if names.count(name) > 1)
 
 
-def _folder_of(file: Path) -> Path:
+def folder_of(file: Path) -> Path:
+    """Return the folder that hosts launch the servers of a file from."""
     folder = file.absolute().parent
     return folder.parent if folder.name in _HOST_FOLDERS else folder
 
 
-def _find_servers(where: str, document: object, *, is_file: bool) -> Mapping[Any, Any]:
+def find_entries(where: str, document: object, *, is_file: bool) -> Mapping[Any, Any]:
+    """Return the entries of a configuration by name, as they are in it.
+
+    Args:
+        where: what messages call the configuration.
+        document: what it contains.
+        is_file: whether it was read from a file, so that an entry is not a target.
+
+    Raises:
+        ConfigurationError: it names no servers, or one name twice.
+    """
     if not isinstance(document, Mapping):
         raise ConfigurationError(f"{where} is {kind_of(document)}, expected an object")
     found: dict[Any, Any] = {}
     has_member = False
-    for member in _MEMBERS:
+    for member in MEMBERS:
         servers = _read_member(where, document, member, is_file=is_file)
         if servers is not None and (member in _SHARED or not has_member):
             has_member = True
@@ -232,5 +259,6 @@ def _is_entry(value: Mapping[str, Any]) -> bool:
     )
 
 
-def _is_disabled(value: Mapping[str, Any]) -> bool:
+def is_disabled(value: Mapping[str, Any]) -> bool:
+    """Return whether an entry says that its host leaves it out."""
     return value.get("disabled") is True or value.get("enabled") is False

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from accord.client.connect import Target
 from accord.client.options import ConnectOptions
@@ -96,6 +96,9 @@ def _suggest_member(members: Mapping[str, Any]) -> str:
 class EntryReader:
     """Reads the members of one entry."""
 
+    KINDS: ClassVar[Mapping[str, str]] = {"env": "${env:NAME}", "input": "${input:NAME}"}
+    """The kinds of placeholders, and how each is written."""
+
     def __init__(
         self, where: str, folder: Path, variables: Mapping[str, str], *, has_folder: bool
     ) -> None:
@@ -171,15 +174,19 @@ class EntryReader:
             options["cwd"] = str(self._folder)
         env: dict[str, str] = {}
         if members.get("envFile") is not None:
-            env.update(self._env_file(members["envFile"]))
+            env.update(self.read_env_file(self._path("envFile", members["envFile"])))
         for member in _ENV_MEMBERS:
             env.update(self._texts_by_name(member, members.get(member)))
         if env:
             options["env"] = env
         return options
 
-    def _env_file(self, value: object) -> dict[str, str]:
-        path = self._path("envFile", value)
+    def read_env_file(self, path: Path) -> dict[str, str]:
+        """Return the variables of a file with one `NAME=value` in each line.
+
+        Raises:
+            ConfigurationError: it cannot be read.
+        """
         try:
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
@@ -245,27 +252,47 @@ class EntryReader:
         parts = _PARTS.fullmatch(found[1])
         assert parts is not None  # it matches everything
         kind, name, default = parts.groups()
-        if kind is None and name in _PLACES and default is None:
-            return _PLACES[name](self._folder)
+        place = self.find_place(name) if kind is None and default is None else None
+        if place is not None:
+            return place
         if kind is None and not _NAME.fullmatch(name):
             return found[0]  # the business of a shell
-        if kind not in (None, "env", "input"):
+        if kind is not None and kind not in self.KINDS:
+            known = ["${NAME:-default}", *self.KINDS.values()]
             raise ConfigurationError(
                 f"{self._where}: {member} has ${{{kind}:...}}, which only its host can fill in; "
-                "known are ${NAME}, ${NAME:-default}, ${env:NAME} and ${input:NAME}"
+                f"known are ${{NAME}}, {', '.join(known[:-1])} and {known[-1]}"
             )
-        value = self._variables.get(f"input:{name}" if kind == "input" else name)
-        if value is None and kind != "input":
-            value = os.environ.get(name)
+        value = self.find_value(kind, name)
         if value or (value is not None and default is None):
             _hide(self._secrets, value, found[0])
             return value
-        if default is not None:
-            return default
+        return default if default is not None else self.replace_missing(member, kind, name)
+
+    def find_place(self, name: str) -> str | None:
+        """Return the folder or the sign that a placeholder such as `${workspaceFolder}` names."""
+        return _PLACES[name](self._folder) if name in _PLACES else None
+
+    def find_value(self, kind: str | None, name: str) -> str | None:
+        """Return the value for a placeholder; None if it is not known.
+
+        Args:
+            kind: one of `KINDS`; None for `${NAME}`.
+            name: of the variable.
+        """
+        value = self._variables.get(f"input:{name}" if kind == "input" else name)
+        return os.environ.get(name) if value is None and kind != "input" else value
+
+    def replace_missing(self, member: str, kind: str | None, name: str) -> str:
+        """Return the text for a placeholder without a value and without a default.
+
+        Raises:
+            ConfigurationError: always, unless a subclass knows better.
+        """
         if kind == "input":
             raise ConfigurationError(
-                f"{self._where}: {member} needs {found[0]}, which its host asks the user for: "
-                f'read_configuration(..., variables={{"input:{name}": ...}}) fills it in'
+                f"{self._where}: {member} needs ${{input:{name}}}, which its host asks the user "
+                f'for: read_configuration(..., variables={{"input:{name}": ...}}) fills it in'
             )
         raise ConfigurationError(
             f"{self._where}: {member} needs the variable {name}, which is not set; "

@@ -112,6 +112,7 @@ class FleetServer(msgspec.Struct, frozen=True, kw_only=True):
         version: where its version is found, beside what it says itself.
         max_age: hours for which its result may be reused; None is the default.
         one_at_a_time: whether it cannot run twice at once.
+        folder: what relative paths of its entry are relative to; None is that of the fleet.
     """
 
     name: str
@@ -136,6 +137,7 @@ class FleetServer(msgspec.Struct, frozen=True, kw_only=True):
     version: VersionSource | None = None
     max_age: float | None = None
     one_at_a_time: bool = False
+    folder: Path | None = None
 
 
 class Fleet(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +174,8 @@ class ResolvedServer(msgspec.Struct, frozen=True, kw_only=True):
         auth: "oauth", or None.
         secrets: texts that must not appear in any output, the longest first.
         shown: the command or URL for people, without secrets.
-        missing: variables that are not set, or why the program was not found.
+        missing: variables that are not set, and files that should have their values.
+        not_found: the program or the folder, if it does not exist, with what is wrong.
     """
 
     name: str
@@ -186,6 +189,7 @@ class ResolvedServer(msgspec.Struct, frozen=True, kw_only=True):
     secrets: tuple[str, ...] = ()
     shown: str = ""
     missing: tuple[str, ...] = ()
+    not_found: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         # Logs and tracebacks quote it.

@@ -175,6 +175,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
         transport: stdio, http or sse.
         stages: how each ended.
         revision: the newest that was checked.
+        surface_revision: the one in which the surface was listed.
         revisions: all that were checked.
         score: None if nothing was put to the test.
         exercised: how many requirements were put to the test.
@@ -201,6 +202,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
         flaky: requirements whose verdicts change without cause.
         load_lag: the largest delay of the event loop that the worker noticed, in seconds.
         repeated: requirements that were checked again alone, with the verdict before.
+        line: of its entry in the fleet file.
     """
 
     name: str
@@ -213,6 +215,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
     transport: str = ""
     stages: tuple[StageResult, ...] = ()
     revision: RevisionId | None = None
+    surface_revision: RevisionId | None = None
     revisions: tuple[RevisionId, ...] = ()
     score: float | None = None
     exercised: int = 0
@@ -239,6 +242,7 @@ class ServerResult(msgspec.Struct, frozen=True, kw_only=True):
     flaky: tuple[str, ...] = ()
     load_lag: float = 0.0
     repeated: Mapping[str, VerdictName] = {}
+    line: int | None = None
 
     @property
     def is_as_expected(self) -> bool:
@@ -293,6 +297,7 @@ class FleetRun(msgspec.Struct, frozen=True, kw_only=True):
         exit: the exit code.
         origin: where it was made.
         notes: remarks on the run.
+        left_out: servers of the file that the run was not asked for, such as another shard's.
     """
 
     fleet: str
@@ -309,6 +314,7 @@ class FleetRun(msgspec.Struct, frozen=True, kw_only=True):
     exit: int = 0
     origin: RunOrigin = RunOrigin()
     notes: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 DifferenceKind: TypeAlias = Literal[
@@ -321,6 +327,7 @@ DifferenceKind: TypeAlias = Literal[
     "test-fixed",
     "unreachable",
     "reachable",
+    "skipped",
     "surface-breaking",
     "surface-changed",
     "slower",
@@ -404,9 +411,11 @@ class FleetView(msgspec.Struct, frozen=True, kw_only=True):
         comparison: with an earlier run, if there is one.
         trends: earlier results of each server, the oldest first, this run the last.
         documents: reports and surfaces by server, where they are known.
+        rules: the ids of the set of rules; empty if only its stamp is known.
     """
 
     run: FleetRun
     comparison: RunComparison | None = None
     trends: Mapping[str, tuple[TrendPoint, ...]] = {}
     documents: Mapping[str, ServerDocuments] = {}
+    rules: tuple[str, ...] = ()

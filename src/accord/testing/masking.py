@@ -5,6 +5,7 @@ a meaning in the protocol keep their shape: schemas, capabilities, progress toke
 """
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 from urllib.parse import unquote
@@ -115,6 +116,36 @@ def _counts(name: str) -> bool:
     """Return whether a number of this name is a count: `tokens` may be secrets or a count."""
     plain = _plain_name(name)
     return _TOKENS.search(plain) is not None and _SECRET_NAME.search(plain) is None
+
+
+def has_secret_form(text: str) -> bool:
+    """Return whether a text has a part with the form of a secret, such as a token.
+
+    >>> has_secret_form("ghp_" + "0aZ" * 12), has_secret_form("https://example.com/mcp")
+    (True, False)
+    """
+    if _FORMS.search(text):
+        return True
+    found = (pattern.search(text) for pattern in (_HEADER, _BEARER, _USER_INFO, _LONG_USER))
+    return any(each is not None and not is_stand_in(each[2]) for each in found)
+
+
+def is_stand_in(text: str) -> bool:
+    """Return whether a text stands for a value: a placeholder, `null`, `xxx`, `<key>`."""
+    return not text or _PLACEHOLDER.fullmatch(text) is not None
+
+
+def find_secret_forms(text: str) -> Iterator[tuple[int, int]]:
+    """Yield where a text has tokens and keys that are known by their form, and passwords of URLs.
+
+    >>> list(find_secret_forms("the key AKIAABCDEFGHIJKLMNOP is ours"))
+    [(8, 28)]
+    """
+    if _may_hide(text.encode(errors="replace")):
+        yield from (found.span() for found in _FORMS.finditer(text))
+        for found in _USER_INFO.finditer(text):
+            if not _PLACEHOLDER.fullmatch(found[2]):
+                yield found.span(2)
 
 
 class Masks:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
+from accord.check.contract.data_files import parse_toml, parse_yaml
 from accord.check.contract.declared_tests import ContractRules
 from accord.check.contract.tested_server import (
     CallCommand,
@@ -133,33 +134,8 @@ def read_cases(path: Path) -> CaseFile:
         why = getattr(error, "strerror", None) or "not UTF-8"
         raise CaseError(f"{path}: {why}") from None
     is_yaml = path.suffix in (".yaml", ".yml")
-    loaded = _yaml(path, text) if is_yaml else _toml(path, text)
+    loaded = (parse_yaml if is_yaml else parse_toml)(path, text, CaseError)
     return _Reader(path, text, is_yaml=is_yaml).file(loaded)
-
-
-def _toml(path: Path, text: str) -> object:
-    import tomllib
-
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        where = re.search(r"line (\d+)", str(error))
-        said = re.sub(r" \(at .*\)$", "", str(error))
-        place = f":{where[1]}" if where else ""
-        raise CaseError(f"{path}{place}: {said[:1].lower()}{said[1:]}") from None
-
-
-def _yaml(path: Path, text: str) -> object:
-    try:
-        import yaml
-    except ImportError:
-        raise CaseError(f"{path}: YAML needs PyYAML: pip install pyyaml; or write TOML") from None
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f":{mark.line + 1}" if mark is not None else ""
-        raise CaseError(f"{path}{place}: {getattr(error, 'problem', None) or error}") from None
 
 
 class _Reader:

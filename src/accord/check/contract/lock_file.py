@@ -14,13 +14,13 @@ from accord.errors import AccordError
 from accord.testing.surface import METHODS
 from accord.types import JsonObject
 
-# The lists of a surface: what an entry is called, and which member names it.
-_LISTS: Final = {
+LISTS: Final = {
     "tools": ("tool", "name"),
     "resources": ("resource", "uri"),
     "resourceTemplates": ("resource template", "uriTemplate"),
     "prompts": ("prompt", "name"),
 }
+"""The lists of a surface: what an entry is called, and which member names it."""
 _ABSENT: Final = object()
 # A value of this length is read at a glance; of longer ones only the parts that differ are shown.
 _SHORT: Final = 300
@@ -79,7 +79,7 @@ def find_changes(before: JsonObject, after: JsonObject) -> list[Change]:
         for what, old, new in _members(before.get(key, _ABSENT), after.get(key, _ABSENT), "")
     ]
     failed = [each.get("failed") or {} for each in (before, after)]
-    for key, (kind, name) in _LISTS.items():
+    for key, (kind, name) in LISTS.items():
         method = METHODS[key]
         old, new = (each.get(method, _ABSENT) for each in failed)
         if old != new:

@@ -15,6 +15,9 @@ _RUN: Final = 12
 # At a place where a text was cut, fewer characters tell that the secret began or ended there.
 _STUMP: Final = 4
 _CUTS: Final = ("...", "…")
+_URL: Final = re.compile(r"https?://", re.IGNORECASE)
+_USER: Final = re.compile(r"//[^/?#\s]*@")
+_VALUE: Final = re.compile(r"([?&][^=&#\s]*=)[^&#\s]*")
 # Any run of a secret contains one of the blocks of this length that the secret divides into.
 _BLOCK: Final = (_RUN + 1) // 2
 
@@ -89,6 +92,17 @@ class SecretFilter:
                 for cut in _CUTS:
                     text = text.replace(head + cut, HIDDEN + cut).replace(cut + tail, cut + HIDDEN)
         return text
+
+
+def display_target(target: str) -> str:
+    """Return a target as reports show it: a URL without user, password and query values.
+
+    >>> display_target("https://me:word@example.com/mcp?key=1#x")
+    'https://...@example.com/mcp?key=...#x'
+    """
+    if not _URL.match(target):
+        return target
+    return _VALUE.sub(r"\1...", _USER.sub("//...@", target, count=1))
 
 
 def _blocks(form: str) -> Iterator[str]:

@@ -5,30 +5,26 @@ and the script of this package, by their digests, so injected text could not run
 """
 
 import re
-from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
-from hashlib import sha256
-from html import escape
-from importlib.resources import files
 from string import Template
 from typing import Final
 
 from accord.check.rendering import wording
-from accord.check.rendering.wording import area_of, escape_unprintable
+from accord.check.rendering.markup import (
+    BADGE_COLOURS,
+    SIGNS,
+    draw_badge,
+    draw_ring,
+    escape_html,
+    page_policy,
+    read_asset,
+)
+from accord.check.rendering.wording import area_of
 from accord.check.report import SCORE_RULE, VERDICTS, Report, RequirementResult
 from accord.protocol.catalogue import LEVELS
 from accord.protocol.revisions import in_order
 from accord.protocol.verdict import Evidence, VerdictName
 
-# Signs repeat what colours say.
-_SIGNS: Final = {
-    "fail": "\u2715",
-    "warn": "!",
-    "pass": "\u2713",
-    "not-exercised": "?",
-    "not-recorded": "\u25cb",
-    "not-applicable": "\u2013",
-}
 _HEADINGS: Final = {
     "fail": "Failed",
     "warn": "Warnings",
@@ -40,7 +36,6 @@ _HEADINGS: Final = {
 _WORDS: Final = {**_HEADINGS, "warn": "Warning"}
 # Up to this many violations are unfolded.
 _UNFOLDED: Final = 3
-_RADIUS: Final = 44
 # Before and after a marked value.
 _BEGIN: Final = "\x02"
 _END: Final = "\x03"
@@ -48,13 +43,14 @@ _SIGN: Final = re.compile(f"([{_BEGIN}{_END}])")
 _TAGS: Final = {_BEGIN: "<mark>", _END: "</mark>"}
 
 
-def as_html(report: Report) -> str:
-    """Return the report as one complete page."""
-    style, script = _asset("page.css"), _asset("page.js")
-    policy = (
-        f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)};"
-        " base-uri 'none'; form-action 'none'"
-    )
+def as_html(report: Report, *, back: str | None = None) -> str:
+    """Return the report as one complete page.
+
+    Args:
+        report: the report.
+        back: the address of the page that lists all reports, if there is one.
+    """
+    style, script = read_asset("page.css"), read_asset("page.js")
     choices: dict[str, Sequence[str]] = {
         "area": [area for area, _ in wording.by_area(report)],
         "level": [each for each in LEVELS if any(r.level == each for r in report.results)],
@@ -75,27 +71,16 @@ def as_html(report: Report) -> str:
         "chips": chips,
         "sections": _sections(report),
     }
-    return Template(_asset("page.html")).substitute(
+    return Template(read_asset("page.html")).substitute(
         {name: "\n".join(lines) for name, lines in parts.items()},
-        policy=escape(policy),
-        target=_safe(report.target),
+        policy=escape_html(page_policy(style, script)),
+        target=escape_html(report.target),
+        back="" if back is None else f'<a href="{escape_html(back)}">All servers</a>: ',
         style=style,
         outcome=_outcome(report),
-        version=_safe(report.version),
+        version=escape_html(report.version),
         script=script,
     )
-
-
-def _asset(name: str) -> str:
-    return files("accord.check.rendering").joinpath(name).read_text("utf-8")
-
-
-def _digest(text: str) -> str:
-    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
-
-
-def _safe(text: str) -> str:
-    return escape(escape_unprintable(text))
 
 
 # -- the summary
@@ -106,7 +91,7 @@ def _outcome(report: Report) -> str:
     word, counts = wording.outcome(report)
     summary = {"pass": ": no violation was found", "not-exercised": ""}.get(state, f": {counts}")
     return (
-        f'<p class="outcome {state}"><span aria-hidden="true">{_SIGNS[state]}</span>'
+        f'<p class="outcome {state}"><span aria-hidden="true">{SIGNS[state]}</span>'
         f" {word.capitalize()}{summary}</p>"
     )
 
@@ -127,33 +112,20 @@ def _facts(report: Report) -> Iterator[str]:
     }
     for name, value in facts.items():
         if value is not None:
-            yield f"<div><dt>{name}</dt><dd>{_safe(value)}</dd></div>"
+            yield f"<div><dt>{name}</dt><dd>{escape_html(value)}</dd></div>"
 
 
 def _gauges(report: Report) -> Iterator[str]:
     percent, coverage = wording.percent_covered(report), report.coverage
     state = wording.state(report)
-    yield _ring(
+    yield draw_ring(
         "covered",
         percent,
         f"{percent}%",
         f"<b>Coverage</b><br>{coverage.exercised} of {coverage.applicable} exercised",
     )
     shown = "none" if report.score is None else f"{report.score:g}"
-    yield _ring(f"ring-{state}", report.score or 0, shown, "<b>Score</b><br>of 100")
-
-
-def _ring(style: str, percent: float, shown: str, caption: str) -> str:
-    circle = f'<circle class="{{}}" cx="50" cy="50" r="{_RADIUS}" pathLength="100"{{}}/>'
-    track = circle.format("track", "")
-    # A dash of length 0 would still show as a dot.
-    part = f' stroke-dasharray="{percent:g} 100" transform="rotate(-90 50 50)"'
-    arc = circle.format(style, part) if percent else ""
-    return (
-        '<div class="gauge"><svg viewBox="0 0 100 100" aria-hidden="true">'
-        f'{track}{arc}<text x="50" y="57">{shown}</text></svg>'
-        f'<p><span class="unseen">{shown}</span> {caption}</p></div>'
-    )
+    yield draw_ring(f"ring-{state}", report.score or 0, shown, "<b>Score</b><br>of 100")
 
 
 def _shown_verdicts(report: Report) -> list[VerdictName]:
@@ -179,7 +151,7 @@ def _bar(report: Report) -> Iterator[str]:
 
 def _mark(verdict: str) -> str:
     return (
-        f'<span class="mark {verdict}"><span aria-hidden="true">{_SIGNS[verdict]}</span>'
+        f'<span class="mark {verdict}"><span aria-hidden="true">{SIGNS[verdict]}</span>'
         f" {_WORDS[verdict]}</span>"
     )
 
@@ -192,9 +164,9 @@ def _remarks(report: Report) -> Iterator[str]:
         " that the other side did not declare does not apply.</p>"
     )
     for line in wording.tool_lines(report):
-        yield f"<p><b>Tools</b> {_safe(line)}.</p>"
+        yield f"<p><b>Tools</b> {escape_html(line)}.</p>"
     for note in report.setting.notes:
-        yield f"<p><b>Note</b>: {_safe(note)}.</p>"
+        yield f"<p><b>Note</b>: {escape_html(note)}.</p>"
     yield f"<p><b>Score</b>: {SCORE_RULE}. Rounded down: 100 means no violation.</p>"
 
 
@@ -206,13 +178,13 @@ def _areas(report: Report) -> Iterator[str]:
             f'<td class="{f"is-{name}" if counts[name] else "none"}">{counts[name]}</td>'
             for name in wording.columns(report)
         )
-        yield f'<tr><th scope="row">{_safe(area)}</th>{cells}</tr>'
+        yield f'<tr><th scope="row">{escape_html(area)}</th>{cells}</tr>'
 
 
 def _choice(name: str, values: Iterable[str]) -> Iterator[str]:
     yield f'<label class="field">{name.capitalize()}<select name="{name}"><option value="">all'
     for value in values:
-        yield f'<option value="{_safe(value)}">{_safe(value)}'
+        yield f'<option value="{escape_html(value)}">{escape_html(value)}'
     yield "</select></label>"
 
 
@@ -239,38 +211,40 @@ def _sections(report: Report) -> Iterator[str]:
 
 
 def _result(result: RequirementResult, *, is_open: bool) -> Iterator[str]:
-    id, verdict = _safe(result.id), result.verdict
+    id, verdict = escape_html(result.id), result.verdict
     is_broken = verdict in ("fail", "warn")
-    summary = _safe(result.message if is_broken else result.clause)
+    summary = escape_html(result.message if is_broken else result.clause)
     if verdict in ("not-exercised", "not-recorded", "not-applicable") and result.message:
-        summary += f" <i>({_safe(result.message)})</i>"
+        summary += f" <i>({escape_html(result.message)})</i>"
     yield (
         f'<details class="result" id="{id}" data-verdict="{verdict}" data-level="{result.level}"'
-        f' data-area="{_safe(area_of(result.id))}" data-party="{_safe(result.party)}"'
+        f' data-area="{escape_html(area_of(result.id))}" data-party="{escape_html(result.party)}"'
         f"{' open' if is_open else ''}>"
     )
     quiet = "" if is_broken else " quiet"
     yield (
         f'<summary>{_mark(verdict)}<span class="id">{id}</span>'
-        f'<span class="tag">{result.level}, {_safe(result.party)}</span>'
+        f'<span class="tag">{result.level}, {escape_html(result.party)}</span>'
         f'<span class="summary{quiet}">{summary}</span></summary>'
     )
     yield '<div class="inside">'
-    yield f'<h3>Clause</h3><p class="clause"><b>{result.level}</b>: {_safe(result.clause)}'
+    yield f'<h3>Clause</h3><p class="clause"><b>{result.level}</b>: {escape_html(result.clause)}'
     yield f"{_source(result)}</p>"
     if verdict == "pass" and result.message:
-        yield f"<h3>Seen</h3><p>{_safe(result.message)}</p>"
+        yield f"<h3>Seen</h3><p>{escape_html(result.message)}</p>"
     if is_broken and result.mend is not None:
-        yield f'<h3>How to mend it</h3><p class="mend">{_safe(result.mend)}</p>'
+        yield f'<h3>How to mend it</h3><p class="mend">{escape_html(result.mend)}</p>'
     if result.also:
-        links = ", ".join(f'<a href="#{_safe(each)}">{_safe(each)}</a>' for each in result.also)
+        links = ", ".join(
+            f'<a href="#{escape_html(each)}">{escape_html(each)}</a>' for each in result.also
+        )
         yield f"<h3>The same value also breaks</h3><p>{links}</p>"
     yield from _by_revision(result)
     yield from _evidence(result.evidence)
     if result.repeat is not None:
         yield (
             '<h3>Check just this again</h3><div class="again">'
-            f"<pre><code>{_safe(result.repeat)}</code></pre>"
+            f"<pre><code>{escape_html(result.repeat)}</code></pre>"
             '<button type="button" class="copy" hidden>Copy</button></div>'
         )
     yield "</div></details>"
@@ -280,16 +254,16 @@ def _source(result: RequirementResult) -> str:
     if result.anchor is None:
         return ""
     page = wording.page_of(result.anchor)
-    shown = _safe(result.anchor)
+    shown = escape_html(result.anchor)
     if page is not None:
-        shown = f'<a href="{escape(page)}" rel="noreferrer">{shown}</a>'
+        shown = f'<a href="{escape_html(page)}" rel="noreferrer">{shown}</a>'
     return f'<br><span class="quiet">Specification {shown}</span>'
 
 
 def _by_revision(result: RequirementResult) -> Iterator[str]:
     yield '<h3>By revision</h3><ul class="by">'
     for revision in reversed(in_order(result.by_revision)):
-        yield f"<li>{_safe(revision)} {_mark(result.by_revision[revision])}</li>"
+        yield f"<li>{escape_html(revision)} {_mark(result.by_revision[revision])}</li>"
     yield "</ul>"
 
 
@@ -301,8 +275,8 @@ def _evidence(evidence: Iterable[Evidence]) -> Iterator[str]:
     for each in shown:
         place = "" if each.number is None else f" (record {each.number})"
         if each.pointer is not None:
-            place += f" at <code>{_safe(each.pointer)}</code>"
-        speaker = f"<b>{_safe(each.party)}</b> {_safe(each.why)}{place}"
+            place += f" at <code>{escape_html(each.pointer)}</code>"
+        speaker = f"<b>{escape_html(each.party)}</b> {escape_html(each.why)}{place}"
         yield f'<li><span class="speaker">{speaker}</span>'
         yield f"<pre>{_quote_message(each)}</pre></li>"
     yield "</ol>"
@@ -317,7 +291,7 @@ def _quote_message(evidence: Evidence) -> str:
     # A mark ends with its line: those of one value look like one.
     lines, is_inside = [], False
     for line in _indent_json(marked):
-        shown = "".join(_TAGS.get(part) or _safe(part) for part in _SIGN.split(line))
+        shown = "".join(_TAGS.get(part) or escape_html(part) for part in _SIGN.split(line))
         if is_inside:
             indent = len(shown) - len(shown.lstrip())
             shown = f"{shown[:indent]}<mark>{shown[indent:]}"
@@ -360,17 +334,7 @@ def _indent_json(text: str) -> list[str]:
 
 # -- the badge
 
-# White text on each of these has a contrast of at least 4.5 to 1.
-_COLOURS: Final = {
-    "fail": "#b42318",
-    "warn": "#8a5a00",
-    "pass": "#1a7f37",
-    "not-exercised": "#5c6370",
-}
 _LABEL: Final = "MCP conformance"
-# The width of a character at 11 pixels in a usual sans-serif face; the text is fitted to it.
-_CHARACTER: Final = 6.2
-_PADDING: Final = 7
 
 
 def as_badge(report: Report) -> str:
@@ -383,25 +347,4 @@ def as_badge(report: Report) -> str:
         f" {wording.percent_covered(report)}% of the applicable requirements exercised,"
         f" {wording.breach_counts(report)}"
     )
-    left, right = _width(_LABEL), _width(value)
-    colour = _COLOURS[wording.state(report)]
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img"'
-        f' aria-label="{escape(f"{_LABEL}: {value}")}">\n'
-        f"<title>{_safe(title)}</title>\n"
-        f'<clipPath id="r"><rect width="{left + right}" height="20" rx="4"/></clipPath>\n'
-        f'<g clip-path="url(#r)"><rect width="{left}" height="20" fill="#3b4252"/>'
-        f'<rect x="{left}" width="{right}" height="20" fill="{colour}"/></g>\n'
-        '<g fill="#fff" text-anchor="middle" font-size="11"'
-        ' font-family="Verdana,Geneva,DejaVu Sans,sans-serif">\n'
-        f"{_text(_LABEL, left / 2, left)}\n{_text(value, left + right / 2, right)}\n"
-        "</g>\n</svg>\n"
-    )
-
-
-def _width(text: str) -> int:
-    return round(len(text) * _CHARACTER) + 2 * _PADDING
-
-
-def _text(text: str, middle: float, width: int) -> str:
-    return f'<text x="{middle:g}" y="14" textLength="{width - 2 * _PADDING}">{escape(text)}</text>'
+    return draw_badge(_LABEL, value, BADGE_COLOURS[wording.state(report)], title)

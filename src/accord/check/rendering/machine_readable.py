@@ -96,8 +96,10 @@ def format_junit(
     )
     if seconds is not None:
         root.set("time", f"{seconds:.3f}")
-    for suite in suites:
-        members = [case for case in cases if case.suite == suite]
+    by_suite: dict[str, list[JunitCase]] = {suite: [] for suite in suites}
+    for case in cases:
+        by_suite[case.suite].append(case)
+    for suite, members in by_suite.items():
         element = SubElement(root, "testsuite", {"name": suite, **_counts(members)})
         for case in members:
             _add_case(element, case)
@@ -187,9 +189,24 @@ _MESSAGES: Final = 3
 
 def as_sarif(report: Report) -> str:
     """Return the report as a SARIF log with one run, in ASCII."""
+    return format_sarif([sarif_run(report)])
+
+
+def format_sarif(runs: Sequence[JsonObject]) -> str:
+    """Return a SARIF log, in ASCII."""
+    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": list(runs)}, indent=2) + "\n"
+
+
+def sarif_run(report: Report, *, line: int = 1) -> JsonObject:
+    """Return a report as the run of a SARIF log.
+
+    Args:
+        report: the report.
+        line: of the artifact, where violations are shown that have no line of their own.
+    """
     exercised = [result for result in report.results if result.verdict in _EXERCISED]
     places = {result.id: place for place, result in enumerate(exercised)}
-    run = {
+    return {
         "tool": {
             "driver": {
                 "name": "accord",
@@ -202,7 +219,7 @@ def as_sarif(report: Report) -> str:
         "invocations": [{"executionSuccessful": True}],
         "columnKind": "unicodeCodePoints",
         "results": [
-            _result(report, result, places[result.id])
+            _result(report, result, places[result.id], line)
             for result in exercised
             if result.verdict in _LEVELS
         ],
@@ -215,7 +232,6 @@ def as_sarif(report: Report) -> str:
             "exercised": report.coverage.exercised,
         },
     }
-    return json.dumps({"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
 def _rule(result: RequirementResult) -> JsonObject:
@@ -245,23 +261,23 @@ def _name(id: str) -> str:
     return "".join(part.capitalize() for part in id.replace(".", "-").split("-"))
 
 
-def _escape(text: str) -> str:
+def escape_sarif(text: str) -> str:
     """Return a text that viewers show as it is: `[text](url)` in a message is a link (3.11.6)."""
     shown = escape_unprintable(text)
     # JSON has brackets too, but none before a parenthesis, so it stays readable.
     return re.sub(r"([\[\]\\])", r"\\\1", shown) if "](" in shown else shown
 
 
-def _result(report: Report, result: RequirementResult, place: int) -> JsonObject:
-    said = [_escape(result.message)]
+def _result(report: Report, result: RequirementResult, place: int, line: int) -> JsonObject:
+    said = [escape_sarif(result.message)]
     shown = [each for each in result.evidence if each.message is not None][-_MESSAGES:]
-    said += [f"{each.party}: {_escape(each.message or '')}" for each in shown]
+    said += [f"{each.party}: {escape_sarif(each.message or '')}" for each in shown]
     if result.also:
         said.append(f"also: {', '.join(result.also)}")
     if result.mend is not None:
-        said.append(f"mend: {_escape(result.mend)}")
+        said.append(f"mend: {escape_sarif(result.mend)}")
     if result.repeat is not None:
-        said.append(f"again: {_escape(result.repeat)}")
+        said.append(f"again: {escape_sarif(result.repeat)}")
     # The same violation of the same target keeps its alert if the message changes.
     print_ = sha256(f"{report.target}\n{result.id}".encode(errors="backslashreplace")).hexdigest()
     return {
@@ -270,13 +286,13 @@ def _result(report: Report, result: RequirementResult, place: int) -> JsonObject
         "level": _LEVELS[result.verdict],
         "kind": "fail",
         "message": {"text": "\n".join(said)},
-        "locations": [_location(report, result)],
+        "locations": [_location(report, result, line)],
         "partialFingerprints": {"accordRequirement/v1": print_},
         "properties": {"revisions": dict(result.by_revision), "party": result.party},
     }
 
 
-def _location(report: Report, result: RequirementResult) -> JsonObject:
+def _location(report: Report, result: RequirementResult, line: int) -> JsonObject:
     artifact = report.setting.artifact or _NO_FILE
     numbers = [each.number for each in result.evidence if each.number is not None]
     pointers = [each.pointer for each in result.evidence if each.pointer is not None]
@@ -289,7 +305,7 @@ def _location(report: Report, result: RequirementResult) -> JsonObject:
     return {
         "physicalLocation": {
             "artifactLocation": {"uri": uri, "uriBaseId": "%SRCROOT%"},
-            "region": {"startLine": numbers[0] if is_recording and numbers else 1},
+            "region": {"startLine": numbers[0] if is_recording and numbers else line},
         },
         "logicalLocations": [
             {"fullyQualifiedName": escape_unprintable(report.target), "kind": "module"},

@@ -1,6 +1,7 @@
 """Reports as text and as Markdown, and the plan of a check: what users read in a terminal."""
 
 import json
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -19,6 +20,8 @@ _STYLES: Final = {"fail": "bold red", "warn": "bold yellow", "pass": "green"}
 _MARKED: Final = "bold yellow"
 # The most frequent reasons; the others are counted.
 _REASONS: Final = 4
+# Where GitHub would see a name, an address or the number of an issue.
+_LINK: Final = re.compile(r"[@#](?=\w)|(?:https?|ftp|mailto|xmpp)(?=:)|www(?=\.)", re.IGNORECASE)
 
 
 def no_style(_style: str, text: str) -> str:
@@ -141,15 +144,15 @@ def as_markdown(report: Report) -> str:
     """Return the report for a pull request: the outcome, the breaches, the areas folded away."""
     word, counts = wording.outcome(report)
     transport = report.setting.transport
-    over = "" if transport is None else f", over {_escape(transport)}"
+    over = "" if transport is None else f", over {escape_markdown(transport)}"
     lines = [
-        f"### accord: {_escape(report.target)}",
+        f"### accord: {escape_markdown(report.target)}",
         "",
         f"- **result: {word} ({counts})**",
         f"- {wording.revision(report)}{over}",
         f"- {wording.coverage(report)}",
-        *(f"- {_escape(line)}" for line in wording.tool_lines(report)),
-        *(f"- note: {_escape(note)}" for note in report.setting.notes),
+        *(f"- {escape_markdown(line)}" for line in wording.tool_lines(report)),
+        *(f"- note: {escape_markdown(note)}" for note in report.setting.notes),
         f"- score: {wording.score(report)} ({SCORE_RULE})",
         "",
     ]
@@ -158,7 +161,9 @@ def as_markdown(report: Report) -> str:
         lines.append(f"- **{group.severity}** `{group.violation.requirement}` {context}")
         for fact in wording.violation_facts(group, report):
             is_code = fact.label in ("at", "message", "again")
-            lines.append(f"  - {fact.label}: {(_code if is_code else _escape)(fact.text)}")
+            lines.append(
+                f"  - {fact.label}: {(code_span if is_code else escape_markdown)(fact.text)}"
+            )
         lines.append("")
     lines += ["<details><summary>By area</summary>", ""]
     columns = wording.columns(report)
@@ -168,16 +173,17 @@ def as_markdown(report: Report) -> str:
     return "\n".join([*lines, "", "</details>"]) + "\n"
 
 
-def _escape(text: str) -> str:
+def escape_markdown(text: str) -> str:
     """Return a text that Markdown shows as it is."""
-    shown = escape_unprintable(text)
-    for sign in "\\`*_{}[]<>#|~":
+    shown = escape_unprintable(text).replace("&", "&amp;")
+    for sign in "\\`*_{}[]<>#|~$":
         shown = shown.replace(sign, f"\\{sign}")
-    # The zero-width space keeps GitHub from notifying the user of that name.
-    return shown.replace("@", "@&#8203;")
+    # The zero-width space keeps GitHub from notifying the user of that name, and from links.
+    return _LINK.sub(r"\g<0>&#8203;", shown)
 
 
-def _code(text: str) -> str:
+def code_span(text: str) -> str:
+    """Return a text as code in a line of Markdown."""
     fence = "`"
     while fence in text:
         fence += "`"

@@ -24,6 +24,7 @@ examples:
 # Each kind of work, the module of its code, and what it does.
 _KINDS: Final = {
     "run": ("run", "check all servers of a file (the default)"),
+    "trust": ("trust", "let a file launch its servers"),
 }
 DEFAULT_KIND: Final = "run"
 

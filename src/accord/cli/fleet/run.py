@@ -1,30 +1,240 @@
-"""`accord fleet run`: check all servers of a file."""
+"""`accord fleet run`: check all servers of a file side by side, compare, report."""
 
 import argparse
-from typing import Final
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from accord.cli.options import Commands, UsageError, add_command
+from accord.cli.fleet.live import live_display
+from accord.cli.fleet.outputs import OUTPUTS, deliver_view, demand_outputs
+from accord.cli.options import Commands, UsageError, add_command, known_revision, one_of
+from accord.cli.reporting import write_files
+from accord.cli.terminal import note
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from accord.fleet.definition import Fleet, FleetServer
+    from accord.fleet.fleet_runner import RunSettings
+    from accord.fleet.results import FleetView
+
+
+_SKIPPABLE: Final = ("check", "test", "measure")
+_FAIL_ON: Final = ("failure", "regression", "warning", "drift", "never")
+_DIRECTORIES: Final = ("claude", "openai")
 _HELP: Final = """\
 usage: accord fleet [run] [options] [FILE]
 
-Check all servers of a fleet file.
+Check all servers of a fleet file side by side, each in a process of its own: start it, list what it
+offers, compare that with its lock, look for risky texts, check every requirement, run contract
+tests and cases, measure its speed, stop it. Earlier results are reused where nothing changed.
 
-Exit code: 0 all servers are as expected, 1 at least one is not, 2 the run could not be made.
+FILE is accord-fleet.toml by default, or any file with mcpServers. Its programs are launched only
+after you confirmed them: at the question, by --yes, or by accord fleet trust.
+
+Exit code: 0 all servers are as expected, 1 at least one is not (see --fail-on), 2 the run could not
+be made: the file is wrong, no server could be reached, or the run was interrupted.
 
 examples:
   accord fleet
+  accord fleet servers.toml --yes --output fleet.html --output fleet.json
+  accord fleet --tag internal --jobs 4 --fail-on regression --fail-on failure
+  accord fleet --server tickets --refresh tickets
+  accord fleet --against branch:main --output site/
+  accord fleet .mcp.json --skip test
 """
-_OPTIONS: Final = """\
-file? FILE  the fleet file (default: accord-fleet.toml)
-"""
+_OPTIONS: Final = f"""\
+file? FILE         the fleet file (default: accord-fleet.toml)
+--yes              launch the programs of the file without asking
+--server NAME      only this server; may be repeated
+--tag T            only servers with this tag; may be repeated
+--owner O          only servers of this owner; may be repeated
+--shard I/N        only the I-th of N parts of the servers, to share the work between machines
+--jobs N           how many servers at once (default: 2 per core, at most 8)
+--fail-fast        stop at the first server that is not as expected
+--revision R       check under this revision instead of those of the file; may be repeated
+--time S           seconds for each server instead of those of the file
+--skip STAGE       leave out a stage: {", ".join(_SKIPPABLE)}; may be repeated
+--readiness D      also apply the rules of a directory: {", ".join(_DIRECTORIES)}; may be repeated
+--no-cache         make every result anew
+--refresh NAME     make the result of this server anew; may be repeated
+--update-locks     write the lock files that the file names, instead of comparing with them
+--history FILE     where runs are kept: .sqlite, or .jsonl (default: accord-fleet.sqlite)
+--no-history       keep nothing, compare with nothing, reuse nothing
+--against RUN      the run to compare with: last (default), a number, branch:NAME, a date, or a
+                   .json file of an earlier run
+--fail-on WHAT     what fails the run: {", ".join(_FAIL_ON)} (default: failure); may be repeated
+--require-all      a server that was skipped means exit code 2
+--allow-literals   accept values in the file that look like secrets
+{OUTPUTS}"""
 
 
 def register(kinds: Commands, name: str, help: str) -> None:
     """Add the command to the command line."""
-    add_command(kinds, name, run, _HELP, _OPTIONS, help=help)
+    add_command(kinds, name, run, _HELP, _OPTIONS, help=help, against="last")
 
 
 def run(options: argparse.Namespace) -> int:
     """Check all servers and report."""
-    raise UsageError(f"{options.file}: not built yet")
+    from accord.fleet.fleet_runner import FleetRunner, RunEvents
+    from accord.fleet.history.history import open_history
+    from accord.fleet.rule_set import find_rule_set
+
+    demand_outputs(options)
+    settings = _settings(options)
+    fleet = _read(options)
+    servers = _choose(fleet, options)
+    _demand_consent(fleet, options)
+    rules = find_rule_set(fleet.rules, fleet.folder)
+    path = None if options.no_history else _history_path(fleet, options)
+    with (
+        open_history(path) as history,
+        live_display(len(servers), is_quiet=options.quiet) as display,
+    ):
+        events = RunEvents(
+            on_progress=lambda name, step: display.advance(name, step.stage, step.share, step.now),
+            on_result=display.finish,
+        )
+        runner = FleetRunner(fleet, rules, settings, history=history, events=events)
+        view = asyncio.run(runner.run(servers))
+    is_written = deliver_view(view, options)
+    if options.update_locks:
+        is_written &= _write_locks(servers, view)
+    return view.run.exit if is_written else 2
+
+
+# -- what to run
+
+
+def _settings(options: argparse.Namespace) -> "RunSettings":
+    from accord.fleet.fleet_runner import RunSettings
+    from accord.fleet.running.pool import default_jobs
+
+    fail_on = [one_of(each, _FAIL_ON, "value of --fail-on") for each in options.fail_on]
+    if "never" in fail_on and len(fail_on) > 1:
+        raise UsageError("--fail-on never contradicts the others")
+    readiness: list[Any] = [
+        one_of(word, _DIRECTORIES, "directory")
+        for each in options.readiness
+        for word in each.split(",")
+    ]
+    skipped: list[Any] = [one_of(each, _SKIPPABLE, "stage to skip") for each in options.skip]
+    return RunSettings(
+        jobs=default_jobs() if options.jobs is None else options.jobs,
+        fail_fast=options.fail_fast,
+        is_reusing=not options.no_cache,
+        refresh=frozenset(options.refresh),
+        skipped=frozenset(skipped),
+        readiness=tuple(readiness),
+        against=options.against,
+        fail_on=tuple(fail_on) or ("failure",),  # type: ignore[arg-type]  # checked above
+        require_all=options.require_all,
+        is_locking=options.update_locks,
+    )
+
+
+def _read(options: argparse.Namespace) -> "Fleet":
+    from msgspec.structs import replace
+
+    from accord.fleet.definition import DEFAULT_FILE
+    from accord.fleet.file.reader import read_fleet
+
+    if not options.file and not Path(DEFAULT_FILE).is_file():
+        raise UsageError(
+            f"there is no {DEFAULT_FILE} here; accord fleet init writes one, or name a file"
+        )
+    fleet = read_fleet(Path(options.file or DEFAULT_FILE), allow_literals=options.allow_literals)
+    changes: dict[str, Any] = {}
+    if options.revision:
+        changes["revisions"] = tuple(map(known_revision, options.revision))
+    if options.time is not None:
+        changes["time"] = options.time
+    if not changes:
+        return fleet
+    return replace(fleet, servers=tuple(replace(each, **changes) for each in fleet.servers))
+
+
+def _choose(fleet: "Fleet", options: argparse.Namespace) -> "list[FleetServer]":
+    """Return the servers that the options choose; a name that is unknown is an error."""
+    from accord.cli.options import did_you_mean
+    from accord.fleet.running.shards import shard
+
+    names = [each.name for each in fleet.servers]
+    for name in (*options.server, *options.refresh):
+        if name not in names:
+            hint = did_you_mean(name, names) or f"; it has {', '.join(names)}"
+            raise UsageError(f"{fleet.path} has no server {name!r}{hint}")
+    chosen = [
+        each
+        for each in fleet.servers
+        if (not options.server or each.name in options.server)
+        and (not options.tag or set(options.tag) & set(each.tags))
+        and (not options.owner or each.owner in options.owner)
+    ]
+    if options.shard is not None:
+        mine = shard([each.name for each in chosen], options.shard)
+        chosen = [each for each in chosen if each.name in mine]
+    if not chosen:
+        raise UsageError(f"no server of {fleet.path} fits --server, --tag, --owner and --shard")
+    return chosen
+
+
+def _history_path(fleet: "Fleet", options: argparse.Namespace) -> Path:
+    from accord.fleet.definition import DEFAULT_HISTORY
+
+    given: Path | None = options.history
+    return fleet.path.parent / DEFAULT_HISTORY if given is None else given
+
+
+# -- consent
+
+
+def _demand_consent(fleet: "Fleet", options: argparse.Namespace) -> None:
+    """Refuse to launch programs of a file that the user did not confirm.
+
+    Raises:
+        UsageError: they are not confirmed.
+    """
+    from accord.cli.fleet.trust import confirm, launch_list
+    from accord.fleet.file.trust import TrustStore
+
+    store = TrustStore()
+    if options.yes or store.is_trusted(fleet):
+        return
+    has_changed = ", which changed since you trusted it," if store.is_known(fleet) else ""
+    if not sys.stdin.isatty() or not sys.stderr.isatty():
+        raise UsageError(
+            f"{fleet.path}{has_changed} launches and contacts what you have not confirmed:"
+            f" look at it with accord fleet trust {fleet.path}, or say --yes"
+        )
+    note(f"{fleet.path}{has_changed} launches and contacts:")
+    note(launch_list(fleet))
+    if not confirm("run them, now and later? [y/N] "):
+        raise UsageError("nothing was launched")
+    store.add(fleet)
+
+
+# -- locks
+
+
+def _write_locks(servers: "Sequence[FleetServer]", view: "FleetView") -> bool:
+    """Write what each server offers into the lock file that the fleet file names."""
+    from accord.check.contract.lock_file import format_lock
+
+    surfaces = {name: each.surface for name, each in view.documents.items()}
+    revisions = {each.name: each.surface_revision or "" for each in view.run.results}
+    texts = {
+        server.lock: format_lock(surface, revisions[server.name])
+        for server in servers
+        if server.lock is not None and (surface := surfaces.get(server.name)) is not None
+    }
+    if not texts:
+        note("no lock was written: no server of the run names a lock file and could be listed")
+    for path in texts:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    if not write_files(texts, texts.__getitem__):
+        return False
+    for path in texts:
+        note(f"{path} is written; keep it under version control")
+    return True

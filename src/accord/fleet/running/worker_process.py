@@ -11,7 +11,13 @@ import msgspec
 from accord.bindings.lines import LineReader
 from accord.check.probing.secret_filter import SecretFilter
 from accord.fleet.results import StageName, StageResult
-from accord.fleet.worker.job import DECODER, WorkerJob, WorkerProgress, WorkerReport
+from accord.fleet.worker.job import (
+    DECODER,
+    WorkerJob,
+    WorkerProgress,
+    WorkerReport,
+    encode_job,
+)
 from accord.protocol.verdict import VerdictName
 from accord.transports.child import Child, describe_exit
 
@@ -85,7 +91,7 @@ class WorkerProcess:
         began = monotonic()
         ended: WorkerEnd = "finished"
         try:
-            self._child.write(msgspec.json.encode(self._job) + b"\n")
+            self._child.write(encode_job(self._job))
             async with asyncio.timeout(self._job.time):
                 await self._child.wait()
         except TimeoutError:

@@ -40,6 +40,7 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
         lock: the file with what it should offer.
         measure: whether its speed is measured, and how it ends.
         reuse_if: the digest of the surface for which nothing but the surface is needed.
+        reuse_version: the version of the server for which the same holds.
         requirements: check these again, alone, and do nothing else; empty does everything.
     """
 
@@ -59,6 +60,7 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
     lock: Path | None = None
     measure: bool = True
     reuse_if: str = ""
+    reuse_version: str = ""
     requirements: tuple[str, ...] = ()
 
     @property
@@ -153,4 +155,9 @@ WorkerMessage: TypeAlias = WorkerProgress | WorkerReport
 """A line that a worker writes."""
 
 DECODER: Final = msgspec.json.Decoder(WorkerMessage)
-JOB_DECODER: Final = msgspec.json.Decoder(WorkerJob)
+JOB_DECODER: Final = msgspec.json.Decoder(WorkerJob, dec_hook=lambda kind, text: kind(text))
+
+
+def encode_job(job: WorkerJob) -> bytes:
+    """Return a job as a line of JSON."""
+    return msgspec.json.encode(job, enc_hook=str) + b"\n"

@@ -56,6 +56,7 @@ class ServerWork:
         self.access = ServerAccess(job)
         self.surface: JsonObject = {}
         self.revision: RevisionId | None = None
+        self.version = ""
         self.began = monotonic()
         self._left: dict[tuple[int, str], str] = {}
 
@@ -161,6 +162,7 @@ class ServerWork:
         if access.token:
             self.channel.add_secrets((access.token,))
         self.revision = client.revision
+        self.version = client.server_info.version
         server = self.job.server
         found = WorkerReport(
             timing=ServerTiming(start=round(seconds, 4)),
@@ -195,21 +197,23 @@ class ServerWork:
         problem = ""
         if self.job.lock is not None:
             try:
-                changes = compare_with_lock(self.job.lock, surface)
+                changes = compare_with_lock(self.job.lock, surface, self.channel.hide)
             except LockError as error:
                 problem = str(error)
         found = WorkerReport(surface=surface, changes=changes, lock_problem=problem)
         return StageOutcome(found, text="; ".join(said))
 
     def _is_reusable(self) -> bool:
-        from accord.fleet.worker.report_mask import mask_message
-        from accord.fleet.worker.surface_lock import surface_digest
+        from accord.fleet.surfaces.summary import summarize_surface
+        from accord.fleet.worker.surface_lock import mask_surface
 
         if not self.job.reuse_if or not self.surface:
             return False
+        if self.version != self.job.reuse_version:
+            return False
         # The parent knows only the masked one.
-        masked = mask_message(WorkerReport(surface=self.surface), self.channel.hide).surface
-        return masked is not None and surface_digest(masked) == self.job.reuse_if
+        masked = mask_surface(self.surface, self.channel.hide)
+        return summarize_surface(masked).digest == self.job.reuse_if
 
     # -- processes
 

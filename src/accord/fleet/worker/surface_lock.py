@@ -1,9 +1,12 @@
-"""Compares what a server offers with its lock, and tells whether it offers what it did before."""
+"""Compares what a server offers with its lock."""
 
 from pathlib import Path
 
-from accord.check.contract.lock_file import LockError, find_changes, read_lock
+from accord.check.contract.lock_file import LockError, read_lock
 from accord.fleet.results import SurfaceChange
+from accord.fleet.surfaces.changes import find_surface_changes
+from accord.fleet.worker.job import WorkerReport
+from accord.fleet.worker.report_mask import HideText, mask_message
 from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject, RevisionId
 
@@ -22,27 +25,18 @@ def locked_revision(lock: Path | None) -> RevisionId | None:
     return named if named in REVISIONS else None
 
 
-def compare_with_lock(lock: Path, surface: JsonObject) -> tuple[SurfaceChange, ...]:
-    """Return how a surface differs from the locked one.
+def mask_surface(surface: JsonObject, hide: HideText) -> JsonObject:
+    """Return a surface as the parent gets it, without secrets."""
+    masked = mask_message(WorkerReport(surface=surface), hide).surface
+    assert masked is not None
+    return masked
+
+
+def compare_with_lock(lock: Path, surface: JsonObject, hide: HideText) -> tuple[SurfaceChange, ...]:
+    """Return how a surface differs from the locked one, both without secrets.
 
     Raises:
         LockError: the lock cannot be read.
     """
-    return tuple(
-        SurfaceChange(
-            kind="compatible",
-            subject=each.subject,
-            what=each.what,
-            before=each.before,
-            after=each.after,
-        )
-        for each in find_changes(read_lock(lock), surface)
-    )
-
-
-def surface_digest(surface: JsonObject) -> str:
-    """Return the digest of a surface, as summaries have it."""
-    import json
-    from hashlib import sha256
-
-    return sha256(json.dumps(surface, sort_keys=True).encode()).hexdigest()
+    # A run that writes locks knows only what is masked.
+    return find_surface_changes(mask_surface(read_lock(lock), hide), mask_surface(surface, hide))

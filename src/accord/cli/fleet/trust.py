@@ -1,0 +1,95 @@
+"""`accord fleet trust`: let a fleet file launch its servers."""
+
+import argparse
+import sys
+from pathlib import Path
+from shlex import join
+from typing import TYPE_CHECKING, Final
+
+from accord.cli.options import Commands, UsageError, add_command
+from accord.cli.terminal import escape_controls, note, say
+from accord.fleet.definition import DEFAULT_FILE
+
+if TYPE_CHECKING:
+    from accord.fleet.definition import Fleet
+
+_HELP: Final = """\
+usage: accord fleet trust [options] [FILE]
+
+Show what a fleet file launches and contacts, and trust it after a question. accord fleet then runs
+the file from any folder. When a command, a variable, a folder or a URL in it changes, it asks for
+trust again; what the file expects of servers may change freely.
+
+Exit code: 0 the file is trusted, or no longer with --remove, 1 you declined, 2 it cannot be read.
+
+examples:
+  accord fleet trust
+  accord fleet trust servers.toml --yes
+  accord fleet trust --remove
+"""
+_OPTIONS: Final = f"""\
+file? FILE        the fleet file (default: {DEFAULT_FILE})
+--yes             do not ask
+--remove          withdraw the trust
+--allow-literals  read a file with values that look like secrets
+"""
+
+
+def register(kinds: Commands, name: str, help: str) -> None:
+    """Add the command to the command line."""
+    add_command(kinds, name, run, _HELP, _OPTIONS, help=help)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Trust a file, or withdraw the trust."""
+    from accord.fleet.file.reader import read_fleet
+    from accord.fleet.file.trust import TrustStore
+
+    path = Path(options.file or DEFAULT_FILE)
+    store = TrustStore()
+    if options.remove:
+        was_trusted = store.remove(path)
+        say(f"{path} is no longer trusted\n" if was_trusted else f"{path} was not trusted\n")
+        return 0
+    fleet = read_fleet(path, allow_literals=options.allow_literals)
+    if store.is_trusted(fleet):
+        say(f"{path} is trusted already\n")
+        return 0
+    if store.is_known(fleet):
+        note(f"{path} has changed since you trusted it")
+    say(launch_list(fleet))
+    if not options.yes and not confirm(f"trust {path} to launch and contact these? [y/N] "):
+        note("not trusted")
+        return 1
+    store.add(fleet)
+    say(f"{path} is trusted\n")
+    return 0
+
+
+def launch_list(fleet: "Fleet") -> str:
+    """Return a line for each server with what is launched or contacted, without secrets."""
+    from accord.fleet.file.entries import show_entry
+
+    lines = []
+    width = max((len(each.name) for each in fleet.servers), default=0)
+    for server in fleet.servers:
+        names = sorted(server.entry.get("env") or {})
+        extra = f"  (sets {', '.join(names)})" if names else ""
+        lines.append(f"  {server.name:{width}}  {show_entry(server.entry)}{extra}")
+        if server.version is not None and server.version.command:
+            lines.append(f"  {'':{width}}  for its version: {join(server.version.command)}")
+    return escape_controls("\n".join(lines)) + "\n"
+
+
+def confirm(question: str) -> bool:
+    """Ask on the terminal; without one, say what to do instead.
+
+    Raises:
+        UsageError: there is no terminal to ask on.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError("there is no terminal to ask on; --yes answers the question")
+    try:
+        return input(escape_controls(question)).strip().lower() in ("y", "yes")
+    except EOFError:
+        return False

@@ -1,0 +1,140 @@
+"""Before a server is checked: how to reach it, whether an earlier result may do, what to ask."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+
+from accord.fleet.caching.key import CacheKey, make_key, read_version
+from accord.fleet.definition import (
+    DEFAULT_MAX_AGE,
+    Fleet,
+    FleetError,
+    FleetServer,
+    ResolvedServer,
+)
+from accord.fleet.file.entries import resolve_server
+from accord.fleet.history.history import History
+from accord.fleet.history.summaries import ReusableResult
+from accord.fleet.results import RuleSetStamp, ServerResult, StageName, StageResult
+from accord.fleet.worker.job import WorkerJob
+
+
+class PreparedServer(msgspec.Struct, frozen=True, kw_only=True):
+    """A server that is ready to be checked, or why it cannot be.
+
+    Attributes:
+        server: what is expected of it.
+        resolved: how to reach it.
+        result: the result of a server that cannot be checked; None if it can.
+        job: for a worker; None if it cannot be checked.
+        key: of the result.
+        earlier: a result that holds if the surface is still the same.
+        version: as found where the fleet file says.
+    """
+
+    server: FleetServer
+    resolved: ResolvedServer
+    result: ServerResult | None = None
+    job: WorkerJob | None = None
+    key: CacheKey = CacheKey()
+    earlier: ReusableResult | None = None
+    version: str = ""
+
+
+class Preparation(msgspec.Struct, frozen=True, kw_only=True):
+    """What all servers of a run have in common.
+
+    Attributes:
+        fleet: the file.
+        rules: the set of rules.
+        history: earlier runs.
+        is_reusing: whether earlier results may be reused.
+        refresh: names of servers whose results are made anew.
+        skipped: stages that are left out.
+        is_locking: whether lock files are about to be written.
+        now: the time of the run.
+    """
+
+    fleet: Fleet
+    rules: RuleSetStamp
+    history: History
+    is_reusing: bool = True
+    refresh: frozenset[str] = frozenset()
+    skipped: frozenset[StageName] = frozenset()
+    is_locking: bool = False
+    now: datetime = msgspec.field(default_factory=lambda: datetime.now(UTC))
+
+    def prepare(self, server: FleetServer) -> PreparedServer:
+        """Return a server with its job, or with its result if it cannot be checked."""
+        resolved = resolve_server(server, self.fleet)
+        if not resolved.missing and not resolved.not_found:
+            return self._plan(server, resolved)
+        text = f"needs {', '.join([*resolved.missing, *resolved.not_found])}"
+        result = ServerResult(
+            name=server.name,
+            # A missing variable is the business of this machine, a missing program a fault.
+            state="skipped" if resolved.missing else "unreachable",
+            reasons=(text,),
+            target=resolved.shown,
+            stages=(StageResult(name="resolve", state="failed", text=text),),
+        )
+        return PreparedServer(server=server, resolved=resolved, result=result)
+
+    def _plan(self, server: FleetServer, resolved: ResolvedServer) -> PreparedServer:
+        version, why_not = "", ""
+        try:
+            version = read_version(server, resolved, self.fleet.folder)
+        except FleetError as error:
+            why_not = str(error)
+        key = CacheKey(why_not=why_not)
+        if not why_not and not self.skipped:
+            key = make_key(server, resolved, self.rules, version=version)
+        elif self.skipped:
+            key = CacheKey(why_not="some stages were left out")
+        earlier = self._find_earlier(server, resolved, key)
+        job = WorkerJob(
+            server=resolved,
+            time=server.time,
+            revisions=server.revisions,
+            only=server.only,
+            tools=server.tools,
+            allow_writes=server.allow_writes,
+            calls=server.calls,
+            patience=server.patience,
+            one_at_a_time=server.one_at_a_time,
+            checks="check" not in self.skipped,
+            contract=server.contract and "test" not in self.skipped,
+            cases=server.cases if "test" not in self.skipped else (),
+            lock=self._find_lock(server),
+            measure="measure" not in self.skipped,
+            reuse_if=_reuse_digest(earlier),
+            reuse_version="" if earlier is None else earlier.result.server_version,
+        )
+        return PreparedServer(
+            server=server, resolved=resolved, job=job, key=key, earlier=earlier, version=version
+        )
+
+    def _find_lock(self, server: FleetServer) -> Path | None:
+        if self.is_locking or server.lock is None or not server.lock.is_file():
+            return None
+        return server.lock
+
+    def _find_earlier(
+        self, server: FleetServer, resolved: ResolvedServer, key: CacheKey
+    ) -> ReusableResult | None:
+        if not self.is_reusing or not key.key or server.name in self.refresh:
+            return None
+        # A remote server changes without notice.
+        default = 0.0 if resolved.url else DEFAULT_MAX_AGE
+        hours = default if server.max_age is None else server.max_age
+        if hours <= 0:
+            return None
+        not_before = self.now - timedelta(hours=hours)
+        return self.history.find_reusable(server.name, key.key, not_before)
+
+
+def _reuse_digest(earlier: ReusableResult | None) -> str:
+    if earlier is None or earlier.result.surface is None or not earlier.documents.report:
+        return ""
+    return earlier.result.surface.digest

@@ -1,0 +1,711 @@
+"""The history keeps whole runs, gives them back as they were, and is never destroyed."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from threading import Thread
+
+import msgspec
+import pytest
+
+from accord.fleet.definition import FleetError
+from accord.fleet.history import open_history
+from accord.fleet.history.database import HistoryDatabase
+from accord.fleet.history.parts import compress, expand
+from accord.fleet.history.tables import STEPS
+from accord.fleet.results import (
+    RunComparison,
+    RunDifference,
+    RunOrigin,
+    ServerDocuments,
+    SurfaceFinding,
+)
+from accord.fleet.rule_set import RuleSet, find_rule_set
+from fleet.past_runs import (
+    SMALL,
+    full_view,
+    result,
+    rule,
+    run,
+    summary,
+    surface,
+    view,
+)
+
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+FORMS = ("history.sqlite", "history.jsonl")
+
+
+def save(history, *results, **more):
+    return history.save_run(view(*results, **more), SMALL)
+
+
+def report(*ids, mend="Mend it."):
+    results = [
+        {"id": id, "verdict": "pass", "clause": f"A server does {id}.", "mend": mend} for id in ids
+    ]
+    return msgspec.json.encode({"target": "x", "results": results})
+
+
+@pytest.fixture(params=FORMS)
+def path(request, tmp_path):
+    return tmp_path / request.param
+
+
+# -- what was saved comes back
+
+
+def test_a_run_comes_back_as_it_was(path):
+    saved = full_view(3, 1)
+    with open_history(path) as history:
+        id = history.save_run(saved, find_rule_set("latest"))
+    with open_history(path) as history:
+        assert history.load_run(id) == msgspec.structs.replace(saved.run, id=id)
+        assert history.rule_ids(id) == find_rule_set("latest").ids
+
+
+def test_every_member_of_a_result_comes_back(path):
+    given = result(
+        state="failed",
+        verdicts={rule(0): "fail", rule(1): "warn", rule(2): "not-exercised", "newer.rule": "fail"},
+        reasons=("a", "b"),
+        remarks=("c",),
+        stderr=("\x1b[31m", "=cmd|x", "\u202e", "\0", "\U0001f980"),
+        left_processes=("sleep (pid 7)",),
+        not_cached="a remote",
+        reused_from="2026-11-15T10:00:00+00:00",
+        flaky=(rule(1),),
+        repeated={rule(0): "pass"},
+        load_lag=0.25,
+        surface=summary("add"),
+        changed_since="last run",
+    )
+    saved = view(
+        given,
+        result("second", "skipped", verdicts={}, reasons=("needs TOKEN",)),
+        origin=RunOrigin(git_commit="abc", git_branch="main", is_dirty=True, ci_url="https://x"),
+        findings=(SurfaceFinding(id="safety.collision", severity="warn", text="two add"),),
+        notes=("a note",),
+        left_out=("third",),
+        exit=1,
+    )
+    with open_history(path) as history:
+        id = history.save_run(saved, SMALL)
+    with open_history(path) as history:
+        assert history.load_run(id) == msgspec.structs.replace(saved.run, id=id)
+
+
+def test_documents_come_back_with_the_texts_of_the_catalogue(tmp_path):
+    given = ServerDocuments(report=report("a", "b"), surface=surface("add"))
+    with open_history(tmp_path / "h.sqlite") as history:
+        id = save(history, result(surface=summary("add")), documents={"tickets": given})
+        found = history.documents("tickets", id)
+        assert msgspec.json.decode(found.report) == msgspec.json.decode(given.report)
+        assert found.surface == given.surface == history.surface("surface-add")
+        assert history.documents("other", id) == ServerDocuments()
+        assert history.surface("unknown") is None
+
+
+def test_a_report_of_another_shape_comes_back_unchanged(tmp_path):
+    with open_history(tmp_path / "h.sqlite") as history:
+        for text in (b"not json", b'{"results": 7}', b"[]"):
+            id = save(history, result(), documents={"tickets": ServerDocuments(report=text)})
+            assert history.documents("tickets", id).report == text
+
+
+def test_json_lines_have_surfaces_but_no_reports(tmp_path):
+    path = tmp_path / "h.jsonl"
+    given = ServerDocuments(report=report("a"), surface=surface("add"))
+    with open_history(path) as history:
+        id = save(history, result(surface=summary("add")), documents={"tickets": given})
+        assert history.documents("tickets", id).report
+    with open_history(path) as history:
+        assert history.documents("tickets", id) == ServerDocuments(surface=surface("add"))
+
+
+def test_a_surface_that_becomes_known_later_is_added(path):
+    with open_history(path) as history:
+        save(history, result(surface=summary("add")))
+        assert history.surface("surface-add") is None
+        given = ServerDocuments(surface=surface("add"))
+        save(history, result(surface=summary("add")), documents={"tickets": given})
+        save(history, result(surface=summary("add")))
+    with open_history(path) as history:
+        assert history.surface("surface-add") == surface("add")
+
+
+def test_halves_of_characters_are_escaped(path):
+    with open_history(path) as history:
+        id = save(history, result(target="python \udcff.py"), file="\udc80.toml")
+        assert history.load_run(id).results[0].target == "python \\udcff.py"
+
+
+def test_without_a_file_runs_are_kept_in_memory():
+    for path in (None, ":memory:"):
+        with open_history(path) as history:
+            id = save(history, result())
+            assert history.load_run(id).results == (result(),)
+            assert [each.run for each in history.trends(["tickets"])["tickets"]] == [id]
+
+
+def test_the_words_of_the_compression_never_change():
+    stored = bytes.fromhex("78f9061f3d66ab8667a492d4c45cdd4494ec540b0098a00970")
+    assert expand(stored) == b'{"owner":"team-a","tags":[""]}'
+
+
+def test_a_damaged_part_is_reported():
+    for damaged in (b"", b"\x00\x01", compress(b"x" * 1000)[:-6]):
+        with pytest.raises(FleetError, match="a stored part is damaged"):
+            expand(damaged)
+
+
+# -- which run
+
+
+def test_the_last_run_is_of_the_same_branch_first(path):
+    with open_history(path) as history:
+        assert history.last_run("desk", branch="main") is None
+        first = save(history, result(), origin=RunOrigin(git_branch="main"))
+        second = save(history, result(), origin=RunOrigin(git_branch="work"))
+        save(history, result(), fleet="other", origin=RunOrigin(git_branch="main"))
+        assert history.last_run("desk", branch="main").id == first
+        assert history.last_run("desk", branch="work").id == second
+        assert history.last_run("desk", branch="new").id == second
+        assert history.last_run("unknown") is None
+
+
+def test_fleets_without_a_name_are_known_by_their_file(tmp_path):
+    with open_history(tmp_path / "h.sqlite") as history:
+        id = save(history, result(), fleet="", file="here/a.toml")
+        assert history.last_run(file="./a.toml").id == id
+        assert history.last_run(file="b.toml") is None
+
+
+def test_an_interrupted_run_is_listed_but_never_the_last(path):
+    with open_history(path) as history:
+        first = save(history, result())
+        second = history.save_run(view(result()), SMALL, is_finished=False)
+    with open_history(path) as history:
+        assert history.last_run("desk").id == first
+        assert history.find_run("last").id == first
+        assert history.find_run(str(second)).id == second
+        assert [(e.id, e.is_finished) for e in history.runs()] == [(second, False), (first, True)]
+        assert [each.run for each in history.trends(["tickets"])["tickets"]] == [first]
+
+
+def test_a_run_that_left_servers_out_is_not_compared_with(tmp_path):
+    with open_history(tmp_path / "h.sqlite") as history:
+        whole = save(history, result("a"), result("b"))
+        part = save(history, result("a"), left_out=("b",))
+        assert history.last_run("desk", names=["a", "b"]).id == whole
+        assert history.last_run("desk", names=["a"]).id == part
+
+
+def test_a_run_is_found_by_number_branch_and_date(tmp_path):
+    with open_history(tmp_path / "h.sqlite") as history:
+        branch = RunOrigin(git_branch="main")
+        first = save(history, result(), started="2026-11-15T23:10:00+00:00", origin=branch)
+        second = save(history, result(), started="2026-11-16T08:02:00+00:00")
+        third = save(history, result(), started="2026-11-16T09:02:00+00:00")
+        found = {
+            text: history.find_run(text).id
+            for text in (
+                *("1", "last", "branch:main", "2026-11-15", "2026-11-16"),
+                *("2026-11-16T08", "2026-11-16 08:02", "2026-11"),
+            )
+        }
+        assert list(found.values()) == [1, third, first, first, third, second, second, third]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("77", "there is no run 77 in the history; accord fleet history lists the runs"),
+        ("branch:nowhere", "there is no finished run of the branch nowhere; accord fleet history"),
+        ("2025-01-01", "there is no finished run of 2025-01-01; "),
+        ("lst", "'lst' does not name a run: write its number, last, branch:NAME or a date"),
+    ],
+)
+def test_a_run_that_does_not_exist_is_reported(text, said):
+    with open_history(None) as history:
+        save(history, result())
+        with pytest.raises(FleetError) as error:
+            history.find_run(text)
+        assert said in str(error.value)
+
+
+def test_runs_are_summarized(tmp_path):
+    compared = RunComparison(
+        against="run 1",
+        differences=(RunDifference(kind="new-failure", server="tickets", text="x"),),
+    )
+    with open_history(tmp_path / "h.sqlite") as history:
+        save(history, result("a"), result("b", "failed"), result("c", "skipped"), exit=1)
+        saved = msgspec.structs.replace(view(result("a")), comparison=compared)
+        history.save_run(saved, SMALL)
+        newest, oldest = history.runs()
+        assert (oldest.servers, oldest.as_expected, oldest.exit) == (3, 2, 1)
+        assert (oldest.regressions, newest.regressions) == (None, 1)
+        assert [each.id for each in history.runs(limit=1)] == [newest.id]
+        assert history.runs(fleet="other") == ()
+
+
+# -- results of one server
+
+
+def test_trends_begin_with_the_oldest(path):
+    with open_history(path) as history:
+        for number in range(5):
+            save(history, result(failures=number), result("other"))
+        points = history.trends(["tickets", "unknown"], limit=3)
+    assert [each.failures for each in points["tickets"]] == [2, 3, 4]
+    assert points["unknown"] == ()
+
+
+def test_a_result_with_the_same_key_is_reused_with_its_documents(tmp_path):
+    documents = {"tickets": ServerDocuments(report=report("a"), surface=surface("add"))}
+    with open_history(tmp_path / "h.sqlite") as history:
+        save(history, result(cache_key="k", surface=summary("add")), documents=documents)
+        found = history.find_reusable("tickets", "k", LONG_AGO)
+        assert found.result == result(cache_key="k", surface=summary("add"))
+        assert found.started == "2026-11-16T08:02:11+00:00"
+        assert found.documents.surface == surface("add")
+        assert msgspec.json.decode(found.documents.report)["results"][0]["mend"] == "Mend it."
+        # A run that reuses it stores nothing twice.
+        again = result(cache_key="k", surface=summary("add"), reused_from=found.started)
+        save(history, again, documents={"tickets": found.documents})
+        assert history._db.value("SELECT count(*) FROM report") == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "since", "is_reused"),
+    [
+        ({}, LONG_AGO, True),
+        ({"state": "failed"}, LONG_AGO, True),
+        ({"state": "timed-out"}, LONG_AGO, False),
+        ({"state": "unreachable"}, LONG_AGO, False),
+        ({"cache_key": "other"}, LONG_AGO, False),
+        ({"cache_key": ""}, LONG_AGO, False),
+        ({"name": "other"}, LONG_AGO, False),
+        ({"reused_from": "2026-11-15T08:00:00+00:00"}, LONG_AGO, False),
+        ({}, datetime(2026, 11, 16, 8, 2, 11, tzinfo=UTC), True),
+        ({}, datetime(2026, 11, 16, 8, 2, 12, tzinfo=UTC), False),
+    ],
+)
+def test_only_a_result_that_was_made_in_time_is_reused(changes, since, is_reused):
+    with open_history(None) as history:
+        documents = {changes.get("name", "tickets"): ServerDocuments(report=report("a"))}
+        save(history, result(**{"cache_key": "k", **changes}), documents=documents)
+        found = history.find_reusable("tickets", "k", since)
+        assert (found is not None) == is_reused
+        assert history.find_reusable("tickets", "", LONG_AGO) is None
+
+
+def test_the_time_of_the_last_real_result_is_expected(path):
+    with open_history(path) as history:
+        save(history, result("a", seconds=9), result("b", seconds=1), result("c", "skipped"))
+        save(history, result("a", seconds=3), result("b", seconds=0.1, reused_from="2026-11-16"))
+        assert history.expected_seconds() == {"a": 3.0, "b": 1.0}
+
+
+def flip(history, verdicts, **more):
+    for each in verdicts:
+        name = {"p": "pass", "f": "fail", "n": "not-exercised"}[each]
+        save(history, result(verdicts={rule(0): name, rule(1): "pass"}, **more))
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "is_flaky"),
+    [
+        ("pppppppppp", False),
+        ("pfpppppppp", False),
+        ("pfpf", True),
+        ("pnpn", True),
+        ("pffffffffppp", False),
+        ("pfpfpppppppppppp", False),  # long ago
+    ],
+)
+def test_a_verdict_that_changes_thrice_without_cause_is_flaky(verdicts, is_flaky):
+    with open_history(None) as history:
+        flip(history, verdicts)
+        assert history.flaky("tickets") == ((rule(0),) if is_flaky else ())
+
+
+@pytest.mark.parametrize(
+    "cause", [{"server_version": "2"}, {"surface": summary("b")}, {"revisions": ("2025-06-18",)}]
+)
+def test_a_verdict_that_changes_with_the_server_is_not_flaky(cause):
+    with open_history(None) as history:
+        for _ in range(4):
+            flip(history, "p")
+            flip(history, "f", **cause)
+        assert history.flaky("tickets") == ()
+
+
+def test_a_verdict_that_changes_with_the_rules_is_not_flaky():
+    with open_history(None) as history:
+        for number in range(8):
+            rules = RuleSet(f"v{number}", frozenset({rule(0), f"more.{number}"}))
+            verdict = "pass" if number % 2 else "fail"
+            given = view(result(verdicts={rule(0): verdict}), rules=rules)
+            history.save_run(given, rules)
+        assert history.flaky("tickets") == ()
+
+
+def test_reused_and_unchecked_results_do_not_make_a_verdict_flaky():
+    with open_history(None) as history:
+        flip(history, "pf")
+        save(history, result(state="unreachable", verdicts={}))
+        save(history, result(reused_from="2026-11-16", verdicts={rule(0): "pass"}))
+        flip(history, "fp")
+        assert history.flaky("tickets") == ()
+        now = run(result(verdicts={rule(0): "fail", rule(1): "pass"}))
+        assert history.flaky("tickets", now=now) == (rule(0),)
+
+
+# -- size
+
+
+@pytest.mark.parametrize("runs", [40, pytest.param(200, marks=pytest.mark.thorough)])
+def test_runs_of_thirty_servers_stay_small(tmp_path, runs):
+    path = tmp_path / "h.sqlite"
+    rules = find_rule_set("latest")
+    with open_history(path) as history:
+        base = full_view(30, 0, with_reports=False)
+        for number in range(runs):
+            # Times differ in every run, one server changes its verdicts now and then.
+            results = [
+                msgspec.structs.replace(
+                    each,
+                    seconds=each.seconds + number * 0.0137,
+                    timing=msgspec.structs.replace(each.timing, start=0.31 + number * 0.00123),
+                    breaches=() if number % 7 == 0 else each.breaches,
+                )
+                for each in base.run.results
+            ]
+            changed = msgspec.structs.replace(base.run, results=tuple(results))
+            history.save_run(msgspec.structs.replace(base, run=changed), rules)
+    per_run = path.stat().st_size / runs
+    print(f"{per_run:.0f} bytes for each run of 30 servers")
+    assert per_run < 25_000
+
+
+def test_old_reports_are_dropped_except_the_first_of_each_month(tmp_path):
+    with open_history(tmp_path / "h.sqlite") as history:
+        days = [f"2026-{month:02}-{day:02}" for month in (8, 9, 10) for day in range(1, 16)]
+        for number, day in enumerate(days):
+            documents = {"tickets": ServerDocuments(report=report("a", f"only-{number}"))}
+            save(history, result(), documents=documents, started=f"{day}T08:00:00+00:00")
+        kept = [day for id, day in enumerate(days, 1) if history.documents("tickets", id).report]
+    assert kept == ["2026-08-01", "2026-09-01", *days[-20:]]
+
+
+# -- pruning
+
+
+def test_pruning_keeps_the_newest_runs_of_each_fleet(path):
+    with open_history(path) as history:
+        for number in range(12):
+            given = {"tickets": ServerDocuments(surface=surface(f"add{number}", "x" * 5000))}
+            found = result(surface=summary(f"add{number}"), seconds=number)
+            save(history, found, documents=given)
+        other = save(history, result("lonely"), fleet="other")
+        report = history.prune(2)
+        assert (report.removed, report.kept) == (10, 3)
+        assert report.size_after < report.size_before
+        assert path.stat().st_size == report.size_after
+    with open_history(path) as history:
+        assert [each.id for each in history.runs()] == [13, 12, 11]
+        assert history.load_run(other).results == (result("lonely"),)
+        assert history.load_run(12).results[0].seconds == 11
+        assert history.surface("surface-add3") is None
+        assert history.surface("surface-add11") is not None
+        # Ids are never given twice.
+        assert save(history, result()) == 14
+
+
+def test_pruning_removes_servers_that_no_run_has(tmp_path):
+    with open_history(tmp_path / "h.sqlite") as history:
+        save(history, result("old"))
+        save(history, result("new"))
+        history.prune(1)
+        with pytest.raises(FleetError, match="no server 'old'"):
+            history.server_past("old")
+        assert history._db.rows("PRAGMA foreign_key_check") == []
+
+
+# -- one server over time
+
+
+def test_the_past_of_a_server_says_what_changed_when(path):
+    with open_history(path) as history:
+        save(history, result(server_version="1"))
+        save(history, result(server_version="1"))
+        save(history, result(state="failed", verdicts={rule(0): "fail", rule(1): "pass"}))
+        save(history, result(state="unreachable", verdicts={}, reasons=("it ended",)))
+        past = history.server_past("tickets")
+        assert past.first_seen == "2026-11-16T08:02:11+00:00"
+        assert [[each.kind for each in e.differences] for e in past.results] == [
+            [],
+            [],
+            ["new-failure"],
+            ["unreachable"],
+        ]
+        newest = history.server_past("tickets", limit=2).results
+        assert [each.point.run for each in newest] == [3, 4]
+        assert [each.kind for each in newest[0].differences] == ["new-failure"]
+
+
+def test_a_server_that_is_not_known_is_reported_with_a_near_name():
+    with open_history(None) as history:
+        with pytest.raises(FleetError, match="no server 'x'; it has no servers yet"):
+            history.server_past("x")
+        save(history, result("tickets"), result("search"))
+        with pytest.raises(FleetError, match="no server 'ticket'; did you mean tickets"):
+            history.server_past("ticket")
+        with pytest.raises(FleetError, match="no server 'zzz'; it has search, tickets"):
+            history.server_past("zzz")
+
+
+# -- files that cannot be used
+
+
+def error_of(path, **more):
+    with pytest.raises(FleetError) as error:
+        open_history(path, **more)
+    return str(error.value)
+
+
+def test_a_file_that_is_not_a_database_is_left_alone(tmp_path):
+    path = tmp_path / "notes.sqlite"
+    path.write_text("my notes, " * 100)
+    assert error_of(path) == (
+        f"history {path}: is not a SQLite database; name another file with --history, or use "
+        "--no-history"
+    )
+    assert path.read_text() == "my notes, " * 100
+
+
+def test_a_database_of_another_program_is_left_alone(tmp_path):
+    path = tmp_path / "other.sqlite"
+    with sqlite3.connect(path) as db:
+        db.execute("CREATE TABLE mine (x)")
+    before = path.read_bytes()
+    assert "is a database of another program" in error_of(path)
+    assert path.read_bytes() == before
+
+
+def test_a_history_of_a_newer_accord_is_left_alone(tmp_path):
+    path = tmp_path / "h.sqlite"
+    with open_history(path) as history:
+        save(history, result())
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 99")
+    before = path.read_bytes()
+    said = error_of(path)
+    assert f"history {path}: was written by a newer accord (format 99" in said
+    assert "upgrade accord" in said
+    assert path.read_bytes() == before
+
+
+def test_a_damaged_history_is_left_alone(tmp_path):
+    path = tmp_path / "h.sqlite"
+    with open_history(path) as history:
+        for _ in range(5):
+            history.save_run(full_view(4, 1, with_reports=False), find_rule_set("latest"))
+    damaged = bytearray(path.read_bytes())
+    for page in range(2, len(damaged) // 4096):
+        damaged[page * 4096 : page * 4096 + 200] = b"\xff" * 200
+    path.write_bytes(damaged)
+    said = error_of(path)
+    assert f"history {path}: is damaged (" in said
+    assert "restore it from a copy, or move it away" in said
+    assert path.read_bytes() == damaged
+
+
+def test_a_place_without_a_folder_is_reported(tmp_path):
+    assert "there is no folder" in error_of(tmp_path / "nowhere" / "h.sqlite")
+    assert "is a folder" in error_of(tmp_path)
+    said = error_of(tmp_path / "h.sqlite", must_exist=True)
+    assert "there is no such file yet; accord fleet run makes it" in said
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+@pytest.mark.parametrize("form", FORMS)
+def test_a_folder_that_cannot_be_written_is_reported(form):
+    # Below the folder of pytest, which only its owner may enter.
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / form
+        with open_history(path) as history:
+            save(history, result())
+        before = path.read_bytes()
+        path.chmod(0o444)
+        Path(folder).chmod(0o555)
+        is_root = os.geteuid() == 0
+        try:
+            if is_root:
+                os.seteuid(65534)
+            with pytest.raises(FleetError) as error, open_history(path) as history:
+                save(history, result())
+            said = str(error.value)
+        finally:
+            if is_root:
+                os.seteuid(0)
+            Path(folder).chmod(0o755)
+        assert str(path) in said
+        assert "cannot be written" in said
+        assert "change its permissions" in said
+        assert path.read_bytes() == before
+
+
+def test_a_database_that_stays_locked_is_reported(tmp_path, monkeypatch):
+    monkeypatch.setattr("accord.fleet.history.database._BUSY", 0.05)
+    path = tmp_path / "h.sqlite"
+    with open_history(path) as history:
+        save(history, result())
+        with sqlite3.connect(path, isolation_level=None) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with pytest.raises(FleetError, match="another program has been writing to it"):
+                save(history, result())
+            other.execute("ROLLBACK")
+        assert len(history.runs()) == 1
+        assert save(history, result()) == 2
+
+
+# -- tables of older versions
+
+
+def test_a_history_of_an_older_accord_is_brought_up_to_date(tmp_path):
+    path = tmp_path / "h.sqlite"
+    with open_history(path) as history:
+        save(history, result())
+    newer = (*STEPS, "ALTER TABLE run ADD COLUMN weather TEXT NOT NULL DEFAULT 'fair'")
+    db = HistoryDatabase(path, newer)
+    assert [tuple(row) for row in db.rows("SELECT id, weather FROM run")] == [(1, "fair")]
+    assert db.value("PRAGMA user_version") == len(newer)
+    db.close()
+    assert "was written by a newer accord" in error_of(path)
+
+
+def test_a_step_that_fails_changes_nothing(tmp_path):
+    path = tmp_path / "h.sqlite"
+    with open_history(path) as history:
+        save(history, result())
+    wrong = (*STEPS, "ALTER TABLE run ADD COLUMN weather TEXT; CREATE TABLE run (x)")
+    with pytest.raises(FleetError, match="already exists"):
+        HistoryDatabase(path, wrong)
+    with open_history(path) as history:
+        assert history.load_run(1).results == (result(),)
+
+
+# -- several at once, and killed ones
+
+
+def test_two_runs_that_are_saved_at_once_are_both_kept(path):
+    def work(number):
+        with open_history(path) as history:
+            for place in range(8):
+                save(history, result(f"server-{number}", seconds=place), result("common"))
+
+    threads = [Thread(target=work, args=(number,)) for number in range(3)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    with open_history(path) as history:
+        assert history.notes == ()
+        assert len(history.runs()) == 24
+        for each in history.runs():
+            assert len(history.load_run(each.id).results) == 2
+
+
+ENDLESS = """
+import sys
+sys.path[:0] = {folders!r}
+from accord.fleet.history import open_history
+from accord.fleet.rule_set import find_rule_set
+from fleet.past_runs import full_view
+given, rules = full_view(6, 1, with_reports=False), find_rule_set("latest")
+history = open_history({path!r})
+while True:
+    history.save_run(given, rules)
+    print("saved", flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+def test_a_killed_run_leaves_whole_runs_only(path):
+    folders = [str(Path(__file__).parents[1]), str(Path(__file__).parents[2] / "src")]
+    code = ENDLESS.format(folders=folders, path=str(path))
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as process:
+        for _ in range(20):
+            assert process.stdout.readline() == b"saved\n"
+        process.send_signal(signal.SIGKILL)
+    with open_history(path) as history:
+        found = history.runs(limit=1000)
+        assert len(found) >= 20
+        assert {each.servers for each in found} == {6}
+        assert len(history.load_run(found[0].id).results) == 6
+        assert save(history, result()) == found[0].id + 1
+
+
+# -- JSON lines
+
+
+def test_a_last_line_that_was_cut_off_is_left_out_with_a_note(tmp_path):
+    path = tmp_path / "h.jsonl"
+    with open_history(path) as history:
+        for number in range(3):
+            save(history, result(seconds=number))
+    whole = path.read_bytes()
+    start = whole.rstrip(b"\n").rindex(b"\n") + 1
+    for end in (start + 1, start + 40, len(whole) - 2):
+        path.write_bytes(whole[:end])
+        with open_history(path) as history:
+            assert len(history.runs()) == 2
+            (note,) = history.notes
+            assert note.startswith(f"{path}:")
+            assert "was cut off or damaged" in note
+            assert save(history, result(seconds=7)) == 3
+        with open_history(path) as history:
+            assert history.load_run(3).results[0].seconds == 7
+            assert len(history.notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("hello\n", "line 1 is not one of a history"),
+        ('{"kind":"accord fleet history","format":9}\n', "was written by a newer accord (format 9"),
+        ('{"kind":"surface","digest":"a","entries":""}\n', "has no first line that says its"),
+        ('{"a": 1}\n', "line 1 is not one of a history"),
+    ],
+)
+def test_a_file_of_other_lines_is_left_alone(tmp_path, text, said):
+    path = tmp_path / "h.jsonl"
+    path.write_text(text)
+    assert said in error_of(path)
+    assert path.read_text() == text
+
+
+def test_json_lines_without_a_folder_are_reported(tmp_path):
+    with open_history(tmp_path / "nowhere" / "h.jsonl") as history:
+        with pytest.raises(FleetError, match="cannot be written: No such file"):
+            save(history, result())
+        assert history.runs() == ()
+
+
+def test_json_lines_without_reports_are_not_reused(tmp_path):
+    path = tmp_path / "h.jsonl"
+    with open_history(path) as history:
+        documents = {"tickets": ServerDocuments(report=report("a"))}
+        save(history, result(cache_key="k"), documents=documents)
+        assert history.find_reusable("tickets", "k", LONG_AGO) is not None
+    with open_history(path) as history:
+        assert history.find_reusable("tickets", "k", LONG_AGO) is None

@@ -1,0 +1,499 @@
+"""Digests of surfaces, and what their changes mean for clients."""
+
+import json
+from copy import deepcopy
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from accord.check.contract.lock_file import difference
+from accord.fleet.surfaces.changes import find_surface_changes
+from accord.fleet.surfaces.summary import summarize_surface
+
+STRING = {"type": "string"}
+
+
+def tool(name="add", **members):
+    return {"name": name, "inputSchema": {"type": "object"}, **members}
+
+
+def surface(*tools, **members):
+    return {"server": "desk", "tools": list(tools), **members}
+
+
+def with_input(schema, **more):
+    return surface(tool(inputSchema=schema, **more))
+
+
+def with_output(schema):
+    return surface(tool(outputSchema=schema))
+
+
+def members(required=(), **properties):
+    return {"type": "object", "properties": properties, "required": list(required)}
+
+
+def value(**keywords):
+    """The schema of arguments with one member, `a`."""
+    return members(a=keywords)
+
+
+def hints(**annotations):
+    return surface(tool(annotations=annotations))
+
+
+def prompt(*arguments, **more):
+    return surface(prompts=[{"name": "hello", "arguments": list(arguments), **more}])
+
+
+def resource(**more):
+    return surface(resources=[{"uri": "a://b", "name": "b", **more}])
+
+
+# -- digests
+
+
+def test_the_order_of_entries_and_of_required_members_does_not_matter():
+    one = surface(tool("a", inputSchema=members(["x", "y"], x=STRING, y=STRING)), tool("b"))
+    other = surface(tool("b"), tool("a", inputSchema=members(["y", "x"], y=STRING, x=STRING)))
+    assert summarize_surface(one) == summarize_surface(other)
+    assert find_surface_changes(one, other) == ()
+
+
+def test_versions_sizes_and_times_do_not_matter():
+    one = resource(size=1, annotations={"lastModified": "2026-01-01"}, _meta={"version": "1"})
+    other = resource(size=2, annotations={"lastModified": "2026-02-01"}, _meta={"version": "2"})
+    assert summarize_surface(one).digest == summarize_surface(other).digest
+    assert [each.what for each in find_surface_changes(one, other)] == ["_meta.version changed"]
+
+
+def test_a_lock_file_has_the_digest_of_its_surface():
+    found = surface(tool(description="Add."), instructions="Be kind.")
+    locked = json.loads(json.dumps({"revision": "2025-06-18", **found}))
+    assert summarize_surface(found) == summarize_surface(locked)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"title": "Add"},
+        {"description": "Adds."},
+        {"inputSchema": {"type": "object", "required": ["a"]}},
+        {"outputSchema": {"type": "object"}},
+        {"annotations": {"readOnlyHint": True}},
+        {"execution": {"taskSupport": "required"}},
+    ],
+)
+def test_every_pinned_member_changes_the_digest_of_its_entry_alone(change):
+    before = summarize_surface(surface(tool(), tool("other")))
+    after = summarize_surface(surface({**tool(), **change}, tool("other")))
+    assert before.digest != after.digest
+    assert before.entries["tool add"] != after.entries["tool add"]
+    assert before.entries["tool other"] == after.entries["tool other"]
+
+
+def test_instructions_and_failing_lists_change_the_digest():
+    digests = {
+        summarize_surface(each).digest
+        for each in (
+            surface(),
+            surface(instructions="Be kind."),
+            surface(failed={"prompts/list": -32603}),
+        )
+    }
+    assert len(digests) == 3
+
+
+def test_a_name_that_is_offered_twice_hides_no_change():
+    before = surface(tool(description="one"), tool(description="two"))
+    after = surface(tool(description="ONE"), tool(description="two"))
+    assert summarize_surface(before).digest != summarize_surface(after).digest
+    (change,) = find_surface_changes(before, after)
+    assert (change.subject, change.what) == ("tool add", "description changed")
+    (change,) = find_surface_changes(before, surface(tool(description="one")))
+    assert (change.subject, change.what) == ("tool add (2)", "removed")
+
+
+def test_entries_are_counted_and_tokens_estimated():
+    found = summarize_surface(
+        surface(
+            tool(description="x" * 4_000),
+            resources=[{"uri": "a://b", "name": "b"}],
+            resourceTemplates=[{"uriTemplate": "a://{b}", "name": "b"}],
+            prompts=[{"name": "p"}, {"name": "q"}],
+        )
+    )
+    assert (found.tools, found.resources, found.templates, found.prompts) == (1, 1, 1, 2)
+    assert 1_000 < found.tokens < 1_050
+    assert summarize_surface({"server": "x"}).tokens == 0
+
+
+def test_half_a_surrogate_pair_can_be_hashed():
+    found = json.loads('{"server": "x", "tools": [{"name": "a", "description": "\\ud800"}]}')
+    assert len(summarize_surface(found).digest) == 64
+
+
+# -- changes
+
+CHANGES = [
+    # entries
+    (surface(tool()), surface(), "breaking", "removed"),
+    (surface(), surface(tool()), "compatible", "added"),
+    (resource(), surface(), "breaking", "removed"),
+    (
+        surface(tool()),
+        {"server": "desk", "failed": {"tools/list": -32603}},
+        "breaking",
+        "fails now",
+    ),
+    (
+        {"server": "desk", "failed": {"tools/list": -32603}},
+        surface(),
+        "compatible",
+        "answers now",
+    ),
+    # texts
+    (surface(tool()), surface(tool(title="Add")), "text", "title added"),
+    (
+        surface(tool(description="a")),
+        surface(tool(description="b")),
+        "text",
+        "description changed",
+    ),
+    (surface(), surface(instructions="Hi."), "text", "added"),
+    (surface(instructions="Hi."), surface(), "text", "removed"),
+    (
+        with_input(value(description="x")),
+        with_input(value(description="y")),
+        "text",
+        "inputSchema.properties.a.description changed",
+    ),
+    (
+        with_input(value(examples=[1])),
+        with_input(value()),
+        "text",
+        "inputSchema.properties.a.examples removed",
+    ),
+    # arguments
+    (
+        with_input(members(a=STRING)),
+        with_input(members()),
+        "breaking",
+        "inputSchema.properties.a removed",
+    ),
+    (
+        with_input(members()),
+        with_input(members(a=STRING)),
+        "compatible",
+        "inputSchema.properties.a added",
+    ),
+    (
+        with_input(members()),
+        with_input(members(["a"], a=STRING)),
+        "breaking",
+        "inputSchema.properties.a added, and required",
+    ),
+    (
+        with_input(members(a=STRING)),
+        with_input(members(["a"], a=STRING)),
+        "breaking",
+        "inputSchema.properties.a is required now",
+    ),
+    (
+        with_input(members(["a"], a=STRING)),
+        with_input(members(a=STRING)),
+        "compatible",
+        "inputSchema.properties.a is no longer required",
+    ),
+    # results: the other way round
+    (
+        with_output(members(a=STRING)),
+        with_output(members()),
+        "breaking",
+        "outputSchema.properties.a removed",
+    ),
+    (
+        with_output(members()),
+        with_output(members(["a"], a=STRING)),
+        "compatible",
+        "outputSchema.properties.a added, and required",
+    ),
+    (
+        with_output(members(a=STRING)),
+        with_output(members(["a"], a=STRING)),
+        "compatible",
+        "outputSchema.properties.a is required now",
+    ),
+    (
+        with_output(members(["a"], a=STRING)),
+        with_output(members(a=STRING)),
+        "breaking",
+        "outputSchema.properties.a is no longer required",
+    ),
+    (surface(tool()), with_output(members()), "compatible", "outputSchema added"),
+    (with_output(members()), surface(tool()), "breaking", "outputSchema removed"),
+    # hints: promising less is breaking
+    (
+        hints(readOnlyHint=True),
+        hints(readOnlyHint=False),
+        "breaking",
+        "annotations.readOnlyHint changed",
+    ),
+    (hints(readOnlyHint=True), hints(), "breaking", "annotations.readOnlyHint removed"),
+    (hints(), hints(readOnlyHint=True), "compatible", "annotations.readOnlyHint added"),
+    (hints(), hints(readOnlyHint=False), "compatible", "annotations.readOnlyHint added"),
+    (
+        hints(destructiveHint=False),
+        hints(destructiveHint=True),
+        "breaking",
+        "annotations.destructiveHint changed",
+    ),
+    (
+        hints(openWorldHint=False),
+        hints(),
+        "breaking",
+        "annotations.openWorldHint removed",
+    ),
+    (
+        hints(idempotentHint=False),
+        hints(idempotentHint=True),
+        "compatible",
+        "annotations.idempotentHint changed",
+    ),
+    (hints(title="a"), hints(title="b"), "text", "annotations.title changed"),
+    (hints(readOnlyHint=True), surface(tool()), "breaking", "annotations removed"),
+    (surface(tool()), hints(title="a"), "text", "annotations added"),
+    # tasks
+    (
+        surface(tool(execution={"taskSupport": "optional"})),
+        surface(tool(execution={"taskSupport": "required"})),
+        "breaking",
+        "execution.taskSupport changed",
+    ),
+    (
+        surface(tool()),
+        surface(tool(execution={"taskSupport": "optional"})),
+        "compatible",
+        "execution added",
+    ),
+    # prompts
+    (prompt(), prompt({"name": "x"}), "compatible", "argument x added"),
+    (
+        prompt(),
+        prompt({"name": "x", "required": True}),
+        "breaking",
+        "argument x added, and required",
+    ),
+    (prompt({"name": "x"}), prompt(), "breaking", "argument x removed"),
+    (
+        prompt({"name": "x"}),
+        prompt({"name": "x", "required": True}),
+        "breaking",
+        "argument x is required now",
+    ),
+    (
+        prompt({"name": "x", "required": True}),
+        prompt({"name": "x", "required": False}),
+        "compatible",
+        "argument x is no longer required",
+    ),
+    (
+        prompt({"name": "x"}),
+        prompt({"name": "x", "description": "y"}),
+        "text",
+        "argument x: description added",
+    ),
+    # resources
+    (
+        resource(mimeType="text/plain"),
+        resource(mimeType="text/html"),
+        "breaking",
+        "mimeType changed",
+    ),
+    (resource(), resource(mimeType="text/html"), "compatible", "mimeType added"),
+    (resource(), resource(title="B"), "text", "title added"),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "kind", "what"), CHANGES)
+def test_a_change_has_its_meaning(before, after, kind, what):
+    found = find_surface_changes(before, after)
+    assert [(each.kind, each.what) for each in found] == [(kind, what)]
+
+
+# Keywords of one value, from which values are allowed to fewer of them.
+NARROWER = [
+    ({}, {"type": "string"}),
+    ({"type": "number"}, {"type": "integer"}),
+    ({"type": ["string", "null"]}, {"type": "string"}),
+    ({"enum": ["a", "b"]}, {"enum": ["b"]}),
+    ({"enum": ["a", "b"]}, {"const": "a"}),
+    ({"type": "string"}, {"type": "string", "enum": ["a"]}),
+    ({"minimum": 1}, {"minimum": 2}),
+    ({"maxLength": 9}, {"maxLength": 8}),
+    ({}, {"pattern": "^a"}),
+    ({}, {"format": "date"}),
+    ({"items": {}}, {"items": {"type": "string"}}),
+    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, {"anyOf": [{"type": "string"}]}),
+    ({"anyOf": [{"type": "string"}, {"type": "null"}]}, {"type": "string"}),
+    ({"allOf": [{"type": "string"}]}, {"allOf": [{"type": "string"}, {"minLength": 1}]}),
+    ({"patternProperties": {}}, {"patternProperties": {"^x": {"type": "string"}}}),
+    ({"additionalProperties": {"type": "number"}}, {"additionalProperties": {"type": "integer"}}),
+]
+
+
+@pytest.mark.parametrize(("wide", "narrow"), NARROWER)
+def test_arguments_may_allow_more_and_results_less(wide, narrow):
+    def kinds(schemas, before, after):
+        found = find_surface_changes(schemas(value(**before)), schemas(value(**after)))
+        return {each.kind for each in found}
+
+    assert kinds(with_input, wide, narrow) == {"breaking"}
+    assert kinds(with_input, narrow, wide) == {"compatible"}
+    assert kinds(with_output, wide, narrow) == {"compatible"}
+    assert kinds(with_output, narrow, wide) == {"breaking"}
+
+
+def test_further_members_of_results_are_ignored_by_clients():
+    closed, open = value(additionalProperties=False), value()
+    assert [e.kind for e in find_surface_changes(with_output(closed), with_output(open))] == [
+        "compatible"
+    ]
+    assert [e.kind for e in find_surface_changes(with_input(open), with_input(closed))] == [
+        "breaking"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"type": "string"}, {"type": "integer"}),
+        ({"enum": ["a"]}, {"enum": ["b"]}),
+        ({"pattern": "a"}, {"pattern": "b"}),
+        ({"not": {"type": "string"}}, {"not": {"type": "null"}}),
+        ({"$ref": "https://a.example/x"}, {"$ref": "https://a.example/y"}),
+        ({"prefixItems": [{}]}, {"prefixItems": [{}, {}]}),
+    ],
+)
+def test_other_values_are_breaking_on_both_sides(before, after):
+    for schemas in (with_input, with_output):
+        found = find_surface_changes(schemas(value(**before)), schemas(value(**after)))
+        assert {each.kind for each in found} == {"breaking"}
+
+
+def test_reordered_alternatives_types_and_values_are_not_changes():
+    before = {"anyOf": [{"type": "string"}, {"type": "null"}], "enum": ["a", "b"]}
+    after = {"anyOf": [{"type": "null"}, {"type": "string"}], "enum": ["b", "a"]}
+    assert find_surface_changes(with_input(value(**before)), with_input(value(**after))) == ()
+    before, after = {"type": ["string", "null"]}, {"type": ["null", "string"]}
+    assert find_surface_changes(with_input(value(**before)), with_input(value(**after))) == ()
+
+
+def test_a_definition_that_gets_another_name_changes_nothing_for_clients():
+    def schema(name, **definition):
+        return {**members(a={"$ref": f"#/$defs/{name}"}), "$defs": {name: definition}}
+
+    found = find_surface_changes(
+        with_input(schema("A", type="string")), with_input(schema("B", type="string"))
+    )
+    assert {each.kind for each in found} == {"compatible"}
+    found = find_surface_changes(
+        with_input(schema("A", type="string")), with_input(schema("B", type="integer"))
+    )
+    assert ("breaking", "inputSchema.properties.a.type changed") in [
+        (each.kind, each.what) for each in found
+    ]
+    found = find_surface_changes(
+        with_input(schema("A", type="string")), with_input(schema("A", type="integer"))
+    )
+    assert [(each.kind, each.what) for each in found] == [
+        ("breaking", "inputSchema.$defs.A.type changed")
+    ]
+
+
+def test_schemas_that_refer_to_themselves_are_compared():
+    def tree(name):
+        node = {"type": "object", "properties": {"next": {"$ref": f"#/$defs/{name}"}}}
+        return {"$ref": f"#/$defs/{name}", "$defs": {name: node}}
+
+    found = find_surface_changes(with_input(tree("A")), with_input(tree("B")))
+    assert {each.kind for each in found} == {"compatible"}
+
+
+def test_a_property_called_description_is_not_a_text():
+    found = find_surface_changes(
+        with_input(members(description={"type": "string"})),
+        with_input(members(description={"type": "integer"})),
+    )
+    assert [each.kind for each in found] == ["breaking"]
+
+
+def test_values_before_and_after_are_json():
+    before, after = value(type="string"), value(type="integer")
+    (change,) = find_surface_changes(with_input(before), with_input(after))
+    assert (change.before, change.after) == ('"string"', '"integer"')
+
+
+def test_breaking_changes_are_first_and_the_rest_is_counted():
+    before = surface(*(tool(f"t{number}", description="a") for number in range(3_000)))
+    after = surface(*(tool(f"t{number}", description="b") for number in range(1, 3_000)))
+    found = find_surface_changes(before, after, most=10)
+    assert len(found) == 11
+    assert (found[0].kind, found[0].subject) == ("breaking", "tool t0")
+    assert {each.kind for each in found[1:]} == {"text"}
+    assert (found[-1].subject, found[-1].what) == ("2990 more changes", "not listed: 2990 text")
+
+
+def test_long_values_are_cut_around_the_difference():
+    text = "x" * 50_000
+    (change,) = find_surface_changes(
+        surface(tool(description=f"{text} a {text}")), surface(tool(description=f"{text} b {text}"))
+    )
+    assert max(len(change.before), len(change.after)) < 10_000
+    assert " a " in json.loads(change.before)
+    assert " b " in json.loads(change.after)
+    assert difference(change.before, change.after)
+    (change,) = find_surface_changes(
+        with_input(members()), with_input(members(a={"type": "string", "description": text}))
+    )
+    assert change.before is None
+    assert len(change.after) < 10_000
+
+
+def test_deep_schemas_are_compared():
+    def deep(leaf):
+        schema = leaf
+        for _ in range(240):
+            schema = {"type": "array", "items": schema}
+        return with_input(members(a=schema))
+
+    (change,) = find_surface_changes(deep({"type": "string"}), deep({"type": "integer"}))
+    assert change.kind == "breaking"
+    assert summarize_surface(deep({})).digest
+
+
+KEYWORDS = """
+type properties required enum anyOf allOf $ref $defs items minimum const not additionalProperties
+prefixItems a title
+"""
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.text("ab", max_size=2),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(KEYWORDS.split()), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(JSON, JSON)
+def test_any_two_entries_can_be_compared(one, other):
+    before = surface(tool(inputSchema=one, annotations=other, outputSchema=other))
+    after = surface(tool(inputSchema=other, annotations=one, outputSchema=one))
+    assert find_surface_changes(before, deepcopy(before)) == ()
+    for change in find_surface_changes(before, after):
+        assert change.what
+        for text in (change.before, change.after):
+            assert text is None or json.loads(text) is not ...
