@@ -45,12 +45,14 @@ class Habits(msgspec.Struct):
 
     Attributes:
         stays: whether it kept running long after its input was closed.
+        ignores_signal: whether it kept running long after SIGTERM, too.
         startup_seconds: the most that it took from its launch to its first output.
         ending: how it ended although nothing was asked of it; empty if it did not.
         idled: the seconds that it was left alone for, to see whether it ends.
     """
 
     stays: bool = False
+    ignores_signal: bool = False
     startup_seconds: float = 0.0
     ending: str = ""
     idled: float = 0.0
@@ -168,7 +170,11 @@ class StdioCarrier:
             has_left = await self.end_input(_BRIEF if self.habits.stays else None)
             # The next launch need not wait again.
             self.habits.stays |= not has_left
-        await self.child.stop(terminate_grace=self._leaving)
+        began = asyncio.get_running_loop().time()
+        grace = _BRIEF if self.habits.ignores_signal else self._leaving
+        await self.child.stop(terminate_grace=grace)
+        took = asyncio.get_running_loop().time() - began
+        self.habits.ignores_signal |= took >= self._leaving
 
 
 class MemoryCarrier:

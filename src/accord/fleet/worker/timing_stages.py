@@ -118,8 +118,10 @@ class TimedServer:
             text, state = "", "passed"
         else:
             text = f"it did not end within {seconds:g} s after its input was closed"
+            carrier.habits.stays = True
             if await carrier.exit_after(signal.SIGTERM) is None:
                 text += f", nor within {seconds:g} s after SIGTERM, and was killed"
+                carrier.habits.ignores_signal = True
             state = "failed"
         await line.close()
         self._line = None
