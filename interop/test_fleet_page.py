@@ -1,30 +1,19 @@
 """The page of a fleet in a real browser: it sorts, filters, unfolds, and requests nothing."""
 
-import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Chromium, Page, browser
+from browser import Page
+from report_pages import Look, one_browser
 
 from accord.fleet.rendering.page import as_html
 from accord.fleet.rendering.site import write_site
 
 TESTS = Path(__file__).parents[1] / "tests"
-Look = Callable[..., Any]
-# Given to the page before anything of its own runs.
-WATCH = """
-window.troubles = [];
-addEventListener('error', (event) => troubles.push(`error: ${event.message}`), true);
-addEventListener('securitypolicyviolation', (event) => troubles.push(`no ${event.blockedURI}`));
-for (const name of ['error', 'warn']) {
-  console[name] = (...said) => troubles.push(`${name}: ${said.join(' ')}`);
-}
-window.alert = (text) => troubles.push(`ran: ${text}`);
-"""
 ROWS = "[...document.querySelectorAll('.fleet-table tbody tr')]"
 SHOWN = f"{ROWS}.filter((row) => row.checkVisibility())"
 NAMES = f"{SHOWN}.map((row) => row.cells[0].querySelector('a').textContent)"
@@ -61,44 +50,8 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def look() -> Iterator[Look]:
     """Open a page in the one browser of all tests and do something there."""
-    with asyncio.Runner() as runner:
-        opened = browser()
-        chromium = runner.run(opened.__aenter__())
-        try:
-            yield lambda *args, **facts: runner.run(_looked(chromium, *args, **facts))
-        finally:
-            runner.run(opened.__aexit__(None, None, None))
-
-
-async def _looked(
-    chromium: Chromium,
-    address: str,
-    at: Callable[[Page], Awaitable[Any]],
-    *,
-    width: int = 1280,
-    scripts: bool = True,
-    media: str = "screen",
-    theme: str = "light",
-) -> Any:
-    page = await chromium.open()
-    await page.send(
-        "Emulation.setDeviceMetricsOverride",
-        width=width,
-        height=900,
-        deviceScaleFactor=1,
-        mobile=False,
-    )
-    features = [{"name": "prefers-color-scheme", "value": theme}]
-    await page.send("Emulation.setEmulatedMedia", media=media, features=features)
-    await page.send("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
-    await page.send("Emulation.setScriptExecutionDisabled", value=not scripts)
-    await page.go(address)
-    found = await at(page)
-    # Nothing went wrong, and nothing went out.
-    if scripts:
-        assert await page.run("return troubles") == []
-        assert await page.run("return performance.getEntriesByType('resource').length") == 0
-    return found
+    with one_browser() as found:
+        yield found
 
 
 async def choose(page: Page, name: str, value: str) -> None:
