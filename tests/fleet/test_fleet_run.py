@@ -226,6 +226,9 @@ def test_the_site_has_a_page_and_a_badge_of_each_server(mixed):
         assert (fleet.folder / "site" / "servers" / f"{name}.html").is_file()
         assert (fleet.folder / "site" / "badges" / f"{name}.svg").is_file()
     assert "unreachable" in (fleet.folder / "site" / "badges" / "crash.svg").read_text()
+    page = (fleet.folder / "site" / "servers" / "failing.html").read_text()
+    again = "accord fleet run accord-fleet.toml --server failing --no-history --only ping."
+    assert again in page
 
 
 # -- reuse, locks, comparison

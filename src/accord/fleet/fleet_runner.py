@@ -1,5 +1,6 @@
 """Runs a fleet: prepares servers, lets workers check them, judges, compares, and keeps the run."""
 
+import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -337,7 +338,7 @@ class FleetRunner:
             notes.append(f"the run was {why}: {missing} servers are missing")
         run = FleetRun(
             fleet=self._fleet.name,
-            file=self._fleet.path.name,
+            file=_show_path(self._fleet.path),
             file_digest=sha256(self._fleet.path.read_bytes()).hexdigest()[:16],
             started=self._started.isoformat(timespec="seconds"),
             seconds=round((datetime.now(UTC) - self._started).total_seconds(), 3),
@@ -390,6 +391,12 @@ class FleetRunner:
             find_changes=find_surface_changes,
             required=tuple(self._results) if self._settings.require_all else (),
         )
+
+
+def _show_path(path: Path) -> str:
+    """Return a path relative to this folder; one outside of it by its name alone."""
+    relative = Path(os.path.relpath(path))
+    return path.name if ".." in relative.parts or relative.is_absolute() else relative.as_posix()
 
 
 def _describe_end(outcome: WorkerOutcome) -> tuple[ServerState, tuple[str, ...]]:

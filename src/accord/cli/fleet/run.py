@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.cli.fleet.live import live_display
 from accord.cli.fleet.outputs import OUTPUTS, deliver_view, demand_outputs
 from accord.cli.options import Commands, UsageError, add_command, known_revision, one_of
-from accord.cli.reporting import write_files
+from accord.cli.reporting import demand_requirements, write_files
 from accord.cli.terminal import note
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ file? FILE         the fleet file (default: accord-fleet.toml)
 --jobs N           how many servers at once (default: 2 per core, at most 8)
 --fail-fast        stop at the first server that is not as expected
 --revision R       check under this revision instead of those of the file; may be repeated
+--only ID          check only this requirement or area; may be repeated
 --time S           seconds for each server instead of those of the file
 --skip STAGE       leave out a stage: {", ".join(_SKIPPABLE)}; may be repeated
 --readiness D      also apply the rules of a directory: {", ".join(_DIRECTORIES)}; may be repeated
@@ -154,6 +155,9 @@ def _read(options: argparse.Namespace) -> "Fleet":
     changes: dict[str, Any] = {}
     if options.revision:
         changes["revisions"] = tuple(map(known_revision, options.revision))
+    if options.only:
+        demand_requirements(options.only)
+        changes["only"] = tuple(options.only)
     if options.time is not None:
         changes["time"] = options.time
     if not changes:

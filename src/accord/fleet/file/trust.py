@@ -12,6 +12,7 @@ import msgspec
 
 from accord.fleet.definition import Fleet, FleetError
 from accord.fleet.file.replacement import replace_file
+from accord.stores.user_folder import user_folder
 
 _VARIABLE: Final = "ACCORD_FLEET_TRUST"
 _FILE: Final = "trusted-fleets.json"
@@ -106,6 +107,4 @@ def _default_path() -> Path:
     named = os.environ.get(_VARIABLE)
     if named:
         return Path(named).expanduser()
-    from accord.auth.tokens import default_path
-
-    return default_path().with_name(_FILE)
+    return user_folder() / _FILE
