@@ -100,7 +100,7 @@ class RawServer:
     def initialize(self, params):
         asked = params.get("protocolVersion")
         if not isinstance(asked, str) or not isinstance(params.get("clientInfo"), dict):
-            raise ValueError("initialize needs protocolVersion and clientInfo")
+            raise ValueError("initialize needs protocolVersion and clientInfo")  # noqa: TRY004  # refused
         result = {
             "protocolVersion": asked if asked in REVISIONS else REVISIONS[-1],
             "capabilities": {"tools": {}},
