@@ -100,7 +100,7 @@ class RawServer:
     def initialize(self, params):
         asked = params.get("protocolVersion")
         if not isinstance(asked, str) or not isinstance(params.get("clientInfo"), dict):
-            raise ValueError("initialize needs protocolVersion and clientInfo")
+            raise ValueError("initialize needs protocolVersion and clientInfo")  # noqa: TRY004  # refused
         result = {
             "protocolVersion": asked if asked in REVISIONS else REVISIONS[-1],
             "capabilities": {"tools": {}},
@@ -282,6 +282,19 @@ class IgnoresTerminate(RawServer):
         time.sleep(300)
 
 
+class Stubborn(LeavesDaemon):
+    """Leaves a child and a process of its own, never answers, and does not want to end."""
+
+    def run(self):
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        subprocess.Popen(["sleep", "300"], stdout=subprocess.DEVNULL)
+        super().run()
+        time.sleep(300)
+
+    def request(self, message):
+        """Answer nothing."""
+
+
 class NeedsVariable(RawServer):
     """Does not start without a variable."""
 
@@ -395,6 +408,7 @@ KINDS = {
     "leaves-child": LeavesChild,
     "leaves-daemon": LeavesDaemon,
     "ignores-terminate": IgnoresTerminate,
+    "stubborn": Stubborn,
     "needs-variable": NeedsVariable,
     "many-tools": ManyTools,
     "hostile": Hostile,

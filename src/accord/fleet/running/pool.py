@@ -238,7 +238,7 @@ class _Pool:
             reap(each for each in found if each.is_zombie)
             alive = [each for each in found if not each.is_zombie]
             for each in alive:
-                described.setdefault((each.pid, each.started), each.describe())
+                described.setdefault((each.pid, each.started), f"{each.words} (pid {each.pid})")
             return alive
 
         end_processes(find, grace=_ORPHAN_GRACE)

@@ -43,15 +43,16 @@ class RunningProcess(NamedTuple):
         """Whether it has ended, and only its exit code is left."""
         return self.state in _ZOMBIES
 
-    def describe(self) -> str:
-        """Return its command and id, such as "sleep 60 (pid 7)"."""
+    @property
+    def words(self) -> str:
+        """Its command line, such as "sleep 60"; a long one is cut."""
         words = ""
         with contextlib.suppress(OSError):
             raw = Path(f"/proc/{self.pid}/cmdline").read_bytes()
             words = raw.replace(b"\0", b" ").decode("utf-8", "replace").strip()
         if len(words) > _NAME_LENGTH:
             words = f"{words[: _NAME_LENGTH - 3]}..."
-        return f"{words or 'a process'} (pid {self.pid})"
+        return words or "a process"
 
 
 # -- the table

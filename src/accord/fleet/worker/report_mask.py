@@ -29,7 +29,7 @@ HideText: TypeAlias = Callable[..., str]
 # Members with words of our own.
 _OWN: Final = frozenset(
     {
-        *("also", "anchor", "at", "beside", "clause", "id", "judged_by", "level", "mend"),
+        *("also", "anchor", "at", "beside", "clause", "id", "judged_by", "kind", "level", "mend"),
         *("party", "requirement", "revision", "revisions", "transport", "version"),
     }
 )

@@ -62,13 +62,9 @@ class ServerWork:
 
     async def run(self) -> WorkerReport:
         """Do all stages, and return the last part of the report."""
-        from accord.fleet.worker.check_stage import check
-        from accord.fleet.worker.contract_stage import run_contract_tests
-        from accord.fleet.worker.timing_stages import TimedServer
-
         if self.job.requirements:
             if await self._connect(lists=False):
-                await self._do("check", lambda: check(self))
+                await self._do("check", self._check)
             return self._last_part()
         if not await self._connect():
             return self._last_part()
@@ -76,11 +72,13 @@ class ServerWork:
             for name in ("check", "test", "measure", "stop"):
                 self._send_stage(StageResult(name=name, state="reused"))
             return WorkerReport(is_reusable=True)
-        if self.job.checks and not await self._do("check", lambda: check(self)):
+        if self.job.checks and not await self._do("check", self._check):
             return self._last_part()
         if self.job.contract or self.job.cases:
-            await self._do("test", lambda: run_contract_tests(self))
+            await self._do("test", self._test)
         if self.job.measure:
+            from accord.fleet.worker.timing_stages import TimedServer
+
             async with TimedServer(self) as timed:
                 if await self._do("measure", timed.measure):
                     await self._do("stop", timed.stop)
@@ -89,10 +87,20 @@ class ServerWork:
     def _last_part(self) -> WorkerReport:
         # Every copy of the server was stopped, so whatever runs now was left behind.
         self.end_leftovers()
-        left = [*self._left.values()]
-        more = len(left) - _LEFT_SHOWN
-        shown = [*left[:_LEFT_SHOWN], f"and {more} more"] if more > 0 else left
-        return WorkerReport(left_processes=tuple(shown), stderr=self.access.stderr.lines)
+        left = self._describe_left()
+        return WorkerReport(left_processes=left, stderr=self.access.stderr.lines)
+
+    # Imported when they are needed: a server that cannot be reached needs none of them.
+
+    async def _check(self) -> StageOutcome:
+        from accord.fleet.worker.check_stage import check
+
+        return await check(self)
+
+    async def _test(self) -> StageOutcome:
+        from accord.fleet.worker.contract_stage import run_contract_tests
+
+        return await run_contract_tests(self)
 
     # -- one stage
 
@@ -175,15 +183,15 @@ class ServerWork:
 
     def _start_revisions(self) -> "list[RevisionId | None]":
         """Return the revisions to connect with: the one of the lock, else the newest wanted."""
+        wanted = newest(self.job.revisions) if self.job.revisions else None
+        if self.job.lock is None:
+            return [wanted]
         from accord.fleet.worker.surface_lock import locked_revision
 
-        wanted = newest(self.job.revisions) if self.job.revisions else None
         locked = locked_revision(self.job.lock)
         return [wanted] if locked in (None, wanted) else [locked, wanted]
 
     async def _list(self, client: "Client") -> StageOutcome:
-        from accord.check.contract.lock_file import LockError
-        from accord.fleet.worker.surface_lock import compare_with_lock
         from accord.testing.surface import surface_of
 
         self.surface = surface = await surface_of(client)
@@ -196,6 +204,9 @@ class ServerWork:
         changes: tuple[SurfaceChange, ...] = ()
         problem = ""
         if self.job.lock is not None:
+            from accord.check.contract.lock_file import LockError
+            from accord.fleet.worker.surface_lock import compare_with_lock
+
             try:
                 changes = compare_with_lock(self.job.lock, surface, self.channel.hide)
             except LockError as error:
@@ -204,13 +215,13 @@ class ServerWork:
         return StageOutcome(found, text="; ".join(said))
 
     def _is_reusable(self) -> bool:
-        from accord.fleet.surfaces.summary import summarize_surface
-        from accord.fleet.worker.surface_lock import mask_surface
-
         if not self.job.reuse_if or not self.surface:
             return False
         if self.version != self.job.reuse_version:
             return False
+        from accord.fleet.surfaces.summary import summarize_surface
+        from accord.fleet.worker.surface_lock import mask_surface
+
         # The parent knows only the masked one.
         masked = mask_surface(self.surface, self.channel.hide)
         return summarize_surface(masked).digest == self.job.reuse_if
@@ -220,7 +231,21 @@ class ServerWork:
     def note_leftovers(self) -> None:
         """Note what runs now as left behind; to be called while no server should run."""
         for each in find_descendants():
-            self._left.setdefault((each.pid, each.started), each.describe())
+            self._left.setdefault((each.pid, each.started), each.words)
+
+    def _describe_left(self) -> tuple[str, ...]:
+        """Return what was left in words; each start of a server may leave the same."""
+        pids: dict[str, list[int]] = {}
+        for (pid, _), words in self._left.items():
+            pids.setdefault(words, []).append(pid)
+        shown = [
+            f"{words} (pid {own[0]})"
+            if len(own) == 1
+            else f"{words} ({len(own)} processes, the first with pid {own[0]})"
+            for words, own in pids.items()
+        ]
+        more = len(shown) - _LEFT_SHOWN
+        return (*shown[:_LEFT_SHOWN], f"and {more} more") if more > 0 else tuple(shown)
 
     def end_leftovers(self) -> None:
         """Note what servers left behind, and end it."""

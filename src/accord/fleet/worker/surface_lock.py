@@ -11,13 +11,11 @@ from accord.protocol.revisions import REVISIONS
 from accord.types import JsonObject, RevisionId
 
 
-def locked_revision(lock: Path | None) -> RevisionId | None:
+def locked_revision(lock: Path) -> RevisionId | None:
     """Return the revision under which a lock was written; None if that is not known.
 
     Under another revision the same server may offer something else.
     """
-    if lock is None:
-        return None
     try:
         named = read_lock(lock).get("revision")
     except LockError:

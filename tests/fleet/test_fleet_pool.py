@@ -1,0 +1,225 @@
+"""Workers side by side: order, limits, early ends, and verdicts that a busy machine caused."""
+
+import asyncio
+from collections.abc import Mapping
+
+import pytest
+
+from accord.check.report import merge_revisions
+from accord.check.verdicts import chosen_requirements
+from accord.fleet.definition import FleetError, ResolvedServer
+from accord.fleet.running.pool import PoolRun, count_cores, default_jobs, run_all
+from accord.fleet.running.repetition import find_doubtful, make_repetition, replace_doubtful
+from accord.fleet.running.shards import shard
+from accord.fleet.running.worker_process import WorkerOutcome
+from accord.fleet.worker.job import WorkerJob, WorkerProgress, WorkerReport
+from accord.protocol.verdict import Verdict, VerdictName
+from fleet.jobs import job
+from support.waiting import in_loop
+
+CLOSED = "http://127.0.0.1:9/mcp"
+
+
+def states(ran: PoolRun) -> dict[str, str]:
+    return {name: each.ended for name, each in ran.outcomes.items()}
+
+
+@in_loop
+async def test_servers_that_fail_in_any_way_are_rows_beside_good_ones() -> None:
+    work = [
+        job("raw"),
+        job("crash-at-start"),
+        job("stubborn", time=2.0),
+        WorkerJob(server=ResolvedServer(name="missing", command=("/no/such/program",))),
+    ]
+    seen: list[str] = []
+    progress: dict[str, list[WorkerProgress]] = {}
+    ran = await run_all(
+        work,
+        jobs=2,
+        on_progress=lambda name, each: progress.setdefault(name, []).append(each),
+        on_result=lambda outcome: seen.append(outcome.name),
+    )
+    assert list(ran.outcomes) == ["raw", "crash-at-start", "stubborn", "missing"]
+    assert sorted(seen) == sorted(ran.outcomes)
+    assert states(ran) == {
+        "raw": "finished",
+        "crash-at-start": "finished",
+        "stubborn": "timed-out",
+        "missing": "finished",
+    }
+    assert not ran.is_interrupted
+    found = {name: each.report for name, each in ran.outcomes.items()}
+    assert found["raw"].is_complete
+    assert "cannot open database: no such file" in found["crash-at-start"].unreachable
+    assert "exit code 1" in found["crash-at-start"].unreachable
+    assert "'/no/such/program' was not found" in found["missing"].unreachable
+    late = ran.outcomes["stubborn"]
+    assert late.text.startswith("was not finished within 2 s, and was ended")
+    if late.stage is not None:  # on a busy machine the worker itself may take that long to start
+        assert late.text.endswith("in the stage start")
+        assert [(each.name, each.state) for each in late.report.stages] == [("start", "failed")]
+    assert [each.stage for each in progress["raw"]] == ["start", "surface"]
+
+
+@in_loop
+async def test_one_result_can_end_all_others() -> None:
+    work = [job("stubborn"), job("exit-zero"), *(job("raw", name=f"raw-{n}") for n in range(3))]
+    ran = await run_all(work, jobs=2, is_enough=lambda outcome: bool(outcome.report.unreachable))
+    assert states(ran)["stubborn"] == "interrupted"
+    assert len(ran.outcomes) < len(work)
+    assert not ran.is_interrupted
+
+
+@in_loop
+async def test_a_cancelled_run_returns_what_is_there() -> None:
+    results: list[str] = []
+    work = [job("exit-zero"), job("hang-on-call", measure=True), job("raw", name="never")]
+    order = {"exit-zero": 3.0, "hang-on-call": 2.0, "never": 1.0}
+    task = asyncio.ensure_future(
+        run_all(
+            work,
+            jobs=1,
+            expected_seconds=order,
+            on_result=lambda outcome: results.append(outcome.name),
+            on_progress=lambda _, each: each.stage == "measure" and task.cancel(),
+        )
+    )
+    ran = await task
+    assert ran.is_interrupted
+    assert states(ran) == {"exit-zero": "finished", "hang-on-call": "interrupted"}
+    assert results == ["exit-zero", "hang-on-call"]
+    outcome = ran.outcomes["hang-on-call"]
+    assert (outcome.stage, outcome.text) == ("measure", "was interrupted in the stage measure")
+    assert [each.name for each in outcome.report.stages] == ["start", "surface", "measure"]
+    assert outcome.report.surface is not None
+
+
+@in_loop
+async def test_the_slowest_begin_first_and_unknown_ones_before_them() -> None:
+    begun: list[str] = []
+    work = [job("exit-zero", name=name) for name in ("fast", "slow", "new")]
+    await run_all(
+        work,
+        jobs=1,
+        expected_seconds={"fast": 1.0, "slow": 9.0},
+        on_progress=lambda name, _: begun.append(name),
+        is_enough=lambda _: len(begun) == 2,
+    )
+    assert begun == ["new", "slow"]
+
+
+@in_loop
+async def test_servers_of_one_host_wait_for_each_other() -> None:
+    running: set[str] = set()
+    most = 0
+
+    def begin(name: str, _: WorkerProgress) -> None:
+        nonlocal most
+        running.add(name)
+        most = max(most, len(running))
+
+    servers = [ResolvedServer(name=f"s{n}", url=CLOSED, shown=CLOSED) for n in range(2)]
+    ran = await run_all(
+        [WorkerJob(server=each) for each in servers],
+        on_progress=begin,
+        on_result=lambda outcome: running.discard(outcome.name),
+    )
+    assert most == 1
+    assert {each.report.unreachable for each in ran.outcomes.values()} == {
+        f"{CLOSED}: no connection: connection refused"
+    }
+
+
+def test_the_number_of_workers_follows_the_cores() -> None:
+    assert 1 <= default_jobs() <= 8
+    assert default_jobs() == min(8, 2 * count_cores())
+
+
+# -- verdicts that a busy machine may have caused
+
+
+def outcome_with(verdicts: Mapping[str, tuple[VerdictName, str]], lag: float) -> WorkerOutcome:
+    rows = chosen_requirements("server", "2025-06-18", list(verdicts))
+    found = [
+        Verdict(row.id, row.level, row.party, ("2025-06-18",), *verdicts[row.id], [])
+        for row in rows
+    ]
+    report = merge_revisions({"2025-06-18": found}, target="x", party="server")
+    return WorkerOutcome(
+        name="x",
+        ended="finished",
+        report=WorkerReport(report=report, load_lag=lag, is_complete=True),
+        seconds=2.0,
+    )
+
+
+PING, EMPTY = "ping.response.prompt", "ping.response.empty"
+SILENT = "falls silent: an answer to ping did not arrive within 15 s"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "message", "lag", "is_doubtful"),
+    [
+        ("fail", SILENT, 0.3, True),
+        ("fail", SILENT, 0.05, False),
+        ("pass", SILENT, 0.3, False),
+        ("fail", "answers with a result that is not empty", 0.3, False),
+        ("fail", "keeps running after its input was closed", 0.3, True),
+    ],
+)
+def test_only_waiting_in_vain_on_a_busy_machine_is_doubtful(
+    verdict: VerdictName, message: str, lag: float, *, is_doubtful: bool
+) -> None:
+    outcome = outcome_with({PING: (verdict, message), EMPTY: ("pass", "held")}, lag)
+    assert find_doubtful(outcome) == ((PING,) if is_doubtful else ())
+
+
+def test_the_second_verdict_counts_and_the_first_is_kept_beside_it() -> None:
+    first = outcome_with({PING: ("fail", SILENT), EMPTY: ("pass", "held")}, 0.3)
+    second = outcome_with({PING: ("pass", "held")}, 0.0)
+    both = replace_doubtful(first, (PING,), second)
+    assert both.repeated == {PING: "fail"}
+    assert both.seconds == 4.0
+    report = both.report.report
+    assert report is not None
+    assert {each.id: each.verdict for each in report.results} == {PING: "pass", EMPTY: "pass"}
+    assert (report.score, report.violations) == (100.0, ())
+    assert first.report.report is not None
+    assert first.report.report.score != 100.0
+
+
+def test_a_second_check_without_a_verdict_changes_nothing() -> None:
+    first = outcome_with({PING: ("fail", SILENT)}, 0.3)
+    silent = outcome_with({PING: ("not-exercised", "no occasion")}, 0.0)
+    assert replace_doubtful(first, (PING,), silent).report == first.report
+    crashed = WorkerOutcome(name="x", ended="crashed", report=WorkerReport())
+    assert replace_doubtful(first, (PING,), crashed) == first
+
+
+@in_loop
+async def test_some_requirements_can_be_checked_again_alone() -> None:
+    work = job("raw", lock=None, revisions=("2025-06-18",), contract=True, measure=True)
+    ran = await run_all([make_repetition(work, (EMPTY,))])
+    outcome = ran.outcomes["raw"]
+    assert [each.name for each in outcome.report.stages] == ["start", "check"]
+    assert outcome.report.report is not None
+    assert [(each.id, each.verdict) for each in outcome.report.report.results] == [(EMPTY, "pass")]
+
+
+# -- shards
+
+
+def test_every_server_belongs_to_one_shard() -> None:
+    names = [f"server-{number}" for number in range(100)]
+    parts = [shard(names, f"{number}/5") for number in range(1, 6)]
+    assert sorted(name for part in parts for name in part) == sorted(names)
+    assert all(parts)
+    assert shard(names, "1/1") == names
+    assert shard(names[::2], "2/5") == [name for name in names[::2] if name in parts[1]]
+
+
+@pytest.mark.parametrize("part", ["", "0/5", "6/5", "2", "a/b", "2/0", "-1/5", "2/5/7"])
+def test_a_shard_that_does_not_exist_is_refused(part: str) -> None:
+    with pytest.raises(FleetError, match="expected NUMBER/COUNT, such as 2/5"):
+        shard(["a"], part)

@@ -1,0 +1,360 @@
+"""A worker: its stages, what it reports of servers that fail, and what it never says."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as draw
+
+from accord.check.contract.lock_file import format_lock
+from accord.check.probing.secret_filter import HIDDEN, SecretFilter
+from accord.check.report import Coverage, Report, RequirementResult, ViolationGroup
+from accord.fleet.definition import ResolvedServer
+from accord.fleet.results import (
+    FailedTest,
+    ServerTiming,
+    StageResult,
+    SurfaceChange,
+    TestCounts,
+)
+from accord.fleet.surfaces import summarize_surface
+from accord.fleet.worker.channel import MaskedStream
+from accord.fleet.worker.job import DECODER, WorkerJob, WorkerProgress, WorkerReport, encode_job
+from accord.fleet.worker.report_mask import mask_message
+from accord.protocol.verdict import Evidence
+from accord.protocol.violation import Violation
+from fleet.fleet_server import HOSTILE, SCHEMA
+from fleet.jobs import command, job, marked_processes
+from support.waiting import LONG, until_sync
+
+SECRET = "sk-planted-4711-abcdef"
+
+
+class Worked:
+    """A worker that has ended: its messages, and all that it wrote."""
+
+    def __init__(self, work: WorkerJob, **env: str) -> None:
+        ran = subprocess.Popen(
+            [sys.executable, "-P", "-m", "accord.fleet.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, **env},
+        )
+        with ran:
+            assert ran.stdin is not None
+            assert ran.stdout is not None
+            assert ran.stderr is not None
+            ran.stdin.write(encode_job(work))
+            ran.stdin.flush()
+            self.output = ran.stdout.read()
+            self.stderr = ran.stderr.read()
+            self.code = ran.wait(LONG)
+        self.messages = [DECODER.decode(line) for line in self.output.splitlines()]
+        self.report = WorkerReport()
+        for each in self.messages:
+            if isinstance(each, WorkerReport):
+                self.report = self.report.with_part(each)
+
+    @property
+    def stages(self) -> dict[str, str]:
+        return {each.name: each.state for each in self.report.stages}
+
+    def text(self, stage: str) -> str:
+        return next(each.text for each in self.report.stages if each.name == stage)
+
+
+# -- whole workers
+
+
+def test_every_stage_is_done_and_no_secret_leaves_the_worker(tmp_path: Path) -> None:
+    cases = tmp_path / "cases.toml"
+    cases.write_text(
+        'target = "ignored.py"\ncontract = false\n'
+        '[[case]]\nname = "refuses"\ncall = "get_number"\nexpect = { error = "never said" }\n'
+    )
+    lock = tmp_path / "lock.json"
+    lock.write_text(format_lock({"server": "raw", "tools": []}, "2025-06-18"))
+    server = ResolvedServer(
+        name="echo",
+        command=command("echo", SECRET),
+        shown="echo",
+        env={"FLEET_PLANTED": SECRET},
+        secrets=(SECRET,),
+    )
+    work = WorkerJob(
+        server=server, cases=(cases,), lock=lock, only=("ping.response.empty",), patience=2
+    )
+    worked = Worked(work)
+    assert worked.code == 0
+    assert worked.stages == dict.fromkeys(
+        ("start", "surface", "check", "test", "measure", "stop"), "passed"
+    )
+    report = worked.report
+    assert report.is_complete
+    assert (report.revision, report.transport) == ("2025-06-18", "stdio")
+    assert report.report is not None
+    assert [each.verdict for each in report.report.results] == ["pass"]
+    assert report.report.setting.command is None
+    assert (report.tests.failed, dict(report.tests.names)) == (1, {"refuses": "fail"})
+    assert report.timing.start
+    assert report.timing.ping_95
+    assert any(each.subject == "tool get_number" for each in report.changes)
+    progress = [each for each in worked.messages if isinstance(each, WorkerProgress)]
+    assert {each.stage for each in progress} == set(worked.stages)
+    # It repeats the secret in its name, version, tools, errors, standard error and arguments.
+    assert HIDDEN in report.server_name
+    assert HIDDEN in "".join(report.stderr)
+    assert HIDDEN in str(report.surface)
+    assert HIDDEN in report.tests.failures[0].summary
+    for written in (worked.output, worked.stderr):
+        assert SECRET.encode() not in written
+        assert SECRET[:12].encode() not in written
+
+
+def test_an_unchanged_surface_needs_no_check() -> None:
+    surface = {
+        "server": "raw",
+        "tools": [
+            {
+                "name": "get_number",
+                "description": "Returns the number that it gets.",
+                "inputSchema": SCHEMA,
+                "annotations": {"readOnlyHint": True},
+            }
+        ],
+    }
+    digest = summarize_surface(surface).digest
+    worked = Worked(job("raw", checks=True, reuse_if=digest, reuse_version="1.0"))
+    assert worked.report.is_reusable
+    assert worked.report.surface == surface
+    assert set(worked.stages.values()) == {"passed", "reused"}
+
+
+def test_a_process_that_a_server_leaves_is_named_and_ended() -> None:
+    for kind, mark in (("leaves-child", "mark-child"), ("leaves-daemon", "mark-daemon")):
+        worked = Worked(job(kind, measure=True), FLEET_MARK=f"{mark}-{os.getpid()}")
+        assert worked.stages["stop"] == "passed"
+        # The child is seen when the server has stopped; the one of its own session each time.
+        (left,) = worked.report.left_processes
+        expected = "(pid " if kind == "leaves-child" else "(2 processes, the first with pid "
+        assert left.startswith(f"sleep 300 {expected}")
+        until_sync(lambda mark=mark: not list(marked_processes(f"{mark}-{os.getpid()}")))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("kind", "stage", "state", "text"),
+    [
+        ("raw", "check", "passed", ""),
+        ("good", "check", "passed", ""),
+        ("crash-at-start", "start", "failed", "cannot open database"),
+        ("exit-zero", "start", "failed", "ended with exit code 0"),
+        ("needs-variable", "start", "failed", "FLEET_TEST_KEY is not set"),
+        ("silent", "start", "failed", "no answer to initialize"),
+        ("wrong-id", "start", "failed", "no answer to initialize"),
+        ("crash-on-call", "measure", "failed", "exit code 7"),
+        ("hang-on-call", "measure", "passed", "only pings"),
+        ("rubbish", "stop", "passed", ""),
+        ("huge-line", "stop", "passed", ""),
+        ("flood-stderr", "stop", "passed", ""),
+        ("flood-stdout", "measure", "failed", "floods"),
+        ("slow-start", "stop", "passed", ""),
+        ("many-tools", "stop", "passed", ""),
+        ("hostile", "stop", "passed", ""),
+        ("changing", "stop", "passed", ""),
+        ("ignores-terminate", "stop", "failed", "after SIGTERM, and was killed"),
+    ],
+)
+def test_each_kind_of_server_is_a_row(kind: str, stage: str, state: str, text: str) -> None:
+    work = job(
+        kind,
+        checks=True,
+        contract=True,
+        measure=True,
+        only=("ping",),
+        revisions=("2025-06-18",),
+        patience=1.0,
+        time=8.0,
+    )
+    worked = Worked(work)
+    assert worked.code == 0
+    assert worked.stages[stage] == state
+    assert text in worked.text(stage)
+    assert bool(worked.report.unreachable) == (stage == "start")
+    if kind == "slow-start":
+        assert (worked.report.timing.start or 0) > 0.8
+    if kind == "hostile":
+        assert {each["title"] for each in (worked.report.surface or {})["tools"]} == {*HOSTILE}
+    if kind == "failing-test":
+        assert worked.report.tests.failed == 1
+
+
+# -- joining parts
+
+
+def test_parts_of_a_report_are_joined() -> None:
+    start = WorkerReport(
+        stages=(StageResult(name="start", state="passed"),),
+        timing=ServerTiming(start=0.5),
+        server_name="x",
+        load_lag=0.2,
+    )
+    later = WorkerReport(
+        stages=(StageResult(name="measure", state="passed"),),
+        timing=ServerTiming(ping_median=0.1),
+        left_processes=("a",),
+        is_complete=True,
+    )
+    whole = start.with_part(later)
+    assert [each.name for each in whole.stages] == ["start", "measure"]
+    assert whole.timing == ServerTiming(start=0.5, ping_median=0.1)
+    assert (whole.server_name, whole.load_lag, whole.is_complete) == ("x", 0.2, True)
+    assert whole.left_processes == ("a",)
+
+
+# -- masks
+
+
+def report_with(text: str) -> WorkerReport:
+    result = RequirementResult(
+        "tools.list.pass",
+        "MUST",
+        "server",
+        ("2025-06-18",),
+        "pass",
+        f"says {text}",
+        [Evidence("why", "server", message=f'{{"a": "{text}", "b": 1}}', mark=(2, 5))],
+        by_revision={"2025-06-18": "pass"},
+        clause="the clause of a pass",
+    )
+    group = ViolationGroup(
+        Violation("tools.list.pass", "server", f"says {text}", evidence=text, mark=(0, 3)),
+        "fail",
+        [],
+    )
+    report = Report(
+        target="x",
+        revision="2025-06-18",
+        judged_by="2025-06-18",
+        score=1.0,
+        coverage=Coverage(1, 1),
+        results=(result,),
+        violations=(group,),
+    )
+    return WorkerReport(
+        stages=(StageResult(name="start", state="passed", text=text),),
+        report=report,
+        tests=TestCounts(
+            failures=(FailedTest(name=text, kind="tool", summary=text, repeat=text),),
+            names={text: "pass"},
+        ),
+        surface={"tools": [{"name": text, "inputSchema": {"properties": {text: {"x": [text]}}}}]},
+        changes=(SurfaceChange(kind="text", subject=text, what=text, before=text, after=text),),
+        server_name=text,
+        server_version=text,
+        stderr=(text,),
+        left_processes=(text,),
+        unreachable=text,
+        lock_problem=text,
+    )
+
+
+def test_every_text_of_a_report_is_masked() -> None:
+    hide = SecretFilter([SECRET]).hide
+    masked = mask_message(report_with(f"it is {SECRET} here"), hide)
+    line = msgspec.json.encode(masked)
+    assert SECRET.encode() not in line
+    assert line.count(HIDDEN.encode()) == 22
+    assert DECODER.decode(line) == masked
+    assert masked.report is not None
+    # Places in a text that was changed lead nowhere.
+    assert masked.report.results[0].evidence[0].mark is None
+    assert masked.report.violations[0].violation.mark is None
+
+
+@pytest.mark.parametrize(
+    "secret", ["passed-by-nobody", "2025-06-18", "server", "tools.list.pass", "fail-over-99"]
+)
+def test_words_of_our_own_stay_whatever_the_secret_is(secret: str) -> None:
+    report = report_with("text")
+    masked = mask_message(report, SecretFilter([secret]).hide)
+    assert masked == report
+    assert DECODER.decode(msgspec.json.encode(masked)) == report
+
+
+def test_a_text_that_did_not_change_keeps_its_mark() -> None:
+    report = report_with("text")
+    assert mask_message(report, SecretFilter([SECRET]).hide) is report
+
+
+def test_a_surface_is_not_masked_at_the_ends_of_its_texts() -> None:
+    hide = SecretFilter(["test-token-4711"]).hide
+    report = WorkerReport(surface={"name": "run_test"}, stderr=("cut here: test",))
+    masked = mask_message(report, hide)
+    assert masked.surface == {"name": "run_test"}
+    assert masked.stderr == (f"cut here: {HIDDEN}",)
+
+
+def test_lines_of_standard_error_are_masked_even_if_they_come_in_pieces() -> None:
+    class Lines(list[str]):
+        def write(self, text: str) -> None:
+            self.append(text)
+
+        def flush(self) -> None:
+            """Do nothing."""
+
+    lines = Lines()
+    stream: Any = MaskedStream(lines, SecretFilter([SECRET]).hide)  # type: ignore[arg-type]
+    stream.write(f"token: {SECRET[:7]}")
+    stream.flush()
+    stream.write(f"{SECRET[7:]}\nnext")
+    assert lines == [f"token: {HIDDEN}\n"]
+
+
+def hide_slowly(secrets: Sequence[str], text: str) -> str:
+    """Hide secrets without looking first whether there are any."""
+    slow = SecretFilter(secrets)
+    return slow._hide_stumps(slow._hide_runs(text), at_ends=True)
+
+
+SECRETS = ("hunter2-hunter", "äöü-secret/+=", "123456789012345678901234567890", "abcdef")
+
+
+@given(
+    draw.lists(
+        draw.one_of(
+            draw.sampled_from([*SECRETS, "...", "…", " ", "abc", "2-hun", "Ymk="]),
+            draw.builds(
+                lambda secret, at, length: secret[at : at + length],
+                draw.sampled_from(SECRETS),
+                draw.integers(0, 20),
+                draw.integers(1, 20),
+            ),
+        ),
+        max_size=6,
+    )
+)
+def test_looking_first_finds_the_same_secrets(parts: list[str]) -> None:
+    text = "".join(parts)
+    assert SecretFilter(SECRETS).hide(text) == hide_slowly(SECRETS, text)
+
+
+@pytest.mark.thorough
+def test_ten_thousand_tools_are_masked_in_a_moment() -> None:
+    tools = [
+        {"name": f"tool_{n}", "description": f"Does {n}.", "inputSchema": SCHEMA}
+        for n in range(10_000)
+    ]
+    secrets = [f"{number}-value-of-a-variable-{number}" for number in range(30)]
+    report = WorkerReport(surface={"tools": tools})
+    began = time.process_time()
+    mask_message(report, SecretFilter(secrets).hide)
+    assert time.process_time() - began < 10
