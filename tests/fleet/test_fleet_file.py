@@ -261,7 +261,7 @@ MISTAKES = [
     ("[mcpServers]\nx = 3", 14, "server 'x' is a number, expected a table with command or url"),
     ("[mcpServers.'']\ncommand = 'x'", 13, "'' is not a name for a server: expected 1 to 100"),
     ('[mcpServers."a\\nb"]\ncommand = "x"', 13, "'a\\nb' is not a name for a server"),
-    ("[mcpServers.tickets]\n", 13, "cannot declare"),
+    ("[mcpServers.tickets]\n", 13, "appears twice"),
     ("[servers.tickets]\ncommand = 'x'", None, "has two servers 'tickets': keep one of them"),
     ("x = [1,,]", 13, "invalid value"),
 ]

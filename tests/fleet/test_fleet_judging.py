@@ -232,6 +232,6 @@ def test_an_unknown_set_or_id_is_refused(tmp_path):
 
     with pytest.raises(FleetError, match="'2020-01' is not a set of rules; known: latest, 2026-11"):
         find_rule_set("2020-01", tmp_path)
-    (tmp_path / "bad.txt").write_text(f"{IDS[0]}\nnope\n")
-    with pytest.raises(FleetError, match=r"bad\.txt:2: there is no requirement 'nope'"):
+    (tmp_path / "bad.txt").write_text(f"{IDS[0]}\ntools.nope\n")
+    with pytest.raises(FleetError, match=r"bad\.txt:2: there is no requirement 'tools.nope'"):
         find_rule_set("bad.txt", tmp_path)

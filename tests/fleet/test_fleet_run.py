@@ -148,7 +148,7 @@ def test_a_bad_server_is_a_row_and_not_the_end(mixed):
     }
     results = by_name(found["report"])
     assert "cannot open database" in results["crash"]["reasons"][0]
-    assert results["needs"]["reasons"] == ["needs FLEET_TEST_KEY"]
+    assert results["needs"]["reasons"] == ["needs the variable FLEET_TEST_KEY, which is not set"]
     assert "ping" in results["failing"]["reasons"][0]
     assert results["good"]["score"] == 100
     assert (results["good"]["tags"], results["good"]["owner"]) == (["a"], "team")

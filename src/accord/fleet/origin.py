@@ -10,6 +10,8 @@ from typing import Final
 from accord.fleet.results import RunOrigin
 
 _SECONDS: Final = 5.0
+# A folder that was downloaded must not name programs that git runs.
+_SAFE: Final = ("-c", "core.fsmonitor=false", "-c", "safe.bareRepository=explicit")
 # The variables in which systems for CI name their jobs.
 _CI_URLS: Final = ("CI_JOB_URL", "BUILD_URL", "CIRCLE_BUILD_URL", "BUILDKITE_BUILD_URL")
 _CI_BRANCHES: Final = (
@@ -51,7 +53,7 @@ def _ci_url(environ: Mapping[str, str]) -> str:
 def _git(folder: Path, *words: str) -> str:
     try:
         done = subprocess.run(  # noqa: S603  # fixed words
-            ["git", "-C", str(folder), *words],  # noqa: S607  # the user's own git
+            ["git", "-C", str(folder), *_SAFE, *words],  # noqa: S607  # the user's own git
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

@@ -1,13 +1,17 @@
 """Before a server is checked: how to reach it, whether an earlier result may do, what to ask."""
 
 import os
+import re
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Final
 from shlex import quote
 
 import msgspec
 
-from accord.fleet.caching.key import CacheKey, make_key, read_version
+from accord.check.probing.secret_filter import SecretFilter
+from accord.fleet.caching.key import SECRET_VARIABLE, CacheKey, make_key, read_version
 from accord.fleet.definition import (
     DEFAULT_MAX_AGE,
     Fleet,
@@ -16,10 +20,13 @@ from accord.fleet.definition import (
     ResolvedServer,
 )
 from accord.fleet.file.entries import resolve_server
+from accord.fleet.file.placeholders import withheld_variables
 from accord.fleet.history.history import History
 from accord.fleet.history.summaries import ReusableResult
 from accord.fleet.results import RuleSetStamp, ServerResult, StageName, StageResult
 from accord.fleet.worker.job import WorkerJob
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class PreparedServer(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +79,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
         resolved = resolve_server(server, self.fleet)
         if not resolved.missing and not resolved.not_found:
             return self._plan(server, resolved)
-        text = f"needs {', '.join([*resolved.missing, *resolved.not_found])}"
+        text = f"needs {', '.join([*_describe_missing(resolved.missing), *resolved.not_found])}"
         result = ServerResult(
             name=server.name,
             line=server.line,
@@ -88,6 +95,8 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
         version, why_not = "", ""
         try:
             version = read_version(server, resolved, self.fleet.folder)
+            # Reports show it.
+            version = SecretFilter(resolved.secrets).hide(version, may_be_cut=False)
         except FleetError as error:
             why_not = str(error)
         key = CacheKey(why_not=why_not)
@@ -116,6 +125,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
             repeat=f"accord fleet run {quote(path)} --server {quote(server.name)} --no-history",
             artifact=path,
             reuse_version="" if earlier is None else earlier.result.server_version,
+            withheld=(SECRET_VARIABLE, *withheld_variables(server, self.fleet.servers)),
         )
         return PreparedServer(
             server=server, resolved=resolved, job=job, key=key, earlier=earlier, version=version
@@ -138,6 +148,16 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
             return None
         not_before = self.now - timedelta(hours=hours)
         return self.history.find_reusable(server.name, key.key, not_before)
+
+
+def _describe_missing(missing: Sequence[str]) -> Iterator[str]:
+    """Yield what is missing in words; most of it are names of variables."""
+    names = [each for each in missing if _VARIABLE.fullmatch(each)]
+    if names:
+        is_one = len(names) == 1
+        yield f"the variable{'' if is_one else 's'} {', '.join(names)}"
+        yield f"which {'is' if is_one else 'are'} not set"
+    yield from (each for each in missing if each not in names)
 
 
 def _reuse_digest(earlier: ReusableResult | None) -> str:

@@ -4,6 +4,7 @@ A set is a list of requirement ids with a version. Requirements that a newer acc
 reported, but neither move the score nor fail a server of a fleet that names an older set.
 """
 
+import re
 from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
@@ -13,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from accord.check.contract.data_files import read_data_file
 from accord.check.verdicts import chosen_requirements
 from accord.fleet.definition import FleetError
 from accord.fleet.results import RuleSetStamp
@@ -20,6 +22,7 @@ from accord.protocol.catalogue import catalogue
 from accord.types import REVISION_IDS
 
 LATEST: Final = "latest"
+_ID: Final = re.compile(r"[a-z][a-z0-9-]*(\.[a-z0-9-]+)+")
 
 
 class RuleSet(msgspec.Struct, frozen=True):
@@ -85,9 +88,17 @@ def _versions() -> Mapping[str, frozenset[str]]:
 def _read_ids(path: Path) -> frozenset[str]:
     known = catalogue()
     ids = set()
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+    try:
+        lines = read_data_file(path).decode("utf-8-sig").splitlines()
+    except OSError as error:
+        raise FleetError(f"{path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise FleetError(f"{path} is not UTF-8 text") from None
+    for number, line in enumerate(lines, 1):
         id = line.partition("#")[0].strip()
         if id and id not in known:
-            raise FleetError(f"{path}:{number}: there is no requirement {id!r}")
+            # Only an id is quoted: the path may be that of any file, and reports are published.
+            said = f"there is no requirement {id!r}" if _ID.fullmatch(id) else "is not an id"
+            raise FleetError(f"{path}:{number}: {said}; accord requirements lists them")
         ids |= {id} if id else set()
     return frozenset(ids)

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from accord.check.contract.data_files import read_data_file
 from accord.check.rendering.wording import escape_unprintable
 from accord.errors import AccordError
 from accord.testing.surface import METHODS
@@ -59,15 +60,17 @@ def read_lock(path: Path) -> JsonObject:
         LockError: it does not exist, or is not a lock file.
     """
     try:
-        locked = json.loads(path.read_text("utf-8"))
+        locked = json.loads(read_data_file(path))
     except FileNotFoundError:
         raise LockError(f"{path} does not exist; accord lock writes it") from None
     except OSError as error:
         raise LockError(f"{path}: {error.strerror}") from None
+    except RecursionError:
+        raise LockError(f"{path} is nested too deeply") from None
     except ValueError as error:
-        raise LockError(f"{path} is not JSON: {error}") from None
+        raise LockError(f"{path} is not JSON: {error}; accord lock writes it anew") from None
     if not isinstance(locked, dict) or not isinstance(locked.get("server"), str):
-        raise LockError(f"{path} is not a lock file; accord lock writes one")
+        raise LockError(f"{path} is not a lock file; accord lock writes it anew")
     return locked
 
 

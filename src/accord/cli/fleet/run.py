@@ -219,7 +219,7 @@ def _demand_consent(fleet: "Fleet", options: argparse.Namespace) -> None:
             f" look at it with accord fleet trust {fleet.path}, or say --yes"
         )
     note(f"{fleet.path}{has_changed} launches and contacts:")
-    note(launch_list(fleet))
+    note(launch_list(fleet).rstrip("\n"))
     if not confirm("run them, now and later? [y/N] "):
         raise UsageError("nothing was launched")
     store.add(fleet)

@@ -7,7 +7,7 @@ from shlex import join
 from typing import TYPE_CHECKING, Final
 
 from accord.cli.options import Commands, UsageError, add_command
-from accord.cli.terminal import escape_controls, note, say
+from accord.cli.terminal import note, say
 from accord.fleet.definition import DEFAULT_FILE
 
 if TYPE_CHECKING:
@@ -17,8 +17,9 @@ _HELP: Final = """\
 usage: accord fleet trust [options] [FILE]
 
 Show what a fleet file launches and contacts, and trust it after a question. accord fleet then runs
-the file from any folder. When a command, a variable, a folder or a URL in it changes, it asks for
-trust again; what the file expects of servers may change freely.
+the file from any folder. When a command, a variable, a folder, a URL or a tool to call changes in
+it, it asks for trust again; what the file expects of servers may change freely. What programs and
+case files contain is not looked at: trust a file as you trust the folder that it is in.
 
 Exit code: 0 the file is trusted, or no longer with --remove, 1 you declined, 2 it cannot be read.
 
@@ -68,17 +69,17 @@ def run(options: argparse.Namespace) -> int:
 
 def launch_list(fleet: "Fleet") -> str:
     """Return a line for each server with what is launched or contacted, without secrets."""
-    from accord.fleet.file.entries import show_entry
+    from accord.check.rendering.wording import escape_unprintable
+    from accord.fleet.file.placeholders import describe_launch
 
     lines = []
     width = max((len(each.name) for each in fleet.servers), default=0)
     for server in fleet.servers:
-        names = sorted(server.entry.get("env") or {})
-        extra = f"  (sets {', '.join(names)})" if names else ""
-        lines.append(f"  {server.name:{width}}  {show_entry(server.entry)}{extra}")
+        lines.append(f"  {server.name:{width}}  {describe_launch(server)}")
         if server.version is not None and server.version.command:
             lines.append(f"  {'':{width}}  for its version: {join(server.version.command)}")
-    return escape_controls("\n".join(lines)) + "\n"
+    # Line breaks and invisible characters too: they could hide a part of a command.
+    return "".join(f"{escape_unprintable(line)}\n" for line in lines)
 
 
 def confirm(question: str) -> bool:
@@ -87,9 +88,11 @@ def confirm(question: str) -> bool:
     Raises:
         UsageError: there is no terminal to ask on.
     """
+    from accord.check.rendering.wording import escape_unprintable
+
     if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask on; --yes answers the question")
     try:
-        return input(escape_controls(question)).strip().lower() in ("y", "yes")
+        return input(escape_unprintable(question)).strip().lower() in ("y", "yes")
     except EOFError:
         return False

@@ -20,7 +20,8 @@ from accord.fleet.results import RuleSetStamp
 from accord.stores.user_folder import user_folder
 from accord.version import __version__
 
-_SECRET_VARIABLE: Final = "ACCORD_FLEET_KEY"  # noqa: S105  # the name of a variable
+SECRET_VARIABLE: Final = "ACCORD_FLEET_KEY"  # noqa: S105  # the name of a variable
+"""Has the key for digests of values, in jobs of CI."""
 _SECRET_FILE: Final = "fleet-key"  # noqa: S105  # the name of a file
 _SECRET_BYTES: Final = 32
 
@@ -94,7 +95,7 @@ def _digest_file(path: Path) -> str:
 
 def _user_secret(environ: Mapping[str, str]) -> bytes:
     """Return the key for digests of values: of this user, or given to a job of CI."""
-    given = environ.get(_SECRET_VARIABLE)
+    given = environ.get(SECRET_VARIABLE)
     if given:
         return given.encode()
     path = user_folder(environ) / _SECRET_FILE
@@ -113,7 +114,7 @@ def _user_secret(environ: Mapping[str, str]) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise NotCacheable(
-            f"{path} cannot be written: {error.strerror}; set {_SECRET_VARIABLE} instead"
+            f"{path} cannot be written: {error.strerror}; set {SECRET_VARIABLE} instead"
         ) from None
     with os.fdopen(handle, "wb") as file:
         file.write(secret)

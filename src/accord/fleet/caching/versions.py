@@ -8,11 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from accord.check.contract.data_files import read_data_file
 from accord.fleet.definition import FleetError, ResolvedServer
 
 _SECONDS: Final = 20.0
 _LONGEST: Final = 200
 _SEPARATORS: Final = re.compile(r"[-_.]+")
+# Any file can be named, and reports show what is found: a text that is no version stays unread.
+_VERSION: Final = re.compile(r"[vV]?\d[\w.+!-]{0,63}")
 
 
 def version_in_file(path: Path) -> str:
@@ -22,7 +25,7 @@ def version_in_file(path: Path) -> str:
         FleetError: there is no such file, or no version in it.
     """
     try:
-        text = path.read_text("utf-8")
+        text = read_data_file(path).decode("utf-8-sig")
         if path.suffix == ".toml":
             found: Any = tomllib.loads(text)
             found = found.get("project", found.get("package", found)).get("version")
@@ -32,11 +35,11 @@ def version_in_file(path: Path) -> str:
             found = text.strip().partition("\n")[0]
     except OSError as error:
         raise FleetError(f"version: {path}: {error.strerror}") from None
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise FleetError(f"version: {path} cannot be read: {error}") from None
-    if not isinstance(found, str) or not found:
-        raise FleetError(f"version: {path} names no version")
-    return found[:_LONGEST]
+    if not isinstance(found, str) or not _VERSION.fullmatch(found.strip()):
+        raise FleetError(f"version: {path} names no version, which begins with a digit")
+    return found.strip()
 
 
 def version_of_command(command: Sequence[str], folder: Path) -> str:

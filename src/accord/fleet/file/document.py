@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from accord.check.contract.data_files import parse_toml, parse_yaml
+from accord.check.contract.data_files import parse_toml, parse_yaml, read_data_file
 from accord.client.configuration import parse_json, without_comments
 from accord.fleet.definition import DEFAULT_FILE, FleetError
 from accord.fleet.file.json_lines import find_json_places
@@ -55,10 +55,10 @@ def read_document(path: Path) -> FleetDocument:
     if suffix == ".toml":
         form, data, lines = "toml", parse_toml(path, text, FleetError), {}
         if isinstance(data, dict):
-            lines = find_toml_lines(text.replace("\r\n", "\n"))
+            lines = find_toml_lines(text)
     elif suffix in (".yaml", ".yml"):
-        form, data = "yaml", parse_yaml(path, text, FleetError)
-        lines = _yaml_lines(path, text)
+        form, lines = "yaml", {}
+        data = parse_yaml(path, text, FleetError, lambda root: _find_lines(path, root, lines))
     elif suffix in (".json", ".jsonc", ".json5") or text.lstrip().startswith(("{", "//")):
         form = "json"
         data, lines = _parse_json(path, text)
@@ -78,7 +78,8 @@ def _read_text(path: Path) -> str:
         hint = what if inside.is_file() else f"{what} {path} writes a fleet file for it"
         raise FleetError(f"{path} is a folder; {hint}")
     try:
-        return path.read_text("utf-8-sig")
+        text = read_data_file(path).decode("utf-8-sig")
+        return text.replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
         near = sorted(path.parent.glob("accord-fleet.*")) if path.parent.is_dir() else []
         known = [each.name for each in near if each.suffix in (".toml", ".json", ".yaml", ".yml")]
@@ -91,6 +92,8 @@ def _read_text(path: Path) -> str:
 
 
 def _parse_json(path: Path, text: str) -> tuple[object, dict[KeyPath, int]]:
+    if not text.strip():
+        raise FleetError(f"{path} is empty; accord fleet add NAME -- COMMAND adds a server")
     try:
         data = parse_json(text)
         spans, repeated = find_json_places(without_comments(text))
@@ -101,7 +104,8 @@ def _parse_json(path: Path, text: str) -> tuple[object, dict[KeyPath, int]]:
         said = getattr(error, "msg", str(error))
         raise FleetError(f"{path}{place}: is not JSON: {said[:1].lower()}{said[1:]}") from None
     if repeated:
-        keys, line = repeated[0]
+        # Where a server is there twice, so are its members.
+        keys, line = min(repeated, key=lambda each: len(each[0]))
         raise FleetError(f"{path}:{line}: {_describe(keys)} appears twice: keep one of them")
     return data, {keys: span.line for keys, span in spans.items() if keys}
 
@@ -113,13 +117,12 @@ def _describe(keys: KeyPath) -> str:
 # -- YAML
 
 
-def _yaml_lines(path: Path, text: str) -> dict[KeyPath, int]:
+def _find_lines(path: Path, root: Any, lines: dict[KeyPath, int]) -> None:
+    """Find the line of each key; refuse a document that would exhaust the memory."""
     import yaml
 
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    lines: dict[KeyPath, int] = {}
     if root is None:
-        return lines
+        return
     _refuse_bombs(path, root)
     seen: set[int] = set()
 
@@ -143,7 +146,6 @@ def _yaml_lines(path: Path, text: str) -> dict[KeyPath, int]:
                 walk(value, (*keys, place))
 
     walk(root, ())
-    return lines
 
 
 def _refuse_bombs(path: Path, root: Any) -> None:

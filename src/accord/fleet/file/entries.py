@@ -223,6 +223,9 @@ def find_program(program: str, path: str | None, cwd: str) -> tuple[str, str]:
         return full, f"the program {full}, which {said}"
     found = shutil.which(program, path=path)
     if found is None:
+        first, *rest = program.split() or [""]
+        if rest and shutil.which(first, path=path) is not None:
+            return program, f"a program in command: put {' '.join(rest)} into args, as a list"
         return program, f"the program {program}, which is not on the PATH"
     return os.path.abspath(os.path.join(cwd, found)), ""
 

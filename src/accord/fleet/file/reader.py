@@ -145,6 +145,8 @@ def is_fleet_file(document: FleetDocument) -> bool:
 def _refuse_unknown_tables(document: FleetDocument, *, is_fleet: bool) -> None:
     """Refuse a misspelt table; files of hosts have settings of their own, which are ignored."""
     for key, value in document.data.items():
+        if is_fleet and key == "servers" and "mcpServers" in document.data:
+            _refuse_settings(document, value)
         if key in OWN_TABLES or key in MEMBERS or key in _IGNORED:
             continue
         if _is_server(value) and not any(each in document.data for each in MEMBERS):
@@ -156,6 +158,16 @@ def _refuse_unknown_tables(document: FleetDocument, *, is_fleet: bool) -> None:
             raise FleetError(f"{place}: server {key!r} belongs into [mcpServers.{key}]")
         known = [*OWN_TABLES, "mcpServers"]
         raise FleetError(f"{place}: there is no table {key}; {suggest(str(key), known)}")
+
+
+def _refuse_settings(document: FleetDocument, servers: object) -> None:
+    """Refuse `[servers.NAME]` where `[server.NAME]` was meant."""
+    for name, value in servers.items() if isinstance(servers, Mapping) else ():
+        if isinstance(value, Mapping) and not _is_server(value):
+            raise FleetError(
+                f"{document.place('servers', str(name))}: [servers.{name}] has neither command nor "
+                f"url; what is expected of a server belongs into [server.{name}]"
+            )
 
 
 def _is_server(value: object) -> bool:

@@ -22,7 +22,8 @@ def launch_digest(fleet: Fleet) -> str:
     """Return a digest of everything that a fleet would launch or contact.
 
     Names, commands, arguments, variables, folders and URLs are in it, and so are the commands that
-    print versions. What is expected of a server is not.
+    print versions, and which tools may be called. What else is expected of a server is not, nor
+    what the files contain that are launched or read.
     """
     launched = [
         {
@@ -30,6 +31,7 @@ def launch_digest(fleet: Fleet) -> str:
             "entry": server.entry,
             "folder": str((server.folder or fleet.folder).absolute()),
             "version": () if server.version is None else server.version.command,
+            "calls": [server.allow_writes, sorted(server.tools), sorted(map(str, server.cases))],
         }
         for server in sorted(fleet.servers, key=lambda each: each.name)
     ]

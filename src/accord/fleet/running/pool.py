@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from accord.check.probing.secret_filter import SecretFilter
 from accord.errors import ConnectFailed
 from accord.fleet.running.processes import (
     RunningProcess,
@@ -124,11 +125,13 @@ class _Pool:
         self._tasks: list[asyncio.Task[None]] = []
         self._doubtful: list[tuple[WorkerJob, tuple[str, ...]]] = []
         self._process_lock = threading.Lock()
+        self._secrets: set[str] = set()
         # Children that are not to be ended here.
         self._known = {each.pid for each in find_children()}
 
     async def run(self, work: Sequence[WorkerJob]) -> bool:
         """Run all; return whether that was interrupted."""
+        self._secrets = {secret for job in work for secret in job.server.secrets}
         self._tasks = [asyncio.create_task(self._run_one(job)) for job in work]
         is_interrupted = await self._finish()
         if not is_interrupted:
@@ -242,7 +245,10 @@ class _Pool:
             return alive
 
         end_processes(find, grace=_ORPHAN_GRACE)
-        return tuple(described.values())
+        if not described:
+            return ()
+        # Arguments may have secrets, and no worker is left to mask them; whose it was is unknown.
+        return tuple(map(SecretFilter(self._secrets).hide, described.values()))
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """One worker, seen from its parent: started, listened to, and ended when its time is up."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Callable
 from time import monotonic
@@ -72,8 +73,9 @@ class WorkerProcess:
         self._stage_began = 0.0
         self._now = ""
         self._rubbish = 0
+        env = {name: value for name, value in os.environ.items() if name not in job.withheld}
         self._child = Child(
-            [sys.executable, "-P", "-m", "accord.fleet.worker"], on_output=self._read
+            [sys.executable, "-P", "-m", "accord.fleet.worker"], env=env, on_output=self._read
         )
 
     def start(self) -> int:

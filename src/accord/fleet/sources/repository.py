@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from accord.check.contract.data_files import read_data_file
 from accord.fleet.definition import FleetError
 from accord.fleet.file.document import read_document
 from accord.fleet.sources.host_files import (
@@ -97,7 +98,9 @@ def _walk(folder: Path, *, has_tests: bool) -> Iterator[Path]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text("utf-8") if path.stat().st_size <= _LARGEST else ""
+        if not path.is_file() or path.stat().st_size > _LARGEST:
+            return ""
+        return read_data_file(path).decode()
     except (OSError, UnicodeDecodeError):
         return ""
 
