@@ -183,7 +183,7 @@ def test_import_writes_servers_and_cases(accord, path, tmp_path):
     code, out, err = accord("import", "calc.json", "--name", "calculator")
     assert (code, err) == (0, "")
     assert "wrote cases/calculator.accord.toml\nadded to accord-fleet.toml:\n" in out
-    assert "1 cases translated, 1 not: see cases/calculator.accord.toml" in out
+    assert "1 case translated, 1 not: see cases/calculator.accord.toml" in out
     assert "set these variables before a run: API_KEY" in out
     (server,) = read_fleet(path).servers
     assert server.name == "calculator"

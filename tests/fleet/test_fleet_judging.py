@@ -206,7 +206,10 @@ def test_a_surface_that_differs_from_the_lock_is_not_expected():
         SurfaceChange(kind="text", subject="tool sub", what="description changed"),
     )
     assert judge(report(r0="pass"), changes=changes).reasons == (
-        "differs from the lock file in 2 places, 1 of them breaking: tool add, tool sub",
+        (
+            "differs from the lock file in 2 places, 1 of them breaking: tool add, tool sub;"
+            " if that is intended, --update-locks accepts it"
+        ),
     )
 
 

@@ -155,7 +155,9 @@ def test_a_server_without_a_lock_is_named_and_the_others_are_linted(lint):
     code, out, err = lint(fleet=TWO, desk=[GOOD])
     assert code == 0
     assert out == "1 server: 0 warnings, 0 hints, 0 accepted\n"
-    assert re.search(r"mail: not looked at: .*mail.lock does not exist; accord lock writes", err)
+    assert re.search(
+        r"mail: not looked at: .*mail.lock does not exist; accord fleet --update-locks writes", err
+    )
     code, _, err = lint(fleet=TWO.replace('lock = "mail.lock"', ""), desk=[GOOD])
     assert (code, err) == (0, "mail: not looked at, because it has no lock file\n")
 

@@ -335,7 +335,7 @@ def test_a_confirmed_file_runs_until_what_it_launches_changes(fleet):
     [
         (["gone.toml"], "gone.toml"),
         (["--server", "desc"], "has no server 'desc'; did you mean desk?"),
-        (["--tag", "none"], "no server of accord-fleet.toml fits"),
+        (["--tag", "none"], "no server of accord-fleet.toml has the tag none"),
         (["--fail-on", "sometimes"], "unknown value of --fail-on 'sometimes'"),
         (["--output", "none/out.html"], "there is no folder none"),
         (["--output", "out.docx"], "its ending stands for no form"),

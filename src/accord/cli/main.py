@@ -121,8 +121,13 @@ class _Layout(argparse.RawDescriptionHelpFormatter):
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = text.strip().split("\n\n")
         return "\n\n".join(
-            each if "\n  " in f"\n{each}" else textwrap.fill(each, width) for each in paragraphs
+            each if "\n  " in f"\n{each}" else textwrap.fill(each, width, break_on_hyphens=False)
+            for each in paragraphs
         )
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        # Options and names of files have hyphens, and are copied as a whole.
+        return textwrap.wrap(" ".join(text.split()), width, break_on_hyphens=False)
 
 
 def _make_parser(words: Sequence[str]) -> argparse.ArgumentParser:
@@ -163,7 +168,8 @@ def main(args: Sequence[str] | None = None) -> int:
         complain(str(error))
         return 2
     except OSError as error:
-        complain(error.strerror or str(error))
+        place = f"{error.filename}: " if isinstance(error.filename, str) else ""
+        complain(f"{place}{error.strerror or error}")
         return 2
     except Exception as error:
         # Not exit code 1, which means that a check failed: this is a fault in accord.

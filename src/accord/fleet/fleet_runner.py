@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from accord.check.rendering.wording import plural
 from accord.check.report import Report
 from accord.fleet.definition import Directory, Fleet, FleetServer
 from accord.fleet.history.exports import read_export
@@ -118,6 +119,8 @@ class FleetRunner:
         self._results: dict[str, ServerResult] = {}
         self._documents: dict[str, ServerDocuments] = {}
         self._origin = find_origin(fleet.folder)
+        # Now: the file may be changed or removed while the servers are checked.
+        self._file_digest = sha256(fleet.path.read_bytes()).hexdigest()[:16]
         self._before: FleetRun | None = None
         self._against = self._find_against()
 
@@ -289,8 +292,8 @@ class FleetRunner:
         finding = SurfaceFinding(
             id="safety.changed",
             severity="warn" if any(each.kind != "compatible" for each in changes) else "info",
-            text=f"offers something else than in the run before, in {count} places: look at the"
-            " changes, and lock what you trust",
+            text=f"offers something else than in the run before, in {plural(count, 'place')}:"
+            " look at the changes, and lock what you trust",
             server=result.name,
         )
         return replace(
@@ -335,11 +338,12 @@ class FleetRunner:
         missing = len(self._prepared) - len(results)
         if is_interrupted or missing:
             why = "interrupted" if is_interrupted else "ended by --fail-fast"
-            notes.append(f"the run was {why}: {missing} servers are missing")
+            count = plural(missing, "server")
+            notes.append(f"the run was {why}: {count} {'is' if missing == 1 else 'are'} missing")
         run = FleetRun(
             fleet=self._fleet.name,
             file=_show_path(self._fleet.path),
-            file_digest=sha256(self._fleet.path.read_bytes()).hexdigest()[:16],
+            file_digest=self._file_digest,
             started=self._started.isoformat(timespec="seconds"),
             seconds=round((datetime.now(UTC) - self._started).total_seconds(), 3),
             accord=__version__,

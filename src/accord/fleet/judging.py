@@ -237,7 +237,10 @@ def _describe_drift(changes: Sequence[SurfaceChange]) -> Iterator[str]:
         breaking = sum(each.kind == "breaking" for each in changes)
         kind = f", {breaking} of them breaking" if breaking else ""
         subjects = _some(list(dict.fromkeys(each.subject for each in changes)))
-        yield f"differs from the lock file in {plural(len(changes), 'place')}{kind}: {subjects}"
+        yield (
+            f"differs from the lock file in {plural(len(changes), 'place')}{kind}: {subjects};"
+            " if that is intended, --update-locks accepts it"
+        )
 
 
 def _at_most(limit: int) -> str:

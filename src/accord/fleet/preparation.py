@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
 from shlex import quote
+from typing import Final
 
 import msgspec
 

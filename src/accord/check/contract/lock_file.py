@@ -68,9 +68,11 @@ def read_lock(path: Path) -> JsonObject:
     except RecursionError:
         raise LockError(f"{path} is nested too deeply") from None
     except ValueError as error:
-        raise LockError(f"{path} is not JSON: {error}; accord lock writes it anew") from None
+        raise LockError(
+            f"{path} is not JSON: {error}; remove it, and accord lock writes it anew"
+        ) from None
     if not isinstance(locked, dict) or not isinstance(locked.get("server"), str):
-        raise LockError(f"{path} is not a lock file; accord lock writes it anew")
+        raise LockError(f"{path} is not a lock file; remove it, and accord lock writes one")
     return locked
 
 

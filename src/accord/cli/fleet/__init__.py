@@ -23,8 +23,7 @@ examples:
   accord fleet servers.toml --output fleet.html --fail-on regression
   accord fleet history tickets
 """
-# Each kind of work, the module of its code, and what it does.
-_KINDS: Final = {
+KINDS: Final = {
     "run": ("run", "check all servers of a file (the default)"),
     "init": ("init", "write a fleet file with the servers of a repository"),
     "add": ("add", "write one more server into a fleet file"),
@@ -36,6 +35,7 @@ _KINDS: Final = {
     "prune": ("prune", "remove old runs from the history"),
     "trust": ("trust", "let a file launch its servers"),
 }
+"""The kinds of work: the module of each, and what it does."""
 DEFAULT_KIND: Final = "run"
 
 
@@ -43,13 +43,13 @@ def register(commands: Commands) -> None:
     """Add the command, with all its kinds of work, to the command line."""
     parser = commands.add_parser("fleet", description=_HELP, epilog=_EXAMPLES)
     kinds = parser.add_subparsers(metavar="WHAT", required=True)
-    for name, (module, help) in _KINDS.items():
+    for name, (module, help) in KINDS.items():
         import_module(f"accord.cli.fleet.{module}").register(kinds, name, help)
 
 
 def complete(words: Sequence[str]) -> list[str]:
     """Return the words of the command line with `run` where no kind of work is named."""
     command, *rest = words
-    if rest and (rest[0] in _KINDS or rest[0] in ("-h", "--help")):
+    if rest and (rest[0] in KINDS or rest[0] in ("-h", "--help")):
         return list(words)
     return [command, DEFAULT_KIND, *rest]

@@ -110,6 +110,8 @@ def _entry(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _url_entry(options: argparse.Namespace) -> dict[str, Any]:
+    if "://" in options.url and not re.match(r"(?i)https?://|\$\{", options.url):
+        raise UsageError(f"{options.url}: servers are reached by http:// and https:// only")
     if not re.match(r"(?i)https?://|\$\{", options.url):
         hint = f"python {options.url}" if options.url.endswith(".py") else options.url
         raise UsageError(f"{options.url} is not a URL; write a command after --: -- {hint}")

@@ -190,8 +190,8 @@ def _describe_result(each: "PastResult") -> str:
 
     point = each.point
     facts = [
-        plural(point.failures, "failure"),
-        f"{point.exercised} of {point.applicable} exercised",
+        plural(point.failures, "failure") if point.applicable else "not checked",
+        f"{point.exercised} of {point.applicable} exercised" if point.applicable else "",
         "" if point.score is None else f"score {point.score:.4g}",
         each.server_version and f"version {each.server_version}",
         each.commit and f"commit {_short_commit(each.commit)}",

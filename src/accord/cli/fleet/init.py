@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> int:
     _create(path, file_text(folder.absolute().name, found))
     say(f"wrote {escape_controls(str(path))} with {_count(found)}\n")
     report_servers(found)
-    _advise(path)
+    _advise(path, has_servers=bool(found))
     return 0
 
 
@@ -147,10 +147,14 @@ def report_servers(found: "Sequence[FoundServer]") -> None:
         say(escape_controls(f"set these variables before a run: {', '.join(variables)}") + "\n")
 
 
-def _advise(path: Path) -> None:
+def _advise(path: Path, *, has_servers: bool) -> None:
     ignored = path.parent / ".gitignore"
     text = ignored.read_text("utf-8", errors="replace") if ignored.is_file() else ""
     if DEFAULT_HISTORY not in text:
         say(f"add {DEFAULT_HISTORY}* to .gitignore: it is the history of runs on this machine\n")
     named = "" if path == Path(DEFAULT_FILE) else f" {escape_controls(str(path))}"
+    if not has_servers:
+        file = f" --file{named}" if named else ""
+        say(f"next: add a server: accord fleet add NAME{file} -- COMMAND, or accord fleet import\n")
+        return
     say(f"next: look at the file, then: accord fleet trust{named}, accord fleet{named}\n")

@@ -99,6 +99,7 @@ def _path(options: argparse.Namespace) -> Path:
 def _read_surfaces(fleet: "Fleet") -> "dict[str, JsonObject]":
     """Return what each lock file says; servers without one are named on stderr."""
     from accord.check.contract.lock_file import LockError, read_lock
+    from accord.fleet.worker.surface_lock import explain_lock
 
     found = {}
     for server in fleet.servers:
@@ -108,9 +109,7 @@ def _read_surfaces(fleet: "Fleet") -> "dict[str, JsonObject]":
         try:
             found[server.name] = read_lock(server.lock)
         except LockError as error:
-            note(f"{server.name}: not looked at: {error}")
-        except RecursionError:
-            note(f"{server.name}: not looked at: {server.lock} is nested too deeply")
+            note(f"{server.name}: not looked at: {explain_lock(error)}")
     return found
 
 

@@ -34,6 +34,9 @@ class LiveDisplay(Protocol):
 
 def describe_result(result: "ServerResult") -> str:
     """Return a result in one line."""
+    from accord.check.rendering.wording import escape_unprintable
+    from accord.fleet.history.comparison import short_time
+
     words = [_SIGNS[result.state][1]]
     if result.applicable:
         words.append(
@@ -44,9 +47,10 @@ def describe_result(result: "ServerResult") -> str:
     if result.tests.passed + result.tests.failed:
         words.append(f"tests {result.tests.passed} of {result.tests.passed + result.tests.failed}")
     if result.reused_from:
-        words.append(f"reused, of {result.reused_from}")
+        words.append(f"reused, of {short_time(result.reused_from)}")
     line = f"{result.name}: {', '.join(words)} ({result.seconds:.1f} s)"
-    return f"{line}: {result.reasons[0]}" if result.reasons else line
+    # One line, whatever a server says: others would look like lines of ours.
+    return escape_unprintable(f"{line}: {result.reasons[0]}" if result.reasons else line)
 
 
 class _Lines:
@@ -90,8 +94,9 @@ class _Table:
         self._done += 1
         self._wrong += not result.is_as_expected
         style, _ = _SIGNS[result.state]
-        line = escape_controls(describe_result(result)).replace("\n", " ")
-        self._console.print(Text(line, style=style, no_wrap=True, overflow="ellipsis"))
+        self._console.print(
+            Text(describe_result(result), style=style, no_wrap=True, overflow="ellipsis")
+        )
 
     def __rich__(self) -> Any:
         from rich.progress_bar import ProgressBar

@@ -1,6 +1,7 @@
 """Reports of a fleet: printed, or written to files and folders, in the forms asked for."""
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -27,22 +28,34 @@ def demand_outputs(options: argparse.Namespace) -> None:
     """Refuse outputs that could not be written, before the work.
 
     Raises:
-        UsageError: a folder does not exist, or a form is unknown.
+        UsageError: a folder does not exist or cannot be written, or a form is unknown.
+        FleetError: a folder for pages has files of others.
     """
     from accord.fleet.rendering import FORMS, form_of
+    from accord.fleet.rendering.site import demand_site
 
     if options.format is not None:
         options.format = one_of(options.format, tuple(FORMS), "format")
     for given in options.output:
         path = Path(given)
         if _is_site(given):
+            demand_site(path)
             continue
         if not path.parent.is_dir():
             raise UsageError(f"--output {given}: there is no folder {path.parent}")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise UsageError(f"--output {given}: it cannot be written there; name another place")
         if form_of(path.name) is None and (options.format is None or len(options.output) > 1):
             raise UsageError(
-                f"--output {given}: its ending stands for no form; a folder ends with /"
+                f"--output {given}: its ending stands for no form; known: {_endings()};"
+                " a folder ends with /"
             )
+
+
+def _endings() -> str:
+    from accord.fleet.rendering import FORMS
+
+    return ", ".join(form.endings[0] for form in FORMS.values())
 
 
 def _is_site(given: str) -> bool:
@@ -52,10 +65,12 @@ def _is_site(given: str) -> bool:
 
 def deliver_view(view: "FleetView", options: argparse.Namespace) -> bool:
     """Print or write a report; returns False after an error, which is printed."""
+    from accord.fleet.definition import FleetError
     from accord.fleet.rendering import form_of, render_fleet
     from accord.fleet.rendering.site import write_site
     from accord.fleet.rendering.text import as_text
 
+    is_written = True
     files: list[Path] = []
     for each in options.output:
         if not _is_site(each):
@@ -63,17 +78,17 @@ def deliver_view(view: "FleetView", options: argparse.Namespace) -> bool:
             continue
         try:
             write_site(view, Path(each))
-        except OSError as error:
-            complain(f"{each}: {error.strerror or error}")
-            return False
-        note(f"{Path(each) / 'index.html'} is written")
+            note(f"{Path(each) / 'index.html'} is written")
+        except FleetError as error:
+            complain(str(error))
+            is_written = False
 
     def render(path: Path) -> str:
         chosen = options.format if options.format and len(options.output) == 1 else None
         return render_fleet(view, chosen or form_of(path.name) or "text")
 
-    if not write_files(files, render):
-        return False
+    # The report is printed all the same: a run may have taken long.
+    is_written &= write_files(files, render)
     if options.format not in (None, "text") and not options.output:
         say(render_fleet(view, options.format))
     else:
@@ -86,4 +101,4 @@ def deliver_view(view: "FleetView", options: argparse.Namespace) -> bool:
                 paint=painter(),
             )
         )
-    return True
+    return is_written

@@ -147,6 +147,7 @@ def _read(options: argparse.Namespace) -> "Fleet":
         raise UsageError(
             f"there is no {DEFAULT_FILE} here; accord fleet init writes one, or name a file"
         )
+    _refuse_misspelt_kind(options.file)
     fleet = read_fleet(
         Path(options.file or DEFAULT_FILE),
         allow_literals=options.allow_literals,
@@ -163,6 +164,17 @@ def _read(options: argparse.Namespace) -> "Fleet":
     if not changes:
         return fleet
     return replace(fleet, servers=tuple(replace(each, **changes) for each in fleet.servers))
+
+
+def _refuse_misspelt_kind(named: str | None) -> None:
+    """Refuse a word that is not a file but nearly a kind of work, as in `accord fleet histroy`."""
+    from accord.cli.fleet import KINDS
+    from accord.cli.options import did_you_mean
+
+    if named and "." not in named and not Path(named).exists():
+        hint = did_you_mean(named, KINDS, lambda kind: f"accord fleet {kind}")
+        if hint:
+            raise UsageError(f"there is no file {named}{hint}")
 
 
 def _choose(fleet: "Fleet", options: argparse.Namespace) -> "list[FleetServer]":
@@ -186,8 +198,23 @@ def _choose(fleet: "Fleet", options: argparse.Namespace) -> "list[FleetServer]":
         mine = shard([each.name for each in chosen], options.shard)
         chosen = [each for each in chosen if each.name in mine]
     if not chosen:
-        raise UsageError(f"no server of {fleet.path} fits --server, --tag, --owner and --shard")
+        raise UsageError(f"no server of {fleet.path} {_describe_choice(fleet, options)}")
     return chosen
+
+
+def _describe_choice(fleet: "Fleet", options: argparse.Namespace) -> str:
+    """Return what servers were chosen by, and what there is to choose from."""
+    known = {
+        "tag": sorted({tag for each in fleet.servers for tag in each.tags}),
+        "owner": sorted({each.owner for each in fleet.servers if each.owner}),
+    }
+    for name, there in known.items():
+        given = getattr(options, name)
+        if given and not set(given) & set(there):
+            hint = f"; there are {', '.join(there)}" if there else f"; no server has any {name}"
+            return f"has the {name} {' or '.join(given)}{hint}"
+    names = [each for each in ("server", "tag", "owner", "shard") if getattr(options, each)]
+    return f"fits {' and '.join(f'--{each}' for each in names)}"
 
 
 def _history_path(fleet: "Fleet", options: argparse.Namespace) -> Path:
@@ -228,6 +255,24 @@ def _demand_consent(fleet: "Fleet", options: argparse.Namespace) -> None:
 # -- locks
 
 
+def _is_free(path: Path) -> bool:
+    """Return whether a lock may be written; any other file stays as it is."""
+    from accord.check.contract.lock_file import LockError, read_lock
+    from accord.cli.terminal import complain
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            read_lock(path)
+    except OSError as error:
+        complain(f"{path}: no lock was written: {error.strerror or error}")
+        return False
+    except LockError:
+        complain(f"{path} exists and is not a lock file; remove it, or name another file as lock")
+        return False
+    return True
+
+
 def _write_locks(servers: "Sequence[FleetServer]", view: "FleetView") -> bool:
     """Write what each server offers into the lock file that the fleet file names."""
     from accord.check.contract.lock_file import format_lock
@@ -240,9 +285,13 @@ def _write_locks(servers: "Sequence[FleetServer]", view: "FleetView") -> bool:
         if server.lock is not None and (surface := surfaces.get(server.name)) is not None
     }
     if not texts:
-        note("no lock was written: no server of the run names a lock file and could be listed")
+        note(
+            "no lock was written: no server of the run names a lock file and could be listed;"
+            ' write lock = "locks/NAME.lock.json" into [server.NAME]'
+        )
     for path in texts:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not _is_free(path):
+            return False
     if not write_files(texts, texts.__getitem__):
         return False
     for path in texts:

@@ -1,6 +1,7 @@
 """A file of TOML, JSON or YAML: what it contains, and the line of each key."""
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -81,9 +82,11 @@ def _read_text(path: Path) -> str:
         text = read_data_file(path).decode("utf-8-sig")
         return text.replace("\r\n", "\n").replace("\r", "\n")
     except FileNotFoundError:
-        near = sorted(path.parent.glob("accord-fleet.*")) if path.parent.is_dir() else []
-        known = [each.name for each in near if each.suffix in (".toml", ".json", ".yaml", ".yml")]
-        hint = f"there is {', '.join(known)}" if known else "accord fleet init writes one"
+        beside = sorted(path.parent.glob("*.*")) if path.parent.is_dir() else []
+        known = [each.name for each in beside if each.suffix in (".toml", ".json", ".yaml", ".yml")]
+        near = [each for each in known if each.startswith("accord-fleet.")]
+        near = get_close_matches(path.name, known, n=1, cutoff=0.7) or near
+        hint = f"there is {', '.join(near)}" if near else "accord fleet init writes one"
         raise FleetError(f"{path}: there is no such file; {hint}") from None
     except OSError as error:
         raise FleetError(f"{path} cannot be read: {error.strerror}") from None

@@ -5,6 +5,7 @@ import re
 import shutil
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
+from json import dumps
 from pathlib import Path
 from shlex import join
 from typing import Any, ClassVar, Final
@@ -225,7 +226,7 @@ def find_program(program: str, path: str | None, cwd: str) -> tuple[str, str]:
     if found is None:
         first, *rest = program.split() or [""]
         if rest and shutil.which(first, path=path) is not None:
-            return program, f"a program in command: put {' '.join(rest)} into args, as a list"
+            return program, f"args: write command = {dumps(first)} and args = {dumps(rest)}"
         return program, f"the program {program}, which is not on the PATH"
     return os.path.abspath(os.path.join(cwd, found)), ""
 

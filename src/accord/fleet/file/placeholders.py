@@ -13,7 +13,13 @@ from accord.fleet.file.literals import names_secret
 _PLACEHOLDER: Final = re.compile(r"\$\{(?:(env|file):(?!-))?([^${}]*?)(?::-[^${}]*)?\}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_]\w*")
 # They stand for folders, and are written in the same way.
-_PLACES: Final = ("fleet", "userHome", "workspaceFolder", "workspaceFolderBasename", "pathSeparator")
+_PLACES: Final = (
+    "fleet",
+    "userHome",
+    "workspaceFolder",
+    "workspaceFolderBasename",
+    "pathSeparator",
+)
 
 
 class _Placeholder(NamedTuple):
@@ -68,7 +74,7 @@ def describe_launch(server: FleetServer) -> str:
         "sets what stands in": [str(usual["envFile"])] if usual.get("envFile") else [],
         "in": [str(usual["cwd"])] if usual.get("cwd") else [],
         "sends": _keys(usual, "headers"),
-        "with": list(dict.fromkeys(used)),
+        "fills in": list(dict.fromkeys(used)),
         "may call": list(server.tools),
         "runs": [each.name for each in server.cases],
     }
@@ -80,7 +86,7 @@ def describe_launch(server: FleetServer) -> str:
 
 def _usual_members(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     usual = normalize_entry(entry)
-    command = usual.get("command")
+    command: Any = usual.get("command")
     return {**usual, **command, "command": command.get("path")} if _is_table(command) else usual
 
 

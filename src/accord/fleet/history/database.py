@@ -8,7 +8,7 @@ from time import sleep
 from typing import Any, Final
 
 from accord.fleet.definition import FleetError
-from accord.fleet.history.tables import APPLICATION_ID, STEPS
+from accord.fleet.history.tables import APPLICATION_ID, STEPS, TABLES
 
 # Seconds to wait for another run that writes at the same moment.
 _BUSY: Final = 30.0
@@ -47,6 +47,8 @@ class HistoryDatabase:
             raise
 
     def _prepare(self) -> None:
+        # Functions that a file names are not called.
+        self._db.execute("PRAGMA trusted_schema = OFF")
         self._demand_own()
         if self.path is not None:
             self._choose_journal()
@@ -84,10 +86,23 @@ class HistoryDatabase:
                 f"{len(self._steps)})",
                 f"upgrade accord, or {_OTHERWISE}",
             )
+        foreign = self._foreign_schema()
+        if foreign:
+            raise self._error(f"has the {foreign}, which accord did not make", _OTHERWISE)
         if not is_empty:
             (found,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
             if found != "ok":
                 raise sqlite3.DatabaseError(str(found)[:200])
+
+    def _foreign_schema(self) -> str:
+        """Return what would run when we read or write: a trigger, or a view in place of a table."""
+        marks = ", ".join("?" * len(TABLES))
+        found = self.row(
+            f"""SELECT type, name FROM sqlite_master WHERE type = 'trigger'
+            OR (type = 'view' AND lower(name) IN ({marks}))""",  # noqa: S608  # only marks
+            *TABLES,
+        )
+        return "" if found is None else f"{found['type']} {str(found['name'])[:80]}"
 
     def _version(self) -> int:
         return int(self.value("PRAGMA user_version"))

@@ -10,6 +10,7 @@ import msgspec
 
 from accord.fleet.definition import DEFAULT_HISTORY, FleetError
 from accord.fleet.history.comparison import compare_runs, name_run
+from accord.fleet.history.damage import explain_damage
 from accord.fleet.history.database import HistoryDatabase
 from accord.fleet.history.flakiness import ServerObservation, find_flaky, observe
 from accord.fleet.history.json_lines import ENDING, HistoryHeader, HistoryLine, HistoryLines
@@ -87,17 +88,20 @@ def open_history(path: Path | str | None, *, must_exist: bool = False) -> "Histo
     return History(HistoryDatabase(path))
 
 
+@explain_damage
 class History:
     """The runs of a fleet, and what can be learned from them; made by `open_history`.
 
     Attributes:
-        notes: remarks on the file, such as a last line that was cut off.
+        place: the file.
+        notes: remarks on it, such as a last line that was cut off.
     """
 
     def __init__(self, db: HistoryDatabase, lines: HistoryLines | None = None) -> None:
         self._db = db
         self._storage = RunStorage(db)
         self._lines = lines
+        self.place = str((db.path if lines is None else lines.path) or MEMORY)
         if lines is not None:
             with db.transaction():
                 self._load(lines.read(), lines.notes)
@@ -162,7 +166,7 @@ class History:
             id = self._storage.add_run(run)
             if self._lines is not None:
                 travelling = [each for each in new if isinstance(each, TRAVELLING)]
-                self._lines.append([*travelling, _without_reports(run, id)])
+                self._lines.append([*travelling, run.without_reports(id)])
         return id
 
     def load_run(self, id: int) -> FleetRun:
@@ -211,15 +215,18 @@ class History:
             for row in self._finished_runs(fleet, file)
             if asked.isdisjoint(msgspec.json.decode(row["left_out"]))
         ]
-        same = [row for row in fitting if row["git_branch"] == branch]
-        found = next(iter(same or fitting), None)
+        same = [row for row in fitting if row["git_branch"] == branch] or fitting
+        # A run with --skip check says nothing about failures, and would hide new ones.
+        found = next((row for row in same if row["is_checked"]), next(iter(same), None))
         return None if found is None else self.load_run(found["id"])
 
     def _finished_runs(self, fleet: str, file: str) -> list[Any]:
         """Return the rows of the finished runs of a fleet, the newest first."""
         rows = self._db.rows(
-            """SELECT id, fleet, file, git_branch, left_out, started FROM run
-            WHERE is_finished ORDER BY id DESC"""
+            """SELECT id, fleet, file, git_branch, left_out, started,
+                coalesce((SELECT max(applicable) FROM result
+                WHERE run = run.id AND state IN ('ok', 'failed')), 1) > 0 AS is_checked
+            FROM run WHERE is_finished ORDER BY id DESC"""
         )
         wanted = fleet_key(fleet, file)
         return [row for row in rows if not wanted or wanted == fleet_key(row["fleet"], row["file"])]
@@ -482,7 +489,7 @@ class History:
         for row in self._db.rows("SELECT id FROM run ORDER BY id"):
             run = self._storage.run(row["id"])
             if run is not None:
-                yield _without_reports(run, row["id"])
+                yield run.without_reports(row["id"])
 
     def _size(self) -> int:
         path = self._db.path if self._lines is None else self._lines.path
@@ -490,8 +497,3 @@ class History:
             return 0
         beside = path.with_name(f"{path.name}-wal")
         return sum(each.stat().st_size for each in (path, beside) if each.exists())
-
-
-def _without_reports(run: PackedRun, id: int) -> PackedRun:
-    results = tuple(msgspec.structs.replace(each, report="") for each in run.results)
-    return msgspec.structs.replace(run, id=id, results=results)

@@ -62,7 +62,7 @@ class HistoryLines:
                 continue
             try:
                 found = _DECODER.decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 if not is_known and not line.startswith(b'{"kind":"'):
                     raise self._error(
                         f"line {number} is not one of a history ({error})",

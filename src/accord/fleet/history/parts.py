@@ -27,7 +27,8 @@ LETTERS: Final[Mapping[VerdictName, str]] = {
 }
 """One letter for each verdict, in the order of the sorted ids of the rule set."""
 NOT_ASKED: Final = "."
-_UNLIMITED: Final = 256 * 1024 * 1024
+# No report or surface is larger; a few bytes that someone else compressed may stand for more.
+_LARGEST: Final = 64 * 1024 * 1024
 # Begins every text that is compressed, so that even short ones become small. Stored data can be
 # read only with the same words: never change it.
 _COMMON_WORDS: Final = (
@@ -60,7 +61,7 @@ def expand(stored: bytes) -> bytes:
     """
     reader = zlib.decompressobj(zdict=_COMMON_WORDS)
     try:
-        text = reader.decompress(stored, _UNLIMITED)
+        text = reader.decompress(stored, _LARGEST)
     except zlib.error as error:
         raise FleetError(f"a stored part is damaged: {error}") from None
     if reader.unconsumed_tail or not reader.eof:
@@ -229,3 +230,8 @@ class PackedRun(
     is_finished: bool = True
     regressions: int | None = None
     comparison: bytes = b""
+
+    def without_reports(self, id: int) -> "PackedRun":
+        """Return the run as a file of JSON lines has it."""
+        results = tuple(msgspec.structs.replace(each, report="") for each in self.results)
+        return msgspec.structs.replace(self, id=id, results=results)

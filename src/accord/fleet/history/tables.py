@@ -9,6 +9,7 @@ in UTC. A query of your own, such as which server failed a requirement in which 
     WHERE verdict.requirement = 'tools.call.content-array'
 """
 
+import re
 from typing import Final
 
 APPLICATION_ID: Final = 0x61636664
@@ -152,6 +153,9 @@ CREATE INDEX result_of_server ON result (server, run);
 
 STEPS: Final[tuple[str, ...]] = (_FIRST,)
 """The steps; `user_version` of a database says how many it has taken. Only ever append."""
+
+TABLES: Final = tuple(re.findall(r"CREATE TABLE (\w+)", " ".join(STEPS)))
+"""The names of all tables."""
 
 # Tables of parts, with the columns that refer to them, in an order in which they can be emptied.
 PART_TABLES: Final = {

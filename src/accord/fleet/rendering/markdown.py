@@ -6,6 +6,7 @@ from typing import Final
 from accord.check.rendering.markup import escape_html
 from accord.check.rendering.text import break_links, code_span, escape_markdown
 from accord.check.rendering.wording import plural
+from accord.fleet.rendering.finding_groups import counted_findings, group_findings
 from accord.fleet.rendering.wording import (
     DIFFERENCE_WORDS,
     FIXES,
@@ -136,6 +137,13 @@ def _server(result: ServerResult) -> Iterator[str]:
     ]
     if items:
         yield from _list(items)
+    if result.changed_since == "lock" and result.changes:
+        yield from _list(
+            [
+                f"**{each.kind} change** {_text(each.subject)}: {_text(each.what)}"
+                for each in result.changes
+            ]
+        )
     tests = [
         f"**test** {_text(each.name)}: {_text(each.summary)}"
         + (f" {code_span(each.repeat)}" if each.repeat else "")
@@ -155,8 +163,7 @@ def _summary(result: ServerResult) -> str:
 
 
 def _findings(view: FleetView) -> Iterator[str]:
-    found = [*view.run.findings, *(each for e in view.run.results for each in e.findings)]
-    counted = [each for each in found if each.severity == "warn" and not each.accepted]
+    counted = counted_findings(view.run)
     if not counted:
         return
     yield f"<details><summary>{plural(len(counted), 'finding')}</summary>"
@@ -164,9 +171,10 @@ def _findings(view: FleetView) -> Iterator[str]:
     yield from _list(
         [
             f"{code_span(each.id)} "
-            + "".join(f"**{_text(part)}** " for part in (each.server, each.subject) if part)
+            + (f"**{_text(each.server)}** " if each.server else "")
+            + (f"{_text(', '.join(_few(list(each.subjects))))}: " if each.subjects else "")
             + _text(each.text)
-            for each in counted
+            for each in group_findings(counted)
         ]
     )
     yield "</details>"

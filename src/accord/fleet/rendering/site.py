@@ -52,6 +52,11 @@ def write_site(view: FleetView, folder: Path) -> None:
         if before is None:
             _demand_free(folder, texts)
         for part in ("servers", "badges"):
+            if (folder / part).is_symlink():
+                raise FleetError(
+                    f"{folder / part} is a link, and files behind it would be replaced or removed:"
+                    " choose another folder for the pages, or remove the link"
+                )
             (folder / part).mkdir(parents=True, exist_ok=True)
         # If this process is ended in between, the next one knows the files of both runs.
         names = set(texts)
@@ -66,6 +71,18 @@ def write_site(view: FleetView, folder: Path) -> None:
         where = error.filename or folder
         why = error.strerror or error
         raise FleetError(f"{where}: {why}; the pages of the fleet were not all written") from None
+
+
+def demand_site(folder: Path) -> None:
+    """Refuse a folder whose files of others would be replaced, as far as that is known before.
+
+    Raises:
+        FleetError: it has an index of others, or is not a folder.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise FleetError(f"{folder} is a file; name another folder for the pages")
+    if _read_marker(folder) is None:
+        _demand_free(folder, {_INDEX: ""})
 
 
 def _texts(view: FleetView) -> dict[str, str]:
@@ -153,7 +170,9 @@ def _demand_free(folder: Path, texts: dict[str, str]) -> None:
 def _replace(path: Path, text: str) -> None:
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        new.write_bytes(text.encode("utf-8", errors="backslashreplace"))
+        new.unlink(missing_ok=True)  # of a process that was killed
+        with new.open("xb") as file:  # never through a link
+            file.write(text.encode("utf-8", errors="backslashreplace"))
         os.replace(new, path)
     except BaseException:
         with contextlib.suppress(OSError):

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from accord.check.rendering.text import Painter, no_style
 from accord.check.rendering.wording import escape_unprintable, plural
+from accord.fleet.rendering.finding_groups import counted_findings, group_findings
 from accord.fleet.rendering.wording import (
     DIFFERENCE_WORDS,
     FIXES,
@@ -47,6 +48,7 @@ _LONGEST_CELL: Final = 40
 _GAP: Final = 2
 # Lists show this many and count the others.
 _SHOWN: Final = 10
+_NAMED: Final = 5
 _NARROWEST: Final = 40
 
 
@@ -59,6 +61,11 @@ class _Style(NamedTuple):
     def most(self) -> int:
         """How many entries of a list are shown."""
         return 10_000 if self.verbose else _SHOWN
+
+    @property
+    def named(self) -> int:
+        """How many entries of a server one line names."""
+        return 10_000 if self.verbose else _NAMED
 
 
 def as_text(
@@ -212,11 +219,27 @@ def _server(result: ServerResult, style: _Style) -> Iterator[str]:
         yield from _wrap(line, style)
     if result.state != "ok":
         yield from _breaches(result, style)
+        yield from _lock_changes(result, style)
     if result.state in ("unreachable", "timed-out") and result.stderr:
-        lines = result.stderr if style.verbose else result.stderr[-3:]
+        lines = result.stderr if style.verbose else _last_lines(result)
         for line in lines:
             yield from _wrap(f"stderr: {line}", style)
     yield ""
+
+
+def _last_lines(result: ServerResult) -> list[str]:
+    """Return the last lines of its output; a server that was started twice says the same twice."""
+    said = " ".join(result.reasons)
+    fresh = [line for line in dict.fromkeys(result.stderr) if line.strip() not in said]
+    return fresh[-3:]
+
+
+def _lock_changes(result: ServerResult, style: _Style) -> Iterator[str]:
+    if result.changed_since != "lock":
+        return
+    for each in result.changes[: style.most]:
+        yield from _wrap(f"{each.kind} change: {each.subject}: {each.what}", style)
+    yield from _rest(result.changes, style)
 
 
 def _breaches(result: ServerResult, style: _Style) -> Iterator[str]:
@@ -293,13 +316,16 @@ def _common_breaches(view: FleetView, style: _Style) -> Iterator[str]:
 
 
 def _findings(view: FleetView, style: _Style) -> Iterator[str]:
-    found = [*view.run.findings, *(each for e in view.run.results for each in e.findings)]
-    counted = [each for each in found if each.severity == "warn" and not each.accepted]
+    counted = counted_findings(view.run)
     if not counted:
         return
     yield style.paint("bold", f"findings ({len(counted)}):")
-    for each in counted[: style.most]:
-        about = " ".join(part for part in (each.server, each.subject) if part)
-        yield from _wrap(f"{each.id}: {f'{about}: ' if about else ''}{each.text}", style)
-    yield from _rest(counted, style)
+    groups = group_findings(counted)
+    for each in groups[: style.most]:
+        named = list(each.subjects[: style.named])
+        if len(each.subjects) > len(named):
+            named.append(f"and {len(each.subjects) - len(named)} more")
+        about = [each.id, each.server, ", ".join(named), each.text]
+        yield from _wrap(": ".join(filter(None, about)), style)
+    yield from _rest(groups, style)
     yield ""

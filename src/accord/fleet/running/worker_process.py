@@ -27,6 +27,7 @@ _LONGEST: Final = 1 << 30
 # Seconds that a worker may take to end its servers: it asks them, then kills them.
 _ENDING: Final = 8.0
 _STDERR_SHOWN: Final = 3
+_KILLED: Final = 9
 
 OnWorkerProgress: TypeAlias = Callable[[str, WorkerProgress], object]
 """Called with the name of a server and how far its worker is."""
@@ -153,12 +154,17 @@ class WorkerProcess:
         if self._now:
             where += f" ({self._now})"
         if ended == "timed-out":
-            return f"was not finished within {self._job.time:g} s, and was ended{where}"
+            return (
+                f"was not finished within {self._job.time:g} s, and was ended{where}; a larger time"
+                " lets it finish, fewer revisions or calls make it quicker"
+            )
         if ended == "interrupted":
             return f"was interrupted{where}"
         code = self._child.exit_code
         how = "disappeared" if code is None else describe_exit(code)
         text = f"the worker {how}{where}"
+        if code == -_KILLED:
+            text += "; the system does that when memory runs out, and a server could do it"
         if self._rubbish:
             text += f"; {self._rubbish} lines of its output are not messages"
         hide = SecretFilter(self._job.server.secrets).hide

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
+from accord.check.rendering.wording import plural
 from accord.fleet.sources.host_files import convert_entry
 from accord.fleet.sources.server import FoundServer, plain_name
 from accord.fleet.sources.toml_text import format_comment, format_pair, format_value, without_nulls
@@ -59,10 +60,12 @@ def read_jest_configuration(data: Mapping[str, Any], name: str, source: str) -> 
         path = f"cases/{own}.accord.toml"
         settings["cases"] = [path]
         files[path] = _case_file(source, tests, cases, lost)
-        remarks.append(f"{len(cases)} cases translated, {len(lost)} not: see {path}")
+        remarks.append(f"{plural(len(cases), 'case')} translated, {len(lost)} not: see {path}")
     if has_snapshot:
         settings["lock"] = f"locks/{own}.lock.json"
-        remarks.append("it had snapshots: accord lock writes the file that lock names")
+        remarks.append(
+            "it had snapshots: accord fleet --update-locks writes the file that lock names"
+        )
     return FoundServer(
         name=own,
         entry=entry,

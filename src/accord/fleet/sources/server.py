@@ -62,7 +62,10 @@ def rename_server(found: FoundServer, name: str) -> FoundServer:
     """Return a server of another name, and so are the files that are named after it."""
 
     def rename(text: str) -> str:
-        return re.sub(rf"\b(cases|locks)/{re.escape(found.name)}\.", rf"\1/{name}.", text)
+        # A name may be anything, the name of a file may not.
+        file = plain_name(name)
+        pattern = rf"\b(cases|locks)/{re.escape(found.name)}\."
+        return re.sub(pattern, lambda place: f"{place[1]}/{file}.", text)
 
     return msgspec.structs.replace(
         found,

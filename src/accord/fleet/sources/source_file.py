@@ -37,6 +37,8 @@ def read_source(source: Path, folder: Path) -> tuple[list[FoundServer], list[str
     for file in files[:_MOST_FILES]:
         if "node_modules" in file.parts or file.name in ("package.json", "package-lock.json"):
             continue
+        if file.name.startswith("accord-fleet.") or file.name.endswith(".accord.toml"):
+            continue  # what accord wrote itself
         try:
             found += _read_file(file, folder)
         except FleetError as error:

@@ -205,12 +205,12 @@ class ServerWork:
         problem = ""
         if self.job.lock is not None:
             from accord.check.contract.lock_file import LockError
-            from accord.fleet.worker.surface_lock import compare_with_lock
+            from accord.fleet.worker.surface_lock import compare_with_lock, explain_lock
 
             try:
                 changes = compare_with_lock(self.job.lock, surface, self.channel.hide)
             except LockError as error:
-                problem = str(error)
+                problem = explain_lock(error)
         found = WorkerReport(surface=surface, changes=changes, lock_problem=problem)
         return StageOutcome(found, text="; ".join(said))
 

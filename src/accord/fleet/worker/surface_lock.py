@@ -23,6 +23,11 @@ def locked_revision(lock: Path) -> RevisionId | None:
     return named if named in REVISIONS else None
 
 
+def explain_lock(error: LockError) -> str:
+    """Return why a lock cannot be read, with the command that writes those of a fleet."""
+    return str(error).replace("accord lock writes", "accord fleet --update-locks writes")
+
+
 def mask_surface(surface: JsonObject, hide: HideText) -> JsonObject:
     """Return a surface as the parent gets it, without secrets."""
     masked = mask_message(WorkerReport(surface=surface), hide).surface
