@@ -120,6 +120,17 @@ def test_inputs_are_arguments_and_never_shell_code(runner, tmp_path):
     assert not (tmp_path / "pwned").exists()
 
 
+@pytest.mark.parametrize("step", ["Check the server", "Check the fleet"])
+def test_texts_of_servers_are_no_commands_to_the_runner(runner, tmp_path, step):
+    program = tmp_path / "accord" / "bin" / "accord"
+    program.write_text("#!/bin/sh\necho ::error::fake\nexit 2\n")
+    done, _ = runner(step, {"target": "x", "fleet": "x"})
+    first, said, last = done.stdout.splitlines()
+    assert said == "::error::fake"
+    token = first.removeprefix("::stop-commands::")
+    assert (len(token), last) == (32, f"::{token}::")
+
+
 def test_the_token_is_never_an_argument(runner, tmp_path):
     seen = tmp_path / "seen"
     program = tmp_path / "accord" / "bin" / "accord"

@@ -102,7 +102,7 @@ def run(options: argparse.Namespace) -> int:
         view = asyncio.run(runner.run(servers))
     is_written = deliver_view(view, options)
     if options.update_locks:
-        is_written &= _write_locks(servers, view)
+        is_written &= write_locks(servers, view)
     return view.run.exit if is_written else 2
 
 
@@ -273,7 +273,7 @@ def _is_free(path: Path) -> bool:
     return True
 
 
-def _write_locks(servers: "Sequence[FleetServer]", view: "FleetView") -> bool:
+def write_locks(servers: "Sequence[FleetServer]", view: "FleetView") -> bool:
     """Write what each server offers into the lock file that the fleet file names."""
     from accord.check.contract.lock_file import format_lock
 
