@@ -1,29 +1,18 @@
 """The page of a report in a real browser: it filters, unfolds, searches, and requests nothing."""
 
-import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser import Chromium, Page, browser
+from browser import Page
+from report_pages import Look, one_browser
 
-Look = Callable[..., Any]
 TRACES = Path(__file__).parents[1] / "examples" / "traces"
 FAULTY = TRACES / "2025-06-18-faulty.jsonl"
-# Given to the page before anything of its own runs.
-WATCH = """
-window.troubles = [];
-addEventListener('error', (event) => troubles.push(`error: ${event.message}`), true);
-addEventListener('unhandledrejection', (event) => troubles.push(`rejected: ${event.reason}`));
-addEventListener('securitypolicyviolation', (event) => troubles.push(`no ${event.blockedURI}`));
-for (const name of ['error', 'warn']) {
-  console[name] = (...said) => troubles.push(`${name}: ${said.join(' ')}`);
-}
-"""
 SHOWN = "[...document.querySelectorAll('.result')].filter((each) => each.checkVisibility())"
 HOSTILE = "</pre><script>troubles.push('ran')</script><img src=x onerror=\"troubles.push('ran')\">"
 
@@ -46,40 +35,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(scope="module")
 def look() -> Iterator[Look]:
     """Open a page in the one browser of all tests and do something there."""
-    with asyncio.Runner() as runner:
-        opened = browser()
-        chromium = runner.run(opened.__aenter__())
-        try:
-            yield lambda *args, **facts: runner.run(_looked(chromium, *args, **facts))
-        finally:
-            runner.run(opened.__aexit__(None, None, None))
-
-
-async def _looked(
-    chromium: Chromium,
-    address: str,
-    at: Callable[[Page], Awaitable[Any]],
-    *,
-    width: int = 1200,
-    scripts: bool = True,
-) -> Any:
-    page = await chromium.open()
-    await page.send(
-        "Emulation.setDeviceMetricsOverride",
-        width=width,
-        height=900,
-        deviceScaleFactor=1,
-        mobile=False,
-    )
-    await page.send("Page.addScriptToEvaluateOnNewDocument", source=WATCH)
-    await page.send("Emulation.setScriptExecutionDisabled", value=not scripts)
-    await page.go(address)
-    told = await at(page)
-    # Nothing went wrong, and nothing went out.
-    if scripts:
-        assert await page.run("return troubles") == []
-        assert await page.run("return performance.getEntriesByType('resource').length") == 0
-    return told
+    with one_browser() as found:
+        yield found
 
 
 async def choose(page: Page, name: str, value: str) -> None:

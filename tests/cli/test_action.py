@@ -30,9 +30,9 @@ def runner(tmp_path):
         path.chmod(0o755)
     (tmp_path / "server.py").write_text('from accord import Server\n\nserver = Server("small")\n')
 
-    def run(name, inputs=(), outputs=()):
+    def run(name, inputs=(), outputs=(), step="check"):
         known = {f"inputs.{key}": value for key, value in {**DEFAULTS, **dict(inputs)}.items()}
-        known |= {f"steps.check.outputs.{key}": value for key, value in dict(outputs).items()}
+        known |= {f"steps.{step}.outputs.{key}": value for key, value in dict(outputs).items()}
         env = {
             key: known.get(value.removeprefix("${{ ").removesuffix(" }}"), "")
             for key, value in STEPS[name]["env"].items()
@@ -148,6 +148,50 @@ def test_the_job_fails_on_the_chosen_severity(runner, fail_on, code, warnings, e
     outputs = {"exit-code": code, "warnings": warnings}
     done, _ = runner("Decide", {"fail-on": fail_on}, outputs)
     assert done.returncode == ends
+
+
+FLEET = f"""\
+[defaults]
+only = ["ping"]
+revisions = ["{NEW}"]
+contract = false
+[mcpServers.small]
+command = "{sys.executable}"
+args = ["-m", "accord.cli.main", "run", "server.py"]
+[mcpServers.gone]
+command = "no-such-program"
+"""
+
+
+def test_a_fleet_writes_every_report_and_the_counts(runner, tmp_path):
+    (tmp_path / "fleet.toml").write_text(FLEET)
+    inputs = {"fleet": "fleet.toml", "folder": "a b", "fail-on": "failure regression"}
+    done, outputs = runner("Check the fleet", {**inputs, "options": "--skip\nmeasure\n"})
+    assert done.returncode == 0, done.stderr
+    assert outputs == {
+        "exit-code": "1",
+        "is-written": "true",
+        "total": "2",
+        "as-expected": "1",
+        "regressions": "",
+    }
+    written = {path.name for path in (tmp_path / "a b").iterdir()}
+    assert {"report.html", "report.sarif", "summary.md", "fleet.prom", "site"} <= written
+    assert "1 of 2 as expected" in (tmp_path / "summary").read_text()
+    assert (tmp_path / "accord-fleet.jsonl").is_file()
+
+
+def test_a_fleet_file_that_is_wrong_leaves_no_report(runner, tmp_path):
+    (tmp_path / "fleet.toml").write_text("[mcpServers.small]\ncomand = 'x'\n")
+    done, outputs = runner("Check the fleet", {"fleet": "fleet.toml"})
+    assert outputs == {"exit-code": "2"}
+    assert "did you mean command" in done.stderr
+
+
+@pytest.mark.parametrize("code", ["0", "1", "2"])
+def test_a_fleet_decides_by_itself_what_fails_the_job(runner, code):
+    done, _ = runner("Decide", {"fail-on": "drift"}, {"exit-code": code}, step="fleet")
+    assert done.returncode == int(code)
 
 
 def test_hooks_run_commands_that_exist(capsys):

@@ -20,7 +20,8 @@ COMMANDS = (
         "watch",
     ),
     *("test", "lock", "verify", "doctor", "auth", "requirements"),
-    *("fleet trust",),
+    *("fleet", "fleet run", "fleet lint", "fleet history", "fleet merge", "fleet prune"),
+    *("fleet init", "fleet add", "fleet import", "fleet export", "fleet trust"),
 )
 
 

@@ -47,7 +47,13 @@ _VARIABLES = {
     "accord": accord,
 }
 # Loggers, a file and an attribute of spans, which look like names.
-_OTHERS = {"accord.access", "accord.requests", "accord.lock", "client.address"}
+_OTHERS = {
+    *("server.NAME", "server.NAME.accept", "server.json", "server.yaml"),
+    "accord.access",
+    "accord.requests",
+    "accord.lock",
+    "client.address",
+}
 # Keywords that functions take by `**options`.
 _OPTIONS = {
     "Server": ServerSettings,

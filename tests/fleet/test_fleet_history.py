@@ -251,6 +251,7 @@ def test_runs_are_summarized(tmp_path):
         newest, oldest = history.runs()
         assert (oldest.servers, oldest.as_expected, oldest.exit) == (3, 2, 1)
         assert (oldest.regressions, newest.regressions) == (None, 1)
+        assert [history.comparison(each.id) for each in (oldest, newest)] == [None, compared]
         assert [each.id for each in history.runs(limit=1)] == [newest.id]
         assert history.runs(fleet="other") == ()
 
@@ -709,3 +710,31 @@ def test_json_lines_without_reports_are_not_reused(tmp_path):
         assert history.find_reusable("tickets", "k", LONG_AGO) is not None
     with open_history(path) as history:
         assert history.find_reusable("tickets", "k", LONG_AGO) is None
+
+
+@pytest.mark.parametrize("kind", ["rules", "verdicts", "surface"])
+def test_a_run_whose_parts_are_missing_is_left_out_with_a_note(tmp_path, kind):
+    path = tmp_path / "h.jsonl"
+    with open_history(path) as history:
+        save(history, result(surface=summary("add")))
+        save(history, result("other"), rules=RuleSet("small", SMALL.ids))
+    lines = path.read_bytes().splitlines(keepends=True)
+    kept = [line for line in lines if not line.startswith(b'{"kind":"%s"' % kind.encode())]
+    assert len(kept) < len(lines)
+    path.write_bytes(b"".join(kept))
+    with open_history(path) as history:
+        assert "a line it refers to is missing" in history.notes[0]
+        assert len(history.runs()) + len(history.notes) == 2
+        id = save(history, result(verdicts={rule(0): "fail"}))
+        assert history.load_run(id).results[0].verdicts == {rule(0): "fail"}
+
+
+def test_two_files_of_json_lines_can_be_joined(tmp_path):
+    paths = [tmp_path / name for name in ("a.jsonl", "b.jsonl")]
+    for number, path in enumerate(paths):
+        with open_history(path) as history:
+            save(history, result(seconds=number))
+    paths[0].write_bytes(b"".join(path.read_bytes() for path in paths))
+    with open_history(paths[0]) as history:
+        assert [history.load_run(id).results[0].seconds for id in (1, 2)] == [0, 1]
+        assert history.notes == ()

@@ -140,7 +140,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(VALUES, st.sampled_from([None, 0, 2]))
 def test_every_value_of_json_is_at_its_place(value, indent):
     text = json.dumps(value, indent=indent)

@@ -61,6 +61,18 @@ def test_the_order_of_entries_and_of_required_members_does_not_matter():
     assert find_surface_changes(one, other) == ()
 
 
+def test_the_order_within_alternatives_and_of_arguments_does_not_matter():
+    def nested(*names):
+        return with_input(value(anyOf=[members(names, x=STRING, y=STRING), {"type": "null"}]))
+
+    one, other = nested("x", "y"), nested("y", "x")
+    assert summarize_surface(one) == summarize_surface(other)
+    assert find_surface_changes(one, other) == ()
+    one, other = prompt({"name": "a"}, {"name": "b"}), prompt({"name": "b"}, {"name": "a"})
+    assert summarize_surface(one) == summarize_surface(other)
+    assert find_surface_changes(one, other) == ()
+
+
 def test_versions_sizes_and_times_do_not_matter():
     one = resource(size=1, annotations={"lastModified": "2026-01-01"}, _meta={"version": "1"})
     other = resource(size=2, annotations={"lastModified": "2026-02-01"}, _meta={"version": "2"})
@@ -382,6 +394,25 @@ def test_other_values_are_breaking_on_both_sides(before, after):
         assert {each.kind for each in found} == {"breaking"}
 
 
+def test_parts_of_schemas_are_compared_where_they_are():
+    def changes(before, after):
+        found = find_surface_changes(with_input(value(**before)), with_input(value(**after)))
+        return [(each.kind, each.what.removeprefix("inputSchema.properties.a.")) for each in found]
+
+    pair = {"prefixItems": [{"type": "string"}, {}]}, {"prefixItems": [{}, {}]}
+    assert changes(*pair) == [("compatible", "prefixItems[0].type removed")]
+    pair = {"not": {"title": "x"}}, {"not": {"title": "y"}}
+    assert changes(*pair) == [("text", "not.title changed")]
+    assert changes({}, {"if": {"type": "null"}}) == [("breaking", "if added")]
+    pair = {"anyOf": [STRING]}, {"anyOf": [{"type": "null"}, {"type": "integer"}]}
+    assert changes(*pair) == [("breaking", "anyOf changed")]
+    pair = {"anyOf": [STRING, {"type": "null"}]}, {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+    assert changes(*pair) == [("breaking", "anyOf[0].type changed")]
+    assert changes({"default": 1}, {"default": 2}) == [("compatible", "default changed")]
+    assert changes({"x-unit": "m"}, {"x-unit": "km"}) == [("text", "x-unit changed")]
+    assert changes({"items": False}, {"items": True}) == [("compatible", "items changed")]
+
+
 def test_reordered_alternatives_types_and_values_are_not_changes():
     before = {"anyOf": [{"type": "string"}, {"type": "null"}], "enum": ["a", "b"]}
     after = {"anyOf": [{"type": "null"}, {"type": "string"}], "enum": ["b", "a"]}
@@ -493,6 +524,7 @@ def test_any_two_entries_can_be_compared(one, other):
     before = surface(tool(inputSchema=one, annotations=other, outputSchema=other))
     after = surface(tool(inputSchema=other, annotations=one, outputSchema=one))
     assert find_surface_changes(before, deepcopy(before)) == ()
+    assert summarize_surface(before) == summarize_surface(deepcopy(before))
     for change in find_surface_changes(before, after):
         assert change.what
         for text in (change.before, change.after):

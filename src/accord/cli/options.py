@@ -178,6 +178,8 @@ READERS: Final[dict[str, Callable[[str], object]]] = {
     "--header": _header,
     "--history": Path,
     "--jobs": _number_of("jobs", 1),
+    "--keep": _number_of("runs", 1),
+    "--limit": _number_of("runs", 1),
     "--listen": _port,
     "--lock": Path,
     "--log": Path,

@@ -1,5 +1,6 @@
 """Runs a fleet: prepares servers, lets workers check them, judges, compares, and keeps the run."""
 
+import os
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -14,7 +15,7 @@ from accord.fleet.definition import Directory, Fleet, FleetServer
 from accord.fleet.history.exports import read_export
 from accord.fleet.history.history import History
 from accord.fleet.history.summaries import ReusableResult
-from accord.fleet.judging import judge_server
+from accord.fleet.judging import accept_findings, judge_server
 from accord.fleet.origin import find_origin
 from accord.fleet.outcome import FailOn, exit_code
 from accord.fleet.preparation import Preparation, PreparedServer
@@ -44,7 +45,7 @@ from accord.version import __version__
 _REPORT: Final = msgspec.json.Decoder(Report)
 
 
-class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
+class FleetSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What a run does beyond what the fleet file says.
 
     Attributes:
@@ -93,13 +94,16 @@ class FleetRunner:
         settings: what the run does.
         history: earlier runs, and where this one is kept.
         events: called on the way.
+
+    Raises:
+        FleetError: there is no run to compare with as the settings name it.
     """
 
     def __init__(
         self,
         fleet: Fleet,
         rules: RuleSet,
-        settings: RunSettings,
+        settings: FleetSettings,
         *,
         history: History,
         events: RunEvents | None = None,
@@ -115,6 +119,7 @@ class FleetRunner:
         self._documents: dict[str, ServerDocuments] = {}
         self._origin = find_origin(fleet.folder)
         self._before: FleetRun | None = None
+        self._against = self._find_against()
 
     async def run(self, servers: Sequence[FleetServer]) -> FleetView:
         """Check servers side by side; an interrupted run keeps the results it has.
@@ -172,6 +177,7 @@ class FleetRunner:
         state, reasons = _describe_end(outcome)
         result = ServerResult(
             name=outcome.name,
+            line=prepared.server.line,
             state=state,
             reasons=reasons,
             target=prepared.resolved.shown,
@@ -312,7 +318,7 @@ class FleetRunner:
     def _complete(self, *, is_interrupted: bool) -> FleetView:
         """Return the run with its comparison, and keep it in the history."""
         run = self._make_run(is_interrupted=is_interrupted)
-        view = FleetView(run=run, documents=self._documents)
+        view = FleetView(run=run, documents=self._documents, rules=tuple(sorted(self._rules.ids)))
         comparison = self._compare(view)
         code = exit_code(
             run, comparison, self._settings.fail_on, require_all=self._settings.require_all
@@ -332,20 +338,14 @@ class FleetRunner:
             notes.append(f"the run was {why}: {missing} servers are missing")
         run = FleetRun(
             fleet=self._fleet.name,
-            file=self._fleet.path.name,
+            file=_show_path(self._fleet.path),
             file_digest=sha256(self._fleet.path.read_bytes()).hexdigest()[:16],
             started=self._started.isoformat(timespec="seconds"),
             seconds=round((datetime.now(UTC) - self._started).total_seconds(), 3),
             accord=__version__,
             rules=self._rules.stamp,
             results=tuple(results),
-            findings=lint_fleet(
-                {
-                    name: each.surface
-                    for name, each in self._documents.items()
-                    if each.surface is not None
-                }
-            ),
+            findings=self._lint_together(),
             jobs=self._settings.jobs,
             origin=self._origin,
             notes=tuple(notes),
@@ -358,19 +358,29 @@ class FleetRunner:
             run, results=tuple(replace(each, flaky=flaky[each.name]) for each in results)
         )
 
-    def _compare(self, view: FleetView) -> RunComparison | None:
-        """Compare a run with the one that the settings name.
+    def _lint_together(self) -> tuple[SurfaceFinding, ...]:
+        surfaces = {
+            name: each.surface for name, each in self._documents.items() if each.surface is not None
+        }
+        servers = [each.server for each in self._prepared.values()]
+        return accept_findings(lint_fleet(surfaces), servers, today=self._started.date())
+
+    def _find_against(self) -> tuple[FleetRun, frozenset[str] | None] | None:
+        """Return the run that the settings name, and the ids of its rules; None for the last.
 
         Raises:
             FleetError: there is no such run or file.
         """
-        named, rules = self._settings.against, None
-        before = self._before
+        named = self._settings.against
+        if named == "last":
+            return None
         if named.endswith(".json"):
             exported = read_export(Path(named))
-            before, rules = exported.run, exported.rules
-        elif named != "last":
-            before = self._history.find_run(named, self._fleet.name, self._fleet.path.name)
+            return exported.run, exported.rules
+        return self._history.find_run(named, self._fleet.name, self._fleet.path.name), None
+
+    def _compare(self, view: FleetView) -> RunComparison | None:
+        before, rules = self._against or (self._before, None)
         if before is None:
             return None
         return self._history.compare(
@@ -381,6 +391,12 @@ class FleetRunner:
             find_changes=find_surface_changes,
             required=tuple(self._results) if self._settings.require_all else (),
         )
+
+
+def _show_path(path: Path) -> str:
+    """Return a path relative to this folder; one outside of it by its name alone."""
+    relative = Path(os.path.relpath(path))
+    return path.name if ".." in relative.parts or relative.is_absolute() else relative.as_posix()
 
 
 def _describe_end(outcome: WorkerOutcome) -> tuple[ServerState, tuple[str, ...]]:

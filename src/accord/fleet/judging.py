@@ -14,6 +14,7 @@ from accord.fleet.results import (
     RequirementBreach,
     ServerResult,
     SurfaceChange,
+    SurfaceFinding,
 )
 from accord.fleet.rule_set import RuleSet
 from accord.protocol.catalogue import catalogue
@@ -45,6 +46,25 @@ class _Acceptances:
                 yield f"{each.id} was accepted until {each.until}, and counts again: {each.reason}"
             elif was_checked and place not in self._used:
                 yield f"{each.id} is accepted, but nothing breaks it: remove the acceptance"
+
+
+def accept_findings(
+    findings: Iterable[SurfaceFinding], servers: Iterable[FleetServer], *, today: date
+) -> tuple[SurfaceFinding, ...]:
+    """Return findings with the reasons for which servers accept them today.
+
+    A finding about one server is accepted by that server, one about several by any server.
+    """
+    accepted = {each.name: _Acceptances(each.accept, today) for each in servers}
+
+    def reason_for(finding: SurfaceFinding) -> str:
+        deciding = [accepted[finding.server]] if finding.server in accepted else []
+        if not finding.server:
+            deciding = list(accepted.values())
+        reasons = (each.reason_for(finding.id, finding.subject) for each in deciding)
+        return next(filter(None, reasons), "")
+
+    return tuple(replace(each, accepted=reason_for(each)) for each in findings)
 
 
 class _Counted(NamedTuple):

@@ -1,7 +1,9 @@
 """Before a server is checked: how to reach it, whether an earlier result may do, what to ask."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from shlex import quote
 
 import msgspec
 
@@ -73,6 +75,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
         text = f"needs {', '.join([*resolved.missing, *resolved.not_found])}"
         result = ServerResult(
             name=server.name,
+            line=server.line,
             # A missing variable is the business of this machine, a missing program a fault.
             state="skipped" if resolved.missing else "unreachable",
             reasons=(text,),
@@ -93,6 +96,7 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
         elif self.skipped:
             key = CacheKey(why_not="some stages were left out")
         earlier = self._find_earlier(server, resolved, key)
+        path = os.path.relpath(self.fleet.path)
         job = WorkerJob(
             server=resolved,
             time=server.time,
@@ -109,6 +113,8 @@ class Preparation(msgspec.Struct, frozen=True, kw_only=True):
             lock=self._find_lock(server),
             measure="measure" not in self.skipped,
             reuse_if=_reuse_digest(earlier),
+            repeat=f"accord fleet run {quote(path)} --server {quote(server.name)} --no-history",
+            artifact=path,
             reuse_version="" if earlier is None else earlier.result.server_version,
         )
         return PreparedServer(

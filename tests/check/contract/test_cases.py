@@ -71,6 +71,14 @@ MISTAKES = {
         '[[case]]\nname = "n"\nprompt = "p"\nexpect = { partly = {} }',
         ":1: case 'n': only a tool has a structured result",
     ),
+    "offers without a kind": (
+        '[[case]]\nname = "n"\noffers = "count"',
+        ":1: case 'n': offers is a kind and a name; the kinds are tool, resource, template, prompt",
+    ),
+    "offers with an expectation": (
+        '[[case]]\nname = "n"\noffers = "tool count"\nexpect = { text = "x" }',
+        ":1: case 'n': a case with offers has neither arguments nor expect",
+    ),
     "number for a prompt": (
         '[[case]]\nname = "n"\nprompt = "p"\narguments = { a = 1 }',
         ":1: case 'n': arguments of a prompt must be strings",
@@ -159,6 +167,9 @@ def outcome_of(server, tmp_path, lines):
         'read = "note://1"\nexpect = { text = "a note" }',
         'read = "note://2"\nexpect = { code = -32602, error = "no such" }',
         'prompt = "hello"\narguments = { name = "Ada" }\nexpect = { text = "hello Ada" }',
+        'offers = "tool count"',
+        'offers = "resource note://1"',
+        'offers = "prompt hello"',
     ],
     ids=lambda lines: lines.partition("\n")[2].replace("\n", " ") or lines,
 )
@@ -185,6 +196,14 @@ def test_an_unexpected_error_fails_the_case(server, tmp_path):
     assert "expected: error -32002\nreceived: error -32602" in outcome.failure.text()
     outcome = outcome_of(server, tmp_path, 'read = "note://2"\nexpect = { error = "gone" }')
     assert "expected: an error that contains 'gone'" in outcome.failure.text()
+
+
+def test_an_entry_that_is_not_offered_fails_the_case_and_shows_those_that_are(server, tmp_path):
+    text = outcome_of(server, tmp_path, 'offers = "prompt goodbye"').failure.text()
+    assert "sent:     a list of prompts\nexpected: the prompt goodbye\nreceived: hello" in text
+    with TestedServer(Server("plain")) as plain:
+        text = outcome_of(plain, tmp_path, 'offers = "template note://{id}"').failure.text()
+    assert "received: nothing" in text
 
 
 def test_an_undeclared_capability_fails_the_case_and_not_the_run(tmp_path):

@@ -40,7 +40,15 @@ from accord.types import (
 T = TypeVar("T", bound=msgspec.Struct)
 
 _TRANSPORTS: Final = ("stdio", "memory", "http", "sse")
-_VERBS: Final = ("call", "read", "prompt")
+_VERBS: Final = ("call", "read", "prompt", "offers")
+# What `offers` may begin with: the list, and the member that names an entry.
+_LISTS: Final = {
+    "tool": ("tools", "name"),
+    "resource": ("resources", "uri"),
+    "template": ("resource_templates", "uri_template"),
+    "prompt": ("prompts", "name"),
+}
+_NAMED: Final = 10
 _WORDS: Final = {
     "array": "a list",
     "bool": "true or false",
@@ -81,12 +89,16 @@ class Expectation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One case: `call` a tool, `read` a resource or get a `prompt`."""
+    """One case: `call` a tool, `read` a resource, get a `prompt`, or find an entry.
+
+    `offers` names the entry with its kind, such as "tool add".
+    """
 
     name: str
     call: str | None = None
     read: str | None = None
     prompt: str | None = None
+    offers: str | None = None
     arguments: JsonObject = {}
     expect: Expectation = Expectation()
 
@@ -213,6 +225,13 @@ class _Reader:
 
 def _refuse_senseless(case: Case, verb: str, where: str) -> None:
     expect = case.expect
+    if verb == "offers":
+        kind, _, name = (case.offers or "").partition(" ")
+        if kind not in _LISTS or not name:
+            kinds = ", ".join(_LISTS)
+            raise CaseError(f"{where}: offers is a kind and a name; the kinds are {kinds}")
+        if case.arguments or expect != Expectation():
+            raise CaseError(f"{where}: a case with offers has neither arguments nor expect")
     if verb == "read" and case.arguments:
         raise CaseError(f"{where}: a resource takes no arguments; write them into the URI")
     if verb != "call" and (expect.structured, expect.partly) != (msgspec.UNSET, msgspec.UNSET):
@@ -309,6 +328,8 @@ def case_test(case: Case) -> Test:
     """Return the test that a case describes."""
 
     def run(server: TestedServer) -> TestOutcome:
+        if case.offers is not None:
+            return _look_for(case.offers, server)
         answer, given, repeat = _send(case, server)
         wrong = next(_mismatches(case.expect, answer), None)
         if wrong is None:
@@ -316,7 +337,7 @@ def case_test(case: Case) -> Test:
         expected, came = wrong
         return fail(Failure(expected=expected, came=came, given=given, repeat=repeat))
 
-    return Test("case", case.call or case.read or case.prompt or "", case.name, run)
+    return Test("case", case.call or case.read or case.prompt or case.offers or "", case.name, run)
 
 
 def _send(case: Case, server: TestedServer) -> tuple[ServerAnswer, str, str]:
@@ -331,6 +352,28 @@ def _send(case: Case, server: TestedServer) -> tuple[ServerAnswer, str, str]:
     answer = server.ask(blocking.Client.get_prompt, case.prompt, case.arguments or None)
     repeat = server.command.prompt(case.prompt, case.arguments)
     return answer, f"{case.prompt} {format_json(case.arguments)}", repeat
+
+
+def _look_for(offered: str, server: TestedServer) -> TestOutcome:
+    """Look for an entry in a list of the server."""
+    kind, _, name = offered.partition(" ")
+    answer = server.ask(_list_names, kind)
+    if answer.kind == "result" and name in answer.result:
+        return pass_()
+    received = answer.summary()
+    if answer.kind == "result":
+        more = len(answer.result) - _NAMED
+        names = ", ".join(sorted(answer.result)[:_NAMED]) or "nothing"
+        received = f"{names} and {more} more" if more > 0 else names
+    return fail(Failure(expected=f"the {kind} {name}", came=received, given=f"a list of {kind}s"))
+
+
+def _list_names(client: blocking.Client, kind: str, **_: object) -> frozenset[str]:
+    entries, member = _LISTS[kind]
+    capability = "resources" if kind == "template" else entries
+    if getattr(client.capabilities, capability) is None:
+        return frozenset()
+    return frozenset(str(getattr(each, member)) for each in getattr(client, entries)())
 
 
 def _mismatches(expect: Expectation, answer: ServerAnswer) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,9 @@ _MARKED: Final = "bold yellow"
 # The most frequent reasons; the others are counted.
 _REASONS: Final = 4
 # Where GitHub would see a name, an address or the number of an issue.
-_LINK: Final = re.compile(r"[@#](?=\w)|(?:https?|ftp|mailto|xmpp)(?=:)|www(?=\.)", re.IGNORECASE)
+_LINK: Final = re.compile(
+    r"@(?=\w)|(?<!&)#(?=\w)|(?:https?|ftp|mailto|xmpp)(?=:)|www(?=\.)", re.IGNORECASE
+)
 
 
 def no_style(_style: str, text: str) -> str:
@@ -178,8 +180,15 @@ def escape_markdown(text: str) -> str:
     shown = escape_unprintable(text).replace("&", "&amp;")
     for sign in "\\`*_{}[]<>#|~$":
         shown = shown.replace(sign, f"\\{sign}")
-    # The zero-width space keeps GitHub from notifying the user of that name, and from links.
-    return _LINK.sub(r"\g<0>&#8203;", shown)
+    return break_links(shown)
+
+
+def break_links(markup: str) -> str:
+    """Return Markdown or HTML in which GitHub makes no links of plain text, and notifies no user.
+
+    A zero-width space stands after what it would recognize.
+    """
+    return _LINK.sub(r"\g<0>&#8203;", markup)
 
 
 def code_span(text: str) -> str:

@@ -13,6 +13,8 @@ one before.
 
 accord fleet [FILE] is short for accord fleet run [FILE]; FILE is accord-fleet.toml by default, or
 any file with mcpServers.
+
+Exit code: 0 all is as expected, 1 something is not, 2 the command could not run.
 """
 _EXAMPLES: Final = """\
 examples:
@@ -24,6 +26,14 @@ examples:
 # Each kind of work, the module of its code, and what it does.
 _KINDS: Final = {
     "run": ("run", "check all servers of a file (the default)"),
+    "init": ("init", "write a fleet file with the servers of a repository"),
+    "add": ("add", "write one more server into a fleet file"),
+    "import": ("import_", "take servers over from other files"),
+    "export": ("export", "print the servers as a host writes them"),
+    "lint": ("lint", "look for faults in what locked servers offer; launches nothing"),
+    "history": ("history", "show earlier runs, or one server over time"),
+    "merge": ("merge", "put the runs of several machines together"),
+    "prune": ("prune", "remove old runs from the history"),
     "trust": ("trust", "let a file launch its servers"),
 }
 DEFAULT_KIND: Final = "run"

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 from accord.cli.fleet.live import live_display
 from accord.cli.fleet.outputs import OUTPUTS, deliver_view, demand_outputs
 from accord.cli.options import Commands, UsageError, add_command, known_revision, one_of
-from accord.cli.reporting import write_files
+from accord.cli.reporting import demand_requirements, write_files
 from accord.cli.terminal import note
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from accord.fleet.definition import Fleet, FleetServer
-    from accord.fleet.fleet_runner import RunSettings
+    from accord.fleet.fleet_runner import FleetSettings
     from accord.fleet.results import FleetView
 
 
@@ -24,7 +24,8 @@ _SKIPPABLE: Final = ("check", "test", "measure")
 _FAIL_ON: Final = ("failure", "regression", "warning", "drift", "never")
 _DIRECTORIES: Final = ("claude", "openai")
 _HELP: Final = """\
-usage: accord fleet [run] [options] [FILE]
+usage: accord fleet run [options] [FILE]
+       accord fleet [options] [FILE]
 
 Check all servers of a fleet file side by side, each in a process of its own: start it, list what it
 offers, compare that with its lock, look for risky texts, check every requirement, run contract
@@ -54,6 +55,7 @@ file? FILE         the fleet file (default: accord-fleet.toml)
 --jobs N           how many servers at once (default: 2 per core, at most 8)
 --fail-fast        stop at the first server that is not as expected
 --revision R       check under this revision instead of those of the file; may be repeated
+--only ID          check only this requirement or area; may be repeated
 --time S           seconds for each server instead of those of the file
 --skip STAGE       leave out a stage: {", ".join(_SKIPPABLE)}; may be repeated
 --readiness D      also apply the rules of a directory: {", ".join(_DIRECTORIES)}; may be repeated
@@ -107,8 +109,8 @@ def run(options: argparse.Namespace) -> int:
 # -- what to run
 
 
-def _settings(options: argparse.Namespace) -> "RunSettings":
-    from accord.fleet.fleet_runner import RunSettings
+def _settings(options: argparse.Namespace) -> "FleetSettings":
+    from accord.fleet.fleet_runner import FleetSettings
     from accord.fleet.running.pool import default_jobs
 
     fail_on = [one_of(each, _FAIL_ON, "value of --fail-on") for each in options.fail_on]
@@ -120,7 +122,7 @@ def _settings(options: argparse.Namespace) -> "RunSettings":
         for word in each.split(",")
     ]
     skipped: list[Any] = [one_of(each, _SKIPPABLE, "stage to skip") for each in options.skip]
-    return RunSettings(
+    return FleetSettings(
         jobs=default_jobs() if options.jobs is None else options.jobs,
         fail_fast=options.fail_fast,
         is_reusing=not options.no_cache,
@@ -139,15 +141,23 @@ def _read(options: argparse.Namespace) -> "Fleet":
 
     from accord.fleet.definition import DEFAULT_FILE
     from accord.fleet.file.reader import read_fleet
+    from accord.fleet.surfaces.readiness import known_findings
 
     if not options.file and not Path(DEFAULT_FILE).is_file():
         raise UsageError(
             f"there is no {DEFAULT_FILE} here; accord fleet init writes one, or name a file"
         )
-    fleet = read_fleet(Path(options.file or DEFAULT_FILE), allow_literals=options.allow_literals)
+    fleet = read_fleet(
+        Path(options.file or DEFAULT_FILE),
+        allow_literals=options.allow_literals,
+        lint_ids={*known_findings(), "process.left-behind"},
+    )
     changes: dict[str, Any] = {}
     if options.revision:
         changes["revisions"] = tuple(map(known_revision, options.revision))
+    if options.only:
+        demand_requirements(options.only)
+        changes["only"] = tuple(options.only)
     if options.time is not None:
         changes["time"] = options.time
     if not changes:

@@ -26,7 +26,7 @@ _SECRET_BYTES: Final = 32
 
 
 class CacheKey(msgspec.Struct, frozen=True, kw_only=True):
-    """The key of a result, or why there is none."""
+    """The key of a result, or why it has no key."""
 
     key: str = ""
     why_not: str = ""
@@ -65,19 +65,23 @@ def make_key(
         ],
         "cases": cases,
         "launch": launch,
-        "args": [_keyed(secret, each) for each in resolved.command[1:]],
+        "args": [_digest_value(secret, each) for each in resolved.command[1:]],
         "cwd": resolved.cwd,
         "transport": resolved.transport,
-        "env": {name: _keyed(secret, value) for name, value in sorted(resolved.env.items())},
-        "headers": {n: _keyed(secret, value) for n, value in sorted(resolved.headers.items())},
-        "auth": _keyed(secret, resolved.auth or ""),
+        "env": _digest_values(secret, resolved.env),
+        "headers": _digest_values(secret, resolved.headers),
+        "auth": _digest_value(secret, resolved.auth or ""),
         "version": version,
     }
     text = msgspec.json.encode(parts, order="sorted")
     return CacheKey(key=sha256(text).hexdigest())
 
 
-def _keyed(secret: bytes, value: str) -> str:
+def _digest_values(secret: bytes, values: Mapping[str, str]) -> dict[str, str]:
+    return {name: _digest_value(secret, value) for name, value in values.items()}
+
+
+def _digest_value(secret: bytes, value: str) -> str:
     return hmac.new(secret, value.encode(errors="surrogateescape"), sha256).hexdigest()
 
 

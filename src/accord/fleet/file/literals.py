@@ -45,6 +45,11 @@ class LiteralSecret(NamedTuple):
     def __repr__(self) -> str:
         return f"<LiteralSecret {self.label}>"
 
+    def rename(self, variable: str) -> "LiteralSecret":
+        """Return the same with another variable."""
+        instead = self.instead.replace(f"${{env:{self.variable}}}", f"${{env:{variable}}}")
+        return self._replace(variable=variable, instead=instead)
+
 
 def names_secret(name: str) -> bool:
     """Return whether a variable, a header or an option has the name of a secret."""

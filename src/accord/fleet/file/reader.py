@@ -200,7 +200,7 @@ def _read_entries(
     for name, value in found.items():
         keys = _find_keys(document, name, value)
         place = document.place(*keys)
-        if not isinstance(name, str) or not _is_name(name):
+        if not isinstance(name, str) or not is_server_name(name):
             raise FleetError(
                 f"{place}: {str(name)[:_LONGEST_NAME]!r} is not a name for a server: expected "
                 f"1 to {_LONGEST_NAME} characters, without line breaks and control characters"
@@ -220,7 +220,8 @@ def _holds_servers(value: object) -> bool:
     )
 
 
-def _is_name(name: str) -> bool:
+def is_server_name(name: str) -> bool:
+    """Return whether a text can be the name of a server: short, and without control characters."""
     return bool(name.strip()) and name.isprintable() and len(name) <= _LONGEST_NAME
 
 

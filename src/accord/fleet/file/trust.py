@@ -1,9 +1,7 @@
 """The user's consent: which fleet files may launch their servers."""
 
-import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Mapping
 from datetime import date, datetime, time
 from hashlib import sha256
@@ -13,6 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from accord.fleet.definition import Fleet, FleetError
+from accord.fleet.file.replacement import replace_file
+from accord.stores.user_folder import user_folder
 
 _VARIABLE: Final = "ACCORD_FLEET_TRUST"
 _FILE: Final = "trusted-fleets.json"
@@ -99,32 +99,6 @@ class TrustStore:
             raise FleetError(f"{self.path} cannot be written: {error.strerror}") from None
 
 
-def replace_file(path: Path, data: bytes, *, mode: int = 0o600) -> None:
-    """Write a file as a whole or not at all; one that exists keeps its permissions.
-
-    Args:
-        path: of the file; a link stays a link.
-        data: what it shall contain.
-        mode: the permissions of a new file.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    target = path.resolve()
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, target.stat().st_mode & 0o7777 if target.exists() else mode)
-        os.replace(name, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
-
-
 def _key(path: Path) -> str:
     return str(path.resolve())
 
@@ -133,6 +107,4 @@ def _default_path() -> Path:
     named = os.environ.get(_VARIABLE)
     if named:
         return Path(named).expanduser()
-    from accord.auth.tokens import default_path
-
-    return default_path().with_name(_FILE)
+    return user_folder() / _FILE

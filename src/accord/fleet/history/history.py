@@ -37,6 +37,7 @@ from accord.fleet.history.summaries import (
 )
 from accord.fleet.history.surface_differences import FindChanges
 from accord.fleet.history.unpacking import (
+    unpack_comparison,
     unpack_details,
     unpack_letters,
     unpack_report,
@@ -99,17 +100,25 @@ class History:
         self._lines = lines
         if lines is not None:
             with db.transaction():
-                self._load(lines.read())
+                self._load(lines.read(), lines.notes)
         self.notes: tuple[str, ...] = () if lines is None else tuple(lines.notes)
 
-    def _load(self, lines: Iterable[HistoryLine]) -> None:
+    def _load(self, lines: Iterable[HistoryLine], notes: list[str]) -> None:
         last = 0
         for each in lines:
+            if isinstance(each, HistoryHeader):
+                continue
+            if not self._storage.has_parts_of(each):
+                if isinstance(each, PackedRun):
+                    notes.append(
+                        f"the run of {each.started} is left out: a line it refers to is missing"
+                    )
+                continue
             if isinstance(each, PackedRun):
                 # Two runs that were appended at once have the same id.
                 last = max(each.id, last + 1)
                 self._storage.add_run(msgspec.structs.replace(each, id=last))
-            elif not isinstance(each, HistoryHeader):
+            else:
                 self._storage.add_part(each)
 
     def close(self) -> None:
@@ -166,6 +175,11 @@ class History:
         if packed is None:
             raise FleetError(f"there is no run {id} in the history; {_ADVICE}")
         return unpack_run(packed, self._storage.part)
+
+    def comparison(self, id: int) -> RunComparison | None:
+        """Return how a run was compared when it was made; None if it was not."""
+        packed = self._storage.run(id)
+        return None if packed is None else unpack_comparison(packed)
 
     def rule_ids(self, run: int) -> frozenset[str]:
         """Return the ids of the rules that a run was judged by; empty if it is not known."""

@@ -169,6 +169,17 @@ class RunStorage:
 
     # -- runs
 
+    def has_parts_of(self, line: PackedRun | TravellingPart) -> bool:
+        """Return whether everything is stored that a run or a part refers to."""
+        if isinstance(line, VerdictPart):
+            return self._id("rule_set", line.rules) is not None
+        if not isinstance(line, PackedRun):
+            return True
+        wanted = {("rule_set", line.rules), ("finding_list", line.findings)}
+        for each in line.results:
+            wanted |= {(table, getattr(each, name)) for name, table in _PARTS.items()}
+        return all(self._id(table, digest) is not None for table, digest in wanted if digest)
+
     def add_run(self, run: PackedRun) -> int:
         """Store a run whose parts are stored; return its id."""
         db = self._db

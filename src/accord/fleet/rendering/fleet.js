@@ -36,14 +36,16 @@ const valueOf = (row, column) => {
   const value = cell.dataset.value ?? '';
   if (value !== '') return Number(value);
   const isWord = heads[column].classList.contains('words');
-  return isWord ? cell.textContent.trim().toLowerCase() : null;
+  const text = (cell.querySelector('a') ?? cell).textContent.trim().toLowerCase();
+  return isWord ? text : null;
 };
 
 // What is not known comes last in both directions; equal rows keep their first order.
 const compare = (first, second, sign) => {
   if (first === null || second === null) return (first === null) - (second === null);
   if (typeof first !== typeof second) return (typeof first === 'string') - (typeof second === 'string');
-  return sign * (typeof first === 'string' ? first.localeCompare(second) : first - second);
+  if (typeof first === 'number') return sign * (first - second);
+  return sign * first.localeCompare(second, undefined, { numeric: true });
 };
 
 const sort = (column, direction) => {

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from accord.check.rendering.text import code_span, escape_markdown
+from accord.check.rendering.markup import escape_html
+from accord.check.rendering.text import break_links, code_span, escape_markdown
 from accord.check.rendering.wording import plural
 from accord.fleet.rendering.wording import (
     DIFFERENCE_WORDS,
@@ -148,9 +149,7 @@ def _server(result: ServerResult) -> Iterator[str]:
 
 def _summary(result: ServerResult) -> str:
     # A summary is HTML, in which Markdown's escapes by backslash would show.
-    from accord.check.rendering.markup import escape_html
-
-    name = escape_html(result.name[:_MOST_LETTERS]).replace("@", "@&#8203;")
+    name = break_links(escape_html(result.name[:_MOST_LETTERS]))
     counts = plural(result.failures, "failure") if result.applicable else ""
     return f"{name}: {STATE_WORDS[result.state]}{f', {counts}' if counts else ''}"
 

@@ -96,7 +96,7 @@ def file_names(servers: list[str]) -> dict[str, str]:
     counts = Counter(each.lower() for each in plain.values())
     return {
         name: each
-        if each == name and counts[each.lower()] == 1 and not _RESERVED.fullmatch(each)
+        if each and each == name and counts[each.lower()] == 1 and not _RESERVED.fullmatch(each)
         else f"{each or 'server'}-{_digest(name)}"
         for name, each in plain.items()
     }

@@ -36,9 +36,11 @@ _STYLES: Final = {
     "skipped": "bold",
 }
 _OUTCOMES: Final = {"fail": "bold red", "pass": "green"}
-_LEFT: Final = ("server", "state", "change", "version")
+_LEFT: Final = ("server", "state", "change", "version", "result")
 # Columns that are left out on a narrow terminal, the first first.
-_DROPPED: Final = ("version", "tokens", "tools", "start", "warnings", "tests", "score", "change")
+_DROPPED: Final = (
+    *("version", "tokens", "tools", "start", "warnings", "tests", "result", "score", "change"),
+)
 _LONGEST_NAME: Final = 32
 _SHORTEST_NAME: Final = 8
 _LONGEST_CELL: Final = 40
@@ -78,13 +80,13 @@ def as_text(
     """
     style, run = _Style(width, paint, is_verbose), view.run
     outcome = paint(_OUTCOMES.get(outcome_state(run), "bold"), headline(view))
-    title = f"{escape_unprintable(fleet_title(run))}: "
+    title = f"{fleet_title(run)}: "
     lines = [] if is_quiet else [*_table(view, style), ""]
     for result in sorted(run.results, key=lambda each: STATES.index(each.state)):
         if not is_quiet or not result.is_as_expected:
             lines += _server(result, style)
     if is_quiet:
-        return "\n".join([*lines, f"{title}{outcome}"]) + "\n"
+        return "\n".join([*lines, f"{escape_unprintable(title)}{outcome}"]) + "\n"
     lines += _comparison(view, style)
     lines += _common_breaches(view, style)
     lines += _findings(view, style)
@@ -95,7 +97,7 @@ def as_text(
         *([f"compared with {view.comparison.against}"] if view.comparison else []),
     ]
     lines += [f"note: {escape_unprintable(note)}" for note in run.notes]
-    lines += [f"{title}{escape_unprintable(', '.join(facts))}", outcome]
+    lines += [*_wrap(f"{title}{', '.join(facts)}", style, ""), outcome]
     return "\n".join(lines) + "\n"
 
 
@@ -114,7 +116,7 @@ def _table(view: FleetView, style: _Style) -> Iterator[str]:
     widths = {name: max(_wide(name), *(_wide(row[name]) for row in rows)) for name in columns}
     widths["server"] = min(widths["server"], _LONGEST_NAME)
     _fit(columns, widths, style.width)
-    yield style.paint("bold", _join({name: name for name in columns}, columns, widths)).rstrip()
+    yield style.paint("bold", _join({name: name for name in columns}, columns, widths).rstrip())
     for result, row in zip(view.run.results, rows, strict=True):
         row["server"] = _cut(row["server"], widths["server"])
         line = _join(row, columns, widths).rstrip()
@@ -122,17 +124,23 @@ def _table(view: FleetView, style: _Style) -> Iterator[str]:
         place = line.find(word, widths["server"])
         painted = style.paint(_STYLES[result.state], word)
         yield line[:place] + painted + line[place + len(word) :]
+    reused = [
+        f"{result.name} ({made})"
+        for result in view.run.results
+        if (made := reused_text(result, view.run))
+    ]
+    if reused and "result" not in columns:
+        yield from _wrap(f"reused: {', '.join(reused)}", style, "")
 
 
 def _cells(
     result: ServerResult, view: FleetView, differences: Sequence[RunDifference]
 ) -> dict[str, str]:
-    made = reused_text(result, view.run)
     has_check, surface = bool(result.applicable), result.surface
     has_tests = bool(result.tests.passed or result.tests.failed)
     cells = {
         "server": result.name,
-        "state": f"{STATE_WORDS[result.state]}{f' {made}' if made else ''}",
+        "state": STATE_WORDS[result.state],
         "failures": str(result.failures) if has_check else "-",
         "warnings": str(result.warnings) if has_check else "-",
         "coverage": coverage_text(result) if has_check else "-",
@@ -142,6 +150,7 @@ def _cells(
         "tools": "-" if surface is None else f"{surface.tools:,}",
         "tokens": "-" if surface is None else f"{surface.tokens:,}",
         "version": result.server_version or "-",
+        "result": reused_text(result, view.run) or "-",
         "change": change_text(differences) if view.comparison else "-",
     }
     return {name: escape_unprintable(cell) for name, cell in cells.items()}

@@ -196,7 +196,7 @@ def _is_decided(rule: ReadinessRule, verdicts: Mapping[str, VerdictName]) -> boo
 
 
 def _check_https(facts: _Facts) -> Iterator[str]:
-    if facts.url and urlsplit(facts.url).scheme.lower() != "https":
+    if urlsplit(facts.url).scheme.lower() in ("http", "ws"):
         yield "it is not: serve it with TLS"
 
 
@@ -206,13 +206,13 @@ def _check_remote(facts: _Facts) -> Iterator[str]:
 
 
 def _check_name_length(facts: _Facts) -> Iterator[str]:
-    yield from _naming(
+    yield from _name_tools(
         "shorten {}", (each.name for each in facts.tools if len(each.name) > LONG_NAME)
     )
 
 
 def _check_titles(facts: _Facts) -> Iterator[str]:
-    yield from _naming(
+    yield from _name_tools(
         "without title: {}",
         (
             each.name
@@ -224,7 +224,7 @@ def _check_titles(facts: _Facts) -> Iterator[str]:
 
 
 def _check_hints_agree(facts: _Facts) -> Iterator[str]:
-    yield from _naming(
+    yield from _name_tools(
         "these say both: {}",
         (
             each.name
@@ -242,18 +242,18 @@ def _check_three_hints(facts: _Facts) -> Iterator[str]:
         absent = [hint for hint in _HINTS if not isinstance(hints.get(hint), bool)]
         if absent:
             missing.append(f"{each.name} ({', '.join(absent)})")
-    yield from _naming("missing: {}", missing)
+    yield from _name_tools("missing: {}", missing)
 
 
 def _check_object_schema(facts: _Facts) -> Iterator[str]:
-    yield from _naming(
+    yield from _name_tools(
         "not so: {}",
         (each.name for each in facts.tools if tool_schema(each).get("type") != "object"),
     )
 
 
 def _check_separate_writes(facts: _Facts) -> Iterator[str]:
-    yield from _naming(
+    yield from _name_tools(
         "split {}",
         (
             f"{each.name} (by {name})"
@@ -273,7 +273,7 @@ def _check_named_operations(facts: _Facts) -> Iterator[str]:
             is_text = resolve(member, schema).get("type") == "string"
             if is_text and name.lower() in _CHOOSING and name not in chosen:
                 found.append(f"{name} of {each.name}")
-    yield from _naming("give an enum to {}", found)
+    yield from _name_tools("give an enum to {}", found)
 
 
 def _check_changes(facts: _Facts) -> Iterator[str]:
@@ -317,7 +317,7 @@ def _has_verb(values: Iterable[str], verbs: frozenset[str]) -> bool:
     return any(words[:1] and words[0] in verbs for words in map(words_of, values))
 
 
-def _naming(text: str, names: Iterable[str]) -> Iterator[str]:
+def _name_tools(text: str, names: Iterable[str]) -> Iterator[str]:
     listed = list(names)
     if listed:
         yield text.format(_some(listed))

@@ -25,8 +25,9 @@ async def check(work: ServerWork) -> StageOutcome:
         now = f"{progress.revision} {progress.scenario}".rstrip()
         work.channel.report_progress("check", progress.share, now)
 
+    setting = Setting(command=job.repeat or None, artifact=job.artifact or None)
     async with LagMeter() as lag:
-        report = await check_server(work.access.check_target(), plan, step=step, setting=Setting())
+        report = await check_server(work.access.check_target(), plan, step=step, setting=setting)
     work.end_leftovers()
     found = WorkerReport(
         report=report, load_lag=round(lag.worst, 3), transport=report.setting.transport or ""

@@ -41,6 +41,8 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
         measure: whether its speed is measured, and how it ends.
         reuse_if: the digest of the surface for which nothing but the surface is needed.
         reuse_version: the version of the server for which the same holds.
+        repeat: the command line that checks this server, up to where options go.
+        artifact: the fleet file, in which tools for source code show violations.
         requirements: check these again, alone, and do nothing else; empty does everything.
     """
 
@@ -61,6 +63,8 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
     measure: bool = True
     reuse_if: str = ""
     reuse_version: str = ""
+    repeat: str = ""
+    artifact: str = ""
     requirements: tuple[str, ...] = ()
 
     @property

@@ -1,0 +1,245 @@
+"""New servers written into a fleet file: everything that is there stays, byte for byte."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from accord.client.configuration import MEMBERS, parse_json, without_comments
+from accord.fleet.definition import FleetError
+from accord.fleet.file.document import FleetDocument, read_document
+from accord.fleet.file.json_lines import JsonSpan, find_json_places
+from accord.fleet.file.replacement import replace_file
+from accord.fleet.file.toml_lines import KeyPath
+from accord.fleet.sources.server import FoundServer
+from accord.fleet.sources.toml_text import format_comment, format_table, without_nulls
+
+_MARK: Final = b"\xef\xbb\xbf"
+_COMMENT: Final = re.compile(r'"(?:\\.|[^"\\])*"|(//[^\n]*|/\*.*?\*/)', re.DOTALL)
+# Another program may write the file at the same moment.
+_TRIES: Final = 3
+
+
+class UneditableFile(FleetError):
+    """A file cannot be changed without harm; `snippet` is what to put into it by hand."""
+
+    def __init__(self, message: str, snippet: str) -> None:
+        super().__init__(message)
+        self.snippet = snippet
+
+
+def known_names(path: Path) -> list[str]:
+    """Return the names of the servers in a fleet file; none if it does not exist.
+
+    Raises:
+        FleetError: it cannot be read.
+    """
+    return _names_in(read_document(path)) if path.exists() else []
+
+
+def _names_in(document: FleetDocument) -> list[str]:
+    names: list[str] = []
+    for member in MEMBERS:
+        found = document.data.get(member)
+        if isinstance(found, Mapping):
+            names += [str(each) for each in found]
+    return names
+
+
+def add_servers(path: Path, servers: Sequence[FoundServer]) -> None:
+    """Add servers to a fleet file; it is created if it does not exist.
+
+    Args:
+        path: of the file; a new one is TOML, unless its ending says JSON.
+        servers: with names that the file does not have.
+
+    Raises:
+        UneditableFile: the file cannot be changed without harm.
+        FleetError: the file has a server of that name, or cannot be read or written.
+    """
+    if not servers:
+        return
+    for _ in range(_TRIES):
+        before = path.read_bytes() if path.exists() else b""
+        text = insert_servers(path, before, servers)
+        now = path.read_bytes() if path.exists() else b""
+        if now != before:
+            continue
+        try:
+            replace_file(path, text, mode=0o644)
+        except OSError as error:
+            raise FleetError(f"{path} cannot be written: {error.strerror}") from None
+        return
+    raise FleetError(f"{path} is being changed by another program; try again")
+
+
+def insert_servers(path: Path, before: bytes, servers: Sequence[FoundServer]) -> bytes:
+    """Return the bytes of a file with further servers in it."""
+    suffix = path.suffix.lower()
+    if not before:
+        text = "{}\n" if suffix == ".json" else ""
+        form, data = ("json" if suffix == ".json" else "toml"), dict[str, Any]()
+    else:
+        document = read_document(path)
+        form, data, text = document.form, document.data, before.decode("utf-8-sig")
+        for each in servers:
+            if each.name in (taken := _names_in(document)):
+                free = [name for name in taken if name != each.name]
+                hint = f" (it also has {', '.join(free[:8])})" if free else ""
+                raise FleetError(
+                    f"{path} has a server {each.name!r} already{hint}; choose another name"
+                )
+    entries = {each.name: without_nulls(each.entry) for each in servers}
+    settings = {each.name: without_nulls(each.settings) for each in servers if each.settings}
+    expected = _merge(data, {"mcpServers": entries, "server": settings})
+    if form == "toml":
+        changed = text + toml_addition(text, servers)
+    elif form == "json":
+        changed = _insert_json(text, data, entries, settings)
+    else:
+        raise UneditableFile(
+            f"accord does not change YAML; add this to {path}",
+            json.dumps({"mcpServers": entries, "server": settings}, indent=2, ensure_ascii=False),
+        )
+    if _parse(changed, form) != expected:
+        raise UneditableFile(
+            f"{path} is written in a way that accord cannot extend; add this by hand",
+            toml_addition("", servers) if form == "toml" else json.dumps(entries, indent=2),
+        )
+    newline = "\r\n" if "\r\n" in text else "\n"
+    if newline == "\r\n":
+        # Only what is new: the rest has its line ends already.
+        changed = re.sub(r"(?<!\r)\n", "\r\n", changed) if _is_uniform(text) else changed
+    return (_MARK if before.startswith(_MARK) else b"") + changed.encode()
+
+
+def _is_uniform(text: str) -> bool:
+    return text.count("\r\n") == text.count("\n")
+
+
+def _merge(data: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document with further members in its tables."""
+    merged = dict(data)
+    member = next((each for each in ("mcpServers", "servers") if each in data), "mcpServers")
+    for name, table in more.items():
+        place = member if name == "mcpServers" else name
+        if table:
+            held = merged.get(place, {})
+            merged[place] = {**held, **table} if isinstance(held, Mapping) else table
+    return merged
+
+
+def _parse(text: str, form: str) -> object:
+    import tomllib
+
+    try:
+        return tomllib.loads(text.replace("\r\n", "\n")) if form == "toml" else parse_json(text)
+    except ValueError:
+        return None
+
+
+def toml_addition(text: str, servers: Sequence[FoundServer]) -> str:
+    """Return the tables of servers, to be put at the end of a text of TOML."""
+    member = "mcpServers"
+    if re.search(r"^\s*\[servers\.", text, re.MULTILINE) and "mcpServers" not in text:
+        member = "servers"
+    blocks = []
+    for each in servers:
+        comment = "".join(f"{format_comment(remark)}\n" for remark in each.remarks)
+        source = f"{format_comment(f'from {each.source}')}\n" if each.source else ""
+        blocks.append(
+            source + comment + format_table([member, each.name], without_nulls(each.entry))
+        )
+        if each.settings:
+            blocks.append(format_table(["server", each.name], without_nulls(each.settings)))
+    gap = "" if not text else "\n" if text.endswith("\n") else "\n\n"
+    return gap + "\n\n".join(blocks) + "\n"
+
+
+def is_writable(server: FoundServer) -> bool:
+    """Return whether TOML can express an entry: it has no half surrogate pairs."""
+    try:
+        toml_addition("", [server])
+    except FleetError:
+        return False
+    return True
+
+
+# -- JSON
+
+
+def _insert_json(
+    text: str,
+    data: Mapping[str, Any],
+    entries: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> str:
+    member = next((each for each in ("mcpServers", "servers") if each in data), "mcpServers")
+    for table, rows in ((member, entries), ("server", settings)):
+        for name, value in rows.items():
+            text = _insert_member(text, (table,), name, value)
+    return text
+
+
+def _insert_member(text: str, keys: KeyPath, name: str, value: Any) -> str:
+    """Insert a member into an object; the object itself too, if it is absent."""
+    spans, _ = find_json_places(without_comments(text))
+    if keys not in spans:
+        return _insert_member(text, keys[:-1], str(keys[-1]), {name: value})
+    around = spans[keys]
+    inner = [
+        span for path, span in spans.items() if len(path) == len(keys) + 1 and path[:-1] == keys
+    ]
+    step = _indentation(text)
+    indent = _indent_of(text, around.key) + step
+    if inner and (own := _indent_of(text, inner[0].key)) and _starts_line(text, inner[0].key):
+        indent = own
+    dumped = json.dumps(value, indent=step, ensure_ascii=False).replace("\n", f"\n{indent}")
+    written = f"{json.dumps(name, ensure_ascii=False)}: {dumped}"
+    if not inner:
+        end = around.end - 1
+        closing = _indent_of(text, around.key)
+        before = text[:end].rstrip(" \t")
+        gap = "" if before.endswith("\n") else "\n"
+        return f"{before}{gap}{indent}{written}\n{closing}{text[end:]}"
+    return _insert_after(text, max(inner, key=lambda span: span.end), f"{indent}{written}")
+
+
+def _insert_after(text: str, last: JsonSpan, line: str) -> str:
+    """Insert a member after the last one, behind a comment in the line of that one."""
+    hidden = [found.span(1) for found in _COMMENT.finditer(text) if found[1] is not None]
+    at = last.end
+    has_comma = False
+    while at < len(text) and text[at] != "\n":
+        comment = next((stop for start, stop in hidden if start == at), None)
+        if comment is not None:
+            at = comment
+        elif text[at] == "," and not has_comma:
+            has_comma, at = True, at + 1
+        elif text[at] in " \t\r":
+            at += 1
+        else:
+            break
+    if at < len(text) and text[at] == "\n":
+        at -= text[at - 1] == "\r"
+        comma = "" if has_comma else ","
+        return f"{text[: last.end]}{comma}{text[last.end : at]}\n{line}{',' * has_comma}{text[at:]}"
+    return f"{text[: last.end]}, {line.strip()}{text[last.end :]}"
+
+
+def _starts_line(text: str, at: int) -> bool:
+    return not text[text.rfind("\n", 0, at) + 1 : at].strip()
+
+
+def _indent_of(text: str, at: int) -> str:
+    """Return the spaces at the beginning of a line."""
+    found = re.match(r"[ \t]*", text[text.rfind("\n", 0, at) + 1 :])
+    assert found is not None  # it matches everything
+    return found[0]
+
+
+def _indentation(text: str) -> str:
+    """Return the step by which a file is indented."""
+    found = re.search(r"^([ \t]+)\S", text, re.MULTILINE)
+    return found[1] if found else "  "

@@ -1,0 +1,114 @@
+"""A server that was found or imported, before it is written into a fleet file."""
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from accord.fleet.file.literals import find_literals, replace_literal, variable_name
+
+# A safeguard: each literal is replaced, so that there are fewer each time.
+_MOST_LITERALS: Final = 200
+
+
+class FoundServer(msgspec.Struct, frozen=True, kw_only=True):
+    """A server, and what is known about it.
+
+    Attributes:
+        name: a name for it; made unique before it is written.
+        entry: its members in `mcpServers`.
+        source: where it was found, for people.
+        settings: its table `[server.NAME]`.
+        remarks: what could not be taken over, and what to do.
+        files: new files beside the fleet file, by their path.
+        variables: those that have to be set before it runs.
+    """
+
+    name: str
+    entry: Mapping[str, Any]
+    source: str = ""
+    settings: Mapping[str, Any] = {}
+    remarks: tuple[str, ...] = ()
+    files: Mapping[str, str] = {}
+    variables: tuple[str, ...] = ()
+
+
+def plain_name(text: str) -> str:
+    """Return a short name for a server, made of letters, digits, dashes, dots and underscores.
+
+    >>> plain_name("@scope/My Server")
+    'my-server'
+    """
+    last = text.rstrip("/").rpartition("/")[2]
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", last).strip("-._").lower()[:60] or "server"
+
+
+def make_unique(found: Iterable[FoundServer], taken: Collection[str] = ()) -> list[FoundServer]:
+    """Return servers with names of their own: the second of a name gets `-2`."""
+    names = set(taken)
+    unique = []
+    for each in found:
+        name, number = each.name, 1
+        while name in names:
+            number += 1
+            name = f"{each.name}-{number}"
+        names.add(name)
+        unique.append(each if name == each.name else rename_server(each, name))
+    return unique
+
+
+def rename_server(found: FoundServer, name: str) -> FoundServer:
+    """Return a server of another name, and so are the files that are named after it."""
+
+    def rename(text: str) -> str:
+        return re.sub(rf"\b(cases|locks)/{re.escape(found.name)}\.", rf"\1/{name}.", text)
+
+    return msgspec.structs.replace(
+        found,
+        name=name,
+        settings=map_texts(found.settings, rename),
+        remarks=tuple(map(rename, found.remarks)),
+        files={rename(path): text for path, text in found.files.items()},
+    )
+
+
+def map_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a value of JSON with every text in it changed; keys stay."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, list):
+        return [map_texts(each, change) for each in value]
+    if isinstance(value, Mapping):
+        return {str(key): map_texts(each, change) for key, each in value.items()}
+    return value
+
+
+def hide_literals(found: Iterable[FoundServer]) -> list[FoundServer]:
+    """Replace secrets in entries by placeholders, and note the variables to set.
+
+    Servers that have the same secret share its variable; different secrets get different ones.
+    """
+    values: dict[str, str] = {}
+    hidden = []
+    for each in found:
+        entry = dict(each.entry)
+        variables: list[str] = []
+        for _ in range(_MOST_LITERALS):
+            literal = next(find_literals(each.name, entry), None)
+            if literal is None:
+                break
+            variable = literal.variable
+            if values.get(variable, literal.value) != literal.value:
+                variable = variable_name(each.name, variable)
+            while values.get(variable, literal.value) != literal.value:
+                variable += "_"
+            values[variable] = literal.value
+            variables.append(variable)
+            entry = replace_literal(entry, literal.rename(variable))
+        hidden.append(
+            msgspec.structs.replace(
+                each, entry=entry, variables=tuple(dict.fromkeys((*each.variables, *variables)))
+            )
+        )
+    return hidden

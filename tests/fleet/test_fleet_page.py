@@ -1,0 +1,364 @@
+import base64
+import hashlib
+import re
+
+import pytest
+from msgspec.structs import replace
+
+from accord.fleet.rendering.page import as_html
+from accord.fleet.results import (
+    FleetView,
+    RequirementBreach,
+    RunComparison,
+    ServerResult,
+    SurfaceChange,
+)
+from fleet.page_elements import PageElements, section_text
+from fleet.views import (
+    EVIL,
+    IDS,
+    breach,
+    desk_view,
+    failing_server,
+    hostile_view,
+    large_view,
+    run_of,
+    server,
+    trend,
+    unreachable,
+)
+
+VIEWS = {
+    "desk": desk_view,
+    "hostile": hostile_view,
+    "empty": lambda: FleetView(run=run_of([])),
+    "one": lambda: FleetView(run=run_of([server("one")])),
+    "none reachable": lambda: FleetView(run=run_of([unreachable("x")], fleet="", file="")),
+    "same": lambda: FleetView(run=run_of([server("x")]), comparison=RunComparison(against="run 1")),
+}
+SIZE = 2_000_000
+
+
+@pytest.fixture(scope="module")
+def desk():
+    return as_html(desk_view())
+
+
+@pytest.fixture(scope="module")
+def hostile():
+    return as_html(hostile_view())
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_elements_are_closed_ids_are_used_once_and_links_lead_somewhere(name):
+    page = PageElements(as_html(VIEWS[name]()))
+    ids = page.attributes("id")
+    assert len(ids) == len(set(ids))
+    for address in page.attributes("href"):
+        if address.startswith("#"):
+            assert address[1:] in ids
+        else:
+            assert address.startswith(("https://modelcontextprotocol.io/", "https://x/"))
+
+
+def test_the_page_may_run_its_own_script_and_nothing_else(hostile):
+    [policy] = [
+        attrs["content"]
+        for _, attrs in PageElements(hostile).all
+        if attrs.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert policy.startswith("default-src 'none'; ")
+    for tag in ("style", "script"):
+        [text] = re.findall(f"<{tag}>(.*?)</{tag}>", hostile, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+
+
+def test_the_page_loads_nothing(desk, hostile):
+    for page in (desk, hostile):
+        for tag, attrs in PageElements(page).all:
+            assert tag not in ("link", "img", "iframe", "object", "embed", "base", "image")
+            assert not {"src", "srcset", "style"} & set(attrs)
+            assert not [name for name in attrs if name.startswith("on")]
+        assert "url(" not in page
+
+
+def test_hostile_texts_stay_texts_in_every_field(desk, hostile):
+    page = PageElements(hostile)
+    known = {tag for tag, _ in PageElements(desk).all}
+    assert {tag for tag, _ in page.all} <= known
+    names = {name for _, attrs in PageElements(desk).all for name in attrs}
+    assert {name for _, attrs in page.all for name in attrs} <= names
+    assert [tag for tag, _ in page.all].count("script") == 1
+    assert page.text.count("</script></pre><img src=x onerror=\"alert('ran')\">") > 30
+    # Control characters, directions and half characters are spelled out.
+    assert all(each.isprintable() or each == "\n" for each in hostile)
+    assert "\\x1b[2J\\u202e\\u200b\\x00\\r\\n\\ud800" in page.text
+
+
+def test_the_summary_line_and_the_facts_come_first(desk):
+    text = PageElements(desk).text
+    places = [
+        text.index(each)
+        for each in (
+            "MCP fleet report desk servers",
+            "25 of 30 as expected; 1 skipped; 3 regressions",
+            "Fleet file accord-fleet.toml",
+            "Date 2026-11-17 08:02 UTC",
+            "Duration 2 min 23 s, 4 workers",
+            "accord 0.9.0",
+            "Rule set 2026-11 (",
+            "Commit 4f1c2a9d77e0 (main, with changes that are not committed)",
+            "Compared with run 56 of 2026-11-16 08:02",
+            "the entry 'old' is disabled",
+        )
+    ]
+    assert places == sorted(places)
+
+
+def rows_of(page):
+    return re.findall(r'<tr data-server="\d+" data-state.*?</tr>', page, re.DOTALL)
+
+
+def test_the_table_has_every_server_the_worst_first(desk):
+    texts = [PageElements(row).text for row in rows_of(desk)]
+    assert len(texts) == 30
+    assert [text.split()[0] for text in texts[:5]] == [
+        *("tickets", "people-and-places-with-a-long-name", "broken", "slow", "secret")
+    ]
+    assert texts[0] == (
+        "tickets team-a; internal, billing 4 requirements fail, 0 may ✕ Failed ✕ 4 ! 2"
+        " 219 of 279 78 % 93 38 of 39 950 ms 39 28,083 1.9.0 2 regressions"
+    )
+    assert texts[2].startswith(
+        "broken team-b the server ended with exit code 1 before its first answer ⊘ Unreachable – –"
+    )
+
+
+def test_coverage_stands_before_the_score(desk):
+    heads = re.findall(r'<th scope="col"[^>]*>([A-Z][a-z]+)</th>', desk)
+    assert heads[:6] == ["Server", "State", "Failures", "Warnings", "Coverage", "Score"]
+
+
+def test_reused_results_are_marked_with_their_date(desk):
+    [row] = [row for row in rows_of(desk) if "clock<" in row]
+    assert "of yesterday 14:02" in PageElements(row).text
+    assert "reused, of yesterday 14:02" in PageElements(desk).text
+
+
+@pytest.mark.parametrize(
+    ("made", "shown"),
+    [
+        ("2026-11-17T02:00:00Z", "of today 02:00"),
+        ("2026-11-16T23:30:00+01:00", "of yesterday 22:30"),
+        ("2026-11-10T09:00:00Z", "of 2026-11-10 09:00"),
+        ("some time", "of some time"),
+    ],
+)
+def test_the_age_of_a_reused_result_is_relative_to_the_run(made, shown):
+    page = as_html(FleetView(run=run_of([server("x", reused_from=made)])))
+    assert f'<span class="under">{shown}</span>' in page
+
+
+def test_columns_without_a_comparison_or_trends_are_left_out():
+    page = as_html(FleetView(run=run_of([server("x")])))
+    assert ">Change</th>" not in page
+    assert ">Trend</th>" not in page
+    assert 'id="changes"' not in page
+
+
+def test_areas_have_counts_with_a_sign(desk):
+    text = section_text(desk, "areas")
+    assert "Requirements of each area: ✕ failed" in text
+    [row] = re.findall(r"tickets</a></th>(.*?)</tr>", desk, re.DOTALL)
+    assert '<td class="f">✕4</td>' in row
+    assert '<td class="w">!2</td>' in row
+    assert '<td class="p">✓14</td>' in row
+    # An accepted breach is not a failure of its area.
+    [row] = re.findall(r'wiki</a></th>((?:<td class="[a-z]*">.*?)+)</tr>', desk)
+    assert 'class="f"' not in row
+
+
+def test_a_pending_or_accepted_breach_is_shown_and_does_not_count():
+    breaches = (breach(3, accepted="vendor works on it"), breach(4, "warn", is_pending=True))
+    verdicts = {each.requirement: each.verdict for each in breaches}
+    result = server("x", breaches=breaches, verdicts=verdicts, accepted=1)
+    page = as_html(FleetView(run=run_of([result])))
+    assert '<td class="a">~2</td>' in page
+    assert "accepted: vendor works on it" in section_text(page, "details")
+    assert "newer than the set of rules, does not count" in section_text(page, "details")
+    assert 'id="breaks"' not in page
+
+
+def test_the_requirement_that_most_servers_break_is_first_with_its_clause(desk):
+    results = [server(name, breaches=(breach(20),)) for name in ("a", "b")]
+    results.append(server("c", breaches=(breach(30), breach(20, "warn"))))
+    text = section_text(as_html(FleetView(run=run_of(results))), "breaks")
+    assert text.startswith(f"What breaks most 2 ✕ 3 servers {IDS[20]}")
+    assert text.index("3 servers") < text.index("1 server ")
+    assert "a , b , c" in text
+    assert "The authorization server guards its fetches against SSRF." in section_text(
+        desk, "breaks"
+    )
+
+
+def test_regressions_stand_before_fixes_and_flaky_changes_are_neither(desk):
+    text = section_text(desk, "changes")
+    parts = [
+        "Compared with run 56",
+        "Regressions 3",
+        f"New failure tickets {IDS[12]} passed before, fails now",
+        "Unreachable broken",
+        "Fixed 1",
+        "Other changes 2",
+        "New warning mail",
+        "flaky",
+        "New rules, which are never regressions (1)",
+    ]
+    places = [text.index(each) for each in parts]
+    assert places == sorted(places)
+
+
+def test_equal_runs_are_said_to_be_equal():
+    page = as_html(VIEWS["same"]())
+    assert "Nothing differs from run 1." in section_text(page, "changes")
+    assert "1 of 1 as expected; no regressions" in PageElements(page).text
+
+
+def test_drift_has_a_diff_of_what_changed(desk):
+    text = section_text(desk, "drift")
+    assert "✕ Breaking tickets 2 changes 1 breaking, 1 text since the last run" in text
+    assert "<ins>+   &quot;title&quot;</ins>" in desk
+    assert "<del>- &quot;Lists the tickets that are open.&quot;</del>" in desk
+
+
+def test_a_huge_change_is_shown_in_part():
+    before = '"' + "x" * 100_000 + '"'
+    after = "[" + ",".join(["1"] * 1000) + "]"
+    change = SurfaceChange(
+        kind="text", subject="tool x", what="changed", before=before, after=after
+    )
+    page = as_html(FleetView(run=run_of([server("x", changes=(change,) * 500)])))
+    assert len(page) < 500_000
+    assert "and 300 more; the JSON form has them all" in section_text(page, "drift")
+
+
+def test_findings_about_the_whole_fleet_are_first(desk):
+    text = section_text(desk, "findings")
+    order = ["safety.collision", "surface.description-short", "safety.instruction"]
+    assert sorted(order, key=text.index) == order
+    assert "! Warning safety.collision 1 finding the fleet as a whole" in text
+    assert "i Hint safety.instruction" in text
+
+
+def test_trends_are_steps_with_lines_where_the_rules_changed():
+    points = trend(lambda run: 2 if run < 3 else 0, runs=6, broken_at=(4,), rules_at=(3,))
+    page = as_html(FleetView(run=run_of([server("x")]), trends={"x": points}))
+    [drawing] = re.findall(r'<g id="t0">(.*?)</g>', page)
+    paths = dict(re.findall(r'<path class="(\w+)" d="([^"]+)"/>', drawing))
+    assert paths["steps"] == "M0 20h4V20h4V20h4V36h4M20 36h4"
+    assert paths["rules"] == "M12 0V40"
+    assert paths["gap"] == "M16 0h4v40h-4z"
+    [label] = [each for each in PageElements(page).attributes("aria-label") if "runs" in each]
+    assert label == (
+        "6 runs since 2026-09-01 08:00 UTC; failures: first 2, last 0; between 0 and 2;"
+        " coverage: first 180 of 240, last 181 of 240; not checked in 1 run; rules changed 1 time"
+    )
+    assert page.count('href="#t0"') == 1
+
+
+def test_only_the_last_50_runs_are_drawn():
+    page = as_html(
+        FleetView(run=run_of([server("x")]), trends={"x": trend(lambda run: 0, runs=300)})
+    )
+    assert 'viewBox="0 0 200 40"' in page
+
+
+def test_details_have_stages_breaches_tests_output_and_what_was_left(desk):
+    text = section_text(desk, "details")
+    own = text[text.index("tickets") : text.index("people-and-places")]
+    for part in (
+        "Target python tickets.py",
+        "Calls of add median 20 ms, 95 % within 50 ms",
+        "Still running after it was stopped sleep (pid 71)",
+        "✓ start passed",
+        "Requirements broken (6)",
+        "answers with breach number 46 2025-06-18, 2025-11-25",
+        "✕ case create refuses an empty title expected an error, got a result",
+        "accord test cases/tickets.accord.toml --only 'create refuses'",
+        f"Verdicts that change without cause {IDS[50]}",
+        "Last lines of stderr starting ready",
+    ):
+        assert part in own
+    assert "✕ start failed 400 ms: exit code 1" in text
+    assert "Why it was skipped SEARCH_TOKEN is not set" in text
+
+
+def test_names_of_two_servers_that_look_alike_stay_apart():
+    page = as_html(FleetView(run=run_of([server("a b"), server("a  b")])))
+    assert {attrs["id"] for attrs in PageElements(page).with_class("server")} == {
+        "server-0",
+        "server-1",
+    }
+
+
+def test_filters_name_tags_and_owners_by_number(hostile):
+    page = PageElements(hostile)
+    [row] = [attrs for _, attrs in page.all if attrs.get("data-state") == "failed"]
+    assert (row["data-tags"], row["data-owner"]) == ("0 1", "0")
+    assert all(
+        re.fullmatch(r"\d*|[a-z-]+", attrs["value"])
+        for tag, attrs in page.all
+        if tag in ("option", "input") and "value" in attrs
+    )
+
+
+def test_tables_have_captions_and_scopes_and_drawings_have_words(desk):
+    page = PageElements(desk)
+    tags = [tag for tag, _ in page.all]
+    assert tags.count("table") == tags.count("caption") == 2
+    assert all("scope" in attrs for tag, attrs in page.all if tag == "th")
+    for tag, attrs in page.all:
+        if tag == "svg":
+            assert attrs.get("aria-hidden") == "true" or attrs["role"] == "img"
+            assert attrs.get("aria-hidden") == "true" or attrs["aria-label"]
+
+
+def test_a_page_of_100_servers_and_50_runs_is_smaller_than_2_mb():
+    view = large_view(100, 50)
+    page = as_html(view)
+    assert len(page.encode()) < SIZE
+    assert len(rows_of(page)) == 100
+    assert "more; the JSON form has them all" in page
+
+
+def test_a_page_full_of_long_texts_is_smaller_than_2_mb():
+    text = EVIL * 200
+    broken = RequirementBreach(requirement=IDS[0], verdict="fail", level="MUST", message=text)
+    results = [
+        ServerResult(
+            name=f"{place}{text}",
+            state="failed",
+            reasons=(text,) * 100,
+            breaches=(broken,) * 300,
+            changes=(SurfaceChange(kind="text", subject=text, what=text, after=text),) * 100,
+            stderr=(text,) * 100,
+            server_version=text,
+        )
+        for place in range(60)
+    ]
+    page = as_html(FleetView(run=run_of(results)))
+    assert len(page.encode()) < SIZE
+    assert len(rows_of(page)) == 60
+
+
+def test_servers_of_a_site_link_to_their_own_pages():
+    page = as_html(FleetView(run=run_of([failing_server("x")])), links={"x": 'servers/x".html'})
+    assert '<a href="servers/x&quot;.html">all requirements</a>' in page
+
+
+def test_a_link_to_a_log_is_made_of_web_addresses_only():
+    view = VIEWS["one"]()
+    origin = replace(view.run.origin, ci_url="javascript:alert(1)")
+    page = as_html(replace(view, run=replace(view.run, origin=origin)))
+    assert "javascript:" not in page
