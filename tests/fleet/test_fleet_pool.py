@@ -1,8 +1,11 @@
 """Workers side by side: order, limits, early ends, and verdicts that a busy machine caused."""
 
 import asyncio
+import os
 from collections.abc import Mapping
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from accord.check.report import merge_revisions
@@ -14,8 +17,8 @@ from accord.fleet.running.shards import shard
 from accord.fleet.running.worker_process import WorkerOutcome
 from accord.fleet.worker.job import WorkerJob, WorkerProgress, WorkerReport
 from accord.protocol.verdict import Verdict, VerdictName
-from fleet.jobs import job
-from support.waiting import in_loop
+from fleet.jobs import MARK, STATES, job, marked_processes
+from support.waiting import in_loop, run, until
 
 CLOSED = "http://127.0.0.1:9/mcp"
 
@@ -60,6 +63,27 @@ async def test_servers_that_fail_in_any_way_are_rows_beside_good_ones() -> None:
         assert "was ended in the stage start; a larger time" in late.text
         assert [(each.name, each.state) for each in late.report.stages] == [("start", "failed")]
     assert [each.stage for each in progress["raw"]] == ["start", "surface"]
+
+
+def test_a_worker_that_crashes_and_prints_rubbish_is_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Python imports this before anything of ours.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os\n"
+        "os.write(1, b'rubbish\\n{}\\n')\n"
+        "os.write(2, b'the token is sk-planted-4711-abcdef\\n')\n"
+        "os._exit(5)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", path)
+    ran = run(run_all([job("raw", secrets=("sk-planted-4711-abcdef",))]))
+    outcome = ran.outcomes["raw"]
+    assert (outcome.ended, outcome.stage) == ("crashed", None)
+    assert outcome.text == (
+        "the worker ended with exit code 5; 2 lines of its output are not messages; "
+        "it said: the token is (secret)"
+    )
 
 
 @in_loop
@@ -223,3 +247,38 @@ def test_every_server_belongs_to_one_shard() -> None:
 def test_a_shard_that_does_not_exist_is_refused(part: str) -> None:
     with pytest.raises(FleetError, match="expected NUMBER/COUNT, such as 2/5"):
         shard(["a"], part)
+
+
+# -- thirty at once
+
+
+@pytest.mark.thorough
+@in_loop
+async def test_thirty_servers_of_all_kinds_are_thirty_rows(tmp_path: Path) -> None:
+    mark = f"thirty-{tmp_path.name}"
+    secret = "sk-planted-4711-abcdef"
+    work = [
+        job(
+            name.rstrip("-0123456789"),
+            name=name,
+            env={MARK: mark, "FLEET_PLANTED": secret},
+            secrets=(secret,),
+            checks=True,
+            contract=True,
+            measure=True,
+            only=("ping", "tools.list"),
+            revisions=("2025-06-18",),
+            patience=1.0,
+            time=120.0 if name in ("many-tools", "flood-stdout") else 30.0,
+        )
+        for name in STATES
+    ]
+    ran = await run_all(work)
+    assert list(ran.outcomes) == list(STATES)
+    assert secret.encode() not in msgspec.json.encode(ran)
+    for name, outcome in ran.outcomes.items():
+        is_reached = STATES[name] not in ("unreachable", "skipped")
+        assert outcome.ended == "finished", (name, outcome.text)
+        assert bool(outcome.report.unreachable) != is_reached, name
+        assert (outcome.report.report is not None) == is_reached, name
+    await until(lambda: not list(marked_processes(mark)))
