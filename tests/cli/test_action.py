@@ -121,7 +121,7 @@ def test_inputs_are_arguments_and_never_shell_code(runner, tmp_path):
 
 
 @pytest.mark.parametrize("step", ["Check the server", "Check the fleet"])
-def test_texts_of_servers_are_no_commands_to_the_runner(runner, tmp_path, step):
+def test_the_runner_takes_no_commands_from_texts_of_servers(runner, tmp_path, step):
     program = tmp_path / "accord" / "bin" / "accord"
     program.write_text("#!/bin/sh\necho ::error::fake\nexit 2\n")
     done, _ = runner(step, {"target": "x", "fleet": "x"})

@@ -84,7 +84,7 @@ def test_a_mistake_on_the_command_line_costs_no_run(accord, words, said):
     assert said in err
 
 
-def test_what_a_server_lacks_is_said_in_words(accord):
+def test_a_missing_variable_or_program_is_described_in_words(accord):
     Path("f.json").write_text(
         json.dumps(
             {
@@ -125,7 +125,7 @@ def test_init_without_servers_says_how_to_add_one(accord):
     assert "next: add a server: accord fleet add NAME -- COMMAND, or accord fleet import\n" in out
 
 
-def test_importing_a_folder_leaves_out_what_accord_wrote(accord):
+def test_importing_a_folder_leaves_out_files_of_accord(accord):
     Path("accord-fleet.toml").write_text(ONE)
     Path("mcp.json").write_text('{"mcpServers": {"other": {"command": "x"}}}')
     assert accord("import", ".")[0] == 0

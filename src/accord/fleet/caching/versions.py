@@ -14,7 +14,7 @@ from accord.fleet.definition import FleetError, ResolvedServer
 _SECONDS: Final = 20.0
 _LONGEST: Final = 200
 _SEPARATORS: Final = re.compile(r"[-_.]+")
-# Any file can be named, and reports show what is found: a text that is no version stays unread.
+# Any file can be named, and reports show what is found, so other texts are not taken for one.
 _VERSION: Final = re.compile(r"[vV]?\d[\w.+!-]{0,63}")
 
 

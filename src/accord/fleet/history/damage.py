@@ -24,11 +24,11 @@ def explain_damage(kind: T) -> T:
     for name, method in list(vars(kind).items()):
         is_read = name == "__init__" or not name.startswith("_")
         if callable(method) and is_read and name not in _OTHERS:
-            setattr(kind, name, _explaining(method))
+            setattr(kind, name, _with_explanation(method))
     return kind
 
 
-def _explaining(method: Callable[..., Any]) -> Callable[..., Any]:
+def _with_explanation(method: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(method)
     def call(self: Any, *args: Any, **options: Any) -> Any:
         try:

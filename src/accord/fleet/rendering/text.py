@@ -63,7 +63,7 @@ class _Style(NamedTuple):
         return 10_000 if self.verbose else _SHOWN
 
     @property
-    def named(self) -> int:
+    def most_names(self) -> int:
         """How many entries of a server one line names."""
         return 10_000 if self.verbose else _NAMED
 
@@ -322,7 +322,7 @@ def _findings(view: FleetView, style: _Style) -> Iterator[str]:
     yield style.paint("bold", f"findings ({len(counted)}):")
     groups = group_findings(counted)
     for each in groups[: style.most]:
-        named = list(each.subjects[: style.named])
+        named = list(each.subjects[: style.most_names])
         if len(each.subjects) > len(named):
             named.append(f"and {len(each.subjects) - len(named)} more")
         about = [each.id, each.server, ", ".join(named), each.text]
