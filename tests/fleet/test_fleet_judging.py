@@ -183,6 +183,12 @@ def test_an_acceptance_that_is_not_needed_is_remarked_on():
     assert judge(None, accept=accept, state="unreachable").remarks == ()
 
 
+def test_an_acceptance_of_what_was_not_tried_is_kept_silently():
+    accept = (AcceptedBreach(id=IDS[0], reason="old", until=TODAY),)
+    assert judge(report(r0="not-applicable"), accept=accept).remarks == ()
+    assert judge(report(r1="pass"), accept=accept).remarks == ()
+
+
 def test_findings_are_accepted_by_id_and_entry():
     findings = tuple(
         SurfaceFinding(id="safety.invisible", severity="warn", text="x", subject=each)
