@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 
+import msgspec
 import pytest
 
 from accord.check.report import merge_revisions
@@ -14,8 +16,8 @@ from accord.fleet.running.shards import shard
 from accord.fleet.running.worker_process import WorkerOutcome
 from accord.fleet.worker.job import WorkerJob, WorkerProgress, WorkerReport
 from accord.protocol.verdict import Verdict, VerdictName
-from fleet.jobs import job
-from support.waiting import in_loop
+from fleet.jobs import MARK, STATES, job, marked_processes
+from support.waiting import in_loop, until
 
 CLOSED = "http://127.0.0.1:9/mcp"
 
@@ -223,3 +225,38 @@ def test_every_server_belongs_to_one_shard() -> None:
 def test_a_shard_that_does_not_exist_is_refused(part: str) -> None:
     with pytest.raises(FleetError, match="expected NUMBER/COUNT, such as 2/5"):
         shard(["a"], part)
+
+
+# -- thirty at once
+
+
+@pytest.mark.thorough
+@in_loop
+async def test_thirty_servers_of_all_kinds_are_thirty_rows(tmp_path: Path) -> None:
+    mark = f"thirty-{tmp_path.name}"
+    secret = "sk-planted-4711-abcdef"
+    work = [
+        job(
+            name.rstrip("-0123456789"),
+            name=name,
+            env={MARK: mark, "FLEET_PLANTED": secret},
+            secrets=(secret,),
+            checks=True,
+            contract=True,
+            measure=True,
+            only=("ping", "tools.list"),
+            revisions=("2025-06-18",),
+            patience=1.0,
+            time=120.0 if name in ("many-tools", "flood-stdout") else 30.0,
+        )
+        for name in STATES
+    ]
+    ran = await run_all(work)
+    assert list(ran.outcomes) == list(STATES)
+    assert secret.encode() not in msgspec.json.encode(ran)
+    for name, outcome in ran.outcomes.items():
+        is_reached = STATES[name] not in ("unreachable", "skipped")
+        assert outcome.ended == "finished", (name, outcome.text)
+        assert bool(outcome.report.unreachable) != is_reached, name
+        assert (outcome.report.report is not None) == is_reached, name
+    await until(lambda: not list(marked_processes(mark)))

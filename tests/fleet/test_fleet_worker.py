@@ -358,3 +358,12 @@ def test_ten_thousand_tools_are_masked_in_a_moment() -> None:
     began = time.process_time()
     mask_message(report, SecretFilter(secrets).hide)
     assert time.process_time() - began < 10
+
+
+@pytest.mark.thorough
+def test_contract_tests_are_skipped_where_their_generator_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "hypothesis.py").write_text("raise ImportError('not here')\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    worked = Worked(job("raw", contract=True), PYTHONPATH=path)
+    assert worked.stages["test"] == "skipped"
+    assert "needs the extra 'test'" in worked.text("test")

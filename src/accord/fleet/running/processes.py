@@ -26,6 +26,7 @@ _ZOMBIES: Final = ("Z", "X")
 _KILL_SECONDS: Final = 5.0
 _PAUSE: Final = 0.02
 _NAME_LENGTH: Final = 80
+_PS_SECONDS: Final = 5.0
 
 
 class RunningProcess(NamedTuple):
@@ -80,16 +81,18 @@ def _read_stat(pid: str) -> RunningProcess | None:
 
 
 def _ask_ps() -> Iterator[RunningProcess]:
-    command = ["ps", "-axo", "pid=,ppid=,pgid=,sess=,stat="]
+    command = ["ps", "-axo", "pid=,ppid=,pgid=,stat="]
     try:
-        ran = subprocess.run(command, capture_output=True, timeout=5, check=False)  # noqa: S603
+        asked = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # noqa: S603
+        listed = asked.communicate(timeout=_PS_SECONDS)[0]
     except (OSError, subprocess.TimeoutExpired):
         return
-    for line in ran.stdout.decode("ascii", "replace").splitlines():
+    for line in listed.decode("ascii", "replace").splitlines():
         with contextlib.suppress(ValueError):
-            pid, parent, group, _session, state = line.split()
-            # Some systems print an address for the session.
-            yield RunningProcess(int(pid), int(parent), int(group), int(group), state[:1], "")
+            pid, parent, group, state = line.split()
+            if int(pid) != asked.pid:
+                # Sessions and times of start are not shown in the same way everywhere.
+                yield RunningProcess(int(pid), int(parent), int(group), int(group), state[:1], "")
 
 
 def find_descendants(of: int | None = None) -> list[RunningProcess]:

@@ -15,6 +15,7 @@ BUSY: Final = 0.1
 _WAITED: Final = re.compile(
     r"within [\d.]+ ?s\b|\bsilent\b|\bin time\b|\bnothing more\b|\bno (?:answer|response)\b"
     r"|\bdid not (?:arrive|end|exit)\b|\bdoes not (?:answer|end|exit)\b|\bkeeps running\b|\blate\b"
+    r"|\bunanswered\b|\bnever (?:answers|sent|ends)\b|\b(?:is|was) not answered\b"
 )
 _DECIDED: Final = ("pass", "warn", "fail")
 

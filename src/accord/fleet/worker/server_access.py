@@ -135,6 +135,8 @@ class ServerAccess:
 
     def explain(self, error: BaseException) -> str:
         """Return why the server could not be reached, without its command line."""
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
         text = str(error) or type(error).__name__
         if isinstance(error, AccordError):
             joined = shlex.join(self.job.server.command)
@@ -145,6 +147,6 @@ class ServerAccess:
             if isinstance(error, ConnectFailed) and error.stderr:
                 said = error.stderr.splitlines()[-1].strip()
                 text = f"{text.partition('; it said: ')[0]}; it said: {said[:200]}"
-        else:
+        elif not isinstance(error, ValueError | OSError):
             text = f"{type(error).__name__}: {text}"
         return text.replace(_ADVICE, _FLEET_ADVICE)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self
 
 from accord.errors import AccordError
 from accord.fleet.results import ServerTiming, StageName, StageResult, SurfaceChange
-from accord.fleet.running.processes import end_processes, find_descendants
+from accord.fleet.running.processes import end_processes, find_descendants, reap
 from accord.fleet.worker.channel import ParentChannel
 from accord.fleet.worker.job import WorkerJob, WorkerReport
 from accord.fleet.worker.server_access import ServerAccess
@@ -112,7 +112,7 @@ class ServerWork:
             outcome = await work()
         except Exception as error:
             # One server is never the end of a fleet, whatever it does to us.
-            if not isinstance(error, AccordError):
+            if not isinstance(error, AccordError | ValueError | OSError):
                 log.exception("the stage %s failed", name)
             outcome = StageOutcome(state="failed", text=self.access.explain(error))
         seconds = round(monotonic() - began, 3)
@@ -250,7 +250,7 @@ class ServerWork:
     def end_leftovers(self) -> None:
         """Note what servers left behind, and end it."""
         self.note_leftovers()
-        end_processes(find_descendants, grace=_LEFT_GRACE)
+        reap(end_processes(find_descendants, grace=_LEFT_GRACE))
 
 
 class LagMeter:
