@@ -80,6 +80,8 @@ mutants: .venv/ready
 
 # What takes long and changes seldom: every example on every transport, all foreign peers, coverage.
 thorough: coverage .venv-interop/ready
+	@# Contract tests of the servers of others need it.
+	@.venv-interop/bin/pip install -q -e '.[test]'
 	.venv-interop/bin/pytest -q -n 2 --dist loadgroup -m "thorough or not thorough" interop
 
 bench: .venv-bench/ready

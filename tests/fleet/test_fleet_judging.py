@@ -157,6 +157,13 @@ def test_a_known_number_of_failures_is_expected_and_fewer_are_worth_a_remark():
     assert better.remarks == ("better than expected: lower expect.failures to 1",)
 
 
+def test_tests_that_did_not_run_are_not_better_than_expected():
+    limits = ServerLimits(tests=2)
+    assert judge(report(r0="pass"), expect=limits).remarks == ()
+    ran = judge(report(r0="pass"), expect=limits, tests=TestCounts(passed=3))
+    assert ran.remarks == ("better than expected: lower expect.tests to 0",)
+
+
 def test_an_accepted_breach_does_not_count_until_its_day():
     def accept(until, id=IDS[0]):
         return (AcceptedBreach(id=id, reason="the vendor mends it", until=until),)

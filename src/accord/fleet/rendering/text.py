@@ -26,7 +26,13 @@ from accord.fleet.rendering.wording import (
     seconds_text,
     tests_text,
 )
-from accord.fleet.results import STATES, FleetView, RunDifference, ServerResult
+from accord.fleet.results import (
+    STATES,
+    FleetView,
+    RunDifference,
+    ServerResult,
+    SurfaceFinding,
+)
 
 _STYLES: Final = {
     "ok": "green",
@@ -298,8 +304,15 @@ def _findings(view: FleetView, style: _Style) -> Iterator[str]:
     if not counted:
         return
     yield style.paint("bold", f"findings ({len(counted)}):")
-    for each in counted[: style.most]:
-        about = " ".join(part for part in (each.server, each.subject) if part)
-        yield from _wrap(f"{each.id}: {f'{about}: ' if about else ''}{each.text}", style)
-    yield from _rest(counted, style)
+    # A server that describes no parameter would fill the list with one line for each tool.
+    groups: dict[tuple[str, str, int], list[SurfaceFinding]] = {}
+    for place, each in enumerate(counted):
+        is_single = style.verbose or not each.server
+        groups.setdefault((each.id, each.server, place if is_single else 0), []).append(each)
+    shown = list(groups.values())
+    for first, *others in shown[: style.most]:
+        about = " ".join(part for part in (first.server, first.subject) if part)
+        more = f" (and {len(others)} more like it)" if others else ""
+        yield from _wrap(f"{first.id}: {f'{about}: ' if about else ''}{first.text}{more}", style)
+    yield from _rest(shown, style)
     yield ""
