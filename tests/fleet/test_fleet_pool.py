@@ -1,6 +1,7 @@
 """Workers side by side: order, limits, early ends, and verdicts that a busy machine caused."""
 
 import asyncio
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from accord.fleet.running.worker_process import WorkerOutcome
 from accord.fleet.worker.job import WorkerJob, WorkerProgress, WorkerReport
 from accord.protocol.verdict import Verdict, VerdictName
 from fleet.jobs import MARK, STATES, job, marked_processes
-from support.waiting import in_loop, until
+from support.waiting import in_loop, run, until
 
 CLOSED = "http://127.0.0.1:9/mcp"
 
@@ -62,6 +63,27 @@ async def test_servers_that_fail_in_any_way_are_rows_beside_good_ones() -> None:
         assert late.text.endswith("in the stage start")
         assert [(each.name, each.state) for each in late.report.stages] == [("start", "failed")]
     assert [each.stage for each in progress["raw"]] == ["start", "surface"]
+
+
+def test_a_worker_that_crashes_and_prints_rubbish_is_a_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Python imports this before anything of ours.
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os\n"
+        "os.write(1, b'rubbish\\n{}\\n')\n"
+        "os.write(2, b'the token is sk-planted-4711-abcdef\\n')\n"
+        "os._exit(5)\n"
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    monkeypatch.setenv("PYTHONPATH", path)
+    ran = run(run_all([job("raw", secrets=("sk-planted-4711-abcdef",))]))
+    outcome = ran.outcomes["raw"]
+    assert (outcome.ended, outcome.stage) == ("crashed", None)
+    assert outcome.text == (
+        "the worker ended with exit code 5; 2 lines of its output are not messages; "
+        "it said: the token is (secret)"
+    )
 
 
 @in_loop

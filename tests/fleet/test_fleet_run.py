@@ -18,8 +18,11 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from accord import Context, Server
 from accord.fleet.history import open_history
+from accord.types import ToolAnnotations
 from support.command_line import CommandLine, Run
+from support.http_server import bounded
 from support.waiting import LONG, until_sync
 
 SCRIPT = Path(__file__).with_name("fleet_server.py")
@@ -218,6 +221,52 @@ def test_a_secret_is_in_no_output_and_not_in_the_history(mixed):
     assert SECRET.encode() not in kept.report
     assert SECRET not in json.dumps(kept.surface)
     assert SECRET not in repr(run)
+
+
+def test_headers_and_tokens_of_a_remote_server_are_in_no_output(fleet):
+    token, key = "token-5b1e77d0-planted", "key-91c2aa04-planted"
+    server = Server("echo", instructions="repeats what it gets")
+
+    @server.tool(annotations=ToolAnnotations(read_only_hint=True))
+    def get_headers(ctx: Context) -> dict[str, str]:
+        """Return the headers of the request."""
+        return dict(ctx.request.headers)
+
+    (fleet.folder / "key.txt").write_text(f"{key}\n")
+    (fleet.folder / "cases.toml").write_text(
+        '[[case]]\nname = "is wrong"\ncall = "get_headers"\nexpect = { text = "nothing" }\n'
+    )
+    with bounded(server.asgi()) as port:
+        with fleet.file.open("a") as file:
+            file.write(
+                f"""
+[mcpServers.remote]
+url = "http://127.0.0.1:{port}/mcp"
+headers = {{ Authorization = "Bearer ${{env:REMOTE_TOKEN}}", X-Key = "${{file:key.txt}}" }}
+[server.remote]
+only = ["ping"]
+cases = ["cases.toml"]
+expect = {{ tests = 1 }}
+"""
+            )
+        words = [word for form in ("html", "json", "xml") for word in ("--output", f"out.{form}")]
+        done = fleet.run(*words, "--verbose", REMOTE_TOKEN=token)
+    (result,) = json.loads((fleet.folder / "out.json").read_text())["run"]["results"]
+    assert result["state"] == "ok", done.stdout
+    assert result["transport"] == "http"
+    (failure,) = result["tests"]["failures"]
+    assert "(secret)" in failure["summary"]
+    assert "accept" in failure["summary"]
+    assert "safety.plain-http" not in {each["id"] for each in result["findings"]}
+    for text in (done.stdout, done.stderr):
+        assert token not in text
+        assert key not in text
+    with open_history(fleet.folder / "accord-fleet.sqlite") as history:
+        kept = history.documents("remote", 1)
+    assert kept.report
+    for data in (kept.report, *(each.read_bytes() for each in fleet.folder.glob("[ao]*.*"))):
+        assert token.encode() not in data
+        assert key.encode() not in data
 
 
 def test_the_site_has_a_page_and_a_badge_of_each_server(mixed):

@@ -65,6 +65,7 @@ class Catalog:
         self._subscribed: set[str] = set()
         self._changed = asyncio.Event()
         self._wait = 0.0
+        self._reported = ""
 
     # -- the connection
 
@@ -90,6 +91,7 @@ class Catalog:
     def move_to(self, connection: "Connection") -> None:
         """Use another connection from now on."""
         self.connection = connection
+        self._reported = ""  # a later fault is a new one
         self._subscribed = set()
         if self._wanted:
             self._upstream.spawn(self._subscribe_all())
@@ -131,8 +133,15 @@ class Catalog:
             try:
                 await self.connect()
             except AccordError as error:
-                log.warning("%r: %s", self._upstream, error.__cause__ or error)
+                self.report_fault(error.__cause__ or error)
                 await asyncio.sleep(max(self._upstream.pause, _FIRST_PAUSE))
+
+    def report_fault(self, error: BaseException, said: str = "%r: %s") -> None:
+        """Log why the other server cannot be reached; the same reason again only for debugging."""
+        reason = str(error)
+        level = logging.DEBUG if reason == self._reported else logging.WARNING
+        log.log(level, said, self._upstream, reason)
+        self._reported = reason
 
     # -- lists
 

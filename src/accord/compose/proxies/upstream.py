@@ -99,7 +99,7 @@ class UpstreamServer:
                 )
             raise error
         if error is not None:
-            log.warning("%r is not available yet: %s", self.source, explain(error))
+            self.catalog.report_fault(explain(error), "%r is not available yet: %s")
         elif not done:
             log.warning("%r is not available yet: no answer so far", self.source)
         self.spawn(self.catalog.watch())
