@@ -80,6 +80,8 @@ mutants: .venv/ready
 
 # What takes long and changes seldom: every example on every transport, all foreign peers, coverage.
 thorough: coverage .venv-interop/ready
+	@# Contract tests of the servers of others need it.
+	@.venv-interop/bin/pip install -q -e '.[test]'
 	.venv-interop/bin/pytest -q -n 2 --dist loadgroup -m "thorough or not thorough" interop
 
 bench: .venv-bench/ready
@@ -123,11 +125,17 @@ clean:
 	@touch $@
 
 # Foreign peers in both roles: Python packages with their examples, Node.js with packages of its own.
-.venv-interop/ready: pyproject.toml interop/requirements.txt interop/package.json interop/ports/originals.py interop/documents.py
+.venv-interop/ready: pyproject.toml interop/requirements.txt interop/older_servers.txt interop/package.json interop/ports/originals.py interop/documents.py
 	@echo "setting up .venv-interop ..."
 	@test -x .venv-interop/bin/python || $(PYTHON) -m venv .venv-interop
 	@.venv-interop/bin/pip install -q -r interop/requirements.txt -e '.[schema,http,auth]'
 	@cd interop && PATH="$(CURDIR)/.venv-interop/bin:$$PATH" ../.venv-interop/bin/npm install --silent
+	@# Some servers need an older version of the official SDK; they share all other packages.
+	@.venv-interop/bin/python -m venv --without-pip .venv-interop/older-servers
+	@.venv-interop/bin/python -c 'import site; print(*site.getsitepackages())' > \
+		$$(echo .venv-interop/older-servers/lib/python3*/site-packages)/around.pth
+	@.venv-interop/bin/pip --python .venv-interop/older-servers/bin/python install -q --no-compile --no-warn-conflicts \
+		-r interop/older_servers.txt
 	@.venv-interop/bin/python interop/ports/originals.py .venv-interop/originals
 	@PATH="$(CURDIR)/.venv-interop/bin:$$PATH" .venv-interop/bin/python interop/documents.py .venv-interop/documents
 	@touch $@

@@ -157,6 +157,13 @@ def test_a_known_number_of_failures_is_expected_and_fewer_are_worth_a_remark():
     assert better.remarks == ("better than expected: lower expect.failures to 1",)
 
 
+def test_tests_that_did_not_run_are_not_better_than_expected():
+    limits = ServerLimits(tests=2)
+    assert judge(report(r0="pass"), expect=limits).remarks == ()
+    ran = judge(report(r0="pass"), expect=limits, tests=TestCounts(passed=3))
+    assert ran.remarks == ("better than expected: lower expect.tests to 0",)
+
+
 def test_an_accepted_breach_does_not_count_until_its_day():
     def accept(until, id=IDS[0]):
         return (AcceptedBreach(id=id, reason="the vendor mends it", until=until),)
@@ -181,6 +188,12 @@ def test_an_acceptance_that_is_not_needed_is_remarked_on():
     )
     # Without a check it cannot be known.
     assert judge(None, accept=accept, state="unreachable").remarks == ()
+
+
+def test_an_acceptance_of_what_was_not_tried_is_kept_silently():
+    accept = (AcceptedBreach(id=IDS[0], reason="old", until=TODAY),)
+    assert judge(report(r0="not-applicable"), accept=accept).remarks == ()
+    assert judge(report(r1="pass"), accept=accept).remarks == ()
 
 
 def test_findings_are_accepted_by_id_and_entry():

@@ -499,3 +499,15 @@ def test_a_terminal_gets_a_question_and_a_live_table(fleet):
     assert "of 1 servers" in shown
     assert "\x1b[" in shown
     assert (fleet.folder / "trust.json").is_file()  # the answer is kept
+
+
+@pytest.mark.thorough
+def test_tests_that_could_not_be_made_are_named_once(fleet: Fleet) -> None:
+    (fleet.folder / "without" / "hypothesis.py").parent.mkdir()
+    (fleet.folder / "without" / "hypothesis.py").write_text("raise ImportError('not here')\n")
+    for name in ("one", "two"):
+        fleet.add(name, "raw", expected="contract = true")
+    path = os.pathsep.join([str(fleet.folder / "without"), os.environ.get("PYTHONPATH", "")])
+    done = fleet.run(PYTHONPATH=path)
+    assert done.stdout.count("note: no contract tests: ") == 1
+    assert "(2 servers)" in done.stdout

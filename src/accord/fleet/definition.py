@@ -12,8 +12,9 @@ from accord.types import RevisionId
 
 DEFAULT_FILE: Final = "accord-fleet.toml"
 DEFAULT_HISTORY: Final = "accord-fleet.sqlite"
-# Seconds for everything about one server, and for each answer.
-DEFAULT_TIME: Final = 120.0
+# Seconds for everything about one server, and for each answer. A server that takes a second to
+# start, which a check does some fifty times, needs two minutes beside three others on two cores.
+DEFAULT_TIME: Final = 300.0
 DEFAULT_PATIENCE: Final = 5.0
 # Hours for which the result of a launched server may be reused; a remote one changes unseen.
 DEFAULT_MAX_AGE: Final = 24.0

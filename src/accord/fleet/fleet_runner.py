@@ -1,6 +1,7 @@
 """Runs a fleet: prepares servers, lets workers check them, judges, compares, and keeps the run."""
 
 import os
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -335,6 +336,7 @@ class FleetRunner:
     def _make_run(self, *, is_interrupted: bool) -> FleetRun:
         results = [self._results[name] for name in self._prepared if name in self._results]
         notes = [*self._fleet.notes, *self._history.notes]
+        notes += _describe_skipped(results)
         missing = len(self._prepared) - len(results)
         if is_interrupted or missing:
             why = "interrupted" if is_interrupted else "ended by --fail-fast"
@@ -401,6 +403,17 @@ def _show_path(path: Path) -> str:
     """Return a path relative to this folder; one outside of it by its name alone."""
     relative = Path(os.path.relpath(path))
     return path.name if ".." in relative.parts or relative.is_absolute() else relative.as_posix()
+
+
+def _describe_skipped(results: Sequence[ServerResult]) -> list[str]:
+    """Return why tests were left out, each reason once."""
+    counts = Counter(
+        stage.text
+        for each in results
+        for stage in each.stages
+        if stage.name == "test" and stage.state == "skipped" and stage.text
+    )
+    return [f"{text} ({plural(count, 'server')})" for text, count in counts.items()]
 
 
 def _describe_end(outcome: WorkerOutcome) -> tuple[ServerState, tuple[str, ...]]:

@@ -1,6 +1,5 @@
 """Digests of programs: the file that runs, what it imports, and the packages beside it."""
 
-import ast
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from accord.errors import AccordError
+from accord.fleet.caching.imported_files import imported_files
 from accord.fleet.definition import ResolvedServer
 
 # A larger program is known by its size and time.
@@ -127,11 +127,12 @@ def _digest_python(program: Path, words: Sequence[str], search: Sequence[Path]) 
             found["code"] = _digest_tree([path], (".py",))
         else:
             found["code"] = _digest_modules([path], [path.parent, *search])
-        # A runner such as `accord run server.py` names the file in an argument.
+        words = [each for each in words if each != script]
     elif module is not None:
         found["code"] = _digest_named_module(module, search, site)
     else:
         raise NotCacheable("python -c and code from standard input are not kept")
+    # A runner such as `accord run server.py` names the file in an argument.
     found["named"] = _digest_named_files(words, search)
     return found
 
@@ -186,50 +187,8 @@ def _digest_modules(scripts: Iterable[Path], search: Sequence[Path]) -> dict[str
             raise NotCacheable(f"it imports more than {_MOST_FILES} files")
         found[key] = _digest_content(path)
         if path.suffix == ".py":
-            for module in _imports(path):
-                waiting += _module_files(module, [path.parent, *search])
+            waiting += imported_files(path, search)
     return found
-
-
-def _imports(path: Path) -> Iterator[str]:
-    """Yield the modules that a file imports anywhere; relative ones begin with dots."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError, RecursionError, OSError):
-        return
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (each.name for each in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = "." * node.level + (node.module or "")
-            yield base
-            joint = "" if base.endswith(".") else "."
-            yield from (f"{base}{joint}{each.name}" for each in node.names)
-
-
-def _module_files(module: str, search: Sequence[Path]) -> Iterator[Path]:
-    name = module.lstrip(".")
-    folders = list(search)
-    if dots := len(module) - len(name):
-        folder = search[0]
-        for _ in range(dots - 1):
-            folder = folder.parent
-        folders = [folder]
-    parts = [each for each in name.split(".") if each]
-    for folder in folders:
-        path = folder.joinpath(*parts) if parts else folder
-        candidates = [path / "__init__.py"]
-        if parts:
-            candidates.append(path.with_name(f"{path.name}.py"))
-        known = [each for each in candidates if _is_file(each)]
-        if known:
-            yield from known
-            # Packages around it run first.
-            for depth in range(1, len(parts)):
-                around = folder.joinpath(*parts[:depth]) / "__init__.py"
-                if _is_file(around):
-                    yield around
-            return
 
 
 def _site_packages(program: Path) -> list[Path]:

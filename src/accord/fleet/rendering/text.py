@@ -27,7 +27,12 @@ from accord.fleet.rendering.wording import (
     seconds_text,
     tests_text,
 )
-from accord.fleet.results import STATES, FleetView, RunDifference, ServerResult
+from accord.fleet.results import (
+    STATES,
+    FleetView,
+    RunDifference,
+    ServerResult,
+)
 
 _STYLES: Final = {
     "ok": "green",

@@ -186,7 +186,7 @@ class _Pool:
         """Let a check do fewer things at a time where many checks fill the machine already."""
         if job.at_once is not None:
             return job
-        most = _AT_ONCE_PER_CORE * count_cores() // self.jobs
+        most = _AT_ONCE_PER_CORE * count_cores() // min(self.jobs, len(self._tasks))
         return msgspec.structs.replace(job, at_once=max(1, min(_AT_ONCE, most)))
 
     async def _work(self, job: WorkerJob) -> WorkerOutcome:
