@@ -426,17 +426,6 @@ def test_text_has_the_table_reasons_regressions_and_the_headline():
     assert text.endswith("\n25 of 30 as expected; 1 skipped; 3 regressions\n")
 
 
-def test_text_shows_equal_findings_of_a_server_once_unless_all_are_wanted():
-    found = [
-        SurfaceFinding(id="surface.x", severity="warn", text="no text", subject=f"tool {name}")
-        for name in "abc"
-    ]
-    view = small_view(server("desk", findings=tuple(replace(e, server="desk") for e in found)))
-    shown = as_text(view)
-    assert "findings (3):\n  surface.x: desk tool a: no text (and 2 more like it)\n\n" in shown
-    assert as_text(view, is_verbose=True).count("surface.x: desk tool") == 3
-
-
 @pytest.mark.parametrize(
     ("width", "marked"),
     [(None, "1.4.0    of yesterday 14:02  same\n"), (70, "\nreused: clock (of yesterday 14:02)\n")],
