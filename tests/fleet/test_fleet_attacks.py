@@ -9,9 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from accord import Server, connect
 from accord.cli.fleet.live import describe_result
 from accord.cli.fleet.trust import launch_list
 from accord.cli.main import main
+from accord.errors import RemoteProtocolError
 from accord.fleet.caching.versions import version_in_file
 from accord.fleet.definition import FleetError, ResolvedServer
 from accord.fleet.file.placeholders import withheld_variables
@@ -25,6 +27,7 @@ from accord.fleet.origin import find_origin
 from accord.fleet.rendering.site import MARKER, write_site
 from accord.fleet.running.pool import run_all
 from accord.fleet.worker.job import WorkerJob
+from accord.testing import surface
 from fleet.past_runs import SMALL, breach, result, rule, view
 from support.waiting import in_loop
 
@@ -233,6 +236,17 @@ def test_a_line_about_a_server_stays_one_line():
     assert said.endswith(": x\\n::error::fake\\x1b[2J\\u202e")
 
 
+@in_loop
+async def test_lists_of_a_server_do_not_fill_the_memory(monkeypatch) -> None:
+    server = Server("large")
+    for number in range(4):
+        server.tool(name=f"t{number}", description="x" * 500)(lambda: "")
+    monkeypatch.setattr(surface, "_MOST_BYTES", 1_500)
+    async with connect(server) as client:
+        with pytest.raises(RemoteProtocolError, match="tools/list: more than 64 MB"):
+            await surface.surface_of(client)
+
+
 # -- folders and files to write
 
 
@@ -285,7 +299,7 @@ def test_a_history_that_brings_programs_along_is_refused(accord):
 
 @pytest.mark.parametrize(
     "letters",
-    [b"x" * 8, b"p" * 9, b"\xff" * 8, b"p" * 70_000_000],
+    [b"x" * 8, b"p" * 9, b"\xff" * 8, b"p" * 101_000_000],
     ids=["x", "long", "bad", "bomb"],
 )
 def test_damaged_parts_of_a_history_are_an_error_that_names_it(accord, letters):

@@ -50,6 +50,11 @@ def accord(tmp_path, monkeypatch, capsys):
             "f.json:1: the key mcpServers.a appears twice",
         ),
         ("f.json", " \n", "f.json is empty; accord fleet add NAME -- COMMAND adds a server"),
+        (
+            "f.toml",
+            f"{ONE}[defaults]\nmax_age = 1e300\n",
+            "f.toml:4: defaults: max_age is 1e+300, expected a number of hours, 87600 at the most",
+        ),
         ("f.tml", "", "f.tml: the ending is not known; expected .toml, .json or .yaml"),
     ],
 )

@@ -18,6 +18,8 @@ METHODS: Final = {
     "prompts": "prompts/list",
 }
 """The method that lists each kind of entry of a surface."""
+# Of all lists together: pages of a list may go on until the memory is full.
+_MOST_BYTES: Final = 64 * 1024 * 1024
 
 
 class SurfaceChanged(AssertionError):
@@ -48,13 +50,17 @@ async def fetch_lists(client: Client) -> Lists:
         "prompts": (can.prompts, client.prompts),
     }
     found = Lists({}, {})
+    size = 0
     for kind, (capability, entries) in lists.items():
         if capability is None:
             continue
         listed = found.entries[kind] = []
         try:
             async for entry in entries():
-                listed.append(entry)  # noqa: PERF401  # keeps the entries before an error
+                size += len(msgspec.json.encode(entry))
+                if size > _MOST_BYTES:
+                    raise RemoteProtocolError(f"{METHODS[kind]}: more than 64 MB, the list is cut")
+                listed.append(entry)
         except (RequestError, RequestTimeout, RemoteProtocolError) as error:
             found.failed[METHODS[kind]] = error
     return found

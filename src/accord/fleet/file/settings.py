@@ -20,6 +20,8 @@ from accord.types import REVISION_IDS
 FINDING_PREFIXES: Final = ("surface.", "safety.", "directory.", "process.")
 # A limit that does not count: TOML has no null.
 _ANY: Final = "any"
+# Ten years in hours: dates have an end.
+_YEARS: Final = 87_600
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PACKAGE: Final = re.compile(r"(?:pypi|npm):\S+")
 _ENTRY_KEYS: Final = ("command", "args", "env", "cwd", "url", "headers", "type", "transport")
@@ -124,7 +126,7 @@ _READERS: Final[Mapping[str, ReadSetting]] = {
     "readiness": lambda section, key: section.choices(key, get_args(Directory), "directory"),
     "needs": _read_needs,
     "version": _read_version,
-    "max_age": lambda section, key: section.number(key, what="a number of hours"),
+    "max_age": lambda section, key: section.number(key, what="a number of hours", most=_YEARS),
     "one_at_a_time": Section.flag,
     "enabled": Section.flag,
 }

@@ -28,7 +28,7 @@ LETTERS: Final[Mapping[VerdictName, str]] = {
 """One letter for each verdict, in the order of the sorted ids of the rule set."""
 NOT_ASKED: Final = "."
 # No report or surface is larger; a few bytes that someone else compressed may stand for more.
-_LARGEST: Final = 64 * 1024 * 1024
+_LARGEST: Final = 96 * 1024 * 1024
 # Begins every text that is compressed, so that even short ones become small. Stored data can be
 # read only with the same words: never change it.
 _COMMON_WORDS: Final = (
