@@ -133,6 +133,17 @@ def test_a_question_hides_no_part_of_a_command(accord):
     )
 
 
+def test_a_name_of_a_file_adds_no_line_to_the_fleet_file(accord, tmp_path):
+    name = "a\n[mcpServers.evil]\ncommand = 'touch'\n#.json"
+    (tmp_path / "source").mkdir()
+    entry = {"command": "x", "args": ["1\n  evil  y"], "env": {"A\nB = 1": "c"}}
+    (tmp_path / "source" / name).write_text(json.dumps({"mcpServers": {"a\n[b]": entry}}))
+    code, out, _ = accord("import", "source")
+    assert (code, out.count("\n")) == (0, 2)
+    (server,) = read_fleet(Path("accord-fleet.toml")).servers
+    assert (server.name, dict(server.entry)) == ("a-b", {**entry, "cwd": "source"})
+
+
 @pytest.mark.parametrize("added", ["allow_writes = true", 'tools = ["drop"]', 'cases = ["c.toml"]'])
 def test_trust_ends_when_other_tools_may_be_called(accord, added):
     write("", "c.toml")

@@ -135,16 +135,19 @@ def _create(path: Path, text: str) -> None:
 
 def report_servers(found: "Sequence[FoundServer]") -> None:
     """Print what was added, remarks on it, and the variables to set."""
+    from accord.check.rendering.wording import escape_unprintable
     from accord.fleet.file.entries import show_entry
 
     width = max((len(each.name) for each in found), default=0)
     for each in found:
         line = f"  {each.name:{width}}  {show_entry(each.entry)}"
         lines = [line, *(f"  {'':{width}}  {remark}" for remark in each.remarks)]
-        say(escape_controls("\n".join(lines)) + "\n")
+        # Names of files may have line breaks.
+        say("".join(f"{escape_unprintable(line)}\n" for line in lines))
     variables = sorted({name for each in found for name in each.variables})
     if variables:
-        say(escape_controls(f"set these variables before a run: {', '.join(variables)}") + "\n")
+        named = escape_unprintable(", ".join(variables))
+        say(f"set these variables before a run: {named}\n")
 
 
 def _advise(path: Path, *, has_servers: bool) -> None:
