@@ -7,6 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
+from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -96,7 +97,8 @@ async def run_all(
     expected = expected_seconds or {}
     # Those that are not known yet may be slow, too.
     ordered = sorted(work, key=lambda job: -expected.get(job.name, float("inf")))
-    with _orphans_to_us(), _cancel_on_terminate():
+    with _orphans_to_us(), _cancel_on_terminate(), _shared_folder() as folder:
+        ordered = [msgspec.structs.replace(job, generator_home=folder) for job in ordered]
         is_interrupted = await pool.run(ordered)
     names = [job.name for job in work if job.name in pool.outcomes]
     return PoolRun(
@@ -249,6 +251,11 @@ class _Pool:
             return ()
         # Arguments may have secrets, and no worker is left to mask them; whose it was is unknown.
         return tuple(map(SecretFilter(self._secrets).hide, described.values()))
+
+
+def _shared_folder() -> TemporaryDirectory[str]:
+    # A worker that was killed may still have written to it.
+    return TemporaryDirectory(prefix="accord-fleet-", ignore_cleanup_errors=True)
 
 
 @contextmanager

@@ -39,7 +39,7 @@ def _run(work: ServerWork, files: Sequence[CaseFile]) -> StageOutcome:
     # The limit of a case file is meant for its own cases; waiting longer breaks nothing.
     patience = max([job.patience, *(file.timeout for file in files if file.case)])
     tests = TestedServer(access.target, options, patience=patience)
-    with temporary_hypothesis_home(), tests as server:
+    with temporary_hypothesis_home(job.generator_home), tests as server:
         rules, note = _rules(work, files), ""
         cases = _cases(files)
         try:

@@ -45,6 +45,8 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
         repeat: the command line that checks this server, up to where options go.
         artifact: the fleet file, in which tools for source code show violations.
         requirements: check these again, alone, and do nothing else; empty does everything.
+        generator_home: a folder in which the generator of arguments keeps its tables, for all
+            workers of a run; empty makes one.
     """
 
     server: ResolvedServer
@@ -68,6 +70,7 @@ class WorkerJob(msgspec.Struct, frozen=True, kw_only=True):
     repeat: str = ""
     artifact: str = ""
     requirements: tuple[str, ...] = ()
+    generator_home: str = ""
 
     @property
     def name(self) -> str:
