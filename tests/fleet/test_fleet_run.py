@@ -321,6 +321,9 @@ def test_a_server_that_offers_something_else_at_each_start_is_never_reused(fleet
 
 def test_a_lock_is_written_and_compared_with(fleet):
     script = fleet.add("desk", "raw", expected='lock = "desk.lock"')
+    done = fleet.run("--skip", "check")
+    assert done.returncode == 1
+    assert "desk.lock does not exist: --update-locks writes it" in done.stdout
     done = fleet.run("--update-locks")
     assert done.returncode == 0
     assert "desk.lock is written" in done.stderr

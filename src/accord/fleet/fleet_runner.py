@@ -284,8 +284,9 @@ class FleetRunner:
                 return replace(result, reasons=reasons, state="failed")
             return replace(result, changes=report.changes, changed_since="lock")
         if prepared.server.lock is not None and not self._settings.is_locking:
-            remark = f"{prepared.server.lock} does not exist: --update-locks writes it"
-            result = replace(result, remarks=(*result.remarks, remark))
+            # A lock that was deleted must not pass quietly.
+            reason = f"{prepared.server.lock} does not exist: --update-locks writes it"
+            result = replace(result, reasons=(*result.reasons, reason))
         changes = self._changes_since_last(result, report.surface)
         if not changes:
             return result
