@@ -17,6 +17,7 @@ PAGE = ROOT / "docs" / "design.md"
 JOBS = {
     "accord.cli": "the commands",
     "accord.fleet": "many servers in one file: runs, history, comparisons, pages",
+    "accord.hosts": "configurations of hosts: read, changed, checked, repaired",
     "accord.check": "checks of servers, clients and recordings; contract tests; reports",
     "accord.testing": "a client with a monitor on the wire; pytest plugin; virtual clock",
     "accord.compose": "sources to mount: proxies, OpenAPI documents, folders of plugins",

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from accord.cli.doctor_launch import LaunchDiagnosis
-from accord.cli.host_entry import HostEntry, read_entry
+from accord.cli.host_entry import read_entry
 from accord.cli.main import main
 from accord.cli.options import UsageError
+from accord.hosts.definition import HostEntry
 from support.waiting import run
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"

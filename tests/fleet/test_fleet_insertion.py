@@ -13,7 +13,7 @@ from accord.fleet.definition import FleetError
 from accord.fleet.file.reader import read_fleet
 from accord.fleet.sources.insertion import UneditableFile, add_servers, insert_servers
 from accord.fleet.sources.server import FoundServer
-from accord.fleet.sources.toml_text import format_comment, format_pair, format_table, without_nulls
+from accord.hosts.documents.toml_text import format_comment, format_pair, format_table, without_nulls
 
 NEW = FoundServer(
     name="new one",

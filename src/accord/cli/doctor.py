@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from accord.cli.doctor_launch import LaunchDiagnosis
     from accord.cli.doctor_step import DoctorStep, StepList
     from accord.cli.doctor_steps import Diagnosis
-    from accord.cli.host_entry import HostEntry
+    from accord.hosts.definition import HostEntry
 
 
 _HELP = """\
@@ -115,7 +115,8 @@ def _new_diagnosis(
 
 def _find_entry(options: argparse.Namespace) -> "HostEntry":
     """Return the server that the command line names."""
-    from accord.cli.host_entry import HostEntry, read_entry
+    from accord.cli.host_entry import read_entry
+    from accord.hosts.definition import HostEntry
 
     env = dict(options.env)
     if options.config:
@@ -126,7 +127,7 @@ def _find_entry(options: argparse.Namespace) -> "HostEntry":
     if not options.command and (url := suggest_url(options.target)):
         raise UsageError(f"{options.target} is not a URL; did you mean {url}?")
     if not options.command and "://" in options.target:
-        return HostEntry(name=options.target, url=options.target)
+        return HostEntry(name=options.target, transport="http", url=options.target)
     demand_target(options, "doctor")
     command = command_of(options)
     return HostEntry(name=options.target or command[0], command=tuple(command), env=env)

@@ -14,9 +14,9 @@ from accord.check.probing.raw_connection import RawConnection
 from accord.check.probing.target import StdioCarrier
 from accord.check.probing.tool_calls import tool_refusal
 from accord.cli.doctor_step import DoctorStep, StepList, Stopped
-from accord.cli.host_entry import HostEntry
 from accord.client import connect
 from accord.errors import AccordError
+from accord.hosts.definition import HostEntry
 from accord.json_schema.samples import sample
 from accord.protocol.revisions import BEFORE_HANDSHAKE
 

@@ -1,44 +1,15 @@
 """An entry of a host's configuration: how the host launches or reaches a server."""
 
-import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from accord.cli.options import UsageError, did_you_mean
+from accord.hosts.definition import HostEntry
 
 # The members under which hosts keep their servers.
 _MEMBERS: Final = ("mcpServers", "servers", "context_servers", "mcp")
-# A value that is to be filled in: ${input:key}, ${env:KEY}, $KEY, <your key>, YOUR_API_KEY.
-_PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}|\$[A-Z_]{3,}|<[^<>]+>|\byour[-_ ]\w+", re.IGNORECASE)
-
-
-class HostEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A server in the configuration of a host: a command to launch, or a URL.
-
-    Attributes:
-        name: its name there.
-        command: program and arguments; empty for a URL.
-        env: variables that the host sets for it.
-        cwd: the folder it runs in, if the entry names one.
-        url: where it is; empty for a command.
-        headers: of every request to the URL.
-    """
-
-    name: str
-    command: tuple[str, ...] = ()
-    env: Mapping[str, str] = {}
-    cwd: str | None = None
-    url: str = ""
-    headers: Mapping[str, str] = {}
-
-    @property
-    def placeholders(self) -> list[str]:
-        """The names of variables and headers whose value is still to be filled in."""
-        given = {**self.env, **self.headers}
-        return [name for name, value in given.items() if _PLACEHOLDER.search(value)]
 
 
 def read_entry(file: Path, name: str) -> HostEntry:
@@ -95,7 +66,7 @@ def _entry(file: Path, name: str, entry: object) -> HostEntry:
         command, words = command[0], command[1:]
     if isinstance(url, str) and not command:
         headers = _texts(where, "headers", members.get("headers"))
-        return HostEntry(name=name, url=url, headers=headers)
+        return HostEntry(name=name, transport="http", url=url, headers=headers)
     if not isinstance(command, str) or not command:
         raise UsageError(f"{where} has neither a command nor a url")
     if not isinstance(words, list) or not all(isinstance(each, str) for each in words):

@@ -115,7 +115,7 @@ def file_text(name: str, found: "Sequence[FoundServer]") -> str:
     """Return the text of a new fleet file."""
     from accord.fleet.rule_set import LATEST, find_rule_set
     from accord.fleet.sources.insertion import toml_addition
-    from accord.fleet.sources.toml_text import format_text
+    from accord.hosts.documents.toml_text import format_text
 
     printable = "".join(each for each in name if each.isprintable()).strip() or "fleet"
     rules = format_text(find_rule_set(LATEST).version)

@@ -9,7 +9,8 @@ from accord.check.contract.data_files import parse_toml, parse_yaml, read_data_f
 from accord.client.configuration import parse_json, without_comments
 from accord.fleet.definition import DEFAULT_FILE, FleetError
 from accord.fleet.file.json_lines import find_json_places
-from accord.fleet.file.toml_lines import KeyPath, find_toml_lines
+from accord.fleet.file.toml_lines import find_toml_lines
+from accord.hosts.definition import KeyPath
 
 # Aliases of YAML multiply: a few lines could name a billion values.
 _MOST_VALUES: Final = 1_000_000

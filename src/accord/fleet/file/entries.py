@@ -16,7 +16,7 @@ from accord.client.server_entry import URL_MEMBERS, EntryReader
 from accord.errors import ConfigurationError
 from accord.fleet.definition import Fleet, FleetError, FleetServer, ResolvedServer
 from accord.fleet.file.host_shapes import normalize_entry
-from accord.fleet.file.literals import find_literals, names_secret
+from accord.hosts.entries.literals import find_literals, names_secret
 from accord.testing.masking import has_secret_form
 
 # Shorter values are words, and masking them would garble every text.

@@ -4,7 +4,7 @@ import re
 from json.decoder import scanstring  # type: ignore[attr-defined]  # not in the type stubs
 from typing import Final, NamedTuple
 
-from accord.fleet.file.toml_lines import KeyPath
+from accord.hosts.definition import KeyPath
 
 _BLANK: Final = re.compile(r"\s*")
 _SCALAR: Final = re.compile(r"[^,\]}\s]*")

@@ -12,10 +12,10 @@ from accord.errors import ConfigurationError
 from accord.fleet.definition import Fleet, FleetError, FleetServer
 from accord.fleet.file.document import FleetDocument, read_document
 from accord.fleet.file.entries import check_entry
-from accord.fleet.file.literals import find_literals
 from accord.fleet.file.section import Section, suggest
 from accord.fleet.file.settings import merge_settings, read_settings
-from accord.fleet.file.toml_lines import KeyPath
+from accord.hosts.definition import KeyPath
+from accord.hosts.entries.literals import find_literals
 
 OWN_TABLES: Final = ("fleet", "defaults", "server")
 """The tables that only fleet files have."""

@@ -10,7 +10,7 @@ from typing import Any, Final
 from accord.client.server_entry import kind_of
 from accord.fleet.definition import FleetError
 from accord.fleet.file.document import FleetDocument
-from accord.fleet.file.toml_lines import KeyPath
+from accord.hosts.definition import KeyPath
 
 # More names than these do not help in a message.
 _SHOWN: Final = 12

@@ -3,10 +3,9 @@
 import re
 import tomllib
 from bisect import bisect_right
-from typing import Final, TypeAlias
+from typing import Final
 
-KeyPath: TypeAlias = tuple[str | int, ...]
-"""Keys and places in lists, from the outermost to the innermost."""
+from accord.hosts.definition import KeyPath
 
 _BLANK: Final = re.compile(r"(?:[ \t\r\n]|#[^\n]*)*")
 _SPACE: Final = re.compile(r"[ \t]*")

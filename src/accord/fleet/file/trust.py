@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from accord.fleet.definition import Fleet, FleetError
-from accord.fleet.file.replacement import replace_file
+from accord.hosts.writing.replacement import replace_file
 from accord.stores.user_folder import user_folder
 
 _VARIABLE: Final = "ACCORD_FLEET_TRUST"

@@ -12,7 +12,7 @@ from accord.fleet.file.host_shapes import normalize_entry
 from accord.fleet.file.section import suggest
 from accord.fleet.sources.host_files import convert_entry
 from accord.fleet.sources.server import map_texts
-from accord.fleet.sources.toml_text import format_table
+from accord.hosts.documents.toml_text import format_table
 
 _REFERENCE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)(?::-([^${}]*))?\}")
 

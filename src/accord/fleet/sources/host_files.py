@@ -15,9 +15,9 @@ from accord.errors import ConfigurationError
 from accord.fleet.definition import FleetError
 from accord.fleet.file.document import FleetDocument, read_document
 from accord.fleet.file.host_shapes import normalize_entry
-from accord.fleet.file.literals import variable_name
 from accord.fleet.file.reader import is_server_name
 from accord.fleet.sources.server import FoundServer, map_texts, plain_name
+from accord.hosts.entries.literals import variable_name
 
 # The files of each host, checked 2026-11. {config} is the folder for configurations of the system,
 # {xdg} the one that some programs use on macOS too.

@@ -10,10 +10,10 @@ from accord.client.configuration import MEMBERS, parse_json, without_comments
 from accord.fleet.definition import FleetError
 from accord.fleet.file.document import FleetDocument, read_document
 from accord.fleet.file.json_lines import JsonSpan, find_json_places
-from accord.fleet.file.replacement import replace_file
-from accord.fleet.file.toml_lines import KeyPath
 from accord.fleet.sources.server import FoundServer
-from accord.fleet.sources.toml_text import format_comment, format_table, without_nulls
+from accord.hosts.definition import HostsError, KeyPath
+from accord.hosts.documents.toml_text import format_comment, format_table, without_nulls
+from accord.hosts.writing.replacement import replace_file
 
 _MARK: Final = b"\xef\xbb\xbf"
 _COMMENT: Final = re.compile(r'"(?:\\.|[^"\\])*"|(//[^\n]*|/\*.*?\*/)', re.DOTALL)
@@ -161,7 +161,7 @@ def is_writable(server: FoundServer) -> bool:
     """Return whether TOML can express an entry: it has no half surrogate pairs."""
     try:
         toml_addition("", [server])
-    except FleetError:
+    except HostsError:
         return False
     return True
 

@@ -8,7 +8,12 @@ from typing import Any, Final, NamedTuple
 from accord.check.rendering.wording import plural
 from accord.fleet.sources.host_files import convert_entry
 from accord.fleet.sources.server import FoundServer, plain_name
-from accord.fleet.sources.toml_text import format_comment, format_pair, format_value, without_nulls
+from accord.hosts.documents.toml_text import (
+    format_comment,
+    format_pair,
+    format_value,
+    without_nulls,
+)
 
 _EQUAL: Final = re.compile(r"(?:content|contents)\[0\]\.text\s*={2,3}\s*(.+)", re.DOTALL)
 _VERBS: Final = {"tools": "call", "resources": "read", "prompts": "prompt"}

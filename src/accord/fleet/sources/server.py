@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from accord.fleet.file.literals import find_literals, replace_literal, variable_name
+from accord.hosts.entries.literals import find_literals, replace_literal, variable_name
 
 # A safeguard: each literal is replaced, so that there are fewer each time.
 _MOST_LITERALS: Final = 200

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any, Final
 
-from accord.fleet.definition import FleetError
+from accord.hosts.definition import HostsError
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
 _WIDTH: Final = 100
@@ -24,7 +24,7 @@ def format_text(text: str) -> str:
     "a \"b\" \u001b"
 
     Raises:
-        FleetError: it has half of a surrogate pair, which TOML cannot express.
+        HostsError: it has half of a surrogate pair, which TOML cannot express.
     """
     return f'"{"".join(map(_escape, text))}"'
 
@@ -36,7 +36,7 @@ def _escape(sign: str) -> str:
         return sign
     code = ord(sign)
     if 0xD800 <= code <= 0xDFFF:
-        raise FleetError(f"the character U+{code:04X} is half of a pair, which TOML cannot express")
+        raise HostsError(f"the character U+{code:04X} is half of a pair, which TOML cannot express")
     return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
 
 
@@ -44,7 +44,7 @@ def format_value(value: Any) -> str:
     """Return a value in one line.
 
     Raises:
-        FleetError: TOML has no such value.
+        HostsError: TOML has no such value.
     """
     if isinstance(value, str):
         return format_text(value)
@@ -59,7 +59,7 @@ def format_value(value: Any) -> str:
     if isinstance(value, Mapping):
         pairs = [f"{format_key(key)} = {format_value(each)}" for key, each in value.items()]
         return f"{{ {', '.join(pairs)} }}" if pairs else "{}"
-    raise FleetError(f"TOML has no value for {type(value).__name__}")
+    raise HostsError(f"TOML has no value for {type(value).__name__}")
 
 
 def without_nulls(value: Any) -> Any:

@@ -1,0 +1,1 @@
+"""Hosts: applications that launch servers, their configurations, and careful changes of these."""

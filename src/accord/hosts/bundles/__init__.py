@@ -1,0 +1,1 @@
+"""Bundles (.mcpb): a server with its files and manifest in one archive."""

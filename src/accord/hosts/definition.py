@@ -1,0 +1,231 @@
+"""Hosts, their configurations and the entries in them: the types that all parts share."""
+
+import os
+import re
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from accord.errors import AccordError
+
+KeyPath: TypeAlias = tuple[str | int, ...]
+"""Where a value is in a document: keys of objects and indices of lists, from the outside."""
+FileFormat: TypeAlias = Literal["json", "json-comments", "jsonc", "toml", "yaml"]
+"""How a host reads its file: strict JSON, with comments, with comments and trailing commas ..."""
+System: TypeAlias = Literal["linux", "macos", "windows"]
+Scope: TypeAlias = Literal["user", "project"]
+TransportName: TypeAlias = Literal["stdio", "http", "sse"]
+
+# A value that is to be filled in: ${input:key}, ${env:KEY}, $KEY, <your key>, YOUR_API_KEY.
+_PLACEHOLDER: Final = re.compile(r"\$\{[^}]*\}|\$[A-Z_]{3,}|<[^<>]+>|\byour[-_ ]\w+", re.IGNORECASE)
+
+
+class HostsError(AccordError):
+    """A host, a file of one or an entry is not as it should be; the message says what to do."""
+
+
+class HostEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """A server in the configuration of a host: a command to launch, or a URL.
+
+    This is the one form that entries of all hosts are read into. Texts may have `${env:NAME}` for
+    a variable of the environment and `${input:NAME}` for a value that the host asks for.
+
+    Attributes:
+        name: its name there.
+        transport: how the host talks to it.
+        command: program and arguments; empty for a URL.
+        env: variables that the host sets for it.
+        cwd: the folder it runs in, if the entry names one.
+        url: where it is; empty for a command.
+        headers: of every request to the URL.
+        timeout: the seconds that a request may take, if the entry says so.
+        disabled: whether the host leaves it out.
+        extra: members that only this host knows; they are kept when an entry is written again.
+    """
+
+    name: str
+    transport: TransportName = "stdio"
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    cwd: str | None = None
+    url: str = ""
+    headers: Mapping[str, str] = {}
+    timeout: float | None = None
+    disabled: bool = False
+    extra: Mapping[str, Any] = {}
+
+    @property
+    def placeholders(self) -> list[str]:
+        """The names of variables and headers whose value is still to be filled in."""
+        given = {**self.env, **self.headers}
+        return [name for name, value in given.items() if _PLACEHOLDER.search(value)]
+
+
+class EntryShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How a host writes an entry of one transport.
+
+    Attributes:
+        members: the members that accord writes, in their order: name in the file (dots lead into
+            objects) to field. Fields are those of `HostEntry`, and: `program` and `args` (the first
+            word of the command and the others), `env_names` (variables passed on under their own
+            name), `header_names` (header to variable), `bearer_name` (the variable with the
+            token), `timeout_ms`.
+        constants: members with a fixed value, such as `type`.
+        others: further names that the host reads, or once read, to field; never written.
+    """
+
+    members: Mapping[str, str]
+    constants: Mapping[str, Any] = {}
+    others: Mapping[str, str] = {}
+
+
+class PlaceholderForms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a host fills in; a text in which NAME stands for the name. Empty: it does not.
+
+    Attributes:
+        env: the value of a variable of its environment.
+        input: a value that it asks its user for, and keeps safe.
+        fields: the members in which it does so.
+    """
+
+    env: str = ""
+    input: str = ""
+    fields: tuple[str, ...] = ("command", "env", "url", "headers")
+
+
+class LaunchModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a server finds that a host launches.
+
+    Attributes:
+        path: `desktop` has the short PATH of an application started from a menu, `shell` the one
+            of the terminal that it was started in.
+        inherits: `all` variables of the host, or only the `listed` ones.
+        names: those that are listed.
+        drops: patterns (fnmatch, upper case) of names that are left out.
+        ignores: names that the host leaves out even if the entry sets them.
+        cwd: the folder it runs in: `home`, `project` (the folder that the host was started in) or
+            `root`.
+        has_shell: whether the host runs the command through a shell (on Windows `cmd`).
+    """
+
+    path: Literal["desktop", "shell"] = "desktop"
+    inherits: Literal["all", "listed"] = "all"
+    names: tuple[str, ...] = ()
+    drops: tuple[str, ...] = ()
+    ignores: tuple[str, ...] = ()
+    cwd: Literal["home", "project", "root"] = "home"
+    has_shell: bool = False
+
+
+class ProjectFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file in a project; `key` if it differs from that of the user's file."""
+
+    path: str
+    key: tuple[str, ...] = ()
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An application that launches servers: a row of the table of hosts.
+
+    Attributes:
+        id: its name on the command line.
+        name: its name for people.
+        checked: year and month in which the row was looked up, as 2026-11.
+        source: where that is from.
+        status: whether the host is still made.
+        format: of its files.
+        key: the path of the object with the servers.
+        container: `map` has servers by name, `list` a list in which each has a name.
+        user: patterns of the user's file on each system, the first that exists is taken, else the
+            first. {home}, {config}, {xdg}, {appdata}, {localappdata} and {env:NAME} are filled in;
+            a pattern whose variable is not set is left out; * matches any name.
+        project: files in a project; the first is written.
+        traces: patterns of folders or files that show that the host is installed, beside the folder
+            of the user's file.
+        programs: commands that show that it is installed.
+        stdio, http, sse: how entries are written; None if the host has no such transport.
+        placeholders: what it fills in.
+        name_pattern: what names must match; empty if any name will do.
+        reserved: names that it refuses.
+        launch: what launched servers find.
+        reload: when the host uses a changed file, a sentence.
+        approval: what its user has to accept first, a sentence; empty if nothing.
+        command: its own command that adds a server, if the host rewrites the file while it runs.
+        link: the kind of link that installs a server; empty if it has none.
+        notes: what else a user should know, sentences.
+    """
+
+    id: str
+    name: str
+    checked: str
+    source: str
+    format: FileFormat
+    key: tuple[str, ...] = ()
+    status: Literal["current", "discontinued"] = "current"
+    container: Literal["map", "list"] = "map"
+    user: Mapping[System, tuple[str, ...]] = {}
+    project: tuple[ProjectFile, ...] = ()
+    traces: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+    stdio: EntryShape | None = None
+    http: EntryShape | None = None
+    sse: EntryShape | None = None
+    placeholders: PlaceholderForms = PlaceholderForms()
+    name_pattern: str = ""
+    reserved: tuple[str, ...] = ()
+    launch: LaunchModel = LaunchModel()
+    reload: str = ""
+    approval: str = ""
+    command: str = ""
+    link: str = ""
+    notes: tuple[str, ...] = ()
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """The system, home and environment that files of hosts are looked for in.
+
+    Attributes:
+        system: the operating system.
+        environ: variables, such as APPDATA and XDG_CONFIG_HOME.
+        home: the user's folder.
+        project: the folder of the project, in which the command was given.
+    """
+
+    system: System
+    environ: Mapping[str, str]
+    home: Path
+    project: Path
+
+    @classmethod
+    def current(cls, project: Path | None = None) -> "Machine":
+        """Return this machine, with the current folder as project."""
+        known: dict[str, System] = {"win32": "windows", "darwin": "macos"}
+        system = known.get(sys.platform, "linux")
+        home = os.environ.get("USERPROFILE" if system == "windows" else "HOME")
+        return cls(
+            system=system,
+            environ=dict(os.environ),
+            home=Path(home) if home else Path.home(),
+            project=(project or Path.cwd()).absolute(),
+        )
+
+
+class ConfigFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A file in which a host keeps servers.
+
+    Attributes:
+        host: of which host.
+        scope: for all projects of the user, or for one project.
+        path: it may not exist yet.
+        key: the path of the object with the servers in this file.
+        format: of this file.
+    """
+
+    host: Host
+    scope: Scope
+    path: Path
+    key: tuple[str, ...]
+    format: FileFormat

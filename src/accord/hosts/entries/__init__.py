@@ -1,0 +1,1 @@
+"""Entries of hosts: read into one form, and written in the form of each host."""

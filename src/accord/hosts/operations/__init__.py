@@ -1,0 +1,1 @@
+"""What the commands do: add, remove, list, sync."""

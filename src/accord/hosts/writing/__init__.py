@@ -1,0 +1,1 @@
+"""Files changed as a whole or not at all, with backups, and changes taken back."""
