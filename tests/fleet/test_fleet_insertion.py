@@ -13,7 +13,13 @@ from accord.fleet.definition import FleetError
 from accord.fleet.file.reader import read_fleet
 from accord.fleet.sources.insertion import UneditableFile, add_servers, insert_servers
 from accord.fleet.sources.server import FoundServer
-from accord.hosts.documents.toml_text import format_comment, format_pair, format_table, without_nulls
+from accord.hosts.definition import HostsError
+from accord.hosts.documents.toml_text import (
+    format_comment,
+    format_pair,
+    format_table,
+    without_nulls,
+)
 
 NEW = FoundServer(
     name="new one",
@@ -210,11 +216,11 @@ def test_long_lists_have_one_item_in_each_line():
 
 
 def test_half_a_surrogate_pair_is_refused():
-    with pytest.raises(FleetError, match="U\\+D800 is half of a pair"):
+    with pytest.raises(HostsError, match="U\\+D800 is half of a pair"):
         format_pair("a", "\ud800")
 
 
 def test_values_without_a_form_in_toml_are_left_out_or_refused():
     assert without_nulls({"a": None, "b": [1, None], "c": {"d": None}}) == {"b": [1], "c": {}}
-    with pytest.raises(FleetError, match="TOML has no value for NoneType"):
+    with pytest.raises(HostsError, match="TOML has no value for NoneType"):
         format_pair("a", None)
