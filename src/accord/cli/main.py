@@ -40,6 +40,7 @@ _COMMANDS: Final = {
     "verify": "compare what a server shows with a locked file",
     "doctor": "find out why a client cannot use a server",
     "auth": "remove stored tokens and registrations",
+    "exec": "launch a command in a folder, with variables of a file",
     "requirements": "show the requirements of the protocol",
 }
 # Commands whose module has another name than the command.
@@ -56,6 +57,7 @@ _LAUNCHING: Final = (
     "lock",
     "verify",
     "doctor",
+    "exec",
 )
 _EXAMPLES = f"""\
 examples:
