@@ -75,11 +75,15 @@ class EntryShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             token), `timeout_ms`.
         constants: members with a fixed value, such as `type`.
         others: further names that the host reads, or once read, to field; never written.
+        optional: constants that the host can do without.
+        accepted: further values that the host takes for a constant, by its name.
     """
 
     members: Mapping[str, str]
     constants: Mapping[str, Any] = {}
     others: Mapping[str, str] = {}
+    optional: tuple[str, ...] = ()
+    accepted: Mapping[str, tuple[str, ...]] = {}
 
 
 class PlaceholderForms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
