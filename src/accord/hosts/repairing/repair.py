@@ -1,22 +1,19 @@
 """Repairs: certain changes of one file, computed on its bytes and verified."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from accord.hosts.definition import ConfigFile, HostsError, KeyPath
 from accord.hosts.documents.document import Document, Edit, UneditableDocument, open_document
-
-ABSENT: Final = msgspec.UNSET
-"""The value of a member that does not exist."""
-
+from accord.hosts.documents.values import ABSENT, find_value, is_same
 
 class StaleRepair(HostsError):
     """The file has other values than the check saw, so that the repair is no longer certain."""
 
 
-class ValueChange(NamedTuple):
+class RepairStep(NamedTuple):
     """A value of a document before and after a repair; ABSENT if it does not exist."""
 
     keys: KeyPath
@@ -48,8 +45,8 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
     title: str
     file: ConfigFile
     entry: str = ""
-    changes: tuple[ValueChange, ...] = ()
-    instead: tuple[ValueChange, ...] = ()
+    changes: tuple[RepairStep, ...] = ()
+    instead: tuple[RepairStep, ...] = ()
     rename: KeyRename | None = None
 
     def compute(self, data: bytes | None) -> bytes | None:
@@ -83,21 +80,20 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
             return _apply(text, self.file, self.instead)
 
 
-def _apply(text: str, file: ConfigFile, changes: Iterable[ValueChange]) -> str:
-    from accord.hosts.documents import verification
+def _apply(text: str, file: ConfigFile, changes: Iterable[RepairStep]) -> str:
+    from accord.hosts.documents.verification import verify_edit
 
     for keys, before, after in changes:
         document = open_document(text, file.format)
-        now = value_at(document.data, keys)
-        if same(now, after):
+        now = find_value(document.data, keys)
+        if is_same(now, after):
             continue
-        if not same(now, before):
+        if not is_same(now, before):
             where = ".".join(map(str, keys))
             raise StaleRepair(f"{file.path}: {where} has changed since the check; check again")
         edit = document.remove(keys) if after is ABSENT else document.set(keys, after)
         changed = edit.apply(text)
-        wanted = verification.ABSENT if after is ABSENT else after
-        verification.verify_edit(text, changed, file.format, {keys: wanted})
+        verify_edit(text, changed, file.format, {keys: after})
         text = changed
     return text
 
@@ -115,7 +111,7 @@ def _rename_key(text: str, file: ConfigFile, rename: KeyRename) -> str | None:
     changed = Edit(offset, offset + len(before), after).apply(text)
     expected = {rename.after if name == rename.before else name: data[name] for name in data}
     read = open_document(changed, file.format).data
-    if not same(read, expected) or [*read] != [*expected]:
+    if not is_same(read, expected):
         return None
     return changed
 
@@ -128,28 +124,6 @@ def _offset_of(document: Document, keys: KeyPath) -> int | None:
     for _ in range(place.line - 1):
         start = document.text.find("\n", start) + 1
     return start + place.column - 1
-
-
-def value_at(data: Any, keys: KeyPath) -> Any:
-    """Return the value at a path; ABSENT if it does not exist."""
-    for key in keys:
-        if isinstance(data, Mapping):
-            has_key = key in data
-        else:
-            has_key = isinstance(data, list) and isinstance(key, int) and 0 <= key < len(data)
-        if not has_key:
-            return ABSENT
-        data = data[key]
-    return data
-
-
-def same(one: Any, other: Any) -> bool:
-    """Return whether two values are equal; true and 1 are not."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return type(one) is type(other) and bool(one == other)
 
 
 def change_entry(
@@ -177,20 +151,20 @@ def change_entry(
         file=file,
         entry=name,
         changes=tuple(_member_changes(keys, before, after)),
-        instead=(ValueChange(keys, before, after),),
+        instead=(RepairStep(keys, before, after),),
     )
 
 
 def _member_changes(
     keys: KeyPath, before: Mapping[str, Any], after: Mapping[str, Any]
-) -> Iterable[ValueChange]:
+) -> Iterable[RepairStep]:
     for name in before:
         if name not in after:
-            yield ValueChange((*keys, name), before[name], ABSENT)
+            yield RepairStep((*keys, name), before[name], ABSENT)
     for name, value in after.items():
         known = before.get(name, ABSENT)
-        if not same(known, value):
-            yield ValueChange((*keys, name), known, value)
+        if not is_same(known, value):
+            yield RepairStep((*keys, name), known, value)
 
 
 def combine_repairs(
