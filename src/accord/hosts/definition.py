@@ -72,8 +72,9 @@ class EntryShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             objects) to field. Fields are those of `HostEntry`, and: `program` and `args` (the first
             word of the command and the others), `env_names` (variables passed on under their own
             name), `header_names` (header to variable), `bearer_name` (the variable with the
-            token), `timeout_ms`.
+            token), `timeout_ms`, `enabled` (the contrary of `disabled`), `type`.
         constants: members with a fixed value, such as `type`.
+        user_constants: those that only the user's file needs.
         others: further names that the host reads, or once read, to field; never written.
         optional: constants that the host can do without.
         accepted: further values that the host takes for a constant, by its name.
@@ -81,6 +82,7 @@ class EntryShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     members: Mapping[str, str]
     constants: Mapping[str, Any] = {}
+    user_constants: Mapping[str, Any] = {}
     others: Mapping[str, str] = {}
     optional: tuple[str, ...] = ()
     accepted: Mapping[str, tuple[str, ...]] = {}
@@ -92,11 +94,18 @@ class PlaceholderForms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown
     Attributes:
         env: the value of a variable of its environment.
         input: a value that it asks its user for, and keeps safe.
+        default: the same as `env`, with DEFAULT for a variable that is not set.
+        also: further forms that it fills in; read, never written.
+        special: a regular expression of text that it would fill in or run although it is meant
+            literally; the forms themselves need not be in it.
         fields: the members in which it does so.
     """
 
     env: str = ""
     input: str = ""
+    default: str = ""
+    also: tuple[str, ...] = ()
+    special: str = ""
     fields: tuple[str, ...] = ("command", "env", "url", "headers")
 
 
@@ -125,10 +134,19 @@ class LaunchModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class ProjectFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A file in a project; `key` if it differs from that of the user's file."""
+    """A file in a project.
+
+    Attributes:
+        path: below the folder of the project; * matches any name, such a file is only read.
+        key: if it differs from that of the user's file.
+        format: if it differs from that of the user's file.
+        upward: whether the host looks in the folders around it too, up to that of the repository.
+    """
 
     path: str
     key: tuple[str, ...] = ()
+    format: FileFormat | None = None
+    upward: bool = False
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -137,6 +155,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     Attributes:
         id: its name on the command line.
         name: its name for people.
+        aliases: further names on the command line.
         checked: year and month in which the row was looked up, as 2026-11.
         source: where that is from.
         status: whether the host is still made.
@@ -146,10 +165,17 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         user: patterns of the user's file on each system, the first that exists is taken, else the
             first. {home}, {config}, {xdg}, {appdata}, {localappdata} and {env:NAME} are filled in;
             a pattern whose variable is not set is left out; * matches any name.
+        further: patterns of files that the host reads too; they are written only if named.
+        project_key: where the user's file has servers of one project; {project} is its folder.
         project: files in a project; the first is written.
         traces: patterns of folders or files that show that the host is installed, beside the folder
             of the user's file.
         programs: commands that show that it is installed.
+        bare_names: whether a project's file may have servers without the object around them.
+        refuses_comments: whether the host skips a file with comments.
+        skipped: members with values that mark an entry which is not a server to launch or reach.
+        input_list: the path of the list with the values that the host asks for.
+        untyped_url: the transport of an entry with a URL that does not name one.
         stdio, http, sse: how entries are written; None if the host has no such transport.
         placeholders: what it fills in.
         name_pattern: what names must match; empty if any name will do.
@@ -157,13 +183,15 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         launch: what launched servers find.
         reload: when the host uses a changed file, a sentence.
         approval: what its user has to accept first, a sentence; empty if nothing.
-        command: its own command that adds a server, if the host rewrites the file while it runs.
-        link: the kind of link that installs a server; empty if it has none.
+        command: its own command that adds a server, if the host rewrites the file while it runs;
+            NAME, JSON and NAMED_JSON (with the name in it) are filled in.
+        link: the kind of link that installs a server (see `entries.links`); empty if it has none.
         notes: what else a user should know, sentences.
     """
 
     id: str
     name: str
+    aliases: tuple[str, ...] = ()
     checked: str
     source: str
     format: FileFormat
@@ -171,9 +199,16 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     status: Literal["current", "discontinued"] = "current"
     container: Literal["map", "list"] = "map"
     user: Mapping[System, tuple[str, ...]] = {}
+    further: Mapping[System, tuple[str, ...]] = {}
+    project_key: tuple[str, ...] = ()
     project: tuple[ProjectFile, ...] = ()
     traces: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+    bare_names: bool = False
+    refuses_comments: bool = False
+    skipped: Mapping[str, tuple[str, ...]] = {}
+    input_list: tuple[str, ...] = ()
+    untyped_url: TransportName = "http"
     stdio: EntryShape | None = None
     http: EntryShape | None = None
     sse: EntryShape | None = None

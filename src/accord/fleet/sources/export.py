@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from accord.fleet.definition import Fleet, FleetError
-from accord.fleet.file.host_shapes import normalize_entry
 from accord.fleet.file.section import suggest
-from accord.fleet.sources.host_files import convert_entry
-from accord.fleet.sources.server import map_texts
 from accord.hosts.documents.toml_text import format_table
+from accord.hosts.sources.entry_forms import convert_entry, normalize_entry
+from accord.hosts.sources.found_server import map_texts
 
 _REFERENCE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)(?::-([^${}]*))?\}")
 
