@@ -9,7 +9,7 @@ import msgspec
 from accord.hosts.checking.commands import CommandCheck
 from accord.hosts.checking.findings import Finding, FindingSeverity, new_finding
 from accord.hosts.checking.launch import check_deeply, hider_of, target_of, try_server
-from accord.hosts.checking.reports import EntryReport, worst_of
+from accord.hosts.checking.reports import EntryReport, FoundEntry, worst_of
 from accord.hosts.checking.shape import find_shape_faults
 from accord.hosts.definition import ConfigFile, Host, HostEntry, HostsError, KeyPath, Machine
 from accord.hosts.entries.literals import find_literals
@@ -40,7 +40,6 @@ async def check_entry(
     deep: bool = False,
     seconds: float = _DEFAULT_SECONDS,
     allow_project: bool = False,
-    launch: bool = True,
 ) -> EntryReport:
     """Check an entry, the cheapest first, and launch its server as the host would.
 
@@ -53,13 +52,12 @@ async def check_entry(
         deep: whether the full check of servers runs, too.
         seconds: for the conversation.
         allow_project: whether a server of a project's file may be launched.
-        launch: whether any server may be launched.
     """
     check = EntryCheck(file, name, keys, value, machine)
     findings = list(check.find_faults())
     entry, settings = check.entry, check.settings
     report = EntryReport(file=file, name=name, findings=tuple(findings), entry=entry)
-    if entry is None or settings is None or not launch:
+    if entry is None or settings is None:
         return report
     why = _launch_refusal(file, check, findings, allow_project=allow_project)
     if why:
@@ -72,6 +70,13 @@ async def check_entry(
     found = [check.mend_form(each, facts.transport) for each in found]
     findings += [_about(each, name) for each in found]
     return msgspec.structs.replace(report, findings=tuple(findings), launched=facts)
+
+
+def inspect_entry(file: ConfigFile, found: FoundEntry, machine: Machine) -> EntryReport:
+    """Check an entry without a launch."""
+    check = EntryCheck(file, found.name, found.keys, found.value, machine)
+    findings = tuple(check.find_faults())
+    return EntryReport(file=file, name=found.name, findings=findings, entry=check.entry)
 
 
 def _launch_refusal(

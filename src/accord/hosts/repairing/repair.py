@@ -9,6 +9,7 @@ from accord.hosts.definition import ConfigFile, HostsError, KeyPath
 from accord.hosts.documents.document import Document, Edit, UneditableDocument, open_document
 from accord.hosts.documents.values import ABSENT, find_value, is_same
 
+
 class StaleRepair(HostsError):
     """The file has other values than the check saw, so that the repair is no longer certain."""
 
@@ -36,16 +37,16 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
         title: what is done, a sentence.
         file: which is changed.
         entry: the name of the entry; empty if it is about the file.
-        changes: the values that change, in order.
+        steps: the values that change, in order.
         instead: coarser changes with the same outcome, if the text does not allow the others.
-        rename: a key that is renamed first; if the text does not allow it, `changes` do the same.
+        rename: a key that is renamed first; if the text does not allow it, `steps` do the same.
     """
 
     code: str
     title: str
     file: ConfigFile
     entry: str = ""
-    changes: tuple[RepairStep, ...] = ()
+    steps: tuple[RepairStep, ...] = ()
     instead: tuple[RepairStep, ...] = ()
     rename: KeyRename | None = None
 
@@ -73,7 +74,7 @@ class Repair(msgspec.Struct, frozen=True, kw_only=True):
             if renamed is not None:
                 return renamed
         try:
-            return _apply(text, self.file, self.changes)
+            return _apply(text, self.file, self.steps)
         except UneditableDocument:
             if not self.instead:
                 raise
@@ -150,7 +151,7 @@ def change_entry(
         title=title,
         file=file,
         entry=name,
-        changes=tuple(_member_changes(keys, before, after)),
+        steps=tuple(_member_changes(keys, before, after)),
         instead=(RepairStep(keys, before, after),),
     )
 
