@@ -16,8 +16,9 @@ from accord.hosts.checking.lookups import (
     other_interpreter,
     shebang_of,
 )
-from accord.hosts.definition import ConfigFile, Machine
+from accord.hosts.definition import ConfigFile, HostsError, Machine
 from accord.hosts.launching.environment import LaunchSettings, variable
+from accord.hosts.launching.installation import accord_command
 
 _SCRIPT: Final = re.compile(r"(.+\.(?:py|pyz|js|mjs|cjs|ts|mts|rb|sh|jar|php|lua))(?::[\w.]+)?$")
 # What these run is not in the file system of the host, or found by other rules.
@@ -140,6 +141,10 @@ class CommandCheck:
     def _missing(self, path: Path) -> CommandFault:
         dead = dead_interpreter(path)
         other = other_interpreter(path)
+        own = self._accord_words(path)
+        if own is not None:
+            message = f"{path}: {dead or 'it does not exist'}"
+            return CommandFault("interpreter-dead", message, f"launch {own[0][0]}", own)
         is_python = re.match(r"python[\d.]*(\.exe)?$", path.name) is not None
         if not dead and not (is_python and path.parent.is_dir()):
             advice = advise_program(str(path))
@@ -148,6 +153,24 @@ class CommandCheck:
         if other is not None and self._file.scope == "user":
             return CommandFault("interpreter-dead", message, f"write {other}", {0: (str(other),)})
         return CommandFault("interpreter-dead", message, "make the environment again")
+
+    def _accord_words(self, path: Path) -> Mapping[int, tuple[str, ...]] | None:
+        """Return the words that launch this accord, in place of one that is gone."""
+        if self._file.scope == "project" or other_interpreter(path) is not None:
+            return None
+        words = self._words
+        at = next((at for at, each in enumerate(words[:4]) if each == "-m"), 0)
+        is_module = at > 0 and words[at + 1 : at + 2] == ("accord",)
+        if not is_module and path.stem != "accord":
+            return None
+        try:
+            found = accord_command(self._machine)
+        except HostsError:
+            return None
+        if found.env:
+            return None  # a checkout: it is not certain that this one is meant
+        used = range(1, at + 2) if is_module else ()
+        return {0: found.words, **dict.fromkeys(used, ())}
 
     def _interpreter(self, program: Path) -> Iterator[CommandFault]:
         """Look at the first line of a script that is launched as a program."""

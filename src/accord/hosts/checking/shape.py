@@ -102,7 +102,7 @@ def transport_of(entry: Mapping[str, Any], host: Host) -> TransportName | None:
     named = _named_transport(given)
     if named in ("http", "sse"):
         return named
-    if named is None and _means_older_form(url, host):
+    if named is None and (_means_older_form(url, host) or host.untyped_url == "sse"):
         return "sse"
     is_older = host.sse is not None and isinstance(entry[url], str) and _ends_with_sse(entry[url])
     return "sse" if is_older else "http"
@@ -210,8 +210,8 @@ def _type_faults(
         given = entry.get(member)
         accepted = (wanted, *shape.accepted.get(member, ()))
         if given is None:
-            if member in shape.optional:
-                continue
+            if member in shape.optional or any(name in entry for name in shape.others):
+                continue  # an older name may say the type, too
             yield ShapeFault(
                 "type-missing",
                 f"it has no {member}, which {host.name} expects",

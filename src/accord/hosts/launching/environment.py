@@ -167,6 +167,9 @@ class _Placeholders:
         self._has_env = bool(host.placeholders.env)
         self._has_input = bool(host.placeholders.input)
         self._named = {field for shape in shapes_of(host) for field in fields_of(shape)}
+        # Editors of one family fill in these, too.
+        self._has_places = host.placeholders.env == "${env:NAME}"
+        self._places = {"workspaceFolder": str(machine.project), "userHome": str(machine.home)}
         self._own = own
         self._environ = machine.environ
         self.missing: dict[str, None] = {}
@@ -184,6 +187,9 @@ class _Placeholders:
                 return found[0]
             return self._input(name) if kind == "input" else self._variable(name, default)
 
+        if self._has_places:
+            for name, folder in self._places.items():
+                given = given.replace(f"${{{name}}}", folder)
         return _FILLED.sub(fill, given)
 
     def _is_filled(self, field: str, kind: str) -> bool:
