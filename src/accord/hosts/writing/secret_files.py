@@ -51,14 +51,7 @@ def write_env_file(path: "Path | str", variables: "Mapping[str, str]") -> None:
     Raises:
         HostsError: a name or a value cannot be a variable, or the file cannot be written.
     """
-    lines = []
-    for key, value in variables.items():
-        if not _KEY.fullmatch(key):
-            _refuse(f"{key!r} is not the name of a variable")
-        if "\0" in value:
-            _refuse(f"the value of {key} has a NUL character, which no variable may have")
-        lines.append(f'{key}="{"".join(map(_escape, value))}"\n')
-    text = "# Written by accord; accord exec --env-file reads it.\n" + "".join(lines)
+    data = format_env_file(variables)
     from pathlib import Path
 
     from accord.hosts.writing.lock import make_private_folder
@@ -71,9 +64,26 @@ def write_env_file(path: "Path | str", variables: "Mapping[str, str]") -> None:
             path.chmod(0o600)
         from accord.hosts.writing.replacement import replace_file
 
-        replace_file(path, text.encode("utf-8", "surrogateescape"), mode=0o600)
+        replace_file(path, data, mode=0o600)
     except OSError as error:
         _refuse(f"{path} cannot be written: {error.strerror}")
+
+
+def format_env_file(variables: "Mapping[str, str]") -> bytes:
+    """Return the content of a file with variables.
+
+    Raises:
+        HostsError: a name or a value cannot be a variable.
+    """
+    lines = []
+    for key, value in variables.items():
+        if not _KEY.fullmatch(key):
+            _refuse(f"{key!r} is not the name of a variable")
+        if "\0" in value:
+            _refuse(f"the value of {key} has a NUL character, which no variable may have")
+        lines.append(f'{key}="{"".join(map(_escape, value))}"\n')
+    text = "# Written by accord; accord exec --env-file reads it.\n" + "".join(lines)
+    return text.encode("utf-8", "surrogateescape")
 
 
 def read_env_file(path: "Path | str") -> dict[str, str]:
@@ -82,7 +92,23 @@ def read_env_file(path: "Path | str") -> dict[str, str]:
     Raises:
         HostsError: it cannot be read, other users can read it, or a line does not fit.
     """
-    text = _read_private(str(path))
+    return parse_env_file(_read_private(str(path)), str(path))
+
+
+def parse_env_file(data: bytes, path: str) -> dict[str, str]:
+    """Return the variables in the content of a file.
+
+    Args:
+        data: what the file contains.
+        path: named in messages.
+
+    Raises:
+        HostsError: a line does not fit.
+    """
+    if b"\0" in data:
+        _refuse(f"{path} is not a text in UTF-8: it has NUL characters")
+    # Values may have bytes that are not UTF-8, as variables may.
+    text = data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
     variables = {}
     for number, line in enumerate(re.split(r"\r\n|\r|\n", text), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -95,7 +121,7 @@ def read_env_file(path: "Path | str") -> dict[str, str]:
     return variables
 
 
-def _read_private(path: str) -> str:
+def _read_private(path: str) -> bytes:
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     try:
         handle = os.open(path, flags)
@@ -110,10 +136,7 @@ def _read_private(path: str) -> str:
         data = file.read(_LARGEST + 1)
     if len(data) > _LARGEST:
         _refuse(f"{path} is larger than 1 MB: it is not a file of variables")
-    if b"\0" in data:
-        _refuse(f"{path} is not a text in UTF-8: it has NUL characters")
-    # Values may have bytes that are not UTF-8, as variables may.
-    return data.decode("utf-8", "surrogateescape").removeprefix("\ufeff")
+    return data
 
 
 def _check_private(path: str, found: os.stat_result) -> None:
