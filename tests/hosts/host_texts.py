@@ -44,7 +44,7 @@ def json_texts(keys: tuple[str, ...]) -> dict[str, str]:
             "{\n", '{\n  "theme": "dark",\n  "list": [1, 2, [3]],\n', 1
         ),
         "commented": commented,
-        "comment at the end": usual.rstrip("}\n") + "\n  /* the end */\n}\n// after\n",
+        "comment at the end": usual[:-2] + "  /* the end */\n}\n// after\n",
         "trailing commas": nest(entry("  ", depth, ","), "  ", ",") + "\n",
         "deep": usual.replace("{\n", '{\n  "deep": ' + '{"a": ' * 50 + "1" + "}" * 50 + ",\n", 1),
     }

@@ -25,7 +25,7 @@ examples:
   accord hosts undo
 """
 KINDS: Final = {
-    "list": ("list", "show hosts, their files and servers (the default)"),
+    "list": ("listing", "show hosts, their files and servers (the default)"),
     "check": ("check", "launch each server the way its host does"),
     "repair": ("repair", "mend entries that are wrong, each shown as a diff"),
     "sync": ("sync", "copy servers from one host to others"),
