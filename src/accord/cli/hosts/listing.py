@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from accord.hosts.operations.listing import ListedEntry, ListedFile, ListedHost
 
 _HELP: Final = """\
-usage: accord hosts [list] [options] [HOST ...]
+usage: accord hosts list [options] [HOST ...]
+       accord hosts [options] [HOST ...]
 
 Show the hosts that are installed here, where their configurations are, and the servers in them,
 each with its line. Values of variables and headers are not shown.
